@@ -1,0 +1,39 @@
+//! Where bytes live: an image file or a block device, read at plain byte offsets by many threads at once,
+//! with hints of what will be read soon, and the device's class (does it rotate?).
+//! Must not know: btrfs.
+
+mod class;
+mod error;
+mod file;
+mod memory;
+
+pub use class::DeviceClass;
+pub use error::DeviceError;
+pub use file::FileDevice;
+pub use memory::MemoryDevice;
+
+use std::fmt;
+
+/// A run of bytes that can be read at any place, by several threads at once.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// What messages call it: the path, where there is one.
+    fn name(&self) -> &str;
+
+    /// Its size in bytes.
+    fn size_bytes(&self) -> u64;
+
+    /// Fills `buffer` from `offset` on, or fails as a whole.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Says that a range will be read soon; the device may begin to fetch it. Costs no more than a system
+    /// call for each [`PREFETCH_UNIT_BYTES`], fails silently, and never waits for the medium.
+    fn prefetch(&self, _offset: u64, _length: u64) {}
+
+    /// How the device behaves.
+    fn class(&self) -> DeviceClass {
+        DeviceClass::Unknown
+    }
+}
+
+/// The most that one hint fetches, in bytes: the kernel cuts longer ones short.
+pub const PREFETCH_UNIT_BYTES: u64 = 128 << 10;

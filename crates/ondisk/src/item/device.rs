@@ -1,0 +1,211 @@
+//! Devices, chunks and block groups.
+
+use super::prefix;
+use crate::{
+    BlockGroupType, Defect, DevId, Generation, Logical, ObjectId, Physical, RootId, Uuid, to_u64, to_usize,
+};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A device (`btrfs_dev_item`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DevItem {
+    /// Its id in the pool.
+    pub devid: DevId,
+    /// Size in bytes.
+    pub total_bytes: U64,
+    /// Bytes that belong to chunks.
+    pub bytes_used: U64,
+    /// Optimal alignment, in bytes.
+    pub io_align: U32,
+    /// Optimal width, in bytes.
+    pub io_width: U32,
+    /// Least unit, in bytes.
+    pub sector_size: U32,
+    /// 0 on stock pools; allocation hints are kept here (`type`).
+    pub device_type: U64,
+    /// Expected generation; unused.
+    pub generation: Generation,
+    /// Where allocation may begin; unused.
+    pub start_offset: U64,
+    /// Grouping; unused.
+    pub dev_group: U32,
+    /// 0 to 100, 100 the fastest; unused.
+    pub seek_speed: u8,
+    /// 0 to 100, 100 the fastest; unused.
+    pub bandwidth: u8,
+    /// UUID of the device.
+    pub uuid: Uuid,
+    /// UUID of the pool that the device belongs to.
+    pub fsid: Uuid,
+}
+const _: () = assert!(size_of::<DevItem>() == 98 && std::mem::offset_of!(DevItem, device_type) == 36);
+
+/// The fixed part of a chunk (`btrfs_chunk` up to `stripe`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ChunkHeader {
+    /// Length of the logical range, in bytes.
+    pub length: U64,
+    /// The tree that owns the chunk: always the extent tree.
+    pub owner: RootId,
+    /// Bytes on one stripe before the next one's turn: always 64 KiB.
+    pub stripe_len: U64,
+    /// [`BlockGroupType`].
+    pub chunk_type: U64,
+    /// Optimal alignment, in bytes.
+    pub io_align: U32,
+    /// Optimal width, in bytes.
+    pub io_width: U32,
+    /// Least unit, in bytes.
+    pub sector_size: U32,
+    /// Number of stripes.
+    pub num_stripes: U16,
+    /// Stripes of RAID10 that mirror each other.
+    pub sub_stripes: U16,
+}
+const _: () = assert!(size_of::<ChunkHeader>() == 48);
+
+/// A chunk's piece of one device (`btrfs_stripe`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Stripe {
+    /// The device.
+    pub devid: DevId,
+    /// Where the piece begins on it.
+    pub offset: Physical,
+    /// UUID of the device.
+    pub dev_uuid: Uuid,
+}
+const _: () = assert!(size_of::<Stripe>() == 32);
+
+/// A chunk: a logical range (it begins at the key's offset) and its stripes.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    /// The fixed part.
+    pub header: &'a ChunkHeader,
+    /// The stripes, in order.
+    pub stripes: &'a [Stripe],
+}
+
+impl<'a> Chunk<'a> {
+    pub(super) fn parse(data: &'a [u8]) -> Result<Self, Defect> {
+        let (header, rest) = prefix::<ChunkHeader>(data, "chunk item is cut off")?;
+        let expected = to_usize(header.num_stripes.get().into()) * size_of::<Stripe>();
+        if rest.len() != expected {
+            let found = to_u64(rest.len());
+            return Err(Defect::expected("size of a chunk's stripes", to_u64(expected), found));
+        }
+        let stripes = <[Stripe]>::ref_from_bytes(rest).unwrap_or_default();
+        Ok(Self { header, stripes })
+    }
+
+    /// How long the chunk item is that begins at `data`, if its fixed part is there.
+    pub fn length_of(data: &[u8]) -> Option<usize> {
+        let (header, _) = ChunkHeader::ref_from_prefix(data).ok()?;
+        Some(size_of::<ChunkHeader>() + usize::from(header.num_stripes.get()) * size_of::<Stripe>())
+    }
+
+    /// What the chunk holds and how it is laid out.
+    pub fn block_group_type(&self) -> BlockGroupType {
+        BlockGroupType::from_bits_retain(self.header.chunk_type.get())
+    }
+}
+
+/// A piece of a device that belongs to a chunk (`btrfs_dev_extent`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DevExtent {
+    /// Always the chunk tree.
+    pub chunk_tree: RootId,
+    /// Always `FIRST_CHUNK_TREE`.
+    pub chunk_objectid: ObjectId,
+    /// The chunk's logical address.
+    pub chunk_offset: Logical,
+    /// Length in bytes.
+    pub length: U64,
+    /// UUID of the chunk tree.
+    pub chunk_tree_uuid: Uuid,
+}
+const _: () = assert!(size_of::<DevExtent>() == 48);
+
+/// Space accounting of a chunk's range (`btrfs_block_group_item`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockGroupItem {
+    /// Bytes in use.
+    pub used: U64,
+    /// Always `FIRST_CHUNK_TREE` (or a global root id, extent tree version 2).
+    pub chunk_objectid: ObjectId,
+    /// [`BlockGroupType`].
+    pub flags: U64,
+}
+const _: () = assert!(size_of::<BlockGroupItem>() == 24);
+
+impl BlockGroupItem {
+    /// What the block group holds and how it is laid out.
+    pub fn block_group_type(&self) -> BlockGroupType {
+        BlockGroupType::from_bits_retain(self.flags.get())
+    }
+}
+
+/// Error counters of a device (`btrfs_dev_stats_item`); older pools keep fewer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DevStats {
+    /// Failed writes.
+    pub write_errs: u64,
+    /// Failed reads.
+    pub read_errs: u64,
+    /// Failed flushes.
+    pub flush_errs: u64,
+    /// Wrong checksums or contents.
+    pub corruption_errs: u64,
+    /// Blocks of the wrong generation.
+    pub generation_errs: u64,
+}
+
+impl DevStats {
+    pub(super) fn parse(data: &[u8]) -> Result<Self, Defect> {
+        let Ok(values) = <[U64]>::ref_from_bytes(data) else {
+            return Err(Defect::new(
+                "size of device statistics is not of whole counters",
+                to_u64(data.len()),
+            ));
+        };
+        let mut values = values.iter().map(|value| value.get());
+        let mut next = || values.next().unwrap_or(0);
+        Ok(Self {
+            write_errs: next(),
+            read_errs: next(),
+            flush_errs: next(),
+            corruption_errs: next(),
+            generation_errs: next(),
+        })
+    }
+}
+
+/// State of a device replacement (`btrfs_dev_replace_item`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DevReplaceItem {
+    /// The device to be replaced.
+    pub src_devid: DevId,
+    /// Copied up to here.
+    pub cursor_left: U64,
+    /// Being copied up to here.
+    pub cursor_right: U64,
+    /// Whether the source is read only where it must be.
+    pub cont_reading_from_srcdev_mode: U64,
+    /// 0 never started, 1 started, 2 finished, 3 canceled, 4 suspended.
+    pub replace_state: U64,
+    /// Seconds since 1970.
+    pub time_started: U64,
+    /// Seconds since 1970.
+    pub time_stopped: U64,
+    /// Failed writes.
+    pub num_write_errors: U64,
+    /// Reads that no copy could serve.
+    pub num_uncorrectable_read_errors: U64,
+}
+const _: () = assert!(size_of::<DevReplaceItem>() == 72);

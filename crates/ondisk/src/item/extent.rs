@@ -1,0 +1,196 @@
+//! The extent tree: what is allocated, and who refers to it.
+
+use super::prefix;
+use crate::{Defect, Generation, Key, KeyType, Logical, ObjectId, RootId, to_u64};
+use bitflags::bitflags;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+bitflags! {
+    /// What an extent holds, and how its references are kept (`BTRFS_EXTENT_FLAG_*`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ExtentFlags: u64 {
+        /// Data of files.
+        const DATA = 1 << 0;
+        /// A tree block.
+        const TREE_BLOCK = 1 << 1;
+        /// What the block refers to is filed under the block, not under its owner.
+        const FULL_BACKREF = 1 << 8;
+    }
+}
+
+/// The fixed part of an extent item (`btrfs_extent_item`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ExtentItemHeader {
+    /// Number of references.
+    pub refs: U64,
+    /// The transaction that allocated the extent.
+    pub generation: Generation,
+    /// [`ExtentFlags`].
+    pub flags: U64,
+}
+const _: () = assert!(size_of::<ExtentItemHeader>() == 24);
+
+/// What an `EXTENT_ITEM` says of a tree block (`btrfs_tree_block_info`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct TreeBlockInfo {
+    /// The first key of the block.
+    pub key: Key,
+    /// Its level.
+    pub level: u8,
+}
+const _: () = assert!(size_of::<TreeBlockInfo>() == 18);
+
+/// A reference from a file of a tree (`btrfs_extent_data_ref`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ExtentDataRef {
+    /// The tree.
+    pub root: RootId,
+    /// The file's inode number.
+    pub objectid: ObjectId,
+    /// Where in the file the extent would begin.
+    pub offset: U64,
+    /// How often.
+    pub count: U32,
+}
+const _: () = assert!(size_of::<ExtentDataRef>() == 28);
+
+/// A reference from a leaf (`btrfs_shared_data_ref`); which leaf, the key's or inline offset says.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SharedDataRef {
+    /// How often.
+    pub count: U32,
+}
+
+/// One reference to an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackRef {
+    /// A tree owns this block (`TREE_BLOCK_REF`).
+    Tree(RootId),
+    /// A block points to this block (`SHARED_BLOCK_REF`).
+    SharedTree(Logical),
+    /// A file of a tree has this extent (`EXTENT_DATA_REF`).
+    Data(ExtentDataRef),
+    /// Items of a leaf have this extent (`SHARED_DATA_REF`).
+    SharedData {
+        /// The leaf.
+        parent: Logical,
+        /// How often.
+        count: u32,
+    },
+    /// The subvolume that first created this extent (`EXTENT_OWNER_REF`); counts as no reference.
+    Owner(RootId),
+}
+
+impl BackRef {
+    /// How many references this is.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Tree(_) | Self::SharedTree(_) => 1,
+            Self::Data(reference) => reference.count.get().into(),
+            Self::SharedData { count, .. } => (*count).into(),
+            Self::Owner(_) => 0,
+        }
+    }
+
+    /// The key type of this kind of reference.
+    pub fn key_type(&self) -> KeyType {
+        match self {
+            Self::Tree(_) => KeyType::TREE_BLOCK_REF,
+            Self::SharedTree(_) => KeyType::SHARED_BLOCK_REF,
+            Self::Data(_) => KeyType::EXTENT_DATA_REF,
+            Self::SharedData { .. } => KeyType::SHARED_DATA_REF,
+            Self::Owner(_) => KeyType::EXTENT_OWNER_REF,
+        }
+    }
+
+    /// A reference that is an item of its own.
+    pub(super) fn parse_keyed(key: &Key, data: &[u8]) -> Result<Self, Defect> {
+        let (reference, rest) = match key.item_type {
+            KeyType::TREE_BLOCK_REF => (Self::Tree(RootId::new(key.offset())), data),
+            KeyType::SHARED_BLOCK_REF => (Self::SharedTree(Logical::new(key.offset())), data),
+            KeyType::EXTENT_DATA_REF => {
+                let (reference, rest) = prefix::<ExtentDataRef>(data, "extent data ref is cut off")?;
+                (Self::Data(*reference), rest)
+            }
+            _ => {
+                let (shared, rest) = prefix::<SharedDataRef>(data, "shared data ref is cut off")?;
+                let parent = Logical::new(key.offset());
+                (Self::SharedData { parent, count: shared.count.get() }, rest)
+            }
+        };
+        if rest.is_empty() {
+            Ok(reference)
+        } else {
+            Err(Defect::expected("bytes left behind an extent reference", 0, to_u64(rest.len())))
+        }
+    }
+
+    /// The inline reference at the start of `data`, and what follows.
+    fn parse_inline(data: &[u8]) -> Result<(Self, &[u8]), Defect> {
+        let (kind, rest) = prefix::<KeyType>(data, "inline ref is cut off")?;
+        if *kind == KeyType::EXTENT_DATA_REF {
+            let (reference, rest) = prefix::<ExtentDataRef>(rest, "inline data ref is cut off")?;
+            return Ok((Self::Data(*reference), rest));
+        }
+        let (offset, rest) = prefix::<U64>(rest, "inline ref is cut off")?;
+        Ok(match *kind {
+            KeyType::TREE_BLOCK_REF => (Self::Tree(RootId::new(offset.get())), rest),
+            KeyType::SHARED_BLOCK_REF => (Self::SharedTree(Logical::new(offset.get())), rest),
+            KeyType::EXTENT_OWNER_REF => (Self::Owner(RootId::new(offset.get())), rest),
+            KeyType::SHARED_DATA_REF => {
+                let (shared, rest) = prefix::<SharedDataRef>(rest, "inline shared ref is cut off")?;
+                let parent = Logical::new(offset.get());
+                (Self::SharedData { parent, count: shared.count.get() }, rest)
+            }
+            unknown => return Err(Defect::new("unknown type of inline ref", unknown.0.into())),
+        })
+    }
+}
+
+/// An allocated extent.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtentItem<'a> {
+    /// The fixed part.
+    pub header: &'a ExtentItemHeader,
+    /// What a (not skinny) tree block's item says of it.
+    pub tree_block: Option<&'a TreeBlockInfo>,
+    /// The references that are kept inline.
+    pub inline_refs: ExtentRefs<'a>,
+}
+
+impl<'a> ExtentItem<'a> {
+    pub(super) fn parse(key: &Key, data: &'a [u8]) -> Result<Self, Defect> {
+        let (header, rest) = prefix::<ExtentItemHeader>(data, "extent item is cut off")?;
+        let flags = ExtentFlags::from_bits_retain(header.flags.get());
+        let has_info = key.item_type == KeyType::EXTENT_ITEM && flags.contains(ExtentFlags::TREE_BLOCK);
+        let (tree_block, rest) = if has_info {
+            let (info, rest) = prefix(rest, "tree block info is cut off")?;
+            (Some(info), rest)
+        } else {
+            (None, rest)
+        };
+        Ok(Self { header, tree_block, inline_refs: ExtentRefs(rest) })
+    }
+
+    /// The flags, unknown ones kept.
+    pub fn flags(&self) -> ExtentFlags {
+        ExtentFlags::from_bits_retain(self.header.flags.get())
+    }
+}
+
+/// Inline references, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtentRefs<'a>(&'a [u8]);
+
+impl Iterator for ExtentRefs<'_> {
+    type Item = Result<BackRef, Defect>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        super::inode::next_packed(&mut self.0, BackRef::parse_inline)
+    }
+}

@@ -1,0 +1,297 @@
+//! Tree blocks: the header that all have, and the two bodies, node and leaf.
+
+use crate::tree_checker::{self, TreeContext};
+use crate::{Checksum, Defect, Generation, Key, KeyType, Logical, ObjectId, RootId, Uuid, to_u64, to_usize};
+use std::fmt;
+use thiserror::Error;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The greatest level of a root (`BTRFS_MAX_LEVEL - 1`).
+pub const MAX_LEVEL: u8 = 7;
+
+/// What every tree block begins with (`btrfs_header`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct NodeHeader {
+    /// Checksum of all that follows it.
+    pub csum: [u8; 32],
+    /// UUID of the pool (`metadata_uuid`).
+    pub fsid: Uuid,
+    /// The block's own address.
+    pub bytenr: Logical,
+    /// Flags; the top byte is the backref revision.
+    pub flags: U64,
+    /// UUID of the chunk tree.
+    pub chunk_tree_uuid: Uuid,
+    /// The transaction that wrote the block.
+    pub generation: Generation,
+    /// The tree that allocated the block.
+    pub owner: RootId,
+    /// Number of items, or of children.
+    pub nritems: U32,
+    /// 0 for a leaf.
+    pub level: u8,
+}
+const _: () = assert!(size_of::<NodeHeader>() == 101 && std::mem::offset_of!(NodeHeader, nritems) == 96);
+
+/// One child of a node (`btrfs_key_ptr`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct KeyPtr {
+    /// The least key in the child.
+    pub key: Key,
+    /// Where the child lies.
+    pub blockptr: Logical,
+    /// The transid that wrote the child; a child that disagrees is a stale or misplaced write.
+    pub generation: Generation,
+}
+const _: () = assert!(size_of::<KeyPtr>() == 33 && std::mem::offset_of!(KeyPtr, blockptr) == 17);
+
+/// Where one item of a leaf lies (`btrfs_item`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct ItemHeader {
+    /// The item's key.
+    pub key: Key,
+    /// Where its data begins, from the end of the header of the leaf.
+    pub offset: U32,
+    /// Length of its data, in bytes.
+    pub size: U32,
+}
+const _: () = assert!(size_of::<ItemHeader>() == 25);
+
+/// What a reader knows of a block before it has read it: from the parent, the root item or the superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeExpectation {
+    /// Its address.
+    pub bytenr: Logical,
+    /// The transaction that wrote it.
+    pub generation: Option<Generation>,
+    /// Its level.
+    pub level: Option<u8>,
+    /// Its first key.
+    pub first_key: Option<Key>,
+}
+
+impl NodeExpectation {
+    /// What a parent says of its child.
+    pub fn child(pointer: &KeyPtr, parent_level: u8) -> Self {
+        Self {
+            bytenr: pointer.blockptr,
+            generation: Some(pointer.generation),
+            level: parent_level.checked_sub(1),
+            first_key: Some(pointer.key),
+        }
+    }
+
+    /// What a root item or superblock says of a root.
+    pub fn root(bytenr: Logical, generation: Generation, level: u8) -> Self {
+        Self { bytenr, generation: Some(generation), level: Some(level), first_key: None }
+    }
+}
+
+/// A tree block that has passed the tree checker: what stands behind this type trusts it.
+#[derive(Clone)]
+pub struct Node {
+    bytes: Box<[u8]>,
+}
+
+/// Why a tree block is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct CorruptNode {
+    /// Where it was looked for.
+    pub at: Logical,
+    /// The tree that its header names, where the header could be read at all.
+    pub owner: Option<RootId>,
+    /// What is wrong with it.
+    pub problem: NodeProblem,
+}
+
+/// What is wrong with a tree block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeProblem {
+    /// The checksum does not match.
+    Checksum {
+        /// As stored.
+        stored: Checksum,
+        /// As it should be.
+        computed: Checksum,
+    },
+    /// The block is not the one that was looked for, or its header is nonsense.
+    Header(Defect),
+    /// One slot is.
+    Slot {
+        /// Which one.
+        slot: usize,
+        /// Its key.
+        key: Key,
+        /// What is wrong.
+        defect: Defect,
+        /// Whether in a leaf.
+        leaf: bool,
+    },
+}
+
+impl fmt::Display for CorruptNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.problem {
+            NodeProblem::Slot { leaf: true, .. } => "leaf",
+            NodeProblem::Slot { leaf: false, .. } => "node",
+            _ => "tree block",
+        };
+        write!(f, "corrupt {kind} at logical {}", self.at)?;
+        if let Some(owner) = self.owner {
+            match owner.well_known_name() {
+                Some(name) => write!(f, " of {name}")?,
+                None => write!(f, " of tree {owner}")?,
+            }
+        }
+        match &self.problem {
+            NodeProblem::Checksum { stored, computed } => {
+                write!(f, ": checksum is {stored}, computed {computed}")
+            }
+            NodeProblem::Header(defect) => write!(f, ": {defect}"),
+            NodeProblem::Slot { slot, key, defect, .. } => write!(f, " slot {slot} key {key}: {defect}"),
+        }
+    }
+}
+
+impl Node {
+    /// The gate: takes a block if its checksum, its identity and every field of it are right.
+    pub fn check(
+        bytes: Box<[u8]>,
+        context: &TreeContext,
+        expected: &NodeExpectation,
+    ) -> Result<Self, CorruptNode> {
+        let node = Self { bytes };
+        let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
+        let size = to_u64(node.bytes.len());
+        if size != u64::from(context.nodesize) || node.bytes.len() < size_of::<NodeHeader>() {
+            let defect = Defect::expected("size of block", context.nodesize.into(), size);
+            return Err(refuse(None, NodeProblem::Header(defect)));
+        }
+        let stored =
+            Checksum::from_slice(node.header().csum.get(..context.checksum_type.size()).unwrap_or_default());
+        let computed = context.checksum_type.compute(node.bytes.get(32..).unwrap_or_default());
+        if stored != computed {
+            return Err(refuse(None, NodeProblem::Checksum { stored, computed }));
+        }
+        let header = tree_checker::check_header(node.header(), context, expected);
+        header.map_err(|defect| refuse(None, NodeProblem::Header(defect)))?;
+        tree_checker::check_body(&node, context)
+            .and_then(|()| tree_checker::check_first_key(&node, expected))
+            .map_err(|problem| refuse(Some(node.header().owner), problem))?;
+        Ok(node)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &NodeHeader {
+        match NodeHeader::ref_from_prefix(&self.bytes) {
+            Ok((header, _)) => header,
+            Err(_) => unreachable!("a node is longer than its header"),
+        }
+    }
+
+    /// The whole block.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The level; 0 for a leaf.
+    pub fn level(&self) -> u8 {
+        self.header().level
+    }
+
+    /// Whether this is a leaf.
+    pub fn is_leaf(&self) -> bool {
+        self.level() == 0
+    }
+
+    /// The transaction that wrote the block.
+    pub fn generation(&self) -> Generation {
+        self.header().generation
+    }
+
+    /// Number of items, or of children.
+    pub fn len(&self) -> usize {
+        to_usize(self.header().nritems.get().into())
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The children of a node; none of a leaf.
+    pub fn key_ptrs(&self) -> &[KeyPtr] {
+        if self.is_leaf() { &[] } else { self.slots() }
+    }
+
+    /// The items of a leaf; none of a node.
+    pub fn items(&self) -> &[ItemHeader] {
+        if self.is_leaf() { self.slots() } else { &[] }
+    }
+
+    /// The key of a slot.
+    pub fn key(&self, slot: usize) -> Option<Key> {
+        if self.is_leaf() {
+            self.items().get(slot).map(|item| item.key)
+        } else {
+            self.key_ptrs().get(slot).map(|pointer| pointer.key)
+        }
+    }
+
+    /// Key and data of an item.
+    pub fn item(&self, slot: usize) -> Option<(Key, &[u8])> {
+        let item = self.items().get(slot)?;
+        Some((item.key, self.item_data(item)?))
+    }
+
+    /// The data of an item; `None` only before the tree checker has seen the leaf.
+    pub(crate) fn item_data(&self, item: &ItemHeader) -> Option<&[u8]> {
+        let start = size_of::<NodeHeader>() + to_usize(item.offset.get().into());
+        self.bytes.get(start..start + to_usize(item.size.get().into()))
+    }
+
+    /// The slot of a key, or the slot before which it would stand.
+    pub fn search(&self, key: &Key) -> Result<usize, usize> {
+        if self.is_leaf() {
+            self.items().binary_search_by(|item| item.key.cmp(key))
+        } else {
+            self.key_ptrs().binary_search_by(|pointer| pointer.key.cmp(key))
+        }
+    }
+
+    /// The slots, as many as fit: the checker refuses a block that claims more.
+    fn slots<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> &[T] {
+        let body = self.bytes.get(size_of::<NodeHeader>()..).unwrap_or_default();
+        let count = self.len().min(body.len() / size_of::<T>());
+        <[T]>::ref_from_prefix_with_elems(body, count).map(|(slots, _)| slots).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = self.header();
+        let kind = if self.is_leaf() { "leaf" } else { "node" };
+        write!(
+            f,
+            "{kind} {} level {} items {} generation {} owner {}",
+            header.bytenr, header.level, header.nritems, header.generation, header.owner
+        )
+    }
+}
+
+/// A key that stands for "the first item of this object of this type or later".
+impl Key {
+    /// The least key of an object and type.
+    pub const fn first_of(objectid: ObjectId, item_type: KeyType) -> Self {
+        Self::new(objectid, item_type, 0)
+    }
+
+    /// The greatest key of an object and type.
+    pub const fn last_of(objectid: ObjectId, item_type: KeyType) -> Self {
+        Self::new(objectid, item_type, u64::MAX)
+    }
+}

@@ -1,0 +1,221 @@
+//! The tree checker: the one gate between hostile bytes and the rest of brindle.
+//!
+//! It looks at every field of a block, first the header (is this the block that was looked for?), then the
+//! shape (slots in order, items within the block), then every item by its type. What it lets pass, the code
+//! behind it trusts: counts fit, offsets lie inside, lengths add up, enumerations have known values.
+//! What can be judged only with other blocks at hand (does the extent exist, is the name in the directory)
+//! is the business of `brindle check`.
+
+mod chunk;
+mod extent;
+mod file;
+mod pool;
+
+pub(crate) use chunk::check_chunk;
+
+use crate::node::NodeProblem;
+use crate::{
+    ChecksumType, Defect, Item, Key, KeyType, MAX_LEVEL, Node, NodeExpectation, NodeHeader, RootId,
+    Superblock, Uuid, to_u64, to_usize,
+};
+
+/// What of the superblock decides how a tree block must look.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeContext {
+    /// The size of a tree block, in bytes.
+    pub nodesize: u32,
+    /// The least unit of data, in bytes.
+    pub sectorsize: u32,
+    /// Checksum algorithm.
+    pub checksum_type: ChecksumType,
+    /// UUID that every tree block carries.
+    pub tree_uuid: Uuid,
+    /// The greatest generation that any block can have.
+    pub max_generation: u64,
+}
+
+impl TreeContext {
+    /// The context of a pool.
+    pub fn new(superblock: &Superblock) -> Self {
+        Self {
+            nodesize: superblock.nodesize.get(),
+            sectorsize: superblock.sectorsize.get(),
+            checksum_type: superblock.checksum_type(),
+            tree_uuid: superblock.tree_uuid(),
+            // A log tree is written in the transaction that the superblock has yet to see.
+            max_generation: superblock.generation.get().saturating_add(1),
+        }
+    }
+}
+
+/// Whether this is the block that was looked for.
+pub(crate) fn check_header(
+    header: &NodeHeader,
+    context: &TreeContext,
+    expected: &NodeExpectation,
+) -> Result<(), Defect> {
+    if header.bytenr != expected.bytenr {
+        let (expected, found) = (expected.bytenr.get(), header.bytenr.get());
+        return Err(Defect::expected("bytenr is that of another block", expected, found));
+    }
+    if header.fsid != context.tree_uuid {
+        let half = |uuid: Uuid| u64::from_be_bytes(uuid.0.first_chunk().copied().unwrap_or_default());
+        return Err(Defect::expected(
+            "fsid is that of another pool",
+            half(context.tree_uuid),
+            half(header.fsid),
+        ));
+    }
+    if header.level > MAX_LEVEL {
+        return Err(Defect::expected("level too high", MAX_LEVEL.into(), header.level.into()));
+    }
+    if let Some(level) = expected.level.filter(|level| *level != header.level) {
+        return Err(Defect::expected(
+            "level differs from its parent's word",
+            level.into(),
+            header.level.into(),
+        ));
+    }
+    let found = header.generation.get();
+    match expected.generation {
+        Some(generation) if generation != header.generation => {
+            Err(Defect::expected("generation differs from its parent's word", generation.get(), found))
+        }
+        None if found > context.max_generation => {
+            Err(Defect::expected("generation lies in the future", context.max_generation, found))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the first key is the one that the parent has for this block.
+pub(crate) fn check_first_key(node: &Node, expected: &NodeExpectation) -> Result<(), NodeProblem> {
+    match (expected.first_key, node.key(0)) {
+        (Some(expected), Some(found)) if expected != found => {
+            let defect = Defect::expected(
+                "first key differs from its parent's word (objectids shown)",
+                expected.objectid.get(),
+                found.objectid.get(),
+            );
+            Err(NodeProblem::Slot { slot: 0, key: found, defect, leaf: node.is_leaf() })
+        }
+        (Some(_), None) => Err(NodeProblem::Header(Defect::new("block below a node is empty", 0))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether everything behind the header is as the format allows.
+pub(crate) fn check_body(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
+    if node.is_leaf() { check_leaf(node, context) } else { check_node(node, context) }
+}
+
+fn check_node(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
+    let room = to_usize(context.nodesize.into()) - size_of::<NodeHeader>();
+    check_count(node, room / size_of::<crate::KeyPtr>(), 1)?;
+    let mut previous: Option<Key> = None;
+    for (slot, pointer) in node.key_ptrs().iter().enumerate() {
+        let refuse = |defect| NodeProblem::Slot { slot, key: pointer.key, defect, leaf: false };
+        if pointer.blockptr.get() == 0 {
+            return Err(refuse(Defect::new("blockptr is null", 0)));
+        }
+        if !pointer.blockptr.is_aligned(context.sectorsize.into()) {
+            return Err(refuse(Defect::new("blockptr is not aligned", pointer.blockptr.get())));
+        }
+        check_order(previous, pointer.key).map_err(refuse)?;
+        previous = Some(pointer.key);
+    }
+    Ok(())
+}
+
+fn check_leaf(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
+    let room = to_usize(context.nodesize.into()) - size_of::<NodeHeader>();
+    check_count(node, room / size_of::<crate::ItemHeader>(), least_items(node.header().owner))?;
+    let slots_end = to_u64(node.len() * size_of::<crate::ItemHeader>());
+    let mut data_start = to_u64(room);
+    let mut previous: Option<Key> = None;
+    for (slot, item) in node.items().iter().enumerate() {
+        let refuse = |defect| NodeProblem::Slot { slot, key: item.key, defect, leaf: true };
+        check_order(previous, item.key).map_err(refuse)?;
+        let (offset, size) = (u64::from(item.offset.get()), u64::from(item.size.get()));
+        if offset + size != data_start {
+            let defect = Defect::expected("end of item data", data_start, offset + size);
+            return Err(refuse(defect));
+        }
+        if offset < slots_end {
+            return Err(refuse(Defect::expected("item data lies over the slots", slots_end, offset)));
+        }
+        let data = node.item_data(item).unwrap_or_default();
+        let place = ItemPlace { node, slot, previous, context };
+        check_item(&place, &item.key, data).map_err(refuse)?;
+        data_start = offset;
+        previous = Some(item.key);
+    }
+    Ok(())
+}
+
+/// Trees that always hold something.
+fn least_items(owner: RootId) -> usize {
+    const NEVER_EMPTY: [RootId; 6] = [
+        RootId::ROOT_TREE,
+        RootId::CHUNK_TREE,
+        RootId::DEV_TREE,
+        RootId::FS_TREE,
+        RootId::DATA_RELOC_TREE,
+        RootId::EXTENT_TREE,
+    ];
+    usize::from(NEVER_EMPTY.contains(&owner))
+}
+
+fn check_count(node: &Node, most: usize, least: usize) -> Result<(), NodeProblem> {
+    let count = node.len();
+    if count > most {
+        let defect = Defect::expected("more slots than fit", to_u64(most), to_u64(count));
+        return Err(NodeProblem::Header(defect));
+    }
+    if count < least {
+        return Err(NodeProblem::Header(Defect::new("block of a tree that is never empty is empty", 0)));
+    }
+    Ok(())
+}
+
+fn check_order(previous: Option<Key>, key: Key) -> Result<(), Defect> {
+    match previous {
+        Some(previous) if previous >= key => Err(Defect::new(
+            "keys are not in ascending order (previous objectid shown)",
+            previous.objectid.get(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Where an item stands, for the checks that need to know.
+pub(crate) struct ItemPlace<'a> {
+    /// The leaf.
+    pub(crate) node: &'a Node,
+    /// The slot.
+    pub(crate) slot: usize,
+    /// The key before.
+    pub(crate) previous: Option<Key>,
+    /// The pool.
+    pub(crate) context: &'a TreeContext,
+}
+
+fn check_item(place: &ItemPlace<'_>, key: &Key, data: &[u8]) -> Result<(), Defect> {
+    let item = Item::parse(key, data)?;
+    match key.item_type {
+        KeyType::INODE_ITEM
+        | KeyType::INODE_REF
+        | KeyType::INODE_EXTREF
+        | KeyType::XATTR_ITEM
+        | KeyType::DIR_ITEM
+        | KeyType::DIR_INDEX
+        | KeyType::EXTENT_DATA => file::check(place, key, &item),
+        KeyType::EXTENT_ITEM
+        | KeyType::METADATA_ITEM
+        | KeyType::TREE_BLOCK_REF
+        | KeyType::SHARED_BLOCK_REF
+        | KeyType::EXTENT_DATA_REF
+        | KeyType::SHARED_DATA_REF => extent::check(place, key, &item),
+        _ => pool::check(place, key, &item),
+    }
+}
