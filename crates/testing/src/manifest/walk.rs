@@ -16,6 +16,10 @@ use super::{Device, Entry, Kind, Manifest, Time, text};
 
 const READ_BYTES: usize = 1 << 17;
 
+/// `BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`: an empty directory where a snapshot's source had a subvolume. It is
+/// stored nowhere, and its times are those of looking at it, so that they are not recorded.
+const EMPTY_SUBVOLUME_INO: u64 = 2;
+
 struct Walker {
     mount_id: u64,
     /// Hard-linked inodes, by device and inode number. The walk is not in the order of the manifest, so
@@ -98,6 +102,10 @@ impl Walker {
         let mut entry = entry_of(path, kind, &status);
         entry.flags = flags;
         entry.xattrs = xattrs_of(&proc_path(directory, name)?)?;
+        if entry.kind == Kind::Directory && status.stx_ino == EMPTY_SUBVOLUME_INO {
+            entry.mtime = Time { sec: 0, nsec: 0 };
+            entry.ctime = None;
+        }
         if entry.kind != Kind::Directory && entry.nlink > 1 {
             let inode = (status.stx_dev_major, status.stx_dev_minor, status.stx_ino);
             self.links.entry(inode).or_default().push(path.to_vec());
