@@ -9,6 +9,7 @@ start_image() {
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/golden-$NAME.XXXXXX")
     MNT=$WORK/mnt
     MKFS= MOUNTED_WITH= READ_WITH=ro
+    WHICH_TO_MOUNT=head # or tail, where the last device is the sprout of a seed
     mkdir "$MNT" "$WORK/out"
     trap stop_image EXIT
     # One identity for each name, so that remaking an image changes less of it.
@@ -61,7 +62,7 @@ make_fs() {
 mount_with() {
     local number options=$1
     for number in $(numbers); do options+=",device=${DEVICE[$number]}"; done
-    mount -t btrfs -o "$options" "${DEVICE[$(numbers | head -1)]}" "$MNT"
+    mount -t btrfs -o "$options" "${DEVICE[$(numbers | "$WHICH_TO_MOUNT" -1)]}" "$MNT"
 }
 
 # Freed blocks are discarded at each commit, and so are holes in the stored image.
@@ -130,4 +131,4 @@ f_bavail=%a
 f_namelen=%l' "$MNT"
 }
 
-check() { btrfs check --readonly --check-data-csum "${DEVICE[$(numbers | head -1)]}"; }
+check() { btrfs check --readonly --check-data-csum "${DEVICE[$(numbers | "$WHICH_TO_MOUNT" -1)]}"; }

@@ -23,7 +23,7 @@ S=128M # nearly the least that mkfs accepts
 
 # Profiles.
 image_single() { plain standard $S -d single -m single; }
-image_dup() { plain standard $S -d dup -m dup; }
+image_dup() { plain standard 256M -d dup -m dup; }
 image_raid0() { plain small "$S $S" -d raid0 -m raid0; }
 image_raid1() { plain small "$S $S" -d raid1 -m raid1; }
 image_raid1c3() { plain small "$S $S $S" -d raid1c3 -m raid1c3; }

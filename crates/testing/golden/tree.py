@@ -182,7 +182,7 @@ def links(at, count=70, length=255):
         try:
             os.link(f"{at}/first", f"{at}/{name[:length]}")
         except OSError as error:
-            print(f"tree.py: {number} links: {error}", file=sys.stderr)
+            print(f"tree.py: {number} links: {error.strerror}", file=sys.stderr)
             break
     os.link(f"{at}/first", f"{os.path.dirname(at)}/elsewhere")
 
@@ -197,7 +197,7 @@ def symlinks(at):
             os.symlink(("long/" * 1000)[:length], f"{at}/long")
             break
         except OSError as error:
-            print(f"tree.py: symlink of {length}: {error}", file=sys.stderr)
+            print(f"tree.py: symlink of {length}: {error.strerror}", file=sys.stderr)
 
 
 def specials(at):

@@ -1,0 +1,110 @@
+# Features of the format that the kernel writes by itself or on demand.
+
+image_no_free_space_tree() {
+    devices $S
+    make_fs -m single -R ^free-space-tree
+    mount_fs space_cache=v1
+    tree small
+    umount_fs
+    # Once more, so that the caches hold what the last mount left.
+    mount_fs space_cache=v1
+    tree specials subvolumes
+    umount_fs
+    store
+}
+
+image_old_features() {
+    devices $S
+    make_fs -m single -O ^extref,^skinny-metadata,^no-holes -R ^free-space-tree
+    mount_fs space_cache=v1
+    tree standard
+    umount_fs
+    store
+}
+
+image_quota() {
+    devices $S
+    make_fs -m single
+    mount_fs
+    tree small
+    btrfs quota enable "$MNT"
+    btrfs qgroup create 1/0 "$MNT"
+    btrfs qgroup create 2/7 "$MNT"
+    btrfs qgroup assign --no-rescan 0/256 1/0 "$MNT"
+    btrfs qgroup assign --no-rescan 1/0 2/7 "$MNT"
+    btrfs qgroup limit 50M 1/0 "$MNT"
+    btrfs qgroup limit -e 30M 0/256 "$MNT"
+    btrfs quota rescan -w "$MNT" >/dev/null
+    btrfs subvolume create -i 1/0 "$MNT/in-group" >/dev/null
+    tree sizes in-group
+    btrfs filesystem sync "$MNT"
+    btrfs qgroup show -pcre --raw "$MNT" >"$WORK/out/qgroups"
+    umount_fs
+    store
+}
+
+image_simple_quota() {
+    devices $S
+    make_fs -m single
+    mount_fs
+    tree sizes
+    tree simple-quota
+    tree subvolumes
+    tree reflinks
+    btrfs filesystem sync "$MNT"
+    umount_fs
+    store
+}
+
+# Images taken while mounted: a log tree; and what a crash leaves to be cleaned up.
+
+image_log_tree() {
+    devices $S
+    make_fs -m single
+    mount_fs
+    tree before-log
+    tree after-log
+    capture
+    umount "$MNT"
+    use_capture
+    local log_root
+    log_root=$(btrfs inspect-internal dump-super "${DEVICE[1]}" | awk '$1 == "log_root" { print $2 }')
+    [ "$log_root" != 0 ] || { echo "$NAME: the log was committed" >&2; return 1; }
+    # What the kernel makes of the log, from a second copy.
+    cp --sparse=always "$WORK/dev1" "$WORK/captured1"
+    mount_with rw
+    "$MANIFEST" "$MNT" >"$WORK/out/manifest-replayed"
+    umount "$MNT"
+    use_capture
+    READ_WITH=ro,rescue=nologreplay
+    store
+}
+
+# An unlinked file, and a deleted subvolume, each held open.
+image_orphans() {
+    devices $S
+    make_fs -m single
+    mount_fs
+    tree small
+    btrfs subvolume create "$MNT/doomed" >/dev/null
+    tree sizes doomed
+    local file subvolume
+    exec {file}<"$MNT/sizes/131073" {subvolume}<"$MNT/doomed/sizes/4097"
+    rm "$MNT/sizes/131073"
+    btrfs subvolume delete "$MNT/doomed" >/dev/null
+    btrfs filesystem sync "$MNT"
+    capture
+    exec {file}<&- {subvolume}<&-
+    umount "$MNT"
+    use_capture
+    store
+}
+
+image_verity() {
+    devices $S
+    make_fs -m single
+    mount_fs
+    tree verity
+    umount_fs
+    store
+}
