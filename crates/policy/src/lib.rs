@@ -1,0 +1,5 @@
+//! Every decision that is a matter of taste, as pure functions over plain facts: the caller gathers the
+//! facts, asks, and acts on the answer.
+//! Must not know: any I/O, any lock.
+
+pub mod read;

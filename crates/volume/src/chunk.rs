@@ -1,0 +1,74 @@
+//! The chunk map: which chunk holds a logical address.
+
+use crate::layout::Layout;
+use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Uuid};
+use std::sync::Arc;
+
+/// A chunk whose stripes are resolved to devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) start: Logical,
+    pub(crate) length: u64,
+    pub(crate) kind: BlockGroupType,
+    pub(crate) layout: Layout,
+    pub(crate) stripes: Box<[ChunkStripe]>,
+}
+
+/// A chunk's piece of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkStripe {
+    pub(crate) devid: DevId,
+    pub(crate) uuid: Uuid,
+    pub(crate) physical: Physical,
+    /// Index of the device in the pool's table.
+    pub(crate) device: usize,
+}
+
+impl Chunk {
+    /// How far an address lies behind the start, if the chunk holds it.
+    pub(crate) fn offset_of(&self, logical: Logical) -> Option<u64> {
+        logical.distance_from(self.start).filter(|offset| *offset < self.length)
+    }
+
+    pub(crate) fn stripe_length(&self) -> u64 {
+        self.layout.stripe_length(self.length)
+    }
+
+    /// The last address; that after it may not exist.
+    fn last(&self) -> u64 {
+        self.start.get() + (self.length - 1)
+    }
+}
+
+/// Chunks by address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChunkMap {
+    sorted: Vec<Arc<Chunk>>,
+}
+
+impl ChunkMap {
+    /// The chunk that holds an address.
+    pub(crate) fn find(&self, logical: Logical) -> Option<&Arc<Chunk>> {
+        let after = self.sorted.partition_point(|chunk| chunk.start <= logical);
+        let chunk = self.sorted.get(after.checked_sub(1)?)?;
+        chunk.offset_of(logical).map(|_| chunk)
+    }
+
+    /// Adds a chunk, not empty and within the address space, or answers with the one that is in its way.
+    pub(crate) fn insert(&mut self, chunk: Chunk) -> Result<(), Arc<Chunk>> {
+        let place = self.sorted.partition_point(|other| other.start < chunk.start);
+        let before = place.checked_sub(1).and_then(|index| self.sorted.get(index));
+        if let Some(before) = before.filter(|before| before.last() >= chunk.start.get()) {
+            return Err(Arc::clone(before));
+        }
+        if let Some(after) = self.sorted.get(place).filter(|after| after.start.get() <= chunk.last()) {
+            return Err(Arc::clone(after));
+        }
+        self.sorted.insert(place, Arc::new(chunk));
+        Ok(())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.sorted.iter().map(Arc::as_ref)
+    }
+}

@@ -1,0 +1,289 @@
+//! What can go wrong, and what opening a pool survives.
+
+use crate::UnusedDevice;
+use brindle_device::DeviceError;
+use brindle_ondisk::{
+    BlockGroupType, Checksum, CorruptNode, Defect, DevId, Generation, Logical, Physical, SuperblockDefect,
+    Uuid,
+};
+use std::fmt;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a pool could not be opened, or a chunk or device not be taken.
+#[derive(Debug, Error)]
+pub enum VolumeError {
+    /// No device was given.
+    #[error("no devices given")]
+    NoDevices,
+    /// None of the devices has a usable superblock (of the pool asked for).
+    #[error("no btrfs pool found{}: {}", wanted(.fsid), join(.devices))]
+    NoPool {
+        /// The pool asked for.
+        fsid: Option<Uuid>,
+        /// What each device is instead.
+        devices: Vec<UnusedDevice>,
+    },
+    /// A device of the pool carries a superblock that brindle may not use: an unsupported feature, by name.
+    #[error("{device}: superblock at offset {offset}: {defect}")]
+    Superblock {
+        /// The device.
+        device: String,
+        /// Where on it, in bytes.
+        offset: u64,
+        /// What is wrong.
+        defect: SuperblockDefect,
+    },
+    /// A chunk can't be what it says.
+    #[error("corrupt chunk at logical {start}: {defect}")]
+    Chunk {
+        /// Where the chunk begins.
+        start: Logical,
+        /// What is wrong.
+        defect: Defect,
+    },
+    /// Two chunks claim the same addresses.
+    #[error("chunk at logical {start}, {length} bytes, overlaps the chunk at {other}, {other_length} bytes")]
+    ChunkOverlap {
+        /// Where the refused chunk begins.
+        start: Logical,
+        /// Its length in bytes.
+        length: u64,
+        /// Where the chunk begins that was there before.
+        other: Logical,
+        /// Its length in bytes.
+        other_length: u64,
+    },
+    /// A chunk lies beyond the end of so many of its devices that it can't be read.
+    #[error(
+        "chunk at logical {start}: its stripe of {length} bytes at offset {offset} lies beyond the end of \
+         {device} at {size_bytes}"
+    )]
+    BeyondEnd {
+        /// Where the chunk begins.
+        start: Logical,
+        /// One of the devices.
+        device: String,
+        /// Where the stripe begins on it.
+        offset: Physical,
+        /// The stripe's length in bytes.
+        length: u64,
+        /// The device's size in bytes.
+        size_bytes: u64,
+    },
+    /// Devices of the pool were not given.
+    #[error("missing {}{}", join(.missing), missing_advice(.unreadable, *.degraded_helps))]
+    MissingDevices {
+        /// Which ones.
+        missing: Vec<MissingDevice>,
+        /// Chunks that can't be read without them.
+        unreadable: Vec<UnreadableChunk>,
+        /// Whether the pool can be read without them, if asked to.
+        degraded_helps: bool,
+    },
+}
+
+/// A device of the pool that was not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingDevice {
+    /// Its id in the pool.
+    pub devid: DevId,
+    /// Its UUID.
+    pub uuid: Uuid,
+}
+
+impl fmt::Display for MissingDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "devid {} (uuid {})", self.devid, self.uuid)
+    }
+}
+
+/// A chunk that has lost more than its profile tolerates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableChunk {
+    /// Where it begins.
+    pub start: Logical,
+    /// Its length in bytes.
+    pub length: u64,
+    /// What it holds, and its profile.
+    pub kind: BlockGroupType,
+}
+
+fn wanted(fsid: &Option<Uuid>) -> String {
+    fsid.map_or_else(String::new, |fsid| format!(" with fsid {fsid}"))
+}
+
+fn join<T: fmt::Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    items.join(", ")
+}
+
+fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> String {
+    match unreadable.first() {
+        Some(first) => format!(
+            ": {} chunk{} can't be read without, the first at logical {} ({})",
+            unreadable.len(),
+            if unreadable.len() == 1 { "" } else { "s" },
+            first.start,
+            first.kind
+        ),
+        None if degraded_helps => ": everything can be read without, with -o degraded".into(),
+        None => String::new(),
+    }
+}
+
+/// Why bytes could not be had.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// No chunk holds the address.
+    #[error("logical {logical}: no chunk holds this address")]
+    Unmapped {
+        /// The address.
+        logical: Logical,
+    },
+    /// Every way to obtain the bytes failed.
+    #[error("logical {logical}, {length} bytes: {}", join(.attempts))]
+    Failed {
+        /// Where the block or sector begins.
+        logical: Logical,
+        /// Its length in bytes.
+        length: u64,
+        /// What was tried.
+        attempts: Vec<Attempt>,
+    },
+    /// The request is not one that can be answered.
+    #[error("logical {logical}, {length} bytes: {why}")]
+    Request {
+        /// Where it begins.
+        logical: Logical,
+        /// Its length in bytes.
+        length: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// One failed attempt to obtain some bytes.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The device that failed; of a rebuild that went through, the device that should hold the bytes.
+    pub device: String,
+    /// Its id in the pool.
+    pub devid: DevId,
+    /// Where on it.
+    pub offset: Physical,
+    /// Where the bytes were rebuilt from parity: the devices taken to be wrong.
+    pub rebuilt_without: Vec<DevId>,
+    /// What happened.
+    pub failure: AttemptFailure,
+}
+
+/// How an attempt failed.
+#[derive(Debug)]
+pub enum AttemptFailure {
+    /// The device was not given.
+    Missing,
+    /// The device failed.
+    Io(DeviceError),
+    /// The data don't match their checksum.
+    Checksum {
+        /// As computed from what was read.
+        found: Checksum,
+        /// As stored.
+        expected: Checksum,
+    },
+    /// The tree block was refused.
+    Block(CorruptNode),
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} offset {}", self.device, self.offset)?;
+        if !self.rebuilt_without.is_empty() {
+            write!(f, " rebuilt without devid {}", join(&self.rebuilt_without).replace(", ", " and "))?;
+        }
+        match &self.failure {
+            AttemptFailure::Missing => f.write_str(": device is missing"),
+            AttemptFailure::Io(error) => write!(f, ": {error}"),
+            AttemptFailure::Checksum { found, expected } => {
+                write!(f, ": checksum {found} expected {expected}")
+            }
+            AttemptFailure::Block(corrupt) => write!(f, ": {corrupt}"),
+        }
+    }
+}
+
+/// What opening a pool survived.
+#[derive(Clone, Debug, Error)]
+pub enum Warning {
+    /// One copy of a superblock can't be used, another one of the same device was.
+    #[error("{device}: superblock at offset {offset} can't be used ({problem}), another copy is")]
+    Superblock {
+        /// The device.
+        device: String,
+        /// Where on it, in bytes.
+        offset: u64,
+        /// Why.
+        problem: SuperblockProblem,
+    },
+    /// A device has missed transactions.
+    #[error("{device} (devid {devid}) is stale: its generation is {generation}, the pool's {expected}")]
+    Stale {
+        /// The device.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// The last transaction it took part in.
+        generation: Generation,
+        /// The pool's last transaction.
+        expected: Generation,
+    },
+    /// A device is shorter than a chunk on it needs.
+    #[error(
+        "{device}: a stripe of {length} bytes at offset {offset}, of the chunk at logical {chunk}, lies \
+         beyond its end at {size_bytes}"
+    )]
+    BeyondEnd {
+        /// The device.
+        device: String,
+        /// The chunk.
+        chunk: Logical,
+        /// Where the stripe begins.
+        offset: Physical,
+        /// The stripe's length in bytes.
+        length: u64,
+        /// The device's size in bytes.
+        size_bytes: u64,
+    },
+    /// A device says that it belongs to the pool, the pool says that it doesn't.
+    #[error("{device} says it is devid {devid} (uuid {uuid}) of the pool, the chunk tree has no such device")]
+    NotInPool {
+        /// The device.
+        device: String,
+        /// The id it claims.
+        devid: DevId,
+        /// Its UUID.
+        uuid: Uuid,
+    },
+}
+
+/// Why a copy of the superblock can't be used.
+#[derive(Clone, Debug)]
+pub enum SuperblockProblem {
+    /// It can't be read.
+    Io(Arc<DeviceError>),
+    /// It is not what it should be.
+    Defect(SuperblockDefect),
+    /// The device ends before it.
+    NotThere,
+}
+
+impl fmt::Display for SuperblockProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Defect(defect) => defect.fmt(f),
+            Self::NotThere => f.write_str("the device ends before it"),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! RAID geometry: where in its stripes a chunk keeps what.
+//!
+//! Striped profiles deal strips of 64 KiB to their stripes. A *row* is one strip of each stripe; a *column*
+//! counts the strips of data within a row. With parity, a row of `k` stripes holds `k - nparity` columns,
+//! then P, then Q, and all of it is rotated by the row's number: column `c` of row `r` lies on stripe
+//! `(c + r) mod k`.
+
+use crate::parity::{MAX_DATA_STRIPES, Recovery};
+use brindle_ondisk::item::Chunk;
+use brindle_ondisk::{Defect, Profile};
+
+/// Bytes on one stripe before the next one's turn (`BTRFS_STRIPE_LEN`).
+pub(crate) const STRIP_BYTES: u64 = 64 << 10;
+
+/// The geometry of one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    profile: Profile,
+    stripes: u64,
+    /// Strips of data in a row; 1 where there are no rows.
+    columns: u64,
+}
+
+/// A part of a chunk that is contiguous on every stripe that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) row: u64,
+    pub(crate) column: u64,
+    /// Where it begins in the stripe; the parity of the same bytes has the same offset in its stripe.
+    pub(crate) stripe_offset: u64,
+    pub(crate) length: u64,
+}
+
+/// One way to obtain a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It lies on this stripe.
+    Direct(usize),
+    /// It can be rebuilt from other stripes.
+    Rebuild(Recovery),
+}
+
+impl Layout {
+    /// The geometry of a chunk, if it has one.
+    pub(crate) fn new(chunk: &Chunk<'_>) -> Result<Self, Defect> {
+        let kind = chunk.block_group_type();
+        let Some(profile) = kind.profile() else {
+            return Err(Defect::new("more than one profile in chunk type", kind.bits()));
+        };
+        let attributes = profile.attributes();
+        let stripes = chunk.stripes.len() as u64;
+        let refuse = |why| Err(Defect::new(why, stripes));
+        let columns = match profile {
+            Profile::Single if stripes == 1 => 1,
+            Profile::Dup | Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4
+                if stripes == u64::from(attributes.ncopies) =>
+            {
+                1
+            }
+            Profile::Raid0 if stripes > 0 => stripes,
+            Profile::Raid10 if stripes > 0 && stripes.is_multiple_of(2) => stripes / 2,
+            Profile::Raid5 | Profile::Raid6 if stripes > u64::from(attributes.nparity) => {
+                stripes - u64::from(attributes.nparity)
+            }
+            _ => return refuse("number of stripes does not suit the chunk's profile"),
+        };
+        if profile == Profile::Raid6 && columns > MAX_DATA_STRIPES {
+            return refuse("more stripes than raid6 can tell apart");
+        }
+        let (length, strip) = (chunk.header.length.get(), chunk.header.stripe_len.get());
+        if length == 0 || !length.is_multiple_of(columns) {
+            return Err(Defect::new("length of chunk is no multiple of its stripes", length));
+        }
+        if strip != STRIP_BYTES {
+            return Err(Defect::expected("stripe_len of chunk", STRIP_BYTES, strip));
+        }
+        Ok(Self { profile, stripes, columns })
+    }
+
+    /// The longest run at an offset of the chunk; the chunk's own end is not regarded.
+    pub(crate) fn run_at(&self, offset: u64) -> Run {
+        if self.columns == 1 && !self.profile.has_parity() {
+            return Run { row: 0, column: 0, stripe_offset: offset, length: u64::MAX };
+        }
+        let (strip, within) = (offset / STRIP_BYTES, offset % STRIP_BYTES);
+        let (row, column) = (strip / self.columns, strip % self.columns);
+        Run { row, column, stripe_offset: row * STRIP_BYTES + within, length: STRIP_BYTES - within }
+    }
+
+    /// How long the pieces on the devices are, of a chunk of this length.
+    pub(crate) fn stripe_length(&self, chunk_length: u64) -> u64 {
+        chunk_length / self.columns
+    }
+
+    /// How many ways there are to obtain any run.
+    pub(crate) fn ways(&self) -> usize {
+        match self.profile {
+            Profile::Single | Profile::Raid0 => 1,
+            Profile::Raid5 => 2,
+            // Direct, from P, from Q, and for each of the other columns from both.
+            Profile::Raid6 => self.to_index(self.columns + 2),
+            _ => usize::from(self.profile.attributes().ncopies),
+        }
+    }
+
+    /// A way to obtain a run; those that there are not are the last.
+    pub(crate) fn way(&self, run: &Run, number: usize) -> Way {
+        match (self.profile, number) {
+            (Profile::Single | Profile::Raid0, _) => Way::Direct(self.to_index(run.column)),
+            (Profile::Raid10, _) => Way::Direct(self.to_index(run.column * 2) + number.min(1)),
+            (Profile::Raid5 | Profile::Raid6, 0) => Way::Direct(self.stripe_of_column(run, run.column)),
+            (Profile::Raid5, _) | (Profile::Raid6, 1) => Way::Rebuild(Recovery::FromP),
+            (Profile::Raid6, 2) => Way::Rebuild(Recovery::FromQ),
+            (Profile::Raid6, _) => {
+                let other = (number as u64 - 3).min(self.columns.saturating_sub(2));
+                let other = other + u64::from(other >= run.column);
+                Way::Rebuild(Recovery::FromBoth { other })
+            }
+            _ => Way::Direct(number.min(self.to_index(self.stripes - 1))),
+        }
+    }
+
+    /// The stripes, each with its factor, that add up to a run rebuilt.
+    pub(crate) fn sources(&self, run: &Run, recovery: Recovery) -> impl Iterator<Item = (usize, u8)> + use<> {
+        let (layout, run) = (*self, *run);
+        let lost = run.column;
+        let factor = move |column| match column {
+            column if column < layout.columns => recovery.data_factor(lost, column),
+            column if column == layout.columns => recovery.p_factor(lost),
+            _ => recovery.q_factor(lost),
+        };
+        let all =
+            (0..self.stripes).map(move |column| (layout.stripe_of_column(&run, column), factor(column)));
+        all.filter(|(_, factor)| *factor != 0)
+    }
+
+    /// The stripes that a recovery takes to be lost.
+    pub(crate) fn lost_stripes(&self, run: &Run, recovery: Recovery) -> impl Iterator<Item = usize> + use<> {
+        let second = match recovery {
+            Recovery::FromP => None,
+            Recovery::FromQ => Some(self.columns),
+            Recovery::FromBoth { other } => Some(other),
+        };
+        let (layout, run) = (*self, *run);
+        [Some(run.column), second].into_iter().flatten().map(move |c| layout.stripe_of_column(&run, c))
+    }
+
+    /// Whether every byte can still be had when some stripes are lost.
+    pub(crate) fn survives(&self, lost: impl Fn(usize) -> bool) -> bool {
+        let stripes = self.to_index(self.stripes);
+        let count = (0..stripes).filter(|stripe| lost(*stripe)).count();
+        match self.profile {
+            Profile::Single | Profile::Raid0 => count == 0,
+            Profile::Raid5 | Profile::Raid6 => count <= usize::from(self.profile.attributes().nparity),
+            Profile::Raid10 => (0..stripes).step_by(2).all(|first| !lost(first) || !lost(first + 1)),
+            _ => count < stripes,
+        }
+    }
+
+    /// Whether the same bytes lie on several stripes.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.profile.attributes().ncopies > 1
+    }
+
+    /// Where a column lies; with parity, P and Q count as the columns that follow the data.
+    fn stripe_of_column(&self, run: &Run, column: u64) -> usize {
+        self.to_index((column + run.row % self.stripes) % self.stripes)
+    }
+
+    fn to_index(self, stripe: u64) -> usize {
+        debug_assert!(stripe <= self.stripes, "stripes are counted with 16 bits on disk");
+        brindle_ondisk::to_usize(stripe)
+    }
+}

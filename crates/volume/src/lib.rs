@@ -1,0 +1,31 @@
+//! Logical to physical: the chunk map, RAID geometry and mirror choice. Turns a read of a logical range
+//! into reads on devices, answers a bad copy from another one or rebuilds it from parity, and counts what
+//! each device got wrong.
+//! Must not know: trees, transactions, files, or where chunk items are stored.
+//!
+//! What is known of the pool (its devices, its chunks) is one immutable snapshot, replaced as a whole when
+//! something is added: a reader takes the snapshot that there is, and no lock is held while a device works.
+
+mod checksums;
+mod chunk;
+mod device;
+mod error;
+mod layout;
+mod parity;
+mod pool;
+mod read;
+mod scan;
+mod status;
+mod volume;
+
+#[cfg(test)]
+mod tests;
+
+pub use checksums::DataChecksums;
+pub use error::{
+    Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
+    Warning,
+};
+pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
+pub use status::{ChunkStatus, DeviceCounters, DeviceStatus, StripeStatus};
+pub use volume::Volume;

@@ -1,0 +1,192 @@
+//! The snapshot of what is known of the pool, and how things are added to it.
+
+use crate::chunk::{Chunk, ChunkMap, ChunkStripe};
+use crate::device::PoolDevice;
+use crate::layout::Layout;
+use crate::scan::{Found, Scan};
+use crate::{MissingDevice, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
+use brindle_ondisk::item::{self, DevItem};
+use brindle_ondisk::{Defect, DevId, Logical, Uuid};
+use std::sync::Arc;
+
+/// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    pub(crate) devices: Vec<PoolDevice>,
+    pub(crate) chunks: ChunkMap,
+    pub(crate) unused: Vec<UnusedDevice>,
+    pub(crate) warnings: Vec<Warning>,
+    /// Given, of other pools, and not (yet) found to be a seed.
+    strangers: Vec<Found>,
+}
+
+impl Pool {
+    /// The devices of a scan, and no chunk.
+    pub(crate) fn new(scan: Scan) -> Self {
+        let generation = scan.superblock.generation;
+        let mut pool = Self { unused: scan.unused, strangers: scan.strangers, ..Self::default() };
+        for found in &scan.members {
+            let mut device = present(found);
+            device.is_stale = found.superblock.generation < generation;
+            pool.devices.push(device);
+        }
+        for warning in scan.warnings {
+            pool.warn(warning);
+        }
+        pool
+    }
+
+    /// Adds what the chunk tree says of a device.
+    pub(crate) fn add_device(&mut self, item: &DevItem) {
+        let index = self.resolve(item.devid, item.uuid);
+        let device = &mut self.devices[index];
+        device.describe(item);
+        device.is_confirmed = true;
+    }
+
+    /// Adds a chunk; one that is there already is left as it is.
+    pub(crate) fn add_chunk(&mut self, start: Logical, item: &item::Chunk<'_>) -> Result<(), VolumeError> {
+        let refuse = |defect| VolumeError::Chunk { start, defect };
+        let layout = Layout::new(item).map_err(refuse)?;
+        let length = item.header.length.get();
+        if start.checked_add(length).is_none() {
+            return Err(refuse(Defect::new("chunk passes the end of the logical space, its length", length)));
+        }
+        let stripe_length = layout.stripe_length(length);
+        if let Some(stripe) = item.stripes.iter().find(|s| s.offset.checked_add(stripe_length).is_none()) {
+            return Err(refuse(Defect::new(
+                "stripe of chunk passes the end of the address space",
+                stripe.offset.get(),
+            )));
+        }
+        let stripes = item.stripes.iter().map(|stripe| ChunkStripe {
+            devid: stripe.devid,
+            uuid: stripe.dev_uuid,
+            physical: stripe.offset,
+            device: self.resolve(stripe.devid, stripe.dev_uuid),
+        });
+        let stripes = stripes.collect();
+        let chunk = Chunk { start, length, kind: item.block_group_type(), layout, stripes };
+        if self.chunks.find(start).is_some_and(|known| **known == chunk) {
+            return Ok(());
+        }
+        self.check_ends(&chunk)?;
+        self.chunks.insert(chunk).map_err(|other| VolumeError::ChunkOverlap {
+            start,
+            length,
+            other: other.start,
+            other_length: other.length,
+        })
+    }
+
+    /// The index of a device, known or missing, or among those given that belong to the seed.
+    fn resolve(&mut self, devid: DevId, uuid: Uuid) -> usize {
+        let known = |device: &PoolDevice| device.devid == devid && device.uuid == uuid;
+        if let Some(index) = self.devices.iter().position(known) {
+            return index;
+        }
+        let is_it = |found: &Found| {
+            found.superblock.dev_item.devid == devid && found.superblock.dev_item.uuid == uuid
+        };
+        let device = match self.strangers.iter().position(is_it) {
+            Some(index) => PoolDevice { is_seed: true, ..present(&self.strangers.remove(index)) },
+            None => PoolDevice::missing(devid, uuid),
+        };
+        self.devices.push(device);
+        self.devices.len() - 1
+    }
+
+    /// A stripe beyond the end of its device is as good as missing.
+    fn check_ends(&mut self, chunk: &Chunk) -> Result<(), VolumeError> {
+        let beyond = |stripe: usize| self.is_beyond_end(chunk, stripe);
+        let lost: Vec<usize> = (0..chunk.stripes.len()).filter(|stripe| beyond(*stripe)).collect();
+        let survives = chunk.layout.survives(|stripe| lost.contains(&stripe));
+        for stripe in lost {
+            let stripe = &chunk.stripes[stripe];
+            let Some(device) = &self.devices[stripe.device].device else { continue };
+            let (name, size_bytes) = (device.name().to_owned(), device.size_bytes());
+            let (start, offset, length) = (chunk.start, stripe.physical, chunk.stripe_length());
+            if !survives {
+                return Err(VolumeError::BeyondEnd { start, device: name, offset, length, size_bytes });
+            }
+            self.warn(Warning::BeyondEnd { device: name, chunk: start, offset, length, size_bytes });
+        }
+        Ok(())
+    }
+
+    fn is_beyond_end(&self, chunk: &Chunk, stripe: usize) -> bool {
+        let stripe = &chunk.stripes[stripe];
+        let end = stripe.physical.get() + chunk.stripe_length();
+        self.devices[stripe.device].device.as_ref().is_some_and(|device| device.size_bytes() < end)
+    }
+
+    /// Whether everything can be read; devices that the chunk tree doesn't know are put aside.
+    pub(crate) fn check_complete(&mut self, degraded: bool) -> Result<(), VolumeError> {
+        self.put_intruders_aside();
+        let missing: Vec<MissingDevice> = self
+            .devices
+            .iter()
+            .filter(|device| device.device.is_none() && !device.is_intruder)
+            .map(|device| MissingDevice { devid: device.devid, uuid: device.uuid })
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let lost = |chunk: &Chunk, stripe: usize| {
+            self.devices[chunk.stripes[stripe].device].device.is_none() || self.is_beyond_end(chunk, stripe)
+        };
+        let unreadable = self.chunks.iter().filter(|chunk| !chunk.layout.survives(|s| lost(chunk, s)));
+        let unreadable: Vec<_> = unreadable
+            .map(|chunk| UnreadableChunk { start: chunk.start, length: chunk.length, kind: chunk.kind })
+            .collect();
+        if degraded && unreadable.is_empty() {
+            return Ok(());
+        }
+        let degraded_helps = unreadable.is_empty();
+        Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps })
+    }
+
+    /// Devices whose superblock claims the pool, while the chunk tree knows others: removed, or replaced,
+    /// while they were away.
+    fn put_intruders_aside(&mut self) {
+        if !self.devices.iter().any(|device| device.is_confirmed) {
+            return;
+        }
+        let stripes = || self.chunks.iter().flat_map(|chunk| chunk.stripes.iter());
+        let is_intruder = |index: usize| {
+            !self.devices[index].is_confirmed && stripes().all(|stripe| stripe.device != index)
+        };
+        let intruders: Vec<usize> = (0..self.devices.len()).filter(|index| is_intruder(*index)).collect();
+        for index in intruders {
+            let intruder = &mut self.devices[index];
+            intruder.is_intruder = true;
+            let (devid, uuid) = (intruder.devid, intruder.uuid);
+            if let Some(device) = intruder.device.take() {
+                let device = device.name().to_owned();
+                let reason = UnusedReason::NotInPool(devid);
+                self.unused.push(UnusedDevice { device: device.clone(), reason });
+                self.warn(Warning::NotInPool { device, devid, uuid });
+            }
+        }
+    }
+
+    /// The devices given that are of no use.
+    pub(crate) fn unused(&self) -> Vec<UnusedDevice> {
+        let other = |found: &Found| found.unused(UnusedReason::OtherPool(found.superblock.fsid));
+        self.unused.iter().cloned().chain(self.strangers.iter().map(other)).collect()
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        tracing::warn!("{warning}");
+        self.warnings.push(warning);
+    }
+}
+
+fn present(found: &Found) -> PoolDevice {
+    let item = &found.superblock.dev_item;
+    let mut device = PoolDevice::missing(item.devid, item.uuid);
+    device.device = Some(Arc::clone(&found.device));
+    device.generation = Some(found.superblock.generation);
+    device.describe(item);
+    device
+}

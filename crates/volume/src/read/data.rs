@@ -1,0 +1,199 @@
+//! Data: read in pieces as large as the stripes allow, straight into the caller's buffer; verified sector
+//! by sector; and only the sectors that are bad are looked for elsewhere.
+
+use super::way::Piece;
+use crate::chunk::Chunk;
+use crate::pool::Pool;
+use crate::{Attempt, AttemptFailure, DataChecksums, ReadError, Volume};
+use brindle_ondisk::{Checksum, ChecksumType, Logical, to_u64, to_usize};
+
+/// What a piece is read for: what its sectors should be.
+#[derive(Clone, Copy)]
+struct Expected<'a> {
+    checksums: DataChecksums<'a>,
+    algorithm: ChecksumType,
+    sector_bytes: usize,
+    /// The number of the piece's first sector within the checksums.
+    first_sector: usize,
+}
+
+impl Expected<'_> {
+    /// Whether a sector of the piece is right, as far as can be known.
+    fn verify(&self, sector: usize, data: &[u8]) -> Result<(), AttemptFailure> {
+        let Some(stored) = self.checksums.get(self.first_sector + sector, self.algorithm) else {
+            return Ok(());
+        };
+        let found = self.algorithm.compute(data);
+        let expected = Checksum::from_slice(stored);
+        if found == expected { Ok(()) } else { Err(AttemptFailure::Checksum { found, expected }) }
+    }
+}
+
+impl Volume {
+    /// Reads data. Address and length are of whole sectors; each sector that has a checksum is verified,
+    /// and one that is bad is read from another copy, or rebuilt.
+    pub fn read_data(
+        &self,
+        logical: Logical,
+        buffer: &mut [u8],
+        checksums: &DataChecksums<'_>,
+    ) -> Result<(), ReadError> {
+        let context = self.tree_context();
+        let length = to_u64(buffer.len());
+        let refuse = |why| Err(ReadError::Request { logical, length, why });
+        let sector_bytes = u64::from(context.sectorsize);
+        if !logical.is_aligned(sector_bytes) || !length.is_multiple_of(sector_bytes) {
+            return refuse("not of whole sectors");
+        }
+        if logical.checked_add(length).is_none() {
+            return refuse("passes the end of the logical space");
+        }
+        let sector_bytes = to_usize(sector_bytes);
+        let mut expected = Expected {
+            checksums: *checksums,
+            algorithm: context.checksum_type,
+            sector_bytes,
+            first_sector: 0,
+        };
+        if !checksums.cover(buffer.len() / sector_bytes, expected.algorithm) {
+            return refuse("there are fewer checksums than sectors");
+        }
+        let pool = self.snapshot();
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = logical + to_u64(done);
+            let rest = to_u64(buffer.len() - done);
+            let chunk = pool.chunks.find(at).ok_or(ReadError::Unmapped { logical: at })?;
+            let offset = chunk.offset_of(at).unwrap_or(0);
+            let piece = pool.piece(chunk, offset, rest);
+            if done == 0 && piece.run.length < rest {
+                pool.hint(logical, rest);
+            }
+            let end = done + to_usize(piece.run.length);
+            expected.first_sector = done / sector_bytes;
+            pool.fill(chunk, offset, &piece, &mut buffer[done..end], &expected)?;
+            done = end;
+        }
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Hints at everything that a read of a range would read. Ends where the chunks do.
+    pub(super) fn hint(&self, logical: Logical, length: u64) {
+        let mut done = 0;
+        while done < length {
+            let Some(at) = logical.checked_add(done) else { return };
+            let Some(chunk) = self.chunks.find(at) else { return };
+            let Some(offset) = chunk.offset_of(at) else { return };
+            let piece = self.piece(chunk, offset, length - done);
+            self.hint_piece(chunk, &piece);
+            done += piece.run.length;
+        }
+    }
+
+    /// Fills `buffer` with a piece.
+    fn fill(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        piece: &Piece,
+        buffer: &mut [u8],
+        expected: &Expected<'_>,
+    ) -> Result<(), ReadError> {
+        match self.read_run(chunk, &piece.run, piece.way, buffer) {
+            Ok(()) => self.verify(chunk, offset, piece, buffer, expected, &[]),
+            Err(attempt) => self.fill_otherwise(chunk, offset, piece, buffer, expected, *attempt),
+        }
+    }
+
+    /// Fills `buffer` in any way but the piece's own, which has failed: as a whole if that can be done,
+    /// otherwise sector by sector, since devices seldom fail in the same sectors.
+    fn fill_otherwise(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        piece: &Piece,
+        buffer: &mut [u8],
+        expected: &Expected<'_>,
+        attempt: Attempt,
+    ) -> Result<(), ReadError> {
+        let mut attempts = vec![attempt];
+        for way in self.ways_in_order(chunk, offset) {
+            if way == piece.way {
+                continue;
+            }
+            let piece = Piece { way, ..*piece };
+            match self.read_run(chunk, &piece.run, way, buffer) {
+                Ok(()) => return self.verify(chunk, offset, &piece, buffer, expected, &attempts),
+                Err(attempt) => attempts.push(*attempt),
+            }
+        }
+        if buffer.len() <= expected.sector_bytes {
+            let (logical, length) = (chunk.start + offset, to_u64(buffer.len()));
+            return Err(ReadError::Failed { logical, length, attempts });
+        }
+        for (sector, data) in buffer.chunks_mut(expected.sector_bytes).enumerate() {
+            self.recover_sector(chunk, offset, sector, data, expected, None)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies what a piece's way has read; bad sectors are recovered. `failed` were tried before.
+    fn verify(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        piece: &Piece,
+        buffer: &mut [u8],
+        expected: &Expected<'_>,
+        failed: &[Attempt],
+    ) -> Result<(), ReadError> {
+        self.count_recovered(failed);
+        if expected.checksums.are_none() {
+            return Ok(());
+        }
+        for (sector, data) in buffer.chunks_mut(expected.sector_bytes).enumerate() {
+            if let Err(failure) = expected.verify(sector, data) {
+                let at = offset + to_u64(sector * expected.sector_bytes);
+                let attempt = self.blame(chunk, at, piece.way, failure);
+                self.recover_sector(chunk, offset, sector, data, expected, Some((piece.way, attempt)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Obtains one sector of a piece, in any way but the one that gave bad data.
+    fn recover_sector(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        sector: usize,
+        data: &mut [u8],
+        expected: &Expected<'_>,
+        bad: Option<(usize, Attempt)>,
+    ) -> Result<(), ReadError> {
+        let offset = offset + to_u64(sector * expected.sector_bytes);
+        let (bad, attempt) = bad.unzip();
+        let mut attempts: Vec<Attempt> = attempt.into_iter().collect();
+        for way in self.ways_in_order(chunk, offset) {
+            if bad == Some(way) {
+                continue;
+            }
+            let read = self.read_range(chunk, offset, way, data);
+            let result = read.and_then(|()| {
+                let right = expected.verify(sector, data);
+                right.map_err(|failure| Box::new(self.blame(chunk, offset, way, failure)))
+            });
+            match result {
+                Ok(()) => {
+                    self.count_recovered(&attempts);
+                    return Ok(());
+                }
+                Err(attempt) => attempts.push(*attempt),
+            }
+        }
+        let (logical, length) = (chunk.start + offset, to_u64(data.len()));
+        Err(ReadError::Failed { logical, length, attempts })
+    }
+}

@@ -1,0 +1,118 @@
+//! Reading: a logical range becomes pieces, a piece is read in the way that the policy prefers, and what
+//! turns out bad is looked for elsewhere.
+
+mod data;
+mod way;
+
+use crate::chunk::Chunk;
+use crate::device::count;
+use crate::pool::Pool;
+use crate::{Attempt, AttemptFailure, ReadError, Volume};
+use brindle_ondisk::{CorruptNode, Logical, NodeProblem, to_u64, to_usize};
+use std::sync::Arc;
+
+/// The largest block that can be asked for, in bytes: no node is larger.
+const MAX_BLOCK_BYTES: u32 = 64 << 10;
+
+impl Volume {
+    /// Reads one tree block: tries each copy and each reconstruction until `validate` accepts one.
+    pub fn read_block<T>(
+        &self,
+        logical: Logical,
+        length: u32,
+        validate: impl Fn(Box<[u8]>) -> Result<T, CorruptNode>,
+    ) -> Result<T, ReadError> {
+        if length == 0 || length > MAX_BLOCK_BYTES {
+            let why = "a block is 1 byte to 64 KiB long";
+            return Err(ReadError::Request { logical, length: length.into(), why });
+        }
+        let pool = self.snapshot();
+        let (chunk, offset) = pool.locate_block(logical, length.into())?;
+        let mut attempts: Vec<Attempt> = Vec::new();
+        let first = pool.first_way(chunk, offset);
+        let mut others = Vec::new().into_iter();
+        let mut way = first;
+        loop {
+            let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
+            let failed = match pool.read_range(chunk, offset, way, &mut bytes) {
+                Err(attempt) => *attempt,
+                Ok(()) => match validate(bytes) {
+                    Ok(block) => {
+                        pool.count_recovered(&attempts);
+                        return Ok(block);
+                    }
+                    Err(corrupt) => pool.blame(chunk, offset, way, AttemptFailure::Block(corrupt)),
+                },
+            };
+            attempts.push(failed);
+            if attempts.len() == 1 {
+                others = pool.ways_in_order(chunk, offset).into_iter();
+            }
+            match others.find(|other| *other != first) {
+                Some(next) => way = next,
+                None => return Err(ReadError::Failed { logical, length: length.into(), attempts }),
+            }
+        }
+    }
+
+    /// In how many ways the bytes at an address can be obtained: copies, and reconstructions from parity.
+    pub fn copies(&self, logical: Logical) -> Result<usize, ReadError> {
+        let pool = self.snapshot();
+        let chunk = pool.chunks.find(logical).ok_or(ReadError::Unmapped { logical })?;
+        Ok(chunk.layout.ways())
+    }
+
+    /// Reads a range within one chunk in one way only, counted from 0; nothing is verified.
+    pub fn read_mirror(&self, logical: Logical, mirror: usize, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let pool = self.snapshot();
+        let length = to_u64(buffer.len());
+        let (chunk, offset) = pool.locate_block(logical, length)?;
+        if mirror >= chunk.layout.ways() {
+            return Err(ReadError::Request { logical, length, why: "there is no such mirror" });
+        }
+        let failed = |attempt: Box<Attempt>| ReadError::Failed { logical, length, attempts: vec![*attempt] };
+        pool.read_range(chunk, offset, mirror, buffer).map_err(failed)
+    }
+
+    /// Says that a range will be read soon: the devices that would be read may begin to fetch it.
+    pub fn prefetch(&self, logical: Logical, length: u64) {
+        self.snapshot().hint(logical, length);
+    }
+}
+
+impl Pool {
+    /// The chunk that holds all of a range, and where in it the range begins.
+    fn locate_block(&self, logical: Logical, length: u64) -> Result<(&Arc<Chunk>, u64), ReadError> {
+        let chunk = self.chunks.find(logical).ok_or(ReadError::Unmapped { logical })?;
+        let offset = chunk.offset_of(logical).unwrap_or(0);
+        if chunk.length - offset < length {
+            return Err(ReadError::Request { logical, length, why: "passes the end of its chunk" });
+        }
+        Ok((chunk, offset))
+    }
+
+    /// Counts what answered in place of a device.
+    fn count_recovered(&self, attempts: &[Attempt]) {
+        for attempt in attempts.iter().filter(|attempt| attempt.rebuilt_without.is_empty()) {
+            if let Some(device) = self.devices.iter().find(|device| device.devid == attempt.devid) {
+                count(&device.counters.recovered);
+            }
+        }
+    }
+
+    /// Makes a failed attempt of bytes that were read well and are wrong, and counts it against the device
+    /// that holds them; bytes rebuilt from several devices say nothing of any one.
+    fn blame(&self, chunk: &Chunk, offset: u64, way: usize, failure: AttemptFailure) -> Attempt {
+        let attempt = self.attempt(chunk, offset, way, failure);
+        let counters = &self.devices[chunk.stripes[self.home(chunk, offset, way)].device].counters;
+        if attempt.rebuilt_without.is_empty() {
+            let is_generation = matches!(
+                &attempt.failure,
+                AttemptFailure::Block(CorruptNode { problem: NodeProblem::Header(defect), .. })
+                    if defect.why.starts_with("generation")
+            );
+            count(if is_generation { &counters.generation_errors } else { &counters.checksum_errors });
+        }
+        attempt
+    }
+}

@@ -1,0 +1,242 @@
+//! Which of the devices given form the pool: reads every copy of every superblock, and picks.
+
+use crate::{SuperblockProblem, VolumeError, Warning};
+use brindle_device::Device;
+use brindle_ondisk::{
+    DevId, Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid, to_u64,
+};
+use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
+
+/// How to open a pool.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Go on without the missing devices if everything can be read without them.
+    pub degraded: bool,
+    /// Use this copy of the superblock only, counted from 0.
+    pub superblock_mirror: Option<usize>,
+    /// Which pool, if the devices are of several; otherwise that of the first device that is no seed.
+    pub fsid: Option<Uuid>,
+}
+
+/// A device that was given and is not used.
+#[derive(Clone, Debug)]
+pub struct UnusedDevice {
+    /// What messages call it.
+    pub device: String,
+    /// Why it isn't used.
+    pub reason: UnusedReason,
+}
+
+/// Why a device is not used.
+#[derive(Clone, Debug)]
+pub enum UnusedReason {
+    /// It has no superblock that can be used; this is what is wrong with the first.
+    NoSuperblock(SuperblockProblem),
+    /// It belongs to another pool.
+    OtherPool(Uuid),
+    /// Another device with the same id is newer, or came first.
+    Duplicate(DevId),
+    /// The pool's chunk tree doesn't know it.
+    NotInPool(DevId),
+}
+
+impl fmt::Display for UnusedDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            UnusedReason::NoSuperblock(problem) => write!(f, "{}: {problem}", self.device),
+            UnusedReason::OtherPool(fsid) => write!(f, "{} belongs to the pool {fsid}", self.device),
+            UnusedReason::Duplicate(devid) => {
+                write!(f, "{} is devid {devid}, as is another device", self.device)
+            }
+            UnusedReason::NotInPool(devid) => {
+                write!(f, "{} says it is devid {devid}, which the pool does not have", self.device)
+            }
+        }
+    }
+}
+
+/// A device with the best of its superblocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) superblock: Arc<Superblock>,
+}
+
+impl Found {
+    pub(crate) fn unused(&self, reason: UnusedReason) -> UnusedDevice {
+        UnusedDevice { device: self.device.name().to_owned(), reason }
+    }
+
+    fn generation(&self) -> Generation {
+        self.superblock.generation
+    }
+
+    fn devid(&self) -> DevId {
+        self.superblock.dev_item.devid
+    }
+}
+
+/// What the devices given turned out to be.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// The superblock of highest generation, among equals of lowest devid.
+    pub(crate) superblock: Arc<Superblock>,
+    /// The devices of the pool, by devid.
+    pub(crate) members: Vec<Found>,
+    /// Devices of other pools: some may be the seeds of this one.
+    pub(crate) strangers: Vec<Found>,
+    pub(crate) unused: Vec<UnusedDevice>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Reads all superblocks and picks the pool.
+pub(crate) fn scan(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Scan, VolumeError> {
+    if devices.is_empty() {
+        return Err(VolumeError::NoDevices);
+    }
+    let (mut found, mut unused, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for device in devices {
+        match examine(device, options) {
+            Examined::Usable(device, warnings) => found.push((device, warnings)),
+            Examined::Unusable(device) => unused.push(device),
+            Examined::Refused(refusal) => refusals.push(refusal),
+        }
+    }
+    let fsid = choose_pool(&found, options.fsid);
+    let of_pool = |refusal: &Refusal| fsid.or(options.fsid).is_none_or(|fsid| fsid == refusal.fsid);
+    if let Some(Refusal { device, offset, defect, .. }) =
+        refusals.iter().find(|refusal| of_pool(refusal)).cloned()
+    {
+        return Err(VolumeError::Superblock { device, offset, defect });
+    }
+    unused.extend(refusals.into_iter().map(Refusal::into_unused));
+    let Some(fsid) = fsid else {
+        unused.extend(found.iter().map(|(f, _)| f.unused(UnusedReason::OtherPool(f.superblock.fsid))));
+        return Err(VolumeError::NoPool { fsid: options.fsid, devices: unused });
+    };
+    let (members, strangers): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(found, _)| found.superblock.fsid == fsid);
+    let strangers = strangers.into_iter().map(|(found, _)| found).collect();
+    let (members, warnings): (Vec<_>, Vec<_>) = members.into_iter().unzip();
+    let members = without_duplicates(members, &mut unused);
+    // Devid 0 is the target of a running replacement; the pool's own devices know better.
+    let best = members
+        .iter()
+        .max_by_key(|found| (found.generation(), found.devid() != DevId::new(0), Reverse(found.devid())));
+    let superblock = Arc::clone(&best.expect("the chosen pool has a device").superblock);
+    let mut warnings: Vec<Warning> = warnings.into_iter().flatten().collect();
+    warnings.extend(members.iter().filter_map(|found| stale(found, superblock.generation)));
+    Ok(Scan { superblock, members, strangers, unused, warnings })
+}
+
+fn stale(found: &Found, expected: Generation) -> Option<Warning> {
+    let generation = found.generation();
+    let device = found.device.name().to_owned();
+    (generation < expected).then(|| Warning::Stale { device, devid: found.devid(), generation, expected })
+}
+
+/// The pool asked for, or that of the first device, where a pool that is no seed comes first.
+fn choose_pool(found: &[(Found, Vec<Warning>)], asked: Option<Uuid>) -> Option<Uuid> {
+    let superblocks = || found.iter().map(|(found, _)| &found.superblock);
+    match asked {
+        Some(fsid) => superblocks().find(|superblock| superblock.fsid == fsid),
+        None => superblocks().find(|superblock| !superblock.is_seeding()).or_else(|| superblocks().next()),
+    }
+    .map(|superblock| superblock.fsid)
+}
+
+/// One device for each devid, the newest; in the order of their devids.
+fn without_duplicates(mut members: Vec<Found>, unused: &mut Vec<UnusedDevice>) -> Vec<Found> {
+    members.sort_by_key(|found| (found.devid(), Reverse(found.generation())));
+    let mut kept: Vec<Found> = Vec::new();
+    for found in members {
+        if kept.last().is_some_and(|last| last.devid() == found.devid()) {
+            unused.push(found.unused(UnusedReason::Duplicate(found.devid())));
+        } else {
+            kept.push(found);
+        }
+    }
+    kept
+}
+
+enum Examined {
+    Usable(Found, Vec<Warning>),
+    Unusable(UnusedDevice),
+    Refused(Refusal),
+}
+
+/// A good superblock that asks for what brindle doesn't have.
+#[derive(Clone)]
+struct Refusal {
+    device: String,
+    fsid: Uuid,
+    offset: u64,
+    defect: SuperblockDefect,
+}
+
+impl Refusal {
+    fn into_unused(self) -> UnusedDevice {
+        let reason = UnusedReason::NoSuperblock(SuperblockProblem::Defect(self.defect));
+        UnusedDevice { device: self.device, reason }
+    }
+}
+
+/// Reads the copies of one device's superblock; among equal generations the first copy is the best, because
+/// the log's root is written to that one alone.
+fn examine(device: Arc<dyn Device>, options: &OpenOptions) -> Examined {
+    let name = device.name().to_owned();
+    let mut best: Option<Box<Superblock>> = None;
+    let mut problems = Vec::new();
+    for (mirror, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
+        let fits = offset + to_u64(SUPERBLOCK_SIZE) <= device.size_bytes();
+        if options.superblock_mirror.is_some_and(|asked| asked != mirror) {
+            continue;
+        }
+        if !fits {
+            if problems.is_empty() {
+                problems.push((offset, SuperblockProblem::NotThere));
+            }
+            continue;
+        }
+        match read_copy(device.as_ref(), offset) {
+            Ok(copy) if best.as_ref().is_none_or(|best| best.generation < copy.generation) => {
+                best = Some(copy);
+            }
+            Ok(_) => {}
+            Err(Problem::Refused(fsid, defect)) => {
+                return Examined::Refused(Refusal { device: name, fsid, offset, defect });
+            }
+            Err(Problem::Unusable(problem)) => problems.push((offset, problem)),
+        }
+    }
+    let Some(superblock) = best else {
+        let problem = problems.into_iter().next().map_or(SuperblockProblem::NotThere, |(_, problem)| problem);
+        return Examined::Unusable(UnusedDevice {
+            device: name,
+            reason: UnusedReason::NoSuperblock(problem),
+        });
+    };
+    problems.retain(|(_, problem)| !matches!(problem, SuperblockProblem::NotThere));
+    let warn = |(offset, problem)| Warning::Superblock { device: name.clone(), offset, problem };
+    let warnings = problems.into_iter().map(warn).collect();
+    Examined::Usable(Found { device, superblock: Arc::from(superblock) }, warnings)
+}
+
+enum Problem {
+    Unusable(SuperblockProblem),
+    Refused(Uuid, SuperblockDefect),
+}
+
+fn read_copy(device: &dyn Device, offset: u64) -> Result<Box<Superblock>, Problem> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let failed = |error| Problem::Unusable(SuperblockProblem::Io(Arc::new(error)));
+    device.read_at(offset, &mut bytes).map_err(failed)?;
+    Superblock::parse(&bytes, offset).map_err(|defect| match defect {
+        SuperblockDefect::Features(_) | SuperblockDefect::SectorSize(_) => {
+            Problem::Refused(Superblock::from_bytes(&bytes).fsid, defect)
+        }
+        _ => Problem::Unusable(SuperblockProblem::Defect(defect)),
+    })
+}

@@ -1,0 +1,69 @@
+//! What a pool is made of, for those who show it.
+
+use brindle_ondisk::{BlockGroupType, DevId, Generation, Logical, Physical, Uuid};
+
+/// A device of the pool.
+#[derive(Clone, Debug)]
+pub struct DeviceStatus {
+    /// Its id in the pool.
+    pub devid: DevId,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// What messages call it: the path, where there is one.
+    pub name: String,
+    /// Its size in bytes, as the pool has it.
+    pub total_bytes: u64,
+    /// Bytes of it that belong to chunks.
+    pub bytes_used: u64,
+    /// It was not given.
+    pub missing: bool,
+    /// It belongs to the seed that the pool grew from.
+    pub is_seed: bool,
+    /// It has missed transactions.
+    pub is_stale: bool,
+    /// It rotates.
+    pub is_rotating: bool,
+    /// The generation of its superblock, where it is there.
+    pub generation: Option<Generation>,
+    /// What it has got wrong since the pool was opened.
+    pub counters: DeviceCounters,
+}
+
+/// What a device has got wrong since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Sectors and blocks of a wrong checksum, or with nonsense in them.
+    pub checksum_errors: u64,
+    /// Blocks of a wrong generation: writes that were lost.
+    pub generation_errors: u64,
+    /// Sectors and blocks that were read from elsewhere in place of a bad one here.
+    pub recovered: u64,
+}
+
+/// A chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkStatus {
+    /// Where it begins.
+    pub start: Logical,
+    /// Its length in bytes.
+    pub length: u64,
+    /// What it holds, and its profile.
+    pub kind: BlockGroupType,
+    /// Its pieces on the devices.
+    pub stripes: Vec<StripeStatus>,
+}
+
+/// A chunk's piece of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripeStatus {
+    /// The device.
+    pub devid: DevId,
+    /// Where the piece begins on it.
+    pub physical: Physical,
+    /// How long it is, in bytes.
+    pub length: u64,
+    /// The device is there.
+    pub present: bool,
+}

@@ -1,0 +1,1 @@
+//! Tests over in-memory devices.
