@@ -1,0 +1,57 @@
+//! What can be typed: the top of the argument tree, and the options that many commands share.
+
+use crate::commands::Command;
+use clap::{ArgAction, Args, Parser};
+
+/// Command line of brindle.
+#[derive(Parser, Debug)]
+#[command(
+    name = "brindle",
+    version,
+    about = "btrfs in userspace, for pools that mix SSDs and hard disks",
+    long_about = "brindle reads btrfs pools in userspace: no kernel driver, and for image files no privileges.\n\n\
+                  A DEVICE is an image file or a block device. Where a command takes several, they are the \
+                  devices of one pool, in any order.",
+    after_long_help = EXIT_STATUS_AND_ENVIRONMENT,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    /// How much is said on standard error.
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_STATUS_AND_ENVIRONMENT: &str = "\
+EXIT STATUS
+  0  success
+  1  failure: one line on standard error says what is wrong and what to do
+  2  wrong usage
+
+ENVIRONMENT
+  BRINDLE_LOG  what is logged to standard error, such as `debug` or `brindle_volume=trace`;
+               overrides -v and -q";
+
+/// How much is said on standard error.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub(crate) struct Verbosity {
+    /// Say more on standard error; twice for still more
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Global options")]
+    pub(crate) verbose: u8,
+    /// Say nothing on standard error but why a command failed
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
+    pub(crate) quiet: bool,
+}
+
+/// The choice between text and JSON.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub(crate) struct JsonOption {
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,24 @@
+//! `brindle man`: the man pages.
+
+use crate::cli::Cli;
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Write the man pages of all commands into a directory.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct ManCommand {
+    /// Where to write them; made if it is not there.
+    directory: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &ManCommand) -> Result<ExitCode> {
+    let directory = &command.directory;
+    let failed = || format!("cannot write man pages to {}", directory.display());
+    std::fs::create_dir_all(directory).with_context(failed)?;
+    clap_mangen::generate_to(Cli::command(), directory).with_context(failed)?;
+    Ok(ExitCode::SUCCESS)
+}

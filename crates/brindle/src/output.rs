@@ -1,0 +1,43 @@
+//! Standard output and standard error.
+
+use anyhow::Result;
+use serde_json::Value;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+/// Standard output, buffered; to be flushed at the end.
+pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(1 << 16, io::stdout().lock())
+}
+
+/// Prints a JSON document.
+pub(crate) fn print_json(value: &Value) -> Result<()> {
+    let mut out = stdout();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+/// Says on standard error, in one line, what is wrong.
+pub(crate) fn complain(error: &anyhow::Error) {
+    complain_line(&format!("{error:#}"));
+}
+
+/// One line on standard error; line breaks within (a file's name can have them) are escaped.
+pub(crate) fn complain_line(text: &str) {
+    let text = text.trim_end().replace('\n', "\\n");
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(io::stderr(), "brindle: {text}");
+}
+
+/// Whether the reader of our output has gone, which is no failure (`brindle ls | head`).
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        let kind = match (cause.downcast_ref::<io::Error>(), cause.downcast_ref::<serde_json::Error>()) {
+            (Some(error), _) => Some(error.kind()),
+            (_, Some(error)) => error.io_error_kind(),
+            _ => None,
+        };
+        kind == Some(io::ErrorKind::BrokenPipe)
+    };
+    error.chain().any(is_pipe)
+}
