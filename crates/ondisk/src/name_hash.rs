@@ -14,7 +14,7 @@ pub fn extref_hash(parent: crate::ObjectId, name: &[u8]) -> u64 {
 }
 
 /// CRC-32C without the inversions at either end.
-fn raw_crc32c(seed: u32, bytes: &[u8]) -> u32 {
+pub(crate) fn raw_crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 

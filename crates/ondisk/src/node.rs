@@ -35,6 +35,23 @@ pub struct NodeHeader {
 }
 const _: () = assert!(size_of::<NodeHeader>() == 101 && std::mem::offset_of!(NodeHeader, nritems) == 96);
 
+impl NodeHeader {
+    /// Set in every block on disk (`BTRFS_HEADER_FLAG_WRITTEN`); the kernel refuses one without it.
+    pub const FLAG_WRITTEN: u64 = 1 << 0;
+    /// The block belongs to a relocation tree, whatever its owner says (`BTRFS_HEADER_FLAG_RELOC`).
+    pub const FLAG_RELOC: u64 = 1 << 1;
+
+    /// Whether the block claims to have been written.
+    pub fn is_written(&self) -> bool {
+        self.flags.get() & Self::FLAG_WRITTEN != 0
+    }
+
+    /// Whether the block belongs to a relocation tree.
+    pub fn is_relocation(&self) -> bool {
+        self.flags.get() & Self::FLAG_RELOC != 0
+    }
+}
+
 /// One child of a node (`btrfs_key_ptr`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

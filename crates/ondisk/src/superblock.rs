@@ -2,8 +2,7 @@
 
 use crate::item::DevItem;
 use crate::{
-    BlockGroupType, ChecksumType, CompatRo, Defect, DevId, Generation, Incompat, Item, Key, KeyType, Logical,
-    Uuid, to_usize,
+    ChecksumType, CompatRo, Defect, DevId, Generation, Incompat, Item, Key, KeyType, Logical, Uuid, to_usize,
 };
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -18,6 +17,8 @@ pub const SYS_CHUNK_ARRAY_SIZE: usize = 2048;
 
 const MAGIC: [u8; 8] = *b"_BHRfS_M";
 const LABEL_SIZE: usize = 256;
+/// No pool lives to see it, and who counts transactions on from here does not wrap.
+const GENERATION_MAX: u64 = 1 << 62;
 
 /// The superblock (`btrfs_super_block`).
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -310,6 +311,15 @@ impl Superblock {
         if found != expected {
             return Err(Defect::new("dev_item fsid differs from the pool's", low_half(found)).into());
         }
+        let generation = self.generation.get();
+        if generation > GENERATION_MAX {
+            return Err(Defect::expected("generation", GENERATION_MAX, generation).into());
+        }
+        // The six trees that every pool has.
+        let (least, used) = (6 * u64::from(nodesize), self.bytes_used.get());
+        if used < least {
+            return Err(Defect::expected("bytes_used too small", least, used).into());
+        }
         if self.num_devices.get() == 0 {
             return Err(Defect::new("num_devices is zero", 0).into());
         }
@@ -362,16 +372,6 @@ impl Superblock {
         }
         for chunk in self.system_chunks() {
             let (key, chunk) = chunk?;
-            if key.item_type != KeyType::CHUNK_ITEM {
-                return Err(Defect::new("system chunk key has another type", key.item_type.0.into()));
-            }
-            let mixed = BlockGroupType::SYSTEM;
-            if !chunk.block_group_type().intersects(mixed) {
-                return Err(Defect::new(
-                    "system chunk is not of type SYSTEM",
-                    chunk.block_group_type().bits(),
-                ));
-            }
             crate::tree_checker::check_chunk(&key, &chunk, self.sectorsize.get(), true)?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The extent tree: what is allocated, and who refers to it.
 
 use super::prefix;
+use crate::name_hash::raw_crc32c;
 use crate::{Defect, Generation, Key, KeyType, Logical, ObjectId, RootId, to_u64};
 use bitflags::bitflags;
 use zerocopy::little_endian::{U32, U64};
@@ -57,6 +58,16 @@ pub struct ExtentDataRef {
     pub count: U32,
 }
 const _: () = assert!(size_of::<ExtentDataRef>() == 28);
+
+impl ExtentDataRef {
+    /// The key offset under which the reference is filed when it is an item of its own, and the order of the
+    /// inline ones (`hash_extent_data_ref`). References of one hash take the next free offset.
+    pub fn hash(&self) -> u64 {
+        let high = raw_crc32c(!0, self.root.as_bytes());
+        let low = raw_crc32c(raw_crc32c(!0, self.objectid.as_bytes()), self.offset.as_bytes());
+        (u64::from(high) << 31) ^ u64::from(low)
+    }
+}
 
 /// A reference from a leaf (`btrfs_shared_data_ref`); which leaf, the key's or inline offset says.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

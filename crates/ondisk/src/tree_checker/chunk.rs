@@ -1,13 +1,17 @@
 //! Chunks: the checks without which no address could be trusted.
 
+use super::ItemPlace;
 use crate::item::Chunk;
-use crate::{BlockGroupType, Defect, Key, Profile};
+use crate::{BlockGroupType, Defect, Item, Key, KeyType, ObjectId, Profile};
 
 /// The one stripe length of the format, in bytes (`BTRFS_STRIPE_LEN`).
 const STRIPE_LEN: u64 = 64 << 10;
 
 /// A chunk of the chunk tree, or (with `system`) of the superblock.
 pub(crate) fn check_chunk(key: &Key, chunk: &Chunk<'_>, sectorsize: u32, system: bool) -> Result<(), Defect> {
+    if key.objectid != ObjectId::FIRST_CHUNK_TREE {
+        return Err(Defect::new("objectid of chunk", key.objectid.get()));
+    }
     let (start, length) = (key.offset(), chunk.header.length.get());
     let sectorsize = u64::from(sectorsize);
     if chunk.stripes.is_empty() {
@@ -29,34 +33,49 @@ pub(crate) fn check_chunk(key: &Key, chunk: &Chunk<'_>, sectorsize: u32, system:
     if chunk.header.stripe_len.get() != STRIPE_LEN {
         return Err(Defect::expected("stripe_len of chunk", STRIPE_LEN, chunk.header.stripe_len.get()));
     }
-    check_type(chunk, system)?;
+    let kind = chunk.block_group_type();
+    check_content(kind)?;
+    if system && !kind.contains(BlockGroupType::SYSTEM) {
+        return Err(Defect::new("chunk of the superblock is not a system chunk", kind.bits()));
+    }
     check_geometry(chunk)
 }
 
-fn check_type(chunk: &Chunk<'_>, system: bool) -> Result<(), Defect> {
-    let kind = chunk.block_group_type();
-    let bits = kind.bits();
-    if !kind.difference(BlockGroupType::all()).is_empty() {
-        return Err(Defect::new("unknown bits in chunk type", bits));
-    }
-    if !kind.intersects(BlockGroupType::CONTENT) {
-        return Err(Defect::new("chunk type says nothing of what it holds", bits));
-    }
-    let is_system = kind.contains(BlockGroupType::SYSTEM);
-    if is_system && kind.intersects(BlockGroupType::DATA | BlockGroupType::METADATA) {
-        return Err(Defect::new("system chunk also holds something else", bits));
-    }
-    if system && !is_system {
-        return Err(Defect::new("chunk of the superblock is not a system chunk", bits));
+/// A chunk of the chunk tree.
+pub(super) fn check_chunk_item(place: ItemPlace<'_>, key: &Key, chunk: &Chunk<'_>) -> Result<(), Defect> {
+    check_chunk(key, chunk, place.context.sectorsize, false)?;
+    let Some((previous, data)) = place.previous_of_type(KeyType::CHUNK_ITEM) else { return Ok(()) };
+    let Item::Chunk(before) = Item::parse(&previous, data)? else { return Ok(()) };
+    let end = previous.offset().saturating_add(before.header.length.get());
+    if end > key.offset() {
+        return Err(Defect::expected("chunk lies over the one before", end, key.offset()));
     }
     Ok(())
 }
 
+/// What a chunk or block group holds.
+pub(super) fn check_content(kind: BlockGroupType) -> Result<(), Defect> {
+    let bits = kind.bits();
+    if !kind.difference(BlockGroupType::all()).is_empty() {
+        return Err(Defect::new("unknown bits in block group type", bits));
+    }
+    if !kind.intersects(BlockGroupType::CONTENT) {
+        return Err(Defect::new("block group type says nothing of what it holds", bits));
+    }
+    let is_system = kind.contains(BlockGroupType::SYSTEM);
+    if is_system && kind.intersects(BlockGroupType::DATA | BlockGroupType::METADATA) {
+        return Err(Defect::new("system block group also holds something else", bits));
+    }
+    Ok(())
+}
+
+/// The one profile of a chunk or block group.
+pub(super) fn check_profile(kind: BlockGroupType) -> Result<Profile, Defect> {
+    kind.profile().ok_or_else(|| Defect::new("more than one profile in block group type", kind.bits()))
+}
+
 fn check_geometry(chunk: &Chunk<'_>) -> Result<(), Defect> {
-    let kind = chunk.block_group_type();
-    let Some(profile) = kind.profile() else {
-        return Err(Defect::new("more than one profile in chunk type", kind.bits()));
-    };
+    let profile = check_profile(chunk.block_group_type())?;
     let stripes = chunk.header.num_stripes.get();
     let sub_stripes = chunk.header.sub_stripes.get();
     let attributes = profile.attributes();
@@ -72,14 +91,29 @@ fn check_geometry(chunk: &Chunk<'_>) -> Result<(), Defect> {
         let least = attributes.devs_min.into();
         return Err(Defect::expected("too few stripes for the chunk's profile", least, stripes.into()));
     }
-    if profile == Profile::Raid10 && (sub_stripes != 2 || stripes % 2 != 0) {
+    if profile == Profile::Raid10 && (sub_stripes != 2 || !stripes.is_multiple_of(2)) {
         return Err(Defect::new("stripes of raid10 chunk are not in pairs", stripes.into()));
     }
-    let data_stripes =
-        u64::from(stripes / attributes.ncopies.max(1)).saturating_sub(attributes.nparity.into());
-    let data_stripes = if fixed.is_some() { 1 } else { data_stripes };
-    if data_stripes == 0 || chunk.header.length.get() % data_stripes != 0 {
-        return Err(Defect::new("length of chunk is no multiple of its stripes", chunk.header.length.get()));
+    // Who has its least number of stripes has one for data.
+    let data_stripes = u64::from((stripes / attributes.ncopies).saturating_sub(attributes.nparity));
+    let length = chunk.header.length.get();
+    if data_stripes == 0 || !length.is_multiple_of(data_stripes) {
+        return Err(Defect::new("length of chunk is no multiple of its stripes", length));
+    }
+    check_stripes(chunk, length / data_stripes)
+}
+
+/// Where the pieces of a chunk lie on their devices.
+fn check_stripes(chunk: &Chunk<'_>, length: u64) -> Result<(), Defect> {
+    let sectorsize = chunk.header.sector_size.get().into();
+    for stripe in chunk.stripes {
+        if !stripe.offset.is_aligned(sectorsize) {
+            return Err(Defect::new("stripe of chunk begins between sectors", stripe.offset.get()));
+        }
+        if stripe.offset.checked_add(length).is_none() {
+            let found = stripe.offset.get();
+            return Err(Defect::new("stripe of chunk passes the end of any device, its offset", found));
+        }
     }
     Ok(())
 }

@@ -7,16 +7,21 @@
 //! is the business of `brindle check`.
 
 mod chunk;
+mod data;
+mod device;
+mod directory;
 mod extent;
-mod file;
-mod pool;
+mod file_extent;
+mod inode;
+mod name;
+mod root;
 
 pub(crate) use chunk::check_chunk;
 
 use crate::node::NodeProblem;
 use crate::{
-    ChecksumType, Defect, Item, Key, KeyType, MAX_LEVEL, Node, NodeExpectation, NodeHeader, RootId,
-    Superblock, Uuid, to_u64, to_usize,
+    ChecksumType, Defect, Generation, Item, Key, KeyType, MAX_LEVEL, Node, NodeExpectation, NodeHeader,
+    RootId, Superblock, Uuid, to_u64, to_usize,
 };
 
 /// What of the superblock decides how a tree block must look.
@@ -30,7 +35,7 @@ pub struct TreeContext {
     pub checksum_type: ChecksumType,
     /// UUID that every tree block carries.
     pub tree_uuid: Uuid,
-    /// The greatest generation that any block can have.
+    /// The greatest generation that any block can have: the running transaction's. Who commits, moves it on.
     pub max_generation: u64,
 }
 
@@ -68,6 +73,9 @@ pub(crate) fn check_header(
     }
     if header.level > MAX_LEVEL {
         return Err(Defect::expected("level too high", MAX_LEVEL.into(), header.level.into()));
+    }
+    if !header.is_written() {
+        return Err(Defect::new("header lacks the flag that it was written", header.flags.get()));
     }
     if let Some(level) = expected.level.filter(|level| *level != header.level) {
         return Err(Defect::expected(
@@ -121,6 +129,11 @@ fn check_node(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
         if !pointer.blockptr.is_aligned(context.sectorsize.into()) {
             return Err(refuse(Defect::new("blockptr is not aligned", pointer.blockptr.get())));
         }
+        // Whoever writes a child writes its parent in the same transaction.
+        if pointer.generation > node.generation() {
+            let (bound, found) = (node.generation().get(), pointer.generation.get());
+            return Err(refuse(Defect::expected("child is younger than its parent", bound, found)));
+        }
         check_order(previous, pointer.key).map_err(refuse)?;
         previous = Some(pointer.key);
     }
@@ -129,7 +142,7 @@ fn check_node(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
 
 fn check_leaf(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
     let room = to_usize(context.nodesize.into()) - size_of::<NodeHeader>();
-    check_count(node, room / size_of::<crate::ItemHeader>(), least_items(node.header().owner))?;
+    check_count(node, room / size_of::<crate::ItemHeader>(), least_items(node.header()))?;
     let slots_end = to_u64(node.len() * size_of::<crate::ItemHeader>());
     let mut data_start = to_u64(room);
     let mut previous: Option<Key> = None;
@@ -145,17 +158,18 @@ fn check_leaf(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
             return Err(refuse(Defect::expected("item data lies over the slots", slots_end, offset)));
         }
         let data = node.item_data(item).unwrap_or_default();
-        let place = ItemPlace { node, slot, previous, context };
-        check_item(&place, &item.key, data).map_err(refuse)?;
+        check_item(ItemPlace { node, slot, context }, &item.key, data).map_err(refuse)?;
         data_start = offset;
         previous = Some(item.key);
     }
     Ok(())
 }
 
-/// Trees that always hold something.
-fn least_items(owner: RootId) -> usize {
-    const NEVER_EMPTY: [RootId; 6] = [
+/// 1 for a leaf of a tree that always holds something. A relocation tree goes by the name of the tree that it
+/// stands in for, and may be empty.
+fn least_items(header: &NodeHeader) -> usize {
+    const NEVER_EMPTY: [RootId; 7] = [
+        RootId::new(0),
         RootId::ROOT_TREE,
         RootId::CHUNK_TREE,
         RootId::DEV_TREE,
@@ -163,7 +177,7 @@ fn least_items(owner: RootId) -> usize {
         RootId::DATA_RELOC_TREE,
         RootId::EXTENT_TREE,
     ];
-    usize::from(NEVER_EMPTY.contains(&owner))
+    usize::from(NEVER_EMPTY.contains(&header.owner) && !header.is_relocation())
 }
 
 fn check_count(node: &Node, most: usize, least: usize) -> Result<(), NodeProblem> {
@@ -189,33 +203,87 @@ fn check_order(previous: Option<Key>, key: Key) -> Result<(), Defect> {
 }
 
 /// Where an item stands, for the checks that need to know.
-pub(crate) struct ItemPlace<'a> {
+#[derive(Clone, Copy)]
+struct ItemPlace<'a> {
     /// The leaf.
-    pub(crate) node: &'a Node,
+    node: &'a Node,
     /// The slot.
-    pub(crate) slot: usize,
-    /// The key before.
-    pub(crate) previous: Option<Key>,
+    slot: usize,
     /// The pool.
-    pub(crate) context: &'a TreeContext,
+    context: &'a TreeContext,
 }
 
-fn check_item(place: &ItemPlace<'_>, key: &Key, data: &[u8]) -> Result<(), Defect> {
-    let item = Item::parse(key, data)?;
-    match key.item_type {
-        KeyType::INODE_ITEM
-        | KeyType::INODE_REF
-        | KeyType::INODE_EXTREF
-        | KeyType::XATTR_ITEM
-        | KeyType::DIR_ITEM
-        | KeyType::DIR_INDEX
-        | KeyType::EXTENT_DATA => file::check(place, key, &item),
-        KeyType::EXTENT_ITEM
-        | KeyType::METADATA_ITEM
-        | KeyType::TREE_BLOCK_REF
-        | KeyType::SHARED_BLOCK_REF
-        | KeyType::EXTENT_DATA_REF
-        | KeyType::SHARED_DATA_REF => extent::check(place, key, &item),
-        _ => pool::check(place, key, &item),
+impl<'a> ItemPlace<'a> {
+    fn sectorsize(&self) -> u64 {
+        self.context.sectorsize.into()
+    }
+
+    /// The item before, which has passed.
+    fn previous(&self) -> Option<(Key, &'a [u8])> {
+        self.node.item(self.slot.checked_sub(1)?)
+    }
+
+    /// The item before, if it has the same type.
+    fn previous_of_type(&self, item_type: KeyType) -> Option<(Key, &'a [u8])> {
+        self.previous().filter(|(key, _)| key.item_type == item_type)
+    }
+
+    /// Whether a transaction is none that has been. What a leaf holds is no younger than the leaf, whose own
+    /// generation its parent vouches for.
+    fn is_future(&self, generation: Generation) -> bool {
+        generation.get() > self.context.max_generation && generation > self.node.generation()
+    }
+
+    /// Whether this is an address where something can begin.
+    fn is_aligned(&self, address: u64) -> bool {
+        address.is_multiple_of(self.sectorsize())
+    }
+
+    /// The end of what begins at `start`, if both are multiples of the sectorsize, there is something between
+    /// them, and the sum does not wrap.
+    fn sectors_end(&self, start: u64, length: u64) -> Option<u64> {
+        let is_whole = length > 0 && self.is_aligned(start) && self.is_aligned(length);
+        start.checked_add(length).filter(|_| is_whole)
+    }
+}
+
+fn check_item(place: ItemPlace<'_>, key: &Key, data: &[u8]) -> Result<(), Defect> {
+    match Item::parse(key, data)? {
+        Item::Inode(inode) => inode::check_inode(place, key, inode),
+        Item::InodeRef(names) => inode::check_refs(place, key, names),
+        Item::InodeExtref(names) => inode::check_extrefs(place, key, names),
+        Item::Orphan => inode::check_orphan(key),
+        Item::Xattr(entries) => directory::check_xattrs(place, key, entries),
+        Item::DirItem(entries) => directory::check_dir_item(place, key, entries),
+        Item::DirIndex(entries) => directory::check_dir_index(place, key, entries),
+        Item::DirLog(range) => directory::check_log_range(key, range),
+        Item::FileExtent(extent) => file_extent::check_file_extent(place, key, &extent),
+        Item::Csums(sums) => data::check_csums(place, key, sums),
+        Item::Root(root) => root::check_root(place, key, &root),
+        Item::RootRef(link) => root::check_root_ref(key, &link),
+        Item::Extent(extent) => extent::check_extent(place, key, &extent),
+        Item::ExtentRef(reference) => extent::check_keyed_ref(place, key, &reference),
+        Item::BlockGroup(group) => device::check_block_group(place, key, group),
+        Item::DevExtent(extent) => device::check_dev_extent(place, key, extent),
+        Item::Device(device) => device::check_device(key, device),
+        Item::Chunk(chunk) => chunk::check_chunk_item(place, key, &chunk),
+        Item::DevReplace(state) => device::check_replace(state),
+        Item::FreeSpaceInfo(info) => data::check_free_space_info(place, key, info),
+        Item::FreeSpaceExtent => data::check_free_range(place, key),
+        Item::FreeSpaceBitmap(bitmap) => data::check_bitmap(place, key, bitmap),
+        // Parsing has seen to their size; they hold counters, or bytes for people and later readers.
+        Item::VerityDescSize(_)
+        | Item::VerityDesc(_)
+        | Item::VerityMerkle(_)
+        | Item::QgroupStatus(_)
+        | Item::QgroupInfo(_)
+        | Item::QgroupLimit(_)
+        | Item::QgroupRelation
+        | Item::Balance(_)
+        | Item::DevStats(_)
+        | Item::UuidSubvolumes(_)
+        | Item::FreeSpaceHeader(_)
+        | Item::String(_)
+        | Item::Unknown(_) => Ok(()),
     }
 }
