@@ -1,2 +1,87 @@
-//! Chores of the workspace.
-fn main() {}
+//! Chores of the workspace: `cargo xtask ci` is all that CI runs, `cargo xtask tidy` checks the shape of the
+//! tree, `cargo xtask fuzz` runs a fuzz target, `cargo xtask docs` writes the man pages.
+
+mod ci;
+mod fuzz;
+mod layers;
+mod sources;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Chores of the workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Everything that CI runs: format, lints, tidy, licences, tests, a minute of each fuzz target
+    Ci {
+        /// Seconds for each fuzz target
+        #[arg(long, default_value_t = 60)]
+        fuzz_seconds: u32,
+    },
+    /// Check the layers, the sizes of modules and what must not stand in the sources
+    Tidy,
+    /// Run one fuzz target for a while
+    Fuzz {
+        /// A target of `fuzz/Cargo.toml`
+        target: String,
+        /// For how many seconds
+        #[arg(default_value_t = 60)]
+        seconds: u32,
+    },
+    /// Write the man pages into `target/man`
+    Man,
+}
+
+fn main() -> Result<()> {
+    match Task::parse() {
+        Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
+        Task::Tidy => tidy(),
+        Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
+        Task::Man => run(cargo().args(["run", "--quiet", "-p", "brindle", "--", "man", "target/man"])),
+    }
+}
+
+fn tidy() -> Result<()> {
+    let mut complaints = layers::check()?;
+    complaints.extend(sources::check(&workspace_root())?);
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    bail!("the tree is not tidy: {} complaints", complaints.len())
+}
+
+/// The folder that holds the workspace's manifest.
+fn workspace_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// `cargo` as this process was started by, in the workspace's folder.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace_root());
+    command
+}
+
+/// Runs a command and fails unless it succeeds.
+fn run(command: &mut Command) -> Result<()> {
+    eprintln!("+ {}", words(command));
+    let status = command.status().with_context(|| format!("cannot run {}", words(command)))?;
+    if status.success() {
+        return Ok(());
+    }
+    bail!("{} failed: {status}", words(command))
+}
+
+fn words(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let mut words = vec![program.to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.join(" ")
+}

@@ -1,0 +1,60 @@
+//! Checksums of data, from the checksum tree.
+
+use crate::{Filesystem, FsError};
+use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
+use brindle_tree::{Readahead, TreeRoot};
+
+/// The checksums of consecutive sectors.
+#[derive(Debug, Default)]
+pub(crate) struct SectorChecksums {
+    /// One checksum a sector; zeros where there is none.
+    pub(crate) bytes: Vec<u8>,
+    /// How many sectors have one.
+    pub(crate) found: usize,
+}
+
+impl Filesystem {
+    /// The checksums of the sectors of a range of the logical space.
+    pub(crate) fn checksums(&self, start: Logical, length: u64) -> Result<SectorChecksums, FsError> {
+        let context = self.pool().volume().tree_context();
+        let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
+        let sectors = to_usize(length / sector);
+        let mut found = SectorChecksums { bytes: vec![0; sectors * size], found: 0 };
+        let end = start + length;
+        let mut cursor = self.pool().cursor(self.checksum_root()?, Readahead::None);
+        // The item that holds the first checksum may begin well before it.
+        let key = |at: Logical| Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get());
+        cursor.seek_last(&key(start))?;
+        if cursor.key().is_none() {
+            cursor.seek(&key(start))?;
+        }
+        while let Some((key, data)) = cursor.item() {
+            let item_start = Logical::new(key.offset());
+            if key.objectid > ObjectId::EXTENT_CSUM || item_start >= end {
+                break;
+            }
+            if let Ok(Item::Csums(checksums)) = Item::parse(&key, data) {
+                // Both begins count from the same origin, so either difference is whole sectors.
+                let skip_item = start.distance_from(item_start).unwrap_or(0) / sector;
+                let skip_range = item_start.distance_from(start).unwrap_or(0) / sector;
+                let source = checksums.get(to_usize(skip_item) * size..).unwrap_or_default();
+                let target = found.bytes.get_mut(to_usize(skip_range) * size..).unwrap_or_default();
+                let shared = source.len().min(target.len()) / size * size;
+                target[..shared].copy_from_slice(&source[..shared]);
+                found.found += shared / size;
+            }
+            cursor.next()?;
+        }
+        debug_assert!(found.found <= sectors, "checksum items do not overlap");
+        debug_assert_eq!(to_u64(found.bytes.len()), length / sector * to_u64(size));
+        Ok(found)
+    }
+
+    fn checksum_root(&self) -> Result<TreeRoot, FsError> {
+        if let Some(root) = self.checksum_tree.get() {
+            return Ok(*root);
+        }
+        let root = self.pool().tree_root(RootId::CSUM_TREE)?;
+        Ok(*self.checksum_tree.get_or_init(|| root))
+    }
+}

@@ -1,0 +1,30 @@
+//! zstd: one frame an extent; the rest of the last sector is padding.
+
+use super::DecompressError;
+use std::cell::RefCell;
+use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
+
+thread_local! {
+    /// A context costs more to make than a small extent to decompress.
+    static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<usize, DecompressError> {
+    CONTEXT.with_borrow_mut(|context| {
+        let failed = |code| DecompressError::Stream(get_error_name(code).to_owned());
+        context.init().map_err(failed)?;
+        let capacity = output.len();
+        let mut target = OutBuffer::around(output);
+        let mut source = InBuffer::around(input);
+        loop {
+            let before = (source.pos(), target.pos());
+            let left = context.decompress_stream(&mut target, &mut source).map_err(failed)?;
+            if left == 0 || target.pos() == capacity {
+                return Ok(target.pos());
+            }
+            if (source.pos(), target.pos()) == before {
+                return Err(DecompressError::CutOff(source.pos()));
+            }
+        }
+    })
+}

@@ -1,0 +1,134 @@
+//! Directories: lookup by the hash of a name, listing by index.
+
+use crate::{FileType, Filesystem, FsError, InodeId};
+use brindle_ondisk::item::DirEntry;
+use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
+use brindle_tree::{Readahead, TreeRoot};
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub inode: InodeId,
+    /// What kind of thing that is.
+    pub kind: FileType,
+    /// The place in the directory: entries are listed in ascending order of it, and it is never used twice.
+    pub index: u64,
+}
+
+impl Filesystem {
+    /// The entry of a name, if there is one.
+    pub fn lookup(&self, directory: InodeId, name: &[u8]) -> Result<Option<DirectoryEntry>, FsError> {
+        if directory.is_empty_subvolume() || name.is_empty() || name.len() > 255 {
+            return Ok(None);
+        }
+        let root = self.tree_root(directory.tree)?;
+        let key = directory.key(KeyType::DIR_ITEM, name_hash(name));
+        let find = |data: &[u8]| find_entry(directory, &key, data, name);
+        let Some(found) = self.pool().with_item(root, &key, find)?.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let inode = self.target(directory, &found.location, name)?;
+        Ok(Some(DirectoryEntry { name: name.to_vec(), inode, kind: found.kind, index: 0 }))
+    }
+
+    /// Up to `limit` entries of index greater than `after` (0 for the first), in ascending order of index.
+    pub fn read_directory(
+        &self,
+        directory: InodeId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<DirectoryEntry>, FsError> {
+        let mut entries = Vec::new();
+        let Some(first) = after.checked_add(1).filter(|_| !directory.is_empty_subvolume()) else {
+            return Ok(entries);
+        };
+        let root: TreeRoot = self.tree_root(directory.tree)?;
+        let mut cursor = self.pool().cursor(root, Readahead::Forward);
+        cursor.seek(&directory.key(KeyType::DIR_INDEX, first))?;
+        while entries.len() < limit {
+            let Some((key, data)) = cursor.item() else {
+                break;
+            };
+            if (key.objectid, key.item_type) != (directory.number, KeyType::DIR_INDEX) {
+                break;
+            }
+            let refuse = |defect| FsError::Item { file: directory, key, defect };
+            let Item::DirIndex(mut packed) = Item::parse(&key, data).map_err(refuse)? else {
+                break;
+            };
+            if let Some(entry) = packed.next() {
+                let entry = entry.map_err(refuse)?;
+                let inode = self.target(directory, &entry.header.location, entry.name)?;
+                let kind = kind_of(&entry).map_err(refuse)?;
+                entries.push(DirectoryEntry { name: entry.name.to_vec(), inode, kind, index: key.offset() });
+            }
+            cursor.next()?;
+        }
+        Ok(entries)
+    }
+
+    /// The inode that a path leads to from `start`. Symbolic links are not followed; `.` and empty parts are
+    /// passed over.
+    pub fn resolve(&self, start: InodeId, path: &[u8]) -> Result<InodeId, FsError> {
+        let mut at = start;
+        let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+        for part in parts {
+            at = match self.lookup(at, part)? {
+                Some(entry) => entry.inode,
+                None => return Err(FsError::NotFound(path.to_vec())),
+            };
+        }
+        Ok(at)
+    }
+
+    /// What a location stands for: an inode of the same tree, the root of a subvolume, or the empty place of a
+    /// subvolume that belongs to another parent (this tree is then a snapshot of that one).
+    fn target(&self, directory: InodeId, location: &Key, name: &[u8]) -> Result<InodeId, FsError> {
+        if location.item_type != KeyType::ROOT_ITEM {
+            return Ok(InodeId { tree: directory.tree, number: location.objectid });
+        }
+        let subvolume = RootId::new(location.objectid.get());
+        let key = Key::new(directory.tree.object_id(), KeyType::ROOT_REF, subvolume.get());
+        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
+        let is_child = self.pool().with_item(root_tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::RootRef(reference)) => reference.dirid == directory.number && reference.name == name,
+            _ => false,
+        })?;
+        if is_child == Some(true) {
+            Ok(InodeId::root_of(subvolume))
+        } else {
+            Ok(InodeId::empty_subvolume(directory.tree))
+        }
+    }
+}
+
+struct Found {
+    location: Key,
+    kind: FileType,
+}
+
+/// The entry of this name among those of its hash.
+fn find_entry(
+    directory: InodeId,
+    key: &Key,
+    data: &[u8],
+    name: &[u8],
+) -> Result<Option<Found>, FsError> {
+    let refuse = |defect| FsError::Item { file: directory, key: *key, defect };
+    let Item::DirItem(mut entries) = Item::parse(key, data).map_err(refuse)? else {
+        return Ok(None);
+    };
+    let entry = entries.find(|entry| entry.as_ref().map_or(true, |entry| entry.name == name));
+    let Some(entry) = entry.transpose().map_err(refuse)? else {
+        return Ok(None);
+    };
+    let kind = kind_of(&entry).map_err(refuse)?;
+    Ok(Some(Found { location: entry.header.location, kind }))
+}
+
+fn kind_of(entry: &DirEntry<'_>) -> Result<FileType, Defect> {
+    entry.file_type().ok_or(Defect::new("unknown type of directory entry", entry.header.file_type.into()))
+}

@@ -1,0 +1,99 @@
+//! What can go wrong with a file.
+
+use crate::InodeId;
+use brindle_ondisk::{Defect, Key, Logical, RootId};
+use brindle_tree::TreeError;
+use brindle_volume::{ReadError, VolumeError};
+use thiserror::Error;
+
+/// Why something could not be done with a file.
+#[derive(Debug, Error)]
+pub enum FsError {
+    /// A tree could not be read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// Data could not be read.
+    #[error("{file}, offset {offset}: {source}")]
+    Data {
+        /// The file.
+        file: InodeId,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// Why.
+        source: ReadError,
+    },
+    /// A file that has checksums lacks some.
+    #[error("{file}, offset {offset}: only {found} of {sectors} sectors from logical {at} on have a checksum")]
+    NoChecksum {
+        /// The file.
+        file: InodeId,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// Where the sectors lie.
+        at: Logical,
+        /// How many sectors there are.
+        sectors: usize,
+        /// How many of them have a checksum.
+        found: usize,
+    },
+    /// Compressed data is nonsense although its checksum is right.
+    #[error("{file}, offset {offset}: corrupt {algorithm} extent at logical {at}: {why}")]
+    Decompress {
+        /// The file.
+        file: InodeId,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// The compression.
+        algorithm: brindle_ondisk::item::Compression,
+        /// Where the extent lies; 0 if inline.
+        at: Logical,
+        /// What is wrong.
+        why: String,
+    },
+    /// An item of a file is nonsense in its place.
+    #[error("{file}: corrupt item {key}: {defect}")]
+    Item {
+        /// The file.
+        file: InodeId,
+        /// The item's key.
+        key: Key,
+        /// What is wrong.
+        defect: Defect,
+    },
+    /// There is no such name.
+    #[error("no such file or directory: {}", String::from_utf8_lossy(.0))]
+    NotFound(Vec<u8>),
+    /// There is no such inode.
+    #[error("{0} does not exist")]
+    NoInode(InodeId),
+    /// Something else was looked for.
+    #[error("{0} is not a directory")]
+    NotADirectory(InodeId),
+    /// A directory has no contents to read.
+    #[error("{0} is a directory")]
+    IsADirectory(InodeId),
+    /// Only regular files and symbolic links have contents.
+    #[error("{0} is not a regular file")]
+    NotAFile(InodeId),
+    /// Only symbolic links have a target.
+    #[error("{0} is not a symbolic link")]
+    NotASymlink(InodeId),
+    /// There is no such subvolume.
+    #[error("there is no subvolume {0}")]
+    NoSubvolume(RootId),
+    /// The subvolume is being deleted.
+    #[error("subvolume {0} is deleted")]
+    DeletedSubvolume(RootId),
+    /// The path leads to something that is no subvolume.
+    #[error("{} is not a subvolume", String::from_utf8_lossy(.0))]
+    NotASubvolume(Vec<u8>),
+    /// A path goes through too many levels.
+    #[error("the subvolumes above {0} form a loop")]
+    SubvolumeLoop(RootId),
+}
+
+impl From<VolumeError> for FsError {
+    fn from(error: VolumeError) -> Self {
+        Self::Tree(error.into())
+    }
+}

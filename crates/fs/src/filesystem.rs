@@ -1,0 +1,79 @@
+//! An opened filesystem: a pool, and the subvolume that it is entered by.
+
+use crate::subvolume::SubvolumeRoots;
+use crate::{FsError, InodeId};
+use brindle_device::Device;
+use brindle_ondisk::RootId;
+use brindle_tree::{Pool, TreeRoot};
+use std::sync::{Arc, OnceLock};
+
+/// How a filesystem is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// What concerns the pool.
+    pub pool: brindle_tree::OpenOptions,
+    /// Which subvolume is the root.
+    pub subvolume: SubvolumeChoice,
+}
+
+/// Which subvolume is the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SubvolumeChoice {
+    /// The one set as default; the top level unless someone set another.
+    #[default]
+    Default,
+    /// The one at this path from the top level (`subvol=`).
+    Path(Vec<u8>),
+    /// The one of this id (`subvolid=`); 0 for the top level.
+    Id(RootId),
+}
+
+/// A filesystem, to be read by many threads at once.
+#[derive(Debug)]
+pub struct Filesystem {
+    pool: Pool,
+    roots: SubvolumeRoots,
+    root: InodeId,
+    warnings: Vec<String>,
+    /// Where the checksum tree begins, once somebody asked.
+    pub(crate) checksum_tree: OnceLock<TreeRoot>,
+}
+
+impl Filesystem {
+    /// Opens the pool that lies on `devices`, given in any order.
+    pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, FsError> {
+        let pool = Pool::open(devices, &options.pool)?;
+        let mut warnings: Vec<String> = pool.volume().warnings().iter().map(ToString::to_string).collect();
+        if TreeRoot::log_root_tree(pool.superblock()).is_some() {
+            warnings.push(
+                "the pool has a log tree: what was fsynced after the last commit is not shown, for the log is \
+                 not replayed"
+                    .to_owned(),
+            );
+        }
+        let root = InodeId::root_of(RootId::FS_TREE);
+        let mut filesystem = Self { pool, roots: SubvolumeRoots::default(), root, warnings, checksum_tree: OnceLock::new() };
+        filesystem.root = filesystem.choose_root(&options.subvolume)?;
+        Ok(filesystem)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> InodeId {
+        self.root
+    }
+
+    /// The trees below.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What a user should know: damaged superblocks, missing devices, a log that is not replayed.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Where the tree of a subvolume begins.
+    pub(crate) fn tree_root(&self, id: RootId) -> Result<TreeRoot, FsError> {
+        self.roots.get(&self.pool, id)
+    }
+}

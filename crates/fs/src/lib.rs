@@ -1,0 +1,33 @@
+//! B-trees to files: inodes, directories, extended attributes, data extents, compression, subvolumes.
+//! Must not know: FUSE, the command line.
+//!
+//! The walk of a read: [`Filesystem::open_file`] remembers the inode's size and flags; [`Filesystem::read`]
+//! finds the file extents of the range in the file's window of extents (loaded a few hundred at a time), looks
+//! up the checksums of what lies on disk, has `volume` fill and verify the caller's buffer, or decompresses
+//! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next.
+//!
+//! A pool with a non-empty log tree is read as of its last full commit; [`Filesystem::warnings`] says so.
+
+mod attributes;
+mod checksums;
+mod compression;
+mod directory;
+mod error;
+mod extents;
+mod filesystem;
+mod read;
+mod seek;
+mod statfs;
+mod subvolume;
+mod xattr;
+
+pub use attributes::{Attributes, InodeId, Timestamp};
+pub use brindle_ondisk::item::FileType;
+pub use directory::DirectoryEntry;
+pub use error::FsError;
+pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};
+pub use read::OpenFile;
+pub use seek::Whence;
+pub use statfs::SpaceStatistics;
+pub use subvolume::Subvolume;
+pub use xattr::Xattr;

@@ -1,0 +1,358 @@
+//! Reading the contents of a file.
+
+use crate::compression::decompress;
+use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
+use crate::{FileType, Filesystem, FsError, InodeId};
+use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::{Logical, to_u64, to_usize};
+use brindle_volume::DataChecksums;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How far ahead of a sequential reader the devices are asked for, at first and at the most, in bytes.
+const READAHEAD_MIN_BYTES: u64 = 512 << 10;
+const READAHEAD_MAX_BYTES: u64 = 8 << 20;
+
+/// A file opened for reading, to be shared by threads.
+#[derive(Debug)]
+pub struct OpenFile {
+    id: InodeId,
+    size: u64,
+    has_checksums: bool,
+    state: Mutex<FileState>,
+}
+
+#[derive(Debug, Default)]
+struct FileState {
+    window: Option<Arc<ExtentWindow>>,
+    /// The compressed extent that was read last, and what it holds: the next read often wants more of it.
+    decompressed: Option<(Logical, Arc<[u8]>)>,
+    readahead: ReadaheadState,
+}
+
+/// What a sequential reader has asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadaheadState {
+    /// Where the next read begins if it is sequential.
+    next: u64,
+    /// The devices have been asked up to here.
+    asked: u64,
+    /// How far ahead to ask next; doubles with each success.
+    ahead: u64,
+}
+
+impl OpenFile {
+    /// Which inode.
+    pub fn id(&self) -> InodeId {
+        self.id
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn with_state<T>(&self, act: impl FnOnce(&mut FileState) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Filesystem {
+    /// Opens a regular file, or a symbolic link to read its target.
+    pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
+        let attributes = self.attributes(id)?;
+        match attributes.kind {
+            FileType::Regular | FileType::Symlink => {}
+            FileType::Directory => return Err(FsError::IsADirectory(id)),
+            _ => return Err(FsError::NotAFile(id)),
+        }
+        let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
+        Ok(OpenFile { id, size: attributes.size, has_checksums, state: Mutex::default() })
+    }
+
+    /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
+    pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
+        let length = to_usize(file.size.saturating_sub(offset)).min(buffer.len());
+        let buffer = &mut buffer[..length];
+        let end = offset + to_u64(length);
+        self.read_ahead(file, offset, end)?;
+        let mut at = offset;
+        while at < end {
+            let window = self.window(file, at)?;
+            let piece_end = end.min(window.end());
+            let range = overlap(offset, length, at, piece_end);
+            self.read_window(file, &window, at, &mut buffer[range])?;
+            at = piece_end;
+        }
+        Ok(length)
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
+        /// The kernel's `PATH_MAX`: no link that can be followed is longer.
+        const TARGET_MAX: u64 = 4096;
+        if self.attributes(id)?.kind != FileType::Symlink {
+            return Err(FsError::NotASymlink(id));
+        }
+        let file = self.open_file(id)?;
+        let mut target = vec![0; to_usize(file.size.min(TARGET_MAX))];
+        let length = self.read(&file, 0, &mut target)?;
+        target.truncate(length);
+        Ok(target)
+    }
+
+    /// The window of extents that covers `offset`: the file's own, or a new one.
+    fn window(&self, file: &OpenFile, offset: u64) -> Result<Arc<ExtentWindow>, FsError> {
+        let known = file.with_state(|state| state.window.clone());
+        if let Some(window) = known.filter(|window| window.covers(offset)) {
+            return Ok(window);
+        }
+        let window = Arc::new(self.extent_window(file.id, offset)?);
+        file.with_state(|state| state.window = Some(Arc::clone(&window)));
+        Ok(window)
+    }
+
+    /// Fills `buffer`, which begins at `offset` and lies within the window.
+    fn read_window(
+        &self,
+        file: &OpenFile,
+        window: &ExtentWindow,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), FsError> {
+        let mut filled = 0;
+        for extent in window.from(offset) {
+            let range = overlap(offset, buffer.len(), extent.start, extent.end());
+            if range.is_empty() {
+                break;
+            }
+            buffer[filled..range.start].fill(0);
+            filled = range.end;
+            let at = offset + to_u64(range.start);
+            self.read_extent(file, extent, at, &mut buffer[range])?;
+        }
+        buffer[filled..].fill(0);
+        Ok(())
+    }
+
+    /// Fills `buffer`, which begins at `offset` of the file and lies within the extent.
+    fn read_extent(
+        &self,
+        file: &OpenFile,
+        extent: &Extent,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), FsError> {
+        let skip = offset - extent.start;
+        match &extent.source {
+            Source::Plain { address } => self.read_plain(file, offset, *address + skip, buffer),
+            Source::Inline { data, compression: Compression::None } => {
+                copy_from(data, to_usize(skip), buffer);
+                Ok(())
+            }
+            Source::Inline { data, compression } => {
+                let mut whole = vec![0; to_usize(extent.length)];
+                self.decompress(file, extent.start, Logical::new(0), *compression, data, &mut whole)?;
+                copy_from(&whole, to_usize(skip), buffer);
+                Ok(())
+            }
+            Source::Compressed(compressed) => {
+                let whole = self.decompressed(file, offset, compressed)?;
+                copy_from(&whole, to_usize(compressed.offset.saturating_add(skip)), buffer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Fills `buffer` with what lies at `address`. Whole sectors go straight into it; those at either end of
+    /// which it wants only a part are read aside, for a checksum covers a sector.
+    fn read_plain(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        address: Logical,
+        buffer: &mut [u8],
+    ) -> Result<(), FsError> {
+        let sector = to_usize(self.pool().volume().tree_context().sectorsize.into());
+        let head = to_usize(address.get()) % sector;
+        let head_length = if head == 0 { 0 } else { (sector - head).min(buffer.len()) };
+        let (head_part, rest) = buffer.split_at_mut(head_length);
+        if head_length > 0 {
+            let start = Logical::new(address.get() - to_u64(head));
+            let mut whole = vec![0; sector];
+            self.read_sectors(file, offset, start, &mut whole)?;
+            copy_from(&whole, head, head_part);
+        }
+        let address = address + to_u64(head_length);
+        let offset = offset + to_u64(head_length);
+        let (middle, tail) = rest.split_at_mut(rest.len() / sector * sector);
+        if !middle.is_empty() {
+            self.read_sectors(file, offset, address, middle)?;
+        }
+        if !tail.is_empty() {
+            let middle_length = to_u64(middle.len());
+            let mut whole = vec![0; sector];
+            self.read_sectors(file, offset + middle_length, address + middle_length, &mut whole)?;
+            copy_from(&whole, 0, tail);
+        }
+        Ok(())
+    }
+
+    /// Reads whole sectors and verifies them.
+    fn read_sectors(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        address: Logical,
+        buffer: &mut [u8],
+    ) -> Result<(), FsError> {
+        let volume = self.pool().volume();
+        let failed = |source| FsError::Data { file: file.id, offset, source };
+        if !file.has_checksums {
+            return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
+        }
+        let checksums = self.checksums(address, to_u64(buffer.len()))?;
+        let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
+        if checksums.found != sectors {
+            return Err(FsError::NoChecksum {
+                file: file.id,
+                offset,
+                at: address,
+                sectors,
+                found: checksums.found,
+            });
+        }
+        volume.read_data(address, buffer, &DataChecksums::all(&checksums.bytes)).map_err(failed)
+    }
+
+    /// What a compressed extent holds.
+    fn decompressed(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        extent: &CompressedExtent,
+    ) -> Result<Arc<[u8]>, FsError> {
+        let last = file.with_state(|state| state.decompressed.clone());
+        if let Some((_, whole)) = last.filter(|(address, _)| *address == extent.address) {
+            return Ok(whole);
+        }
+        let mut compressed = vec![0; to_usize(extent.disk_length)];
+        self.read_sectors(file, offset, extent.address, &mut compressed)?;
+        let mut whole = vec![0; to_usize(extent.ram_length)];
+        self.decompress(file, offset, extent.address, extent.compression, &compressed, &mut whole)?;
+        let whole: Arc<[u8]> = whole.into();
+        file.with_state(|state| state.decompressed = Some((extent.address, Arc::clone(&whole))));
+        Ok(whole)
+    }
+
+    fn decompress(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        at: Logical,
+        algorithm: Compression,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), FsError> {
+        let sectorsize = to_usize(self.pool().volume().tree_context().sectorsize.into());
+        let failed = |error: crate::compression::DecompressError| FsError::Decompress {
+            file: file.id,
+            offset,
+            algorithm,
+            at,
+            why: error.to_string(),
+        };
+        decompress(algorithm, input, output, sectorsize).map_err(failed)
+    }
+
+    /// Asks the devices for what a sequential reader will want next.
+    fn read_ahead(&self, file: &OpenFile, offset: u64, end: u64) -> Result<(), FsError> {
+        let range = file.with_state(|state| state.readahead.advance(offset, end, file.size));
+        let Some(range) = range else {
+            return Ok(());
+        };
+        let window = self.window(file, range.start)?;
+        for extent in window.from(range.start) {
+            if extent.start >= range.end {
+                break;
+            }
+            let volume = self.pool().volume();
+            match &extent.source {
+                Source::Plain { address } => {
+                    let from = range.start.max(extent.start);
+                    let length = extent.end().min(range.end) - from;
+                    volume.prefetch(*address + (from - extent.start), length);
+                }
+                Source::Compressed(compressed) => {
+                    volume.prefetch(compressed.address, compressed.disk_length);
+                }
+                Source::Inline { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReadaheadState {
+    /// Notes a read; returns the range to ask for, if any.
+    fn advance(&mut self, offset: u64, end: u64, size: u64) -> Option<std::ops::Range<u64>> {
+        // Parallel readers of one file come a little out of order; that is still sequential.
+        let is_sequential = offset <= self.next && offset.saturating_add(READAHEAD_MAX_BYTES) >= self.next;
+        if !is_sequential {
+            *self = Self { next: end, asked: end, ahead: 0 };
+            return None;
+        }
+        self.next = self.next.max(end);
+        if self.next + self.ahead / 2 < self.asked || self.asked >= size {
+            return None;
+        }
+        self.ahead = (self.ahead * 2).clamp(READAHEAD_MIN_BYTES, READAHEAD_MAX_BYTES);
+        let start = self.asked.max(offset);
+        self.asked = self.next.saturating_add(self.ahead).min(size);
+        (start < self.asked).then_some(start..self.asked)
+    }
+}
+
+/// Copies what `source` holds from `skip` on; zeros where it holds nothing.
+fn copy_from(source: &[u8], skip: usize, target: &mut [u8]) {
+    let source = source.get(skip..).unwrap_or_default();
+    let length = source.len().min(target.len());
+    target[..length].copy_from_slice(&source[..length]);
+    target[length..].fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequential_reader_is_kept_ahead_of() {
+        let mut state = ReadaheadState::default();
+        let size = 100 << 20;
+        let mut asked = 0;
+        for read in 0..size / (1 << 20) {
+            let (offset, end) = (read << 20, (read + 1) << 20);
+            if let Some(range) = state.advance(offset, end, size) {
+                assert!(range.start >= asked && range.end <= size, "nothing is asked for twice");
+                asked = range.end;
+            }
+            assert!(asked >= end, "what is read now has been asked for");
+        }
+        assert_eq!(asked, size);
+    }
+
+    #[test]
+    fn a_random_reader_asks_for_nothing() {
+        let mut state = ReadaheadState::default();
+        let asked = [50u64 << 20, 10 << 20, 90 << 20, 30 << 20].map(|at| state.advance(at, at + 4096, 100 << 20));
+        assert!(asked.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn copying_past_the_source_gives_zeros() {
+        let mut target = [9; 4];
+        copy_from(&[1, 2, 3], 1, &mut target);
+        assert_eq!(target, [2, 3, 0, 0]);
+        copy_from(&[1, 2, 3], 7, &mut target);
+        assert_eq!(target, [0; 4]);
+    }
+}

@@ -1,0 +1,206 @@
+//! Subvolumes and snapshots: where their trees begin, and how they hang together.
+
+use crate::{Filesystem, FsError, InodeId, SubvolumeChoice, Timestamp};
+use brindle_ondisk::item::{RootFlags, RootItem};
+use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
+use brindle_tree::{Pool, Readahead, TreeError, TreeRoot};
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+/// A subvolume or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subvolume {
+    /// Its id.
+    pub id: RootId,
+    /// The subvolume whose directory names it; `None` for the top level.
+    pub parent: Option<RootId>,
+    /// Path from the top level, empty for the top level itself.
+    pub path: Vec<u8>,
+    /// The last transaction that changed it.
+    pub generation: u64,
+    /// The transaction that created it.
+    pub created_generation: u64,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// UUID of what it is a snapshot of.
+    pub parent_uuid: Uuid,
+    /// UUID of what it was received from.
+    pub received_uuid: Uuid,
+    /// Flags.
+    pub flags: RootFlags,
+}
+
+/// The roots of subvolumes, each looked up once.
+#[derive(Debug, Default)]
+pub(crate) struct SubvolumeRoots(RwLock<HashMap<RootId, TreeRoot>>);
+
+impl SubvolumeRoots {
+    pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<TreeRoot, FsError> {
+        if let Some(root) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Ok(*root);
+        }
+        let Some((_, item)) = pool.root_item(id)?.filter(|_| id.is_file_tree()) else {
+            return Err(FsError::NoSubvolume(id));
+        };
+        if item.refs.get() == 0 || item.root_flags().contains(RootFlags::DEAD) {
+            return Err(FsError::DeletedSubvolume(id));
+        }
+        let root = TreeRoot::from_item(id, &item);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id, root);
+        Ok(root)
+    }
+}
+
+impl Filesystem {
+    /// Every subvolume that has a place in the tree of subvolumes, by ascending id, the top level first.
+    pub fn subvolumes(&self) -> Result<Vec<Subvolume>, FsError> {
+        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(root_tree, Readahead::Forward);
+        let mut found = Vec::new();
+        cursor.seek(&Key::first_of(RootId::FS_TREE.object_id(), KeyType::ROOT_ITEM))?;
+        while let Some((key, data)) = cursor.item() {
+            let id = RootId::new(key.objectid.get());
+            if key.objectid > ObjectId::LAST_FREE {
+                break;
+            }
+            if key.item_type == KeyType::ROOT_ITEM && (id == RootId::FS_TREE || id.is_subvolume()) {
+                let item = Item::parse(&key, data);
+                let item = item.map_err(|defect| TreeError::item(RootId::ROOT_TREE, key, defect))?;
+                if let Item::Root(item) = item {
+                    found.extend(self.subvolume(id, &item)?);
+                }
+            }
+            cursor.next()?;
+        }
+        Ok(found)
+    }
+
+    /// The subvolume that is entered when none is asked for.
+    pub fn default_subvolume(&self) -> Result<RootId, FsError> {
+        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
+        let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
+        let location = self.pool().with_item(root_tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::DirItem(mut entries)) => {
+                entries.find_map(|entry| entry.ok().filter(|entry| entry.name == b"default"))
+            }
+            _ => None,
+        }
+        .map(|entry| RootId::new(entry.header.location.objectid.get())))?;
+        Ok(location.flatten().unwrap_or(RootId::FS_TREE))
+    }
+
+    pub(crate) fn choose_root(&self, choice: &SubvolumeChoice) -> Result<InodeId, FsError> {
+        let id = match choice {
+            SubvolumeChoice::Default => self.default_subvolume()?,
+            SubvolumeChoice::Id(id) if id.get() == 0 => RootId::FS_TREE,
+            SubvolumeChoice::Id(id) => *id,
+            SubvolumeChoice::Path(path) => {
+                let inode = self.resolve(InodeId::root_of(RootId::FS_TREE), path)?;
+                if inode != InodeId::root_of(inode.tree) {
+                    return Err(FsError::NotASubvolume(path.clone()));
+                }
+                inode.tree
+            }
+        };
+        self.tree_root(id)?;
+        Ok(InodeId::root_of(id))
+    }
+
+    /// A subvolume with its path; `None` for one that is deleted or has lost its place.
+    fn subvolume(&self, id: RootId, item: &RootItem) -> Result<Option<Subvolume>, FsError> {
+        if item.refs.get() == 0 {
+            return Ok(None);
+        }
+        let Some((parent, path)) = self.place(id)? else {
+            return Ok(None);
+        };
+        Ok(Some(Subvolume {
+            id,
+            parent,
+            path,
+            generation: item.generation.get(),
+            created_generation: item.otransid.get(),
+            created: (&item.otime).into(),
+            uuid: item.uuid,
+            parent_uuid: item.parent_uuid,
+            received_uuid: item.received_uuid,
+            flags: item.root_flags(),
+        }))
+    }
+
+    /// The parent of a subvolume, and its path from the top level.
+    fn place(&self, id: RootId) -> Result<Option<(Option<RootId>, Vec<u8>)>, FsError> {
+        /// Deeper than any path that can be named.
+        const DEPTH_MAX: usize = 4096;
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut at = id;
+        let mut first_parent = None;
+        while at != RootId::FS_TREE {
+            let Some((parent, directory, name)) = self.backref(at)? else {
+                return Ok(None);
+            };
+            first_parent.get_or_insert(parent);
+            parts.push(name);
+            let mut inode = InodeId { tree: parent, number: directory };
+            while inode.number != ObjectId::FIRST_FREE {
+                let Some((above, name)) = self.first_name(inode)? else {
+                    return Ok(None);
+                };
+                parts.push(name);
+                inode.number = above;
+                if parts.len() > DEPTH_MAX {
+                    return Err(FsError::SubvolumeLoop(id));
+                }
+            }
+            at = parent;
+            if parts.len() > DEPTH_MAX {
+                return Err(FsError::SubvolumeLoop(id));
+            }
+        }
+        parts.reverse();
+        Ok(Some((first_parent, parts.join(&b'/'))))
+    }
+
+    /// Parent subvolume, directory in it and name of a subvolume.
+    fn backref(&self, id: RootId) -> Result<Option<(RootId, ObjectId, Vec<u8>)>, FsError> {
+        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(root_tree, Readahead::None);
+        cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_BACKREF))?;
+        let Some((key, data)) = cursor.item() else {
+            return Ok(None);
+        };
+        if (key.objectid, key.item_type) != (id.object_id(), KeyType::ROOT_BACKREF) {
+            return Ok(None);
+        }
+        match Item::parse(&key, data) {
+            Ok(Item::RootRef(reference)) => {
+                Ok(Some((RootId::new(key.offset()), reference.dirid, reference.name.to_vec())))
+            }
+            Ok(_) => Ok(None),
+            Err(defect) => Err(TreeError::item(RootId::ROOT_TREE, key, defect).into()),
+        }
+    }
+
+    /// The directory and name of an inode, the first where it has several.
+    pub fn first_name(&self, id: InodeId) -> Result<Option<(ObjectId, Vec<u8>)>, FsError> {
+        let mut cursor = self.pool().cursor(self.tree_root(id.tree)?, Readahead::None);
+        cursor.seek(&id.key(KeyType::INODE_REF, 0))?;
+        let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == id.number) else {
+            return Ok(None);
+        };
+        let refuse = |defect| FsError::Item { file: id, key, defect };
+        match Item::parse(&key, data).map_err(refuse)? {
+            Item::InodeRef(mut names) => {
+                let name = names.next().transpose().map_err(refuse)?;
+                Ok(name.map(|name| (ObjectId::new(key.offset()), name.name.to_vec())))
+            }
+            Item::InodeExtref(mut names) => {
+                let name = names.next().transpose().map_err(refuse)?;
+                Ok(name.map(|name| (name.parent, name.name.to_vec())))
+            }
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The node cache: checked nodes by address, within a budget of bytes.
+//!
+//! Sharded, so that threads seldom meet; each shard is a ring that the clock algorithm sweeps. A node comes in
+//! unreferenced and earns its second chance by being asked for again, so that one long scan of leaves does not
+//! push out the upper levels.
+
+use brindle_ondisk::{Logical, Node};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const SHARDS: usize = 16;
+/// However small the budget, a shard keeps a path's worth of nodes.
+const LEAST_NODES_PER_SHARD: usize = 8;
+
+/// How the cache has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatistics {
+    /// Nodes found.
+    pub hits: u64,
+    /// Nodes not found.
+    pub misses: u64,
+    /// Nodes held now.
+    pub nodes: usize,
+    /// Nodes that can be held.
+    pub capacity_nodes: usize,
+}
+
+pub(crate) struct NodeCache {
+    shards: [Mutex<Shard>; SHARDS],
+    capacity_per_shard: usize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: HashMap<Logical, usize>,
+    ring: Vec<Entry>,
+    hand: usize,
+}
+
+struct Entry {
+    at: Logical,
+    node: Arc<Node>,
+    referenced: bool,
+}
+
+impl NodeCache {
+    /// A cache of at most `budget_bytes` of nodes.
+    pub(crate) fn new(budget_bytes: usize, nodesize: u32) -> Self {
+        let nodes = budget_bytes / brindle_ondisk::to_usize(nodesize.max(1).into());
+        Self {
+            shards: Default::default(),
+            capacity_per_shard: (nodes / SHARDS).max(LEAST_NODES_PER_SHARD),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn get(&self, at: Logical) -> Option<Arc<Node>> {
+        let found = self.with_shard(at, |shard| {
+            let slot = *shard.slots.get(&at)?;
+            let entry = &mut shard.ring[slot];
+            entry.referenced = true;
+            Some(Arc::clone(&entry.node))
+        });
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Whether a node is held; counts as no use.
+    pub(crate) fn contains(&self, at: Logical) -> bool {
+        self.with_shard(at, |shard| shard.slots.contains_key(&at))
+    }
+
+    pub(crate) fn insert(&self, at: Logical, node: Arc<Node>) {
+        let capacity = self.capacity_per_shard;
+        self.with_shard(at, |shard| shard.insert(at, node, capacity));
+    }
+
+    pub(crate) fn statistics(&self) -> CacheStatistics {
+        let held = |shard: &Mutex<Shard>| shard.lock().unwrap_or_else(PoisonError::into_inner).ring.len();
+        CacheStatistics {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            nodes: self.shards.iter().map(held).sum(),
+            capacity_nodes: self.capacity_per_shard * SHARDS,
+        }
+    }
+
+    fn with_shard<T>(&self, at: Logical, act: impl FnOnce(&mut Shard) -> T) -> T {
+        // Nodes lie at multiples of 4 KiB or more; the multiplication spreads what is left over the top bits.
+        let hash = (at.get() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let shard = &self.shards[brindle_ondisk::to_usize(hash) % SHARDS];
+        act(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, at: Logical, node: Arc<Node>, capacity: usize) {
+        if let Some(slot) = self.slots.get(&at) {
+            self.ring[*slot].node = node;
+            return;
+        }
+        let entry = Entry { at, node, referenced: false };
+        if self.ring.len() < capacity {
+            self.slots.insert(at, self.ring.len());
+            self.ring.push(entry);
+            return;
+        }
+        // Ends after two rounds at the latest: the first clears every mark.
+        while std::mem::take(&mut self.ring[self.hand].referenced) {
+            self.hand = (self.hand + 1) % capacity;
+        }
+        let evicted = std::mem::replace(&mut self.ring[self.hand], entry);
+        self.slots.remove(&evicted.at);
+        self.slots.insert(at, self.hand);
+        self.hand = (self.hand + 1) % capacity;
+    }
+}
+
+impl std::fmt::Debug for NodeCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeCache").field("statistics", &self.statistics()).finish_non_exhaustive()
+    }
+}

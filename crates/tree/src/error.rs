@@ -1,0 +1,54 @@
+//! What can go wrong on the way to an item.
+
+use brindle_ondisk::{Defect, Key, Logical, RootId};
+use brindle_volume::{ReadError, VolumeError};
+use thiserror::Error;
+
+/// Why a tree could not be read.
+#[derive(Debug, Error)]
+pub enum TreeError {
+    /// The pool can't be opened.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// No copy of a block could be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A key of a child reaches into the range of the next one.
+    #[error("corrupt tree block at logical {at}: its last key {last} reaches its parent's next key {bound}")]
+    KeyBeyondBound {
+        /// The child.
+        at: Logical,
+        /// Its last key.
+        last: Key,
+        /// The least key that it must not have.
+        bound: Key,
+    },
+    /// An item is not what its tree needs there.
+    #[error("corrupt item {key} of {}: {defect}", tree_name(*.tree))]
+    Item {
+        /// The tree.
+        tree: RootId,
+        /// The item's key.
+        key: Key,
+        /// What is wrong.
+        defect: Defect,
+    },
+    /// A tree that should be there is not.
+    #[error("there is no {}", tree_name(*.0))]
+    NoTree(RootId),
+}
+
+impl TreeError {
+    /// An item that is not what its tree needs there.
+    pub fn item(tree: RootId, key: Key, defect: Defect) -> Self {
+        Self::Item { tree, key, defect }
+    }
+}
+
+/// What messages call a tree.
+fn tree_name(tree: RootId) -> String {
+    match tree.well_known_name() {
+        Some(name) => name.to_owned(),
+        None => format!("tree {tree}"),
+    }
+}

@@ -1,0 +1,25 @@
+//! Logical blocks to B-trees: opening a pool (chunk tree, then the tree of roots), a bounded node cache,
+//! search, and cursors that walk forward and backward with sibling readahead.
+//! Must not know: files.
+//!
+//! The walk of a read: a [`TreeRoot`] says where a root lies; [`Pool::read_node`] takes each node on the way
+//! down from the cache or, through `volume`, from the copy that passes the tree checker; a [`Cursor`] keeps the
+//! path. A node, once checked, is shared and never changes, so nothing here holds a lock while it reads, and
+//! a cursor outlives whatever the cache forgets.
+//!
+//! Invariants of a descent, which bound every walk whatever the bytes say:
+//! - each child lies exactly one level below its parent, so no path is longer than eight;
+//! - each child begins with the key, and carries the generation, that its parent has for it;
+//! - no key of a child reaches the key of the parent's next slot, so no block is met twice in one walk.
+
+mod cache;
+mod cursor;
+mod error;
+mod pool;
+mod root;
+
+pub use cache::CacheStatistics;
+pub use cursor::{Cursor, Readahead};
+pub use error::TreeError;
+pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
+pub use root::TreeRoot;

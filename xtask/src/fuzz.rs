@@ -1,0 +1,57 @@
+//! Fuzzing on the stable toolchain: libFuzzer's instrumentation is asked of the compiler by its passes.
+
+use crate::{cargo, run as run_command, workspace_root};
+use anyhow::{Context, Result};
+use std::fs;
+
+/// Coverage as libFuzzer wants it. `--target` keeps it out of build scripts.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+                     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                     -Cllvm-args=-sanitizer-coverage-pc-table \
+                     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// The memory a target may take, in MiB: more is a finding.
+const MEMORY_MIB: u32 = 1024;
+/// The time one input may take, in seconds: more is a finding.
+const INPUT_SECONDS: u32 = 20;
+
+/// Every target of `fuzz/Cargo.toml`.
+pub(crate) fn targets() -> Result<Vec<String>> {
+    let folder = workspace_root().join("fuzz/fuzz_targets");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            found.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Builds a target and runs it on its corpus; new inputs go into a folder that is not kept.
+pub(crate) fn run(target: &str, seconds: u32) -> Result<()> {
+    let root = workspace_root();
+    let fuzz = root.join("fuzz");
+    run_command(
+        cargo()
+            .env("RUSTFLAGS", FLAGS)
+            .args(["build", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"])
+            .args(["--target", TRIPLE, "--bin", target]),
+    )?;
+    let found = fuzz.join("target/found").join(target);
+    let artifacts = fuzz.join("artifacts").join(target);
+    fs::create_dir_all(&found)?;
+    fs::create_dir_all(&artifacts)?;
+    let program = fuzz.join("target").join(TRIPLE).join("release").join(target);
+    run_command(
+        std::process::Command::new(program)
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
+            .arg(format!("-timeout={INPUT_SECONDS}"))
+            .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .args(["-print_final_stats=1", "-verbosity=0"])
+            .arg(&found)
+            .arg(fuzz.join("corpus").join(target)),
+    )
+}
