@@ -1,23 +1,26 @@
 # Pools with a history: converted, shrunk, grown, sprouted.
 
-# Reservations fill the chunks that there are, so that each profile gets chunks of its own.
+# Every profile at once. New data goes to the highest profile there is, so they come in that order; a
+# reservation makes a second chunk of one, and converting only the newest chunk leaves the other. Chunks are
+# a tenth of the pool, so the pool starts small and grows.
 image_converted() {
-    devices 256M 256M 256M 256M
-    make_fs -d single -m dup
+    devices 384M 384M 384M 384M
+    make_fs --byte-count $S -d single -m dup
     mount_fs
     tree small
-    local step=0 profile
-    for profile in raid0 raid1 raid10 raid5 raid6 raid1c3 raid1c4; do
-        step=$((step + 1))
-        tree reservation "" "reservation-$step" 16
-        tree compressed "" "data-$profile" 0
+    local before=single profile size=128 devid
+    for profile in raid0 raid1 raid10 raid5 raid6; do
+        tree reservation "" reservation $((size * 4 / 10 + 2))
+        tree compressed "" "$profile" 2
+        rm "$MNT/reservation"
         btrfs filesystem sync "$MNT"
-        # All that is left in single chunks, but only as many as the limit says.
-        btrfs balance start -q -f "-dconvert=$profile,profiles=single,limit=1" "$MNT" >/dev/null
-        # Writes go to the newest profile; a new single chunk is made by converting an empty one back.
-        btrfs balance start -q -f -dconvert=single,profiles="$profile",usage=0 "$MNT" >/dev/null
+        btrfs balance start -f "-dconvert=$profile,profiles=$before,limit=1" "$MNT" >/dev/null
+        tree compressed "" "more-$profile" 2
+        # Less than 256M is refused.
+        before=$profile size=$((size < 256 ? 256 : size + 32))
+        for devid in 1 2 3 4; do btrfs filesystem resize "$devid:${size}M" "$MNT" >/dev/null; done
     done
-    btrfs balance start -q -f -mconvert=raid1c3,soft,limit=1 "$MNT" >/dev/null
+    btrfs balance start -f -mconvert=raid1c3 -sconvert=raid1c4 "$MNT" >/dev/null
     umount_fs
     store
 }

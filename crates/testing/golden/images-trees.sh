@@ -40,10 +40,10 @@ image_big_directory() {
 
 # Four levels, with few enough leaves to store: see tree.py, `deep`.
 image_deep_tree() {
-    devices $S
+    devices 256M
     make_fs -m single -n 4096
     mount_fs
-    tree deep "" 7400
+    tree deep "" 14900
     umount_fs
     store
 }

@@ -421,8 +421,8 @@ def crc32c(data, crc):
 
 
 def deep(at, count):
-    """One leaf for each attribute, set in the order of their keys, so that every node above is split and
-    left half full; then three of four are removed, but for the first and last."""
+    """One leaf for each attribute, set in the order of their keys, so that the nodes above are
+    full; then most are removed, but never so many that nodes are merged and a level is lost."""
     path = f"{at}/attributes"
     touch(path)
     hashed = sorted((crc32c(name.encode(), 0xFFFFFFFE), name) for name in (f"user.{n}" for n in range(int(count))))
@@ -430,7 +430,7 @@ def deep(at, count):
         os.setxattr(path, name, name.encode() + b"." * (3800 - len(name)))
     sync(at)
     for number, (_, name) in enumerate(hashed):
-        if number % 4 != 0:
+        if number % 11 not in (0, 4, 8):
             os.removexattr(path, name)
 
 

@@ -75,8 +75,24 @@ proptest! {
     }
 
     #[test]
-    fn parsing_never_panics(text in "(file|dir|char) [.a%=]{1,4}( (mode|uid|mtime|sha256|rdev|x:a|same)=[-0-9a-f:.%]{0,12}){0,4}") {
+    fn runs_round_trip(runs in vec((any::<u8>(), 1_usize..40), 0..10)) {
+        let bytes: Vec<u8> = runs.into_iter().flat_map(|(byte, count)| vec![byte; count]).collect();
+        prop_assert_eq!(unescape(&escape(&bytes)).unwrap(), bytes);
+    }
+
+    #[test]
+    fn parsing_never_panics(text in "(file|dir|char) [.a%={}9]{1,6}( (mode|uid|mtime|sha256|rdev|x:a|same)=[-0-9a-f:.%]{0,12}){0,4}") {
         let _ = text.parse::<Manifest>();
+    }
+}
+
+#[test]
+fn long_runs_are_short() {
+    assert_eq!(escape(&[b'a'; 300]), "%{300}a");
+    assert_eq!(escape(&[0; 16]), "%{16}%00");
+    assert_eq!(unescape("%{3}%41b"), Some(b"AAAb".to_vec()));
+    for bad in ["%", "%4", "%{3", "%{3}", "%{-1}a", "%{9999999}a", "%zz"] {
+        assert_eq!(unescape(bad), None, "{bad}");
     }
 }
 

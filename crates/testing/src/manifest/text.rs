@@ -24,33 +24,54 @@ pub struct ParseError {
 /// A parse error before its line number is known.
 struct Bad<'a>(&'static str, &'a str);
 
-/// Bytes as one word without spaces.
+/// From this length on, a run of one byte is written as its length and the byte.
+const RUN: usize = 16;
+
+/// Bounds what a hostile text makes us allocate.
+const RUN_MAX: usize = 1 << 20;
+
+/// Bytes as one word without spaces: `%XX` for the odd ones, `%{N}` before a byte that comes N times.
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        if byte.is_ascii_graphic() && byte != b'%' && byte != b'=' {
-            out.push(char::from(byte));
+    for run in bytes.chunk_by(|a, b| a == b) {
+        let byte = run[0];
+        let one = if byte.is_ascii_graphic() && byte != b'%' && byte != b'=' {
+            char::from(byte).to_string()
         } else {
-            out.push('%');
-            out.push_str(&hex(&[byte]));
+            format!("%{}", hex(&[byte]))
+        };
+        if run.len() < RUN {
+            out.push_str(&one.repeat(run.len()));
+        } else {
+            for part in run.chunks(RUN_MAX) {
+                out.push_str(&format!("%{{{}}}{one}", part.len()));
+            }
         }
     }
     out
 }
 
-/// The inverse of [`escape`]; `None` if a `%` is not followed by two hexadecimal digits.
+/// The inverse of [`escape`]; `None` if what follows a `%` is neither two hexadecimal digits nor a count.
 #[must_use]
 pub fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let digits = [bytes.next()?, bytes.next()?];
-            out.push(unhex(str::from_utf8(&digits).ok()?)?[0]);
-        } else {
-            out.push(byte);
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let mut count = 1;
+        if let Some(after) = rest.strip_prefix(b"%{") {
+            let end = after.iter().position(|&byte| byte == b'}')?;
+            count = str::from_utf8(&after[..end]).ok()?.parse().ok().filter(|&count| count <= RUN_MAX)?;
+            rest = &after[end + 1..];
         }
+        let (&first, after) = rest.split_first()?;
+        let (byte, after) = match (first, after) {
+            (b'%', [high, low, after @ ..]) => (unhex(str::from_utf8(&[*high, *low]).ok()?)?[0], after),
+            (b'%', _) => return None,
+            _ => (first, after),
+        };
+        out.resize(out.len() + count, byte);
+        rest = after;
     }
     Some(out)
 }
