@@ -14,10 +14,15 @@ use crate::manifest::Manifest;
 /// The unit that an image in memory is kept in.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The window that `make.sh` compresses with, and more than a reader allows unasked on some hosts.
+/// The window that `make.sh` compresses with.
 const WINDOW_LOG_MAX: u32 = 27;
 
 type Block = [u8; BLOCK_BYTES];
+
+const ZEROS: Block = [0; BLOCK_BYTES];
+
+/// A multiple of the block.
+const READ_BYTES: usize = 32 * BLOCK_BYTES;
 
 /// One filesystem as the kernel left it, and what the kernel said was in it.
 #[derive(Clone, Debug)]
@@ -146,23 +151,27 @@ impl SparseImage {
         Self { name: name.to_owned(), devid, size_bytes, blocks: BTreeMap::new() }
     }
 
-    /// Takes the whole of a stream, without holding more than one block of zeros.
+    /// Takes the whole of a stream, most of it zeros.
     ///
     /// # Errors
     /// The stream's.
     pub fn read(name: &str, devid: u64, mut stream: impl Read) -> io::Result<Self> {
         let mut image = Self::zeroed(name, devid, 0);
-        let mut block = [0; BLOCK_BYTES];
+        let mut buffer = vec![0; READ_BYTES];
         loop {
-            let length = read_up_to(&mut stream, &mut block)?;
+            let length = read_up_to(&mut stream, &mut buffer)?;
             if length == 0 {
                 return Ok(image);
             }
-            let number = image.size_bytes / BLOCK_BYTES as u64;
+            let first = image.size_bytes / BLOCK_BYTES as u64;
             image.size_bytes += length as u64;
-            if block[..length].iter().any(|&byte| byte != 0) {
-                block[length..].fill(0);
-                image.blocks.insert(number, Arc::new(block));
+            for (number, bytes) in (first..).zip(buffer[..length].chunks(BLOCK_BYTES)) {
+                // Comparing slices is one `memcmp`, an order of magnitude faster than a loop over bytes.
+                if bytes != &ZEROS[..bytes.len()] {
+                    let mut block = ZEROS;
+                    block[..bytes.len()].copy_from_slice(bytes);
+                    image.blocks.insert(number, Arc::new(block));
+                }
             }
         }
     }
@@ -214,10 +223,10 @@ impl SparseImage {
         self.check_range(offset, bytes.len())?;
         for piece in pieces(offset, bytes.len()) {
             let source = &bytes[piece.in_buffer..piece.in_buffer + piece.length];
-            let zeros = || Arc::new([0; BLOCK_BYTES]);
+            let zeros = || Arc::new(ZEROS);
             let block = Arc::make_mut(self.blocks.entry(piece.block).or_insert_with(zeros));
             block[piece.in_block..piece.in_block + piece.length].copy_from_slice(source);
-            if block.iter().all(|&byte| byte == 0) {
+            if *block == ZEROS {
                 self.blocks.remove(&piece.block);
             }
         }
