@@ -25,6 +25,23 @@ image_old_features() {
     store
 }
 
+# The tree is given to it offline, and then the kernel writes to it.
+image_block_group_tree() {
+    devices 256M
+    make_fs -m single
+    detach 1
+    python3 "$HERE/block_group_tree.py" "$WORK/dev1"
+    attach 1
+    MKFS+='; block_group_tree.py'
+    mount_fs
+    tree small
+    tree reservation "" reservation 30
+    btrfs balance start -f -mconvert=dup "$MNT" >/dev/null
+    umount_fs
+    CHECK= # btrfs-progs 6.2, as Debian builds it, does not know the feature
+    store
+}
+
 image_quota() {
     devices $S
     make_fs -m single
