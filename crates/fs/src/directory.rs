@@ -111,12 +111,7 @@ struct Found {
 }
 
 /// The entry of this name among those of its hash.
-fn find_entry(
-    directory: InodeId,
-    key: &Key,
-    data: &[u8],
-    name: &[u8],
-) -> Result<Option<Found>, FsError> {
+fn find_entry(directory: InodeId, key: &Key, data: &[u8], name: &[u8]) -> Result<Option<Found>, FsError> {
     let refuse = |defect| FsError::Item { file: directory, key: *key, defect };
     let Item::DirItem(mut entries) = Item::parse(key, data).map_err(refuse)? else {
         return Ok(None);

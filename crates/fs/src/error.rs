@@ -23,7 +23,9 @@ pub enum FsError {
         source: ReadError,
     },
     /// A file that has checksums lacks some.
-    #[error("{file}, offset {offset}: only {found} of {sectors} sectors from logical {at} on have a checksum")]
+    #[error(
+        "{file}, offset {offset}: only {found} of {sectors} sectors from logical {at} on have a checksum"
+    )]
     NoChecksum {
         /// The file.
         file: InodeId,

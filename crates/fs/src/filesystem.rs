@@ -52,7 +52,8 @@ impl Filesystem {
             );
         }
         let root = InodeId::root_of(RootId::FS_TREE);
-        let mut filesystem = Self { pool, roots: SubvolumeRoots::default(), root, warnings, checksum_tree: OnceLock::new() };
+        let mut filesystem =
+            Self { pool, roots: SubvolumeRoots::default(), root, warnings, checksum_tree: OnceLock::new() };
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)
     }

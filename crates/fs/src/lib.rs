@@ -22,7 +22,8 @@ mod subvolume;
 mod xattr;
 
 pub use attributes::{Attributes, InodeId, Timestamp};
-pub use brindle_ondisk::item::FileType;
+pub use brindle_ondisk::item::{FileType, InodeFlags};
+pub use brindle_ondisk::{ObjectId, RootId};
 pub use directory::DirectoryEntry;
 pub use error::FsError;
 pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};

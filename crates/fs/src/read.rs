@@ -343,7 +343,8 @@ mod tests {
     #[test]
     fn a_random_reader_asks_for_nothing() {
         let mut state = ReadaheadState::default();
-        let asked = [50u64 << 20, 10 << 20, 90 << 20, 30 << 20].map(|at| state.advance(at, at + 4096, 100 << 20));
+        let asked =
+            [50u64 << 20, 10 << 20, 90 << 20, 30 << 20].map(|at| state.advance(at, at + 4096, 100 << 20));
         assert!(asked.iter().all(Option::is_none));
     }
 

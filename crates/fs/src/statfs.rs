@@ -1,8 +1,8 @@
 //! How full the pool is, by the kernel's reckoning.
 
 use crate::{Filesystem, FsError};
-use brindle_ondisk::{BlockGroupType, CompatRo, Item, Key, KeyType, Profile, RootId, to_u64};
-use brindle_tree::{Readahead, TreeError};
+use brindle_ondisk::{BlockGroupType, CompatRo, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64};
+use brindle_tree::{Readahead, TreeError, TreeRoot};
 
 /// What `statfs` tells, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,88 +24,132 @@ const STRIPE_LEN: u64 = 64 << 10;
 /// The greatest reserve that the kernel keeps for its own trees.
 const RESERVE_MAX_BYTES: u64 = 512 << 20;
 
-/// What the block groups add up to, in bytes on disk.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
+/// The nodes that one change of a tree may copy and split: two for each of eight levels.
+const NODES_PER_CHANGE: u64 = 16;
+
+/// One block group.
+#[derive(Clone, Copy, Debug)]
+struct BlockGroup {
+    kind: BlockGroupType,
+    profile: Profile,
+    length: u64,
     used: u64,
-    free_data: u64,
-    free_metadata: u64,
-    data_profile: Option<Profile>,
-    is_mixed: bool,
+    /// Whether a stripe lies on a seed device, which is never written.
+    is_on_seed: bool,
 }
+
+impl BlockGroup {
+    fn copies(&self) -> u64 {
+        self.profile.attributes().ncopies.max(1).into()
+    }
+
+    /// Free bytes on disk, every copy counted.
+    fn free(&self) -> u64 {
+        self.length.saturating_sub(self.used).saturating_mul(self.copies())
+    }
+
+    fn holds(&self, content: BlockGroupType) -> bool {
+        self.kind.contains(content)
+    }
+}
+
+/// From the least to the most redundant, the order in which the kernel prefers profiles for new chunks.
+const ALLOCATION_ORDER: [Profile; 9] = [
+    Profile::Single,
+    Profile::Raid0,
+    Profile::Dup,
+    Profile::Raid1,
+    Profile::Raid10,
+    Profile::Raid5,
+    Profile::Raid1c3,
+    Profile::Raid6,
+    Profile::Raid1c4,
+];
+
+/// The order of the kernel's own table of profiles: the last one that data has sets how many copies a byte
+/// is reckoned to take.
+const RECKONING_ORDER: [Profile; 9] = [
+    Profile::Raid10,
+    Profile::Raid1,
+    Profile::Dup,
+    Profile::Raid0,
+    Profile::Single,
+    Profile::Raid5,
+    Profile::Raid6,
+    Profile::Raid1c3,
+    Profile::Raid1c4,
+];
 
 impl Filesystem {
     /// How full the pool is. The blocks in use include the reserve that the kernel keeps for its own trees.
     pub fn space(&self) -> Result<SpaceStatistics, FsError> {
-        let usage = self.usage()?;
-        let profile = usage.data_profile.unwrap_or(Profile::Single);
-        let copies = u64::from(profile.attributes().ncopies.max(1));
-        let block = u64::from(self.pool().superblock().sectorsize.get());
-        let total_bytes = self.pool().superblock().total_bytes.get() / copies / block * block;
-        let reserve = self.reserve_bytes()? / block * block;
-        let free_bytes = total_bytes.saturating_sub(usage.used / copies / block * block).saturating_sub(reserve);
-        let unallocated = self.unallocated_for(profile);
-        let available = (usage.free_data / copies).saturating_add(unallocated / copies);
-        let metadata_is_full = !usage.is_mixed
-            && unallocated == 0
-            && usage.free_metadata.saturating_sub(4 << 20) < reserve;
-        Ok(SpaceStatistics {
-            block_size: self.pool().superblock().sectorsize.get(),
-            total_bytes,
-            free_bytes,
-            available_bytes: if metadata_is_full { 0 } else { available / block * block },
-        })
+        let groups = self.block_groups()?;
+        let data = || groups.iter().filter(|group| group.holds(BlockGroupType::DATA));
+        let last = |order: [Profile; 9]| {
+            let has = |profile: &Profile| data().any(|group| group.profile == *profile);
+            order.into_iter().rev().find(has).unwrap_or(Profile::Single)
+        };
+        let next_profile = last(ALLOCATION_ORDER);
+        let copies = u64::from(last(RECKONING_ORDER).attributes().ncopies.max(1));
+        let block_size = self.pool().superblock().sectorsize.get();
+        let whole = |bytes: u64| bytes / u64::from(block_size) * u64::from(block_size);
+
+        let used: u64 = groups.iter().map(|group| group.used.saturating_mul(group.copies())).sum();
+        let total_bytes = whole(self.pool().superblock().total_bytes.get() / copies);
+        let reserve = whole(self.reserve_bytes()?);
+        let free_bytes = total_bytes.saturating_sub(whole(used / copies)).saturating_sub(reserve);
+
+        // Where new data has redundancy, nothing more is written to block groups that have none.
+        let is_avoided = |profile| is_redundant(next_profile) && !is_redundant(profile);
+        let writable = data().filter(|group| !group.is_on_seed && !is_avoided(group.profile));
+        let free_data: u64 = writable.map(BlockGroup::free).sum();
+        let unallocated = self.unallocated_for(next_profile);
+        let available = free_data / copies + unallocated / copies;
+        let is_metadata = |group: &&BlockGroup| group.holds(BlockGroupType::METADATA);
+        let free_metadata: u64 = groups.iter().filter(is_metadata).map(BlockGroup::free).sum();
+        let is_mixed = data().any(|group| group.holds(BlockGroupType::METADATA));
+        let is_full = !is_mixed && unallocated == 0 && free_metadata.saturating_sub(4 << 20) < reserve;
+        let available_bytes = if is_full { 0 } else { whole(available) };
+        Ok(SpaceStatistics { block_size, total_bytes, free_bytes, available_bytes })
     }
 
-    fn usage(&self) -> Result<Usage, FsError> {
-        let mut usage = Usage::default();
-        self.for_each_block_group(|kind, length, used| {
-            let profile = kind.profile().unwrap_or(Profile::Single);
-            let copies = u64::from(profile.attributes().ncopies.max(1));
-            usage.used = usage.used.saturating_add(used.saturating_mul(copies));
-            let free = length.saturating_sub(used).saturating_mul(copies);
-            if kind.contains(BlockGroupType::DATA) {
-                usage.free_data = usage.free_data.saturating_add(free);
-                usage.data_profile = usage.data_profile.max(Some(profile));
-                usage.is_mixed |= kind.contains(BlockGroupType::METADATA);
-            } else if kind.contains(BlockGroupType::METADATA) {
-                usage.free_metadata = usage.free_metadata.saturating_add(free);
-            }
-        })?;
-        Ok(usage)
-    }
-
-    /// Type, length and used bytes of each block group.
-    fn for_each_block_group(
-        &self,
-        mut act: impl FnMut(BlockGroupType, u64, u64),
-    ) -> Result<(), FsError> {
+    fn block_groups(&self) -> Result<Vec<BlockGroup>, FsError> {
         let has_tree = self.pool().superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
         let tree = if has_tree { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE };
-        let root = self.pool().tree_root(tree)?;
-        let mut cursor = self.pool().cursor(root, Readahead::None);
-        // Among the extents, a block group's item stands right behind the extent of the same address.
-        for chunk in self.pool().volume().chunks() {
-            cursor.seek(&Key::first_of(brindle_ondisk::ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM))?;
-            let Some((key, data)) = cursor.item() else {
+        let mut cursor = self.pool().cursor(self.pool().tree_root(tree)?, Readahead::None);
+        let volume = self.pool().volume();
+        let seeds: Vec<_> =
+            volume.devices().into_iter().filter(|device| device.is_seed).map(|device| device.devid).collect();
+        let mut groups = Vec::new();
+        for chunk in volume.chunks() {
+            // Among extents, a block group's item stands behind the extent that begins at the same address.
+            let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
+            cursor.seek(&key)?;
+            let Some((_, data)) = cursor.item().filter(|(found, _)| *found == key) else {
                 continue;
             };
-            if (key.objectid.get(), key.item_type) != (chunk.start.get(), KeyType::BLOCK_GROUP_ITEM) {
-                continue;
-            }
-            match Item::parse(&key, data) {
-                Ok(Item::BlockGroup(item)) => act(item.block_group_type(), key.offset(), item.used.get()),
-                Ok(_) => {}
-                Err(defect) => return Err(TreeError::item(tree, key, defect).into()),
+            let item = Item::parse(&key, data).map_err(|defect| TreeError::item(tree, key, defect))?;
+            if let Item::BlockGroup(item) = item {
+                groups.push(BlockGroup {
+                    kind: item.block_group_type(),
+                    profile: item.block_group_type().profile().unwrap_or(Profile::Single),
+                    length: chunk.length,
+                    used: item.used.get(),
+                    is_on_seed: chunk.stripes.iter().any(|stripe| seeds.contains(&stripe.devid)),
+                });
             }
         }
-        Ok(())
+        Ok(groups)
     }
 
     /// The reserve that the kernel keeps for its own trees: what the trees that every write changes use now,
-    /// within bounds.
+    /// but no less than a few paths through each. A mount that leaves a log alone keeps none.
     fn reserve_bytes(&self) -> Result<u64, FsError> {
-        let mut bytes = 0u64;
+        if TreeRoot::log_root_tree(self.pool().superblock()).is_some() {
+            return Ok(0);
+        }
+        let mut used = 0u64;
+        let mut trees = 0u64;
         for tree in [
             RootId::EXTENT_TREE,
             RootId::CSUM_TREE,
@@ -114,44 +158,57 @@ impl Filesystem {
             RootId::RAID_STRIPE_TREE,
         ] {
             if let Some((_, item)) = self.pool().root_item(tree)? {
-                bytes = bytes.saturating_add(item.bytes_used.get());
+                used = used.saturating_add(item.bytes_used.get());
+                trees += 1;
             }
         }
-        Ok(bytes.min(RESERVE_MAX_BYTES))
+        let features = self.pool().superblock().compat_ro();
+        let delayed = if features.contains(CompatRo::FREE_SPACE_TREE) { 12 } else { 6 };
+        let nodesize = u64::from(self.pool().superblock().nodesize.get());
+        let least = (7 + trees + delayed) * NODES_PER_CHANGE * nodesize;
+        Ok(used.max(least).min(RESERVE_MAX_BYTES))
     }
 
     /// How many bytes of the devices new data chunks of a profile could take, every copy counted.
     fn unallocated_for(&self, profile: Profile) -> u64 {
         let devices = self.pool().volume().devices();
-        let present = devices.iter().filter(|device| !device.missing);
-        let free = present.map(|device| device.total_bytes.saturating_sub(device.bytes_used));
-        let usable = free.map(|free| free / STRIPE_LEN * STRIPE_LEN);
-        let usable = usable.map(|free| free.saturating_sub(DEVICE_RESERVED_BYTES));
+        let writable = devices.iter().filter(|device| !device.missing && !device.is_seed);
+        let free = writable.map(|device| device.total_bytes.saturating_sub(device.bytes_used));
+        let usable = free.map(|free| (free / STRIPE_LEN * STRIPE_LEN).saturating_sub(DEVICE_RESERVED_BYTES));
         allocatable(usable.filter(|free| *free >= STRIPE_LEN).collect(), profile)
     }
 }
 
-/// How many bytes chunks of a profile could take of devices with so much free space: the fullest device sets
-/// the length of the first chunk, which spans as many devices as the profile uses; then again with the rest.
+fn is_redundant(profile: Profile) -> bool {
+    !matches!(profile, Profile::Single | Profile::Raid0)
+}
+
+/// How many bytes chunks of a profile could take of devices with so much free space, by the kernel's estimate:
+/// the fullest device sets the length of a chunk over as many devices as the profile must have; then again
+/// without that device. Of a profile with parity each round counts the fullest device alone, which leaves as
+/// many uncounted as hold parity.
 fn allocatable(mut free: Vec<u64>, profile: Profile) -> u64 {
     let attributes = profile.attributes();
-    let most = match profile {
-        Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => free.len(),
+    let stripes_max = match profile {
+        Profile::Raid0 => free.len(),
         Profile::Raid10 => 4,
-        _ => usize::from(attributes.ncopies.max(1)),
+        Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => usize::from(attributes.ncopies),
+        Profile::Single | Profile::Dup | Profile::Raid5 | Profile::Raid6 => 1,
     };
-    let least = usize::from(attributes.devs_min);
+    let least = usize::from(attributes.devs_min.max(1));
     let mut total = 0u64;
     free.sort_unstable_by(|a, b| b.cmp(a));
-    while free.len() >= least.max(1) {
-        let stripes = most.min(free.len()).max(1);
+    while free.len() >= least {
+        let stripes = stripes_max.min(free.len());
         let Some(length) = free.pop() else {
             break;
         };
+        if length < STRIPE_LEN {
+            continue;
+        }
         total = total.saturating_add(length.saturating_mul(to_u64(stripes)));
         let others = free.len().saturating_sub(stripes - 1);
         free[others..].iter_mut().for_each(|space| *space = space.saturating_sub(length));
-        free.retain(|space| *space >= STRIPE_LEN);
     }
     total
 }
@@ -176,5 +233,11 @@ mod tests {
     #[test]
     fn raid0_uses_all_that_have_space() {
         assert_eq!(allocatable(vec![2 * GIB, GIB, GIB], Profile::Raid0), 4 * GIB);
+    }
+
+    #[test]
+    fn parity_is_not_counted() {
+        assert_eq!(allocatable(vec![GIB; 5], Profile::Raid5), 4 * GIB);
+        assert_eq!(allocatable(vec![GIB; 5], Profile::Raid6), 3 * GIB);
     }
 }

@@ -32,6 +32,12 @@ pub struct Subvolume {
     pub flags: RootFlags,
 }
 
+/// Where a subvolume hangs.
+struct Place {
+    parent: Option<RootId>,
+    path: Vec<u8>,
+}
+
 /// The roots of subvolumes, each looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct SubvolumeRoots(RwLock<HashMap<RootId, TreeRoot>>);
@@ -81,13 +87,15 @@ impl Filesystem {
     pub fn default_subvolume(&self) -> Result<RootId, FsError> {
         let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
         let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
-        let location = self.pool().with_item(root_tree, &key, |data| match Item::parse(&key, data) {
-            Ok(Item::DirItem(mut entries)) => {
-                entries.find_map(|entry| entry.ok().filter(|entry| entry.name == b"default"))
+        let location = self.pool().with_item(root_tree, &key, |data| {
+            match Item::parse(&key, data) {
+                Ok(Item::DirItem(mut entries)) => {
+                    entries.find_map(|entry| entry.ok().filter(|entry| entry.name == b"default"))
+                }
+                _ => None,
             }
-            _ => None,
-        }
-        .map(|entry| RootId::new(entry.header.location.objectid.get())))?;
+            .map(|entry| RootId::new(entry.header.location.objectid.get()))
+        })?;
         Ok(location.flatten().unwrap_or(RootId::FS_TREE))
     }
 
@@ -113,7 +121,7 @@ impl Filesystem {
         if item.refs.get() == 0 {
             return Ok(None);
         }
-        let Some((parent, path)) = self.place(id)? else {
+        let Some(Place { parent, path }) = self.place(id)? else {
             return Ok(None);
         };
         Ok(Some(Subvolume {
@@ -131,7 +139,7 @@ impl Filesystem {
     }
 
     /// The parent of a subvolume, and its path from the top level.
-    fn place(&self, id: RootId) -> Result<Option<(Option<RootId>, Vec<u8>)>, FsError> {
+    fn place(&self, id: RootId) -> Result<Option<Place>, FsError> {
         /// Deeper than any path that can be named.
         const DEPTH_MAX: usize = 4096;
         let mut parts: Vec<Vec<u8>> = Vec::new();
@@ -160,7 +168,7 @@ impl Filesystem {
             }
         }
         parts.reverse();
-        Ok(Some((first_parent, parts.join(&b'/'))))
+        Ok(Some(Place { parent: first_parent, path: parts.join(&b'/') }))
     }
 
     /// Parent subvolume, directory in it and name of a subvolume.
@@ -181,6 +189,20 @@ impl Filesystem {
             Ok(_) => Ok(None),
             Err(defect) => Err(TreeError::item(RootId::ROOT_TREE, key, defect).into()),
         }
+    }
+
+    /// The directory that holds a directory, across the borders of subvolumes; the top level holds itself.
+    /// `None` where it has lost its place.
+    pub fn parent_directory(&self, id: InodeId) -> Result<Option<InodeId>, FsError> {
+        if id == InodeId::root_of(RootId::FS_TREE) {
+            return Ok(Some(id));
+        }
+        if id == InodeId::root_of(id.tree) {
+            let above = self.backref(id.tree)?;
+            return Ok(above.map(|(tree, number, _)| InodeId { tree, number }));
+        }
+        let above = self.first_name(id)?;
+        Ok(above.map(|(number, _)| InodeId { tree: id.tree, number }))
     }
 
     /// The directory and name of an inode, the first where it has several.

@@ -29,7 +29,9 @@ impl Volume {
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, VolumeError> {
         let scan = scan::scan(devices, options)?;
         let superblock = Arc::clone(&scan.superblock);
-        let context = TreeContext::new(&superblock);
+        let mut context = TreeContext::new(&superblock);
+        let seeds = scan.strangers.iter().filter(|found| found.superblock.is_seeding());
+        context.seed_uuids = seeds.map(|found| found.superblock.tree_uuid()).collect();
         let mut pool = Pool::new(scan);
         for chunk in superblock.system_chunks() {
             let at = Logical::new(superblock.chunk_root.get());

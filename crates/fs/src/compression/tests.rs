@@ -4,7 +4,9 @@ use std::io::Write;
 const SECTOR: usize = 4096;
 
 fn sample(length: usize) -> Vec<u8> {
-    (0..length).map(|at| if at % 7 == 0 { b'a' } else { u8::try_from(at / 64 % 251).expect("small") }).collect()
+    (0..length)
+        .map(|at| if at % 7 == 0 { b'a' } else { u8::try_from(at / 64 % 251).expect("small") })
+        .collect()
 }
 
 fn zlib(data: &[u8]) -> Vec<u8> {
@@ -33,7 +35,9 @@ fn zstd(data: &[u8]) -> Vec<u8> {
     ::zstd::bulk::compress(data, 3).expect("compresses")
 }
 
-fn every_algorithm() -> [(Compression, fn(&[u8]) -> Vec<u8>); 3] {
+type Compress = fn(&[u8]) -> Vec<u8>;
+
+fn every_algorithm() -> [(Compression, Compress); 3] {
     [(Compression::Zlib, zlib), (Compression::Lzo, lzo), (Compression::Zstd, zstd)]
 }
 

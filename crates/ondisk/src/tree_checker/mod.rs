@@ -15,6 +15,8 @@ mod file_extent;
 mod inode;
 mod name;
 mod root;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use chunk::check_chunk;
 
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// What of the superblock decides how a tree block must look.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TreeContext {
     /// The size of a tree block, in bytes.
     pub nodesize: u32,
@@ -33,8 +35,10 @@ pub struct TreeContext {
     pub sectorsize: u32,
     /// Checksum algorithm.
     pub checksum_type: ChecksumType,
-    /// UUID that every tree block carries.
+    /// UUID that every tree block of the pool's own carries.
     pub tree_uuid: Uuid,
+    /// UUIDs that blocks may carry instead: those of the seeds that the pool grew from.
+    pub seed_uuids: Vec<Uuid>,
     /// The greatest generation that any block can have: the running transaction's. Who commits, moves it on.
     pub max_generation: u64,
 }
@@ -47,6 +51,7 @@ impl TreeContext {
             sectorsize: superblock.sectorsize.get(),
             checksum_type: superblock.checksum_type(),
             tree_uuid: superblock.tree_uuid(),
+            seed_uuids: Vec::new(),
             // A log tree is written in the transaction that the superblock has yet to see.
             max_generation: superblock.generation.get().saturating_add(1),
         }
@@ -63,7 +68,7 @@ pub(crate) fn check_header(
         let (expected, found) = (expected.bytenr.get(), header.bytenr.get());
         return Err(Defect::expected("bytenr is that of another block", expected, found));
     }
-    if header.fsid != context.tree_uuid {
+    if header.fsid != context.tree_uuid && !context.seed_uuids.contains(&header.fsid) {
         let half = |uuid: Uuid| u64::from_be_bytes(uuid.0.first_chunk().copied().unwrap_or_default());
         return Err(Defect::expected(
             "fsid is that of another pool",
