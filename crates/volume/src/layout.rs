@@ -172,3 +172,6 @@ impl Layout {
         brindle_ondisk::to_usize(stripe)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,21 @@ const LOGARITHMS: [u8; 256] = {
     logarithms
 };
 
+/// Every product: the row of a factor turns multiplying into looking up.
+static PRODUCTS: [[u8; 256]; 256] = {
+    let mut products = [[0; 256]; 256];
+    let mut a = 0;
+    while a < 256 {
+        let mut b = 0;
+        while b < 256 {
+            products[a][b] = product(a, b);
+            b += 1;
+        }
+        a += 1;
+    }
+    products
+};
+
 /// More data stripes than this have no distinct powers of the generator.
 pub(crate) const MAX_DATA_STRIPES: u64 = 255;
 
@@ -36,12 +51,13 @@ const fn double(value: u8) -> u8 {
     (value << 1) ^ (0x1d & (value >> 7).wrapping_neg())
 }
 
+const fn product(a: usize, b: usize) -> u8 {
+    if a == 0 || b == 0 { 0 } else { POWERS[LOGARITHMS[a] as usize + LOGARITHMS[b] as usize] }
+}
+
 /// The product of two numbers of the field.
-const fn multiply(a: u8, b: u8) -> u8 {
-    if a == 0 || b == 0 {
-        return 0;
-    }
-    POWERS[LOGARITHMS[a as usize] as usize + LOGARITHMS[b as usize] as usize]
+fn multiply(a: u8, b: u8) -> u8 {
+    PRODUCTS[usize::from(a)][usize::from(b)]
 }
 
 /// The number that, multiplied with `a`, gives 1. `a` is not 0.
@@ -111,13 +127,74 @@ pub(crate) fn add_multiple(target: &mut [u8], source: &[u8], factor: u8) {
             }
         }
         _ => {
-            let mut products = [0; 256];
-            for (value, product) in (0..=255).zip(&mut products) {
-                *product = multiply(value, factor);
-            }
+            let products = &PRODUCTS[usize::from(factor)];
             for (target, source) in target.iter_mut().zip(source) {
                 *target ^= products[usize::from(*source)];
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::support::slow_multiply;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_tables_agree_with_the_schools_method() {
+        for a in 0..=255 {
+            for b in 0..=255 {
+                assert_eq!(multiply(a, b), slow_multiply(a, b), "{a} times {b}");
+            }
+        }
+        assert!((1..=255).all(|a| multiply(a, invert(a)) == 1));
+    }
+
+    #[test]
+    fn powers_of_the_generator_are_distinct_for_all_columns() {
+        let mut seen = [false; 256];
+        for column in 0..MAX_DATA_STRIPES {
+            assert!(!std::mem::replace(&mut seen[usize::from(power(column))], true));
+        }
+    }
+
+    /// P and Q of a row of bytes, straight from their definition.
+    fn syndromes(row: &[u8]) -> (u8, u8) {
+        let mut factor = 1;
+        row.iter().fold((0, 0), |(p, q), data| {
+            let next = (p ^ data, q ^ slow_multiply(factor, *data));
+            factor = slow_multiply(factor, 2);
+            next
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_recovery_gives_back_the_lost_byte(row in prop::collection::vec(any::<u8>(), 1..=255usize)) {
+            let (p, q) = syndromes(&row);
+            let columns = row.len() as u64;
+            for lost in 0..columns {
+                let others = (0..columns).filter(|other| *other != lost).take(16);
+                let both = others.map(|other| Recovery::FromBoth { other });
+                for recovery in [Recovery::FromP, Recovery::FromQ].into_iter().chain(both) {
+                    let mut found = [0];
+                    for (column, data) in (0..).zip(&row) {
+                        add_multiple(&mut found, &[*data], recovery.data_factor(lost, column));
+                    }
+                    add_multiple(&mut found, &[p], recovery.p_factor(lost));
+                    add_multiple(&mut found, &[q], recovery.q_factor(lost));
+                    prop_assert_eq!(found[0], row[usize::try_from(lost).expect("small")], "{:?}", recovery);
+                }
+            }
+        }
+
+        #[test]
+        fn sums_are_taken_byte_by_byte(pairs in prop::collection::vec(any::<(u8, u8)>(), 0..200), factor: u8) {
+            let (mut target, source): (Vec<u8>, Vec<u8>) = pairs.iter().copied().unzip();
+            add_multiple(&mut target, &source, factor);
+            let expected: Vec<u8> = pairs.iter().map(|(t, s)| t ^ slow_multiply(*s, factor)).collect();
+            prop_assert_eq!(target, expected);
         }
     }
 }

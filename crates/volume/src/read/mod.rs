@@ -34,7 +34,7 @@ impl Volume {
         let mut way = first;
         loop {
             let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
-            let failed = match pool.read_range(chunk, offset, way, &mut bytes) {
+            let failed = match pool.read_block_once(chunk, offset, way, &mut bytes) {
                 Err(attempt) => *attempt,
                 Ok(()) => match validate(bytes) {
                     Ok(block) => {
@@ -89,6 +89,32 @@ impl Pool {
             return Err(ReadError::Request { logical, length, why: "passes the end of its chunk" });
         }
         Ok((chunk, offset))
+    }
+
+    /// Reads a block in one way. Blocks seldom straddle strips; one that does may have lost another device in
+    /// each of its strips, so there each strip is read in any way that goes, this one first.
+    fn read_block_once(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        way: usize,
+        buffer: &mut [u8],
+    ) -> Result<(), Box<Attempt>> {
+        let (mut offset, mut rest) = (offset, buffer);
+        let whole = chunk.layout.run_at(offset).length >= to_u64(rest.len());
+        while !rest.is_empty() {
+            let length = chunk.layout.run_at(offset).length.min(to_u64(rest.len()));
+            let (now, later) = rest.split_at_mut(to_usize(length));
+            self.read_range(chunk, offset, way, now).or_else(|failed| {
+                let others = if whole { Vec::new() } else { self.ways_in_order(chunk, offset) };
+                let mut others = others.into_iter().filter(|other| *other != way);
+                let found = others.find(|other| self.read_range(chunk, offset, *other, now).is_ok());
+                found.map(|_| ()).ok_or(failed)
+            })?;
+            offset += length;
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Counts what answered in place of a device.

@@ -1,1 +1,0 @@
-//! Tests over in-memory devices.

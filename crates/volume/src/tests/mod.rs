@@ -1,0 +1,7 @@
+//! Whole volumes over devices in memory, laid out by a writer that knows nothing of `layout` and `parity`.
+
+mod golden;
+mod hostile;
+mod open;
+mod recover;
+pub(crate) mod support;
