@@ -1,0 +1,86 @@
+//! From devices to a pool whose every address can be found: superblocks, then the chunk tree.
+
+use crate::ledger::Ledger;
+use crate::pass::{PASSES, page};
+use crate::read::Reader;
+use crate::{CheckOptions, Finding, Findings};
+use brindle_device::Device;
+use brindle_ondisk::{Item, Logical, Node, NodeExpectation, RootId, Superblock};
+use brindle_volume::{Volume, VolumeError};
+use std::sync::Arc;
+
+/// A pool ready to be examined.
+#[derive(Debug)]
+pub struct Pool {
+    volume: Volume,
+    devices: Vec<Arc<dyn Device>>,
+    /// What was wrong with the chunks on the way.
+    problems: Findings,
+    has_chunk_tree: bool,
+}
+
+/// Finds the pool on the devices and reads its chunk tree. What is wrong there is found again, and reported,
+/// by the examination; an error means that there is nothing to examine.
+pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Pool, VolumeError> {
+    let volume = Volume::open(devices.clone(), &options.volume)?;
+    let ledger = Ledger::new(PASSES.iter().map(|pass| pass.name), options.max_findings);
+    let mut has_chunk_tree = false;
+    let root = chunk_root(volume.superblock());
+    let reader = Reader::new(&volume, &ledger, false);
+    reader.walk_small(RootId::CHUNK_TREE, &root, &mut |leaf| {
+        has_chunk_tree = true;
+        add_leaf(&volume, leaf, &ledger);
+    });
+    if has_chunk_tree {
+        volume.check_complete()?;
+    }
+    let problems = ledger.take(page::CHUNKS).errors;
+    Ok(Pool { volume, devices, problems, has_chunk_tree })
+}
+
+/// What the superblock says of the chunk tree's root.
+pub(crate) fn chunk_root(superblock: &Superblock) -> NodeExpectation {
+    let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
+    NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level)
+}
+
+fn add_leaf(volume: &Volume, leaf: &Node, ledger: &Ledger) {
+    for slot in 0..leaf.len() {
+        let Some((key, data)) = leaf.item(slot) else { continue };
+        let added = match Item::parse(&key, data) {
+            Ok(Item::Chunk(chunk)) => volume.add_chunk(Logical::new(key.offset()), &chunk),
+            Ok(Item::Device(device)) => volume.add_device(device),
+            _ => Ok(()),
+        };
+        if let Err(error) = added {
+            ledger.report(page::CHUNKS, Finding::Chunk(error.to_string()));
+        }
+    }
+}
+
+impl Pool {
+    /// The pool's superblock.
+    pub fn superblock(&self) -> &Superblock {
+        self.volume.superblock()
+    }
+
+    /// The pool's address space.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The devices that were given.
+    pub(crate) fn devices(&self) -> &[Arc<dyn Device>] {
+        &self.devices
+    }
+
+    /// What the chunk map did not take.
+    pub(crate) fn problems(&self) -> &Findings {
+        &self.problems
+    }
+
+    /// Whether any of the chunk tree could be read.
+    pub(crate) fn has_chunk_tree(&self) -> bool {
+        self.has_chunk_tree
+    }
+}

@@ -1,0 +1,72 @@
+//! Where threads write down what they find.
+
+use crate::{Finding, Findings, Statistics};
+use std::sync::{Mutex, PoisonError};
+
+/// What one pass has found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) errors: Findings,
+    pub(crate) notes: Vec<String>,
+    pub(crate) statistics: Statistics,
+}
+
+/// One page for each pass: the walk over the leaves writes on the pages of passes that are yet to run.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pages: Vec<(&'static str, Mutex<Page>)>,
+    most: usize,
+}
+
+impl Ledger {
+    /// A page for each name.
+    pub(crate) fn new(names: impl Iterator<Item = &'static str>, most: usize) -> Self {
+        Self { pages: names.map(|name| (name, Mutex::default())).collect(), most }
+    }
+
+    /// Something is wrong.
+    pub(crate) fn report(&self, pass: &'static str, finding: Finding) {
+        let most = self.most;
+        self.with(pass, |page| {
+            page.errors.count += 1;
+            if page.errors.list.len() < most {
+                page.errors.list.push(finding);
+            }
+        });
+    }
+
+    /// Something is worth knowing.
+    pub(crate) fn note(&self, pass: &'static str, note: String) {
+        self.with(pass, |page| page.notes.push(note));
+    }
+
+    /// So much was looked at.
+    pub(crate) fn count(&self, pass: &'static str, statistics: Statistics) {
+        self.with(pass, |page| page.statistics.add(statistics));
+    }
+
+    /// How many things a pass has found wrong so far.
+    pub(crate) fn errors(&self, pass: &'static str) -> u64 {
+        self.with(pass, |page| page.errors.count)
+    }
+
+    /// Takes the page of a pass.
+    pub(crate) fn take(&self, pass: &'static str) -> Page {
+        self.with(pass, std::mem::take)
+    }
+
+    fn with<T>(&self, pass: &'static str, action: impl FnOnce(&mut Page) -> T) -> T {
+        let page = self.pages.iter().find(|(name, _)| *name == pass);
+        let (_, page) = page.expect("every pass in the table has a page");
+        action(&mut page.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Statistics {
+    /// Adds another count.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.items += other.items;
+    }
+}

@@ -1,0 +1,59 @@
+//! What is asked for, and who is told how far it has come.
+
+use crate::PassReport;
+use brindle_volume::OpenOptions;
+
+/// How to examine a pool.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// Which pool, from which superblock, and whether devices may be missing.
+    pub volume: OpenOptions,
+    /// Read every copy of every tree block, not only one that is good.
+    pub all_copies: bool,
+    /// Read all data that has checksums, every copy of it.
+    pub check_data_csum: bool,
+    /// How many threads work; as many as there are cores if `None`.
+    pub threads: Option<usize>,
+    /// How many findings of one pass are kept; all are counted.
+    pub max_findings: usize,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self {
+            volume: OpenOptions::default(),
+            all_copies: false,
+            check_data_csum: false,
+            threads: None,
+            max_findings: 100,
+        }
+    }
+}
+
+impl CheckOptions {
+    pub(crate) fn worker_count(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores).clamp(1, 64)
+    }
+}
+
+/// Is told how far the examination has come; by any thread.
+pub trait Progress: Sync {
+    /// A pass begins.
+    fn begin(&self, _pass: &'static str) {}
+
+    /// The pass that runs has found out how much it has to do: tree blocks, or for `data` bytes.
+    fn total(&self, _units: u64) {}
+
+    /// So much more is done.
+    fn advance(&self, _units: u64) {}
+
+    /// A pass is done.
+    fn end(&self, _report: &PassReport) {}
+}
+
+/// Nobody wants to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {}

@@ -1,0 +1,5 @@
+//! The passes themselves.
+
+pub(crate) mod chunks;
+pub(crate) mod superblocks;
+pub(crate) mod trees;

@@ -1,0 +1,126 @@
+//! Every copy of the superblock on every device of the pool.
+
+use crate::Finding;
+use crate::Statistics;
+use crate::examination::Examination;
+use crate::pass::page;
+use brindle_device::Device;
+use brindle_ondisk::{
+    Generation, Logical, RootBackup, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect,
+    to_u64,
+};
+use brindle_volume::Warning;
+
+pub(crate) fn run(examination: &mut Examination<'_>) {
+    let ledger = examination.ledger;
+    let of_pool = examination.pool.superblock();
+    for device in examination.pool.devices() {
+        check_device(examination, device.as_ref(), of_pool);
+    }
+    for (slot, backup) in of_pool.super_roots.iter().enumerate() {
+        if let Some((problem, found)) = backup_problem(backup, of_pool) {
+            ledger.report(page::SUPERBLOCKS, Finding::BackupRoot { slot, problem, found });
+        }
+    }
+    for warning in examination.pool.volume().warnings() {
+        // The copies themselves have been looked at above.
+        if !matches!(warning, Warning::Superblock { .. } | Warning::Stale { .. }) {
+            ledger.report(page::SUPERBLOCKS, Finding::Opening(warning.to_string()));
+        }
+    }
+    for unused in examination.pool.volume().unused_devices() {
+        ledger.note(page::SUPERBLOCKS, format!("not used: {unused}"));
+    }
+    for device in examination.pool.volume().devices() {
+        if device.missing {
+            ledger.note(page::SUPERBLOCKS, format!("{} is not there", device.name));
+        }
+    }
+}
+
+fn check_device(examination: &Examination<'_>, device: &dyn Device, of_pool: &Superblock) {
+    let ledger = examination.ledger;
+    let size = to_u64(SUPERBLOCK_SIZE);
+    for offset in SUPERBLOCK_OFFSETS {
+        if offset + size > device.size_bytes() {
+            break;
+        }
+        ledger.count(page::SUPERBLOCKS, Statistics { blocks: 1, bytes: size, items: 0 });
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        let read = device.read_at(offset, &mut bytes).map_err(|error| error.to_string());
+        let parsed = read.and_then(|()| Superblock::parse(&bytes, offset).map_err(|defect| text(&defect)));
+        let device = device.name().to_owned();
+        match parsed {
+            // What belongs to a seed, or to no pool of ours, is not ours to judge.
+            Ok(copy) if copy.fsid != of_pool.fsid => {}
+            Ok(copy) => check_copy(examination, device, offset, &copy, of_pool),
+            Err(problem) => {
+                ledger.report(page::SUPERBLOCKS, Finding::Superblock { device, offset, problem });
+            }
+        }
+    }
+}
+
+fn text(defect: &SuperblockDefect) -> String {
+    defect.to_string()
+}
+
+fn check_copy(
+    examination: &Examination<'_>,
+    device: String,
+    offset: u64,
+    copy: &Superblock,
+    of_pool: &Superblock,
+) {
+    let ledger = examination.ledger;
+    let (expected, found) = (of_pool.generation, copy.generation);
+    if expected != found {
+        let finding = Finding::SuperblockGeneration { device, offset, expected, found };
+        ledger.report(page::SUPERBLOCKS, finding);
+        return;
+    }
+    // A log sync writes the first copy alone, so the log's root may differ.
+    for (field, expected, found) in [
+        ("root", of_pool.root.get(), copy.root.get()),
+        ("chunk_root", of_pool.chunk_root.get(), copy.chunk_root.get()),
+        ("total_bytes", of_pool.total_bytes.get(), copy.total_bytes.get()),
+        ("bytes_used", of_pool.bytes_used.get(), copy.bytes_used.get()),
+        ("num_devices", of_pool.num_devices.get(), copy.num_devices.get()),
+        ("incompat_flags", of_pool.incompat_flags.get(), copy.incompat_flags.get()),
+        ("compat_ro_flags", of_pool.compat_ro_flags.get(), copy.compat_ro_flags.get()),
+        ("nodesize", of_pool.nodesize.get().into(), copy.nodesize.get().into()),
+    ] {
+        if expected != found {
+            let device = device.clone();
+            let finding = Finding::SuperblockField { device, offset, field, expected, found };
+            ledger.report(page::SUPERBLOCKS, finding);
+        }
+    }
+}
+
+/// Backups are of the last four commits; who has yet to make four has empty ones.
+fn backup_problem(backup: &RootBackup, of_pool: &Superblock) -> Option<(&'static str, u64)> {
+    if backup.tree_root.get() == 0 && backup.tree_root_gen.get() == 0 {
+        return None;
+    }
+    let sector = of_pool.sectorsize.get().into();
+    let generations: [(&'static str, Generation, Logical); 6] = [
+        ("root tree", backup.tree_root_gen, backup.tree_root),
+        ("chunk tree", backup.chunk_root_gen, backup.chunk_root),
+        ("extent tree", backup.extent_root_gen, backup.extent_root),
+        ("top-level subvolume", backup.fs_root_gen, backup.fs_root),
+        ("device tree", backup.dev_root_gen, backup.dev_root),
+        ("checksum tree", backup.csum_root_gen, backup.csum_root),
+    ];
+    for (_, generation, bytenr) in generations {
+        if generation > of_pool.generation {
+            return Some(("generation lies in the future", generation.get()));
+        }
+        if !bytenr.is_aligned(sector) {
+            return Some(("root is not aligned", bytenr.get()));
+        }
+    }
+    let levels = [backup.tree_root_level, backup.chunk_root_level, backup.fs_root_level];
+    let too_high = levels.into_iter().find(|level| *level > brindle_ondisk::MAX_LEVEL);
+    too_high.map(|level| ("level of a root", level.into()))
+}
