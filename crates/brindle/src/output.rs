@@ -19,7 +19,16 @@ pub(crate) fn print_json(value: &Value) -> Result<()> {
 
 /// Says on standard error, in one line, what is wrong.
 pub(crate) fn complain(error: &anyhow::Error) {
-    complain_line(&format!("{error:#}"));
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        // Many errors of the layers below say their cause themselves.
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    complain_line(&text);
 }
 
 /// One line on standard error; line breaks within (a file's name can have them) are escaped.

@@ -1,7 +1,14 @@
 //! The commands, a module each.
 
+mod cat;
+mod filesystem;
 mod inspect;
+mod ls;
 mod man;
+mod options;
+mod path;
+mod pool;
+mod stat;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -10,15 +17,24 @@ use std::process::ExitCode;
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    #[command(subcommand, visible_alias = "fi")]
+    Filesystem(filesystem::FilesystemCommand),
     #[command(subcommand)]
     Inspect(inspect::InspectCommand),
+    Ls(ls::LsCommand),
+    Cat(cat::CatCommand),
+    Stat(stat::StatCommand),
     Man(man::ManCommand),
 }
 
 /// Does it. An error ends with exit code 1.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Filesystem(command) => filesystem::run(command),
         Command::Inspect(command) => inspect::run(command),
+        Command::Ls(command) => ls::run(&command),
+        Command::Cat(command) => cat::run(&command),
+        Command::Stat(command) => stat::run(&command),
         Command::Man(command) => man::run(&command),
     }
 }

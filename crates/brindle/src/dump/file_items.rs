@@ -7,7 +7,7 @@ use brindle_ondisk::item::{
     DirEntries, DirEntry, FileExtent, FileExtentHeader, FileExtentRef, FileExtentType, InodeExtrefs,
     InodeFlags, InodeItem, InodeName, InodeRefs, Timespec,
 };
-use std::io::{self, Write};
+use std::io;
 
 /// An inode; its line of flags has no names beyond `COMPRESS`, as in btrfs-progs.
 pub(super) fn print_inode(out: Text<'_>, inode: &InodeItem) -> io::Result<()> {
@@ -67,11 +67,7 @@ pub(super) fn print_inode_extrefs(
 }
 
 /// Directory entries or xattrs of one item.
-pub(super) fn print_dir_entries(
-    out: Text<'_>,
-    entries: DirEntries<'_>,
-    style: &ItemStyle,
-) -> io::Result<()> {
+pub(super) fn print_dir_entries(out: Text<'_>, entries: DirEntries<'_>, style: &ItemStyle) -> io::Result<()> {
     for entry in entries {
         match entry {
             Ok(entry) => print_dir_entry(out, &entry, style)?,

@@ -34,7 +34,11 @@ pub(super) fn print_item(out: Text<'_>, key: &Key, data: &[u8], style: &ItemStyl
         Item::Orphan => writeln!(out, "\t\torphan item"),
         Item::FileExtent(extent) => file_items::print_file_extent(out, &extent),
         Item::VerityDescSize(descriptor) => {
-            writeln!(out, "\t\tverity descriptor size {} encryption {}", descriptor.size, descriptor.encryption)
+            writeln!(
+                out,
+                "\t\tverity descriptor size {} encryption {}",
+                descriptor.size, descriptor.encryption
+            )
         }
         Item::VerityDesc(data) => writeln!(out, "\t\tverity descriptor data size {}", data.len()),
         Item::VerityMerkle(data) => writeln!(out, "\t\tverity merkle data size {}", data.len()),

@@ -22,8 +22,9 @@ mod pool_items;
 mod superblock;
 
 pub(crate) use item::ItemStyle;
-pub(crate) use key::{key_text, object_name, root_name};
-pub(crate) use node::{NodeStyle, print_node};
+use key::object_name;
+pub(crate) use key::{key_text, root_name};
+pub(crate) use node::{NodeStyle, print_node, print_node_json};
 pub(crate) use superblock::{print_superblock, superblock_json};
 
 use std::io::{self, Write};

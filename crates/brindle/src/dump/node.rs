@@ -2,7 +2,8 @@
 
 use super::item::{ItemStyle, print_item};
 use super::{Text, key_text, root_name};
-use brindle_ondisk::{Checksum, ChecksumType, ItemHeader, KeyPtr, Node, NodeHeader, to_usize};
+use brindle_ondisk::{Checksum, ChecksumType, ItemHeader, Key, KeyPtr, Node, NodeHeader, to_usize};
+use serde_json::{Value, json};
 use std::io;
 
 /// How a node is printed.
@@ -74,4 +75,46 @@ fn block_flag_names(flags: u64) -> String {
     const NAMES: [(u64, &str); 2] = [(1 << 0, "WRITTEN"), (1 << 1, "RELOC")];
     let set = NAMES.iter().filter(|(bit, _)| flags & bit != 0);
     set.map(|(_, name)| *name).collect::<Vec<_>>().join("|")
+}
+
+/// Prints a block as one line of JSON, its items with the lines of the text form.
+pub(crate) fn print_node_json(out: Text<'_>, node: &Node, style: &NodeStyle) -> io::Result<()> {
+    let header = node.header();
+    let pointers = node.key_ptrs().iter().map(|pointer| {
+        json!({
+            "key": key_json(&pointer.key),
+            "block": pointer.blockptr.get(),
+            "generation": pointer.generation.get(),
+        })
+    });
+    let mut items = Vec::new();
+    for (slot, item) in node.items().iter().enumerate() {
+        let data = node.item(slot).map_or(&[][..], |(_, data)| data);
+        let mut text = Vec::new();
+        print_item(&mut text, &item.key, data, &style.items)?;
+        let lines: Vec<Value> =
+            String::from_utf8_lossy(&text).lines().map(|line| line.trim_start().into()).collect();
+        items.push(json!({ "key": key_json(&item.key), "size": data.len(), "text": lines }));
+    }
+    let mut value = json!({
+        "bytenr": header.bytenr.get(),
+        "level": header.level,
+        "generation": header.generation.get(),
+        "owner": root_name(header.owner),
+    });
+    if node.is_leaf() {
+        value["items"] = items.into();
+    } else {
+        value["children"] = pointers.collect();
+    }
+    writeln!(out, "{value}")
+}
+
+fn key_json(key: &Key) -> Value {
+    json!({
+        "objectid": key.objectid.get(),
+        "type": key.item_type.0,
+        "offset": key.offset(),
+        "text": key_text(key),
+    })
 }

@@ -270,9 +270,7 @@ fn system_chunks_json(superblock: &Superblock) -> Value {
 }
 
 fn backup_roots_json(superblock: &Superblock) -> Value {
-    let root = |bytenr: brindle_ondisk::Logical, generation: brindle_ondisk::Generation, level: u8| {
-        json!({ "bytenr": bytenr.get(), "generation": generation.get(), "level": level })
-    };
+    let root = |bytenr: brindle_ondisk::Logical, generation: brindle_ondisk::Generation, level: u8| json!({ "bytenr": bytenr.get(), "generation": generation.get(), "level": level });
     let backups = superblock.super_roots.iter().map(|backup| {
         json!({
             "tree_root": root(backup.tree_root, backup.tree_root_gen, backup.tree_root_level),

@@ -1,7 +1,9 @@
-//! How numbers and times are written.
+//! How numbers, times and modes are written.
 
-#[allow(dead_code)]mod time;
+mod mode;
+mod time;
 mod units;
 
+pub(crate) use mode::{kind_text, mode_text};
 pub(crate) use time::{Civil, long_listing_time};
 pub(crate) use units::{UnitMode, UnitOptions};

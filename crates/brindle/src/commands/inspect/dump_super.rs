@@ -125,8 +125,5 @@ fn read_copy(device: &FileDevice, offset: u64, command: &DumpSuperCommand) -> Re
     if command.all && offset != SUPERBLOCK_OFFSETS[0] {
         return Ok(None);
     }
-    bail!(
-        "{}: no btrfs superblock at offset {offset}; use --force to show what lies there",
-        device.name()
-    )
+    bail!("{}: no btrfs superblock at offset {offset}; use --force to show what lies there", device.name())
 }

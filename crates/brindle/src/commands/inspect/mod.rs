@@ -1,6 +1,10 @@
 //! `brindle inspect`: what lies on disk.
 
 mod dump_super;
+mod dump_tree;
+mod tree_choice;
+mod tree_stats;
+mod tree_walk;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -10,11 +14,15 @@ use std::process::ExitCode;
 #[derive(Subcommand, Debug)]
 pub(crate) enum InspectCommand {
     DumpSuper(dump_super::DumpSuperCommand),
+    DumpTree(dump_tree::DumpTreeCommand),
+    TreeStats(tree_stats::TreeStatsCommand),
 }
 
 /// Runs one of the commands.
 pub(crate) fn run(command: InspectCommand) -> Result<ExitCode> {
     match command {
         InspectCommand::DumpSuper(command) => dump_super::run(&command),
+        InspectCommand::DumpTree(command) => dump_tree::run(&command),
+        InspectCommand::TreeStats(command) => tree_stats::run(&command),
     }
 }

@@ -1,0 +1,20 @@
+//! `brindle filesystem`: the pool as a whole.
+
+mod show;
+
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Show and manage a pool as a whole
+#[derive(Subcommand, Debug)]
+pub(crate) enum FilesystemCommand {
+    Show(show::ShowCommand),
+}
+
+/// Runs one of the commands.
+pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
+    match command {
+        FilesystemCommand::Show(command) => show::run(&command),
+    }
+}

@@ -1,0 +1,59 @@
+//! Every node of a tree, in one order or the other.
+
+use brindle_ondisk::{Node, NodeExpectation};
+use brindle_tree::{Pool, TreeError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Which nodes come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Level by level, from the root.
+    BreadthFirst,
+    /// Each node before its children, in the order of keys.
+    DepthFirst,
+}
+
+/// Walks a tree. What can't be read is handed over as an error, and what lies below it is left out.
+pub(super) struct TreeWalk<'p> {
+    pool: &'p Pool,
+    order: Order,
+    pending: VecDeque<NodeExpectation>,
+    /// Show this node only.
+    alone: bool,
+}
+
+impl<'p> TreeWalk<'p> {
+    /// A walk of all that lies below `root`.
+    pub(super) fn new(pool: &'p Pool, root: NodeExpectation, order: Order) -> Self {
+        Self { pool, order, pending: VecDeque::from([root]), alone: false }
+    }
+
+    /// A walk of one node.
+    pub(super) fn alone(pool: &'p Pool, node: NodeExpectation) -> Self {
+        Self { alone: true, ..Self::new(pool, node, Order::BreadthFirst) }
+    }
+
+    fn add_children(&mut self, node: &Node) {
+        let children = node.key_ptrs().iter().map(|pointer| NodeExpectation::child(pointer, node.level()));
+        match self.order {
+            Order::BreadthFirst => self.pending.extend(children),
+            Order::DepthFirst => children.rev().for_each(|child| self.pending.push_front(child)),
+        }
+    }
+}
+
+impl Iterator for TreeWalk<'_> {
+    type Item = Result<Arc<Node>, TreeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let expected = self.pending.pop_front()?;
+        let node = self.pool.read_node(&expected);
+        if let Ok(node) = &node
+            && !self.alone
+        {
+            self.add_children(node);
+        }
+        Some(node)
+    }
+}

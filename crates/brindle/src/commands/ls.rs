@@ -1,0 +1,217 @@
+//! `brindle ls`: the names in a directory.
+
+use crate::cli::JsonOption;
+use crate::commands::path::{PathOption, name_json, shown_name};
+use crate::commands::pool::PoolOptions;
+use crate::commands::stat::attributes_json;
+use crate::format::{long_listing_time, mode_text};
+use crate::output;
+use anyhow::Result;
+use brindle_fs::{Attributes, DirectoryEntry, FileType, Filesystem, FsError, InodeId};
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  What is in the root directory?
+    brindle ls -l pool.img
+
+  Everything below a directory of a snapshot:
+    brindle ls -lR --subvol snapshots/monday a.img b.img --path home/me
+
+EXIT STATUS
+  0  success
+  1  something can't be read; the rest is listed
+  2  wrong usage";
+
+/// List directories of a pool
+///
+/// Names are sorted, and written as they are, one a line. Owners are numbers, for the names of the pool's host
+/// are not known; times are UTC. Subvolumes are listed as the directories that they are.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct LsCommand {
+    /// Mode, links, owner, group, size, time of last change
+    #[arg(short)]
+    long: bool,
+    /// What is in subdirectories too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Names that begin with a dot too
+    #[arg(short, long)]
+    all: bool,
+    /// The inode number of each
+    #[arg(short, long)]
+    inode: bool,
+    #[command(flatten)]
+    path: PathOption,
+    #[command(flatten)]
+    json: JsonOption,
+    #[command(flatten)]
+    pool: PoolOptions,
+    /// Image files or block devices: those of one pool, in any order
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+/// How many entries are asked for at once.
+const BATCH_ENTRIES: usize = 4096;
+
+/// Runs the command.
+pub(crate) fn run(command: &LsCommand) -> Result<ExitCode> {
+    let filesystem = command.pool.open(&command.devices)?;
+    let start = command.path.resolve(&filesystem)?;
+    let attributes = filesystem.attributes(start)?;
+    let mut listing = Listing {
+        command,
+        filesystem: &filesystem,
+        out: output::stdout(),
+        seen: HashSet::new(),
+        entries: Vec::new(),
+        failed: false,
+    };
+    if attributes.kind == FileType::Directory {
+        listing.directories(start, command.path.as_bytes())?;
+    } else {
+        let name = command.path.as_bytes().to_vec();
+        let entry = DirectoryEntry { name, inode: start, kind: attributes.kind, index: 0 };
+        listing.entries(b"", &[entry])?;
+    }
+    if command.json.json {
+        writeln!(listing.out, "{}", serde_json::to_string_pretty(&listing.entries)?)?;
+    }
+    listing.out.flush()?;
+    Ok(if listing.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A listing under way.
+struct Listing<'a, W> {
+    command: &'a LsCommand,
+    filesystem: &'a Filesystem,
+    out: W,
+    /// Directories that were listed: a damaged pool may have one below itself.
+    seen: HashSet<InodeId>,
+    /// What was found, for JSON.
+    entries: Vec<Value>,
+    failed: bool,
+}
+
+impl<W: Write> Listing<'_, W> {
+    /// A directory and, if asked for, all below it.
+    fn directories(&mut self, start: InodeId, path: &[u8]) -> Result<()> {
+        let mut pending = vec![(start, path.to_vec())];
+        while let Some((directory, path)) = pending.pop() {
+            if !self.seen.insert(directory) {
+                self.complain(&path, "is listed already: the directory has two names");
+                continue;
+            }
+            let entries = match self.read(directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.complain(&path, &error.to_string());
+                    continue;
+                }
+            };
+            if self.command.recursive && !self.command.json.json {
+                if self.seen.len() > 1 {
+                    writeln!(self.out)?;
+                }
+                self.out.write_all(&shown_name(&path))?;
+                writeln!(self.out, ":")?;
+            }
+            self.entries(&path, &entries)?;
+            if self.command.recursive {
+                let below = entries.iter().filter(|entry| entry.kind == FileType::Directory).rev();
+                pending.extend(below.map(|entry| (entry.inode, join(&path, &entry.name))));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, directory: InodeId) -> Result<Vec<DirectoryEntry>, FsError> {
+        let mut entries = Vec::new();
+        let mut after = 0;
+        loop {
+            let batch = self.filesystem.read_directory(directory, after, BATCH_ENTRIES)?;
+            let Some(last) = batch.last() else { break };
+            after = last.index;
+            entries
+                .extend(batch.into_iter().filter(|entry| self.command.all || !entry.name.starts_with(b".")));
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    fn entries(&mut self, path: &[u8], entries: &[DirectoryEntry]) -> Result<()> {
+        if !self.command.long && !self.command.json.json {
+            return entries.iter().try_for_each(|entry| self.short_line(entry));
+        }
+        let inodes: Vec<InodeId> = entries.iter().map(|entry| entry.inode).collect();
+        for (entry, attributes) in entries.iter().zip(self.filesystem.attributes_of(&inodes)) {
+            match attributes {
+                Ok(attributes) if self.command.json.json => self.add_json(path, entry, &attributes)?,
+                Ok(attributes) => self.long_line(entry, &attributes)?,
+                Err(error) => self.complain(&join(path, &entry.name), &error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    fn short_line(&mut self, entry: &DirectoryEntry) -> Result<()> {
+        if self.command.inode {
+            write!(self.out, "{:>8} ", entry.inode.number.get())?;
+        }
+        self.out.write_all(&shown_name(&entry.name))?;
+        Ok(writeln!(self.out)?)
+    }
+
+    fn long_line(&mut self, entry: &DirectoryEntry, attributes: &Attributes) -> Result<()> {
+        if self.command.inode {
+            write!(self.out, "{:>8} ", entry.inode.number.get())?;
+        }
+        let Attributes { nlink, uid, gid, size, mode, .. } = attributes;
+        let size = match attributes.kind {
+            FileType::CharDevice | FileType::BlockDevice => {
+                let (major, minor) = attributes.device_numbers();
+                format!("{major}, {minor}")
+            }
+            _ => size.to_string(),
+        };
+        let (mode, time) = (mode_text(*mode), long_listing_time(attributes.modified.seconds));
+        write!(self.out, "{mode} {nlink:>3} {uid:>5} {gid:>5} {size:>12} {time} ")?;
+        self.out.write_all(&shown_name(&entry.name))?;
+        if let Some(target) = self.target(entry)? {
+            write!(self.out, " -> ")?;
+            self.out.write_all(&shown_name(&target))?;
+        }
+        Ok(writeln!(self.out)?)
+    }
+
+    fn add_json(&mut self, path: &[u8], entry: &DirectoryEntry, attributes: &Attributes) -> Result<()> {
+        let mut value = attributes_json(attributes);
+        value["path"] = name_json(&join(path, &entry.name));
+        value["name"] = name_json(&entry.name);
+        value["target"] = self.target(entry)?.map_or(json!(null), |target| name_json(&target));
+        self.entries.push(value);
+        Ok(())
+    }
+
+    fn target(&self, entry: &DirectoryEntry) -> Result<Option<Vec<u8>>> {
+        let is_link = entry.kind == FileType::Symlink;
+        Ok(is_link.then(|| self.filesystem.read_link(entry.inode)).transpose()?)
+    }
+
+    fn complain(&mut self, path: &[u8], why: &str) {
+        self.failed = true;
+        output::complain_line(&format!("{}: {why}", String::from_utf8_lossy(path)));
+    }
+}
+
+fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if path.is_empty() || path.ends_with(b"/") { b"" } else { b"/" };
+    [path, slash, name].concat()
+}

@@ -1,0 +1,48 @@
+//! The path within a filesystem that a command works on, and names as people see them.
+
+use anyhow::Result;
+use brindle_fs::{Filesystem, InodeId};
+use clap::Args;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::io::{IsTerminal, stdout};
+use std::os::unix::ffi::OsStrExt;
+
+/// A path within the filesystem.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct PathOption {
+    /// Path from the root of the subvolume that is entered; symbolic links are not followed
+    #[arg(short = 'p', long = "path", value_name = "PATH", default_value = "/")]
+    path: OsString,
+}
+
+impl PathOption {
+    /// The bytes of the path.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.path.as_bytes()
+    }
+
+    /// The last name of the path; none for the root.
+    pub(crate) fn file_name(&self) -> Option<&[u8]> {
+        self.as_bytes().rsplit(|byte| *byte == b'/').find(|name| !name.is_empty() && *name != b".")
+    }
+
+    /// The inode that it leads to.
+    pub(crate) fn resolve(&self, filesystem: &Filesystem) -> Result<InodeId> {
+        Ok(filesystem.resolve(filesystem.root(), self.as_bytes())?)
+    }
+}
+
+/// A name as it is put on standard output: untouched, except that a terminal is spared control characters.
+pub(crate) fn shown_name(name: &[u8]) -> Cow<'_, [u8]> {
+    if !stdout().is_terminal() || !name.iter().any(u8::is_ascii_control) {
+        return Cow::Borrowed(name);
+    }
+    name.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect::<Vec<_>>().into()
+}
+
+/// A name in JSON: a string, or, where it is no UTF-8, the list of its bytes.
+pub(crate) fn name_json(name: &[u8]) -> Value {
+    std::str::from_utf8(name).map_or_else(|_| json!(name), |name| json!(name))
+}
