@@ -1,0 +1,191 @@
+//! The life of a mount: made, served, waited for, ended.
+//!
+//! A mount ends when somebody unmounts it: we on request, or `umount` or `fusermount3 -u` from outside. Then the
+//! kernel hangs up, the threads that serve it return, and [`MountHandle::wait`] with them. When a mount is busy
+//! an unmount fails and changes nothing; a detached mount disappears from the tree at once and is served until
+//! its last user has gone. Should this process be killed, the mount stays, answers every call with `ENOTCONN`,
+//! and is removed by `fusermount3 -u` or `umount`.
+
+mod connection;
+mod error;
+mod table;
+
+pub use error::MountError;
+
+use crate::MountOptions;
+use crate::adapter::Adapter;
+use crate::operations::Operations;
+use brindle_fs::Filesystem;
+use connection::Connection;
+use fuser::{BackgroundSession, Config, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use table::MountId;
+
+/// A mount that is being served. Dropped without [`wait`](Self::wait), it is unmounted, or detached if busy.
+#[derive(Debug)]
+pub struct MountHandle {
+    session: Option<BackgroundSession>,
+    place: Arc<Place>,
+}
+
+/// Ends a mount from any thread, such as one that waits for signals.
+#[derive(Clone, Debug)]
+pub struct UnmountHandle {
+    place: Arc<Place>,
+}
+
+/// Where a mount is.
+#[derive(Debug)]
+struct Place {
+    /// Where it was mounted, canonical.
+    mountpoint: PathBuf,
+    /// `None` where there is no `/proc`.
+    id: Option<MountId>,
+    /// With `auto_unmount`.
+    guard: Mutex<Option<UnixStream>>,
+}
+
+/// Mounts a filesystem on a directory. The mount answers as soon as this returns.
+pub fn mount(
+    filesystem: Arc<Filesystem>,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<MountHandle, MountError> {
+    let mountpoint = check_mountpoint(mountpoint)?;
+    let Connection { device, guard } = connection::connect(&mountpoint, options)?;
+    let id = table::mounted_on(&mountpoint);
+    let place = Arc::new(Place { mountpoint, id, guard: Mutex::new(guard) });
+    match serve(filesystem, device, options) {
+        Ok(session) => {
+            place.widen_readahead();
+            Ok(MountHandle { session: Some(session), place })
+        }
+        Err(error) => {
+            place.unmount(UnmountFlags::DETACH).ok();
+            Err(MountError::Session(error))
+        }
+    }
+}
+
+fn serve(
+    filesystem: Arc<Filesystem>,
+    device: std::os::fd::OwnedFd,
+    options: &MountOptions,
+) -> std::io::Result<BackgroundSession> {
+    let mut config = Config::default();
+    config.n_threads = Some(options.thread_count());
+    // Who may ask is for the kernel to decide: it knows `allow_other`.
+    let adapter = Adapter::new(Operations::new(filesystem));
+    Session::from_fd(adapter, device, SessionACL::All, config)?.spawn()
+}
+
+fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+    let explain = |error: std::io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => MountError::NoMountpoint(path.to_owned()),
+        Some(Errno::NOTDIR) => MountError::NotADirectory(path.to_owned()),
+        Some(Errno::NOTCONN) => MountError::DeadMount(path.to_owned()),
+        _ => MountError::Mountpoint { path: path.to_owned(), source: error },
+    };
+    let canonical = path.canonicalize().map_err(explain)?;
+    if !std::fs::metadata(&canonical).map_err(explain)?.is_dir() {
+        return Err(MountError::NotADirectory(path.to_owned()));
+    }
+    Ok(canonical)
+}
+
+impl MountHandle {
+    /// Where the filesystem was mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.place.mountpoint
+    }
+
+    /// A handle to unmount by, for another thread.
+    pub fn unmount_handle(&self) -> UnmountHandle {
+        UnmountHandle { place: Arc::clone(&self.place) }
+    }
+
+    /// Waits until the filesystem is unmounted, by whomever.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        let served = match self.session.take() {
+            Some(session) => session.join().map_err(MountError::Serve),
+            None => Ok(()),
+        };
+        // The connection may have ended without an unmount: aborted, or because of an error.
+        self.place.unmount(UnmountFlags::DETACH).ok();
+        served
+    }
+
+    /// Unmounts; [`wait`](Self::wait) then returns. Fails if the mount is busy, which then goes on.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        self.place.unmount(UnmountFlags::empty())
+    }
+}
+
+impl Drop for MountHandle {
+    fn drop(&mut self) {
+        if self.session.is_some() && self.unmount().is_err() {
+            self.place.unmount(UnmountFlags::DETACH).ok();
+        }
+    }
+}
+
+impl UnmountHandle {
+    /// Where the filesystem was mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.place.mountpoint
+    }
+
+    /// Unmounts; [`MountHandle::wait`] then returns. Fails if the mount is busy, which then goes on. Does nothing
+    /// if it is unmounted already.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        self.place.unmount(UnmountFlags::empty())
+    }
+
+    /// Takes the mount out of the tree at once, even if it is busy; it is served until its last user has gone,
+    /// and [`MountHandle::wait`] returns then.
+    pub fn detach(&self) -> Result<(), MountError> {
+        self.place.unmount(UnmountFlags::DETACH)
+    }
+}
+
+impl Place {
+    fn unmount(&self, how: UnmountFlags) -> Result<(), MountError> {
+        let is_lazy = how.contains(UnmountFlags::DETACH);
+        let Some(at) = self.current() else {
+            return Ok(());
+        };
+        match rustix::mount::unmount(&at, how | UnmountFlags::NOFOLLOW) {
+            Ok(()) => {}
+            // Not mounted there: somebody was faster.
+            Err(Errno::INVAL | Errno::NOENT) => {}
+            Err(Errno::BUSY) => return Err(MountError::Busy(at)),
+            Err(Errno::PERM | Errno::ACCESS) => connection::unmount_with_help(&at, is_lazy)?,
+            Err(source) => return Err(MountError::Unmount { path: at, source }),
+        }
+        drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(())
+    }
+
+    /// Where the mount is now; `None` if it is nowhere any more.
+    fn current(&self) -> Option<PathBuf> {
+        match &self.id {
+            Some(id) => table::place_of(id),
+            None => Some(self.mountpoint.clone()),
+        }
+    }
+
+    /// Lets the kernel read further ahead than its usual 128 KiB. Only root may; others do without.
+    fn widen_readahead(&self) {
+        const READAHEAD_KIB: &str = "2048";
+        if let Some(id) = &self.id {
+            let knob = format!("/sys/class/bdi/{}/read_ahead_kb", id.as_str());
+            if let Err(error) = std::fs::write(&knob, READAHEAD_KIB) {
+                tracing::debug!("{knob}: {error}");
+            }
+        }
+    }
+}

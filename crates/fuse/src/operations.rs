@@ -1,0 +1,207 @@
+//! Requests, answered in terms of the filesystem. Knows nodes by their number, and nothing of the transport.
+
+use crate::attributes::{Stat, offset_behind};
+use crate::errno::errno_of;
+use crate::flags;
+use crate::inode_number::InodeNumbers;
+use crate::open_files::OpenFiles;
+use brindle_fs::{DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics, Whence};
+use rustix::io::Errno;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
+/// some 190 entries with their attributes.
+const DIRECTORY_BATCH: usize = 64;
+/// The number shown for an inode that has none yet (libfuse's `FUSE_UNKNOWN_INO`).
+const UNKNOWN_INO: u64 = 0xffff_ffff;
+
+/// A mounted filesystem.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    filesystem: Arc<Filesystem>,
+    numbers: InodeNumbers,
+    open_files: OpenFiles,
+}
+
+/// An entry of a directory, as a listing shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) ino: u64,
+    pub(crate) kind: FileType,
+    /// Where the listing goes on behind it.
+    pub(crate) offset: u64,
+    /// Its attributes, if they were asked for and can be had.
+    pub(crate) stat: Option<Stat>,
+}
+
+/// Takes an entry; breaks when it has no room for it.
+pub(crate) type Emit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
+
+impl Operations {
+    pub(crate) fn new(filesystem: Arc<Filesystem>) -> Self {
+        let numbers = InodeNumbers::new(filesystem.root());
+        Self { filesystem, numbers, open_files: OpenFiles::default() }
+    }
+
+    /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of.
+    pub(crate) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Stat>, Errno> {
+        let directory = self.inode(directory)?;
+        let Some(entry) = self.filesystem.lookup(directory, name).map_err(|error| errno_of(&error))? else {
+            return Ok(None);
+        };
+        let attributes = self.filesystem.attributes(entry.inode).map_err(|error| errno_of(&error))?;
+        Ok(Some(Stat::new(self.numbers.remember(entry.inode), &attributes)))
+    }
+
+    /// The kernel has forgotten a node this many times.
+    pub(crate) fn forget(&self, node: u64, lookups: u64) {
+        self.numbers.forget(node, lookups);
+    }
+
+    pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {
+        let id = self.inode(node)?;
+        let attributes = self.filesystem.attributes(id).map_err(|error| errno_of(&error))?;
+        Ok(Stat::new(self.shown(id), &attributes))
+    }
+
+    pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, Errno> {
+        self.filesystem.read_link(self.inode(node)?).map_err(|error| errno_of(&error))
+    }
+
+    /// Fills the buffer from `offset` on; less only at the end of the file.
+    pub(crate) fn read(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let file = self.file(node)?;
+        self.filesystem.read(&file, offset, buffer).map_err(|error| errno_of(&error))
+    }
+
+    pub(crate) fn seek(&self, node: u64, offset: u64, whence: Whence) -> Result<u64, Errno> {
+        let file = self.file(node)?;
+        let found = self.filesystem.seek(&file, offset, whence).map_err(|error| errno_of(&error))?;
+        found.ok_or(Errno::NXIO)
+    }
+
+    pub(crate) fn xattr(&self, node: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let found = self.filesystem.xattr(self.inode(node)?, name).map_err(|error| errno_of(&error))?;
+        found.ok_or(Errno::NODATA)
+    }
+
+    /// The names of all extended attributes, each with a zero behind it.
+    pub(crate) fn xattr_names(&self, node: u64) -> Result<Vec<u8>, Errno> {
+        let xattrs = self.filesystem.xattrs(self.inode(node)?).map_err(|error| errno_of(&error))?;
+        let mut names = Vec::new();
+        for xattr in xattrs {
+            names.extend_from_slice(&xattr.name);
+            names.push(0);
+        }
+        Ok(names)
+    }
+
+    pub(crate) fn space(&self) -> Result<SpaceStatistics, Errno> {
+        self.filesystem.space().map_err(|error| errno_of(&error))
+    }
+
+    pub(crate) fn ioctl(&self, node: u64, command: u32) -> Result<Vec<u8>, Errno> {
+        let attributes = self.filesystem.attributes(self.inode(node)?).map_err(|error| errno_of(&error))?;
+        flags::answer(command, attributes.flags).ok_or(Errno::NOTTY)
+    }
+
+    /// Lists a directory from `offset` on. With attributes, the kernel remembers every node that was taken, but
+    /// for `.` and `..`.
+    pub(crate) fn list(
+        &self,
+        node: u64,
+        offset: u64,
+        with_attributes: bool,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), Errno> {
+        let directory = self.inode(node)?;
+        if offset < 2 && self.list_dots(directory, offset, emit)?.is_break() {
+            return Ok(());
+        }
+        let mut after = offset.max(2) - 1;
+        loop {
+            let entries = self.filesystem.read_directory(directory, after, DIRECTORY_BATCH);
+            let entries = entries.map_err(|error| errno_of(&error))?;
+            let is_stopped = if with_attributes {
+                self.list_with_attributes(&entries, emit)
+            } else {
+                self.list_names(&entries, emit)
+            };
+            match entries.last() {
+                Some(last) if is_stopped.is_continue() && entries.len() == DIRECTORY_BATCH => {
+                    after = last.index;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn list_dots(
+        &self,
+        directory: InodeId,
+        offset: u64,
+        emit: &mut Emit<'_>,
+    ) -> Result<ControlFlow<()>, Errno> {
+        let mut show = |name, id, offset| {
+            let ino = self.shown(id);
+            emit(Listed { name, ino, kind: FileType::Directory, offset, stat: None })
+        };
+        if offset == 0 && show(b".", directory, 1).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let parent = if directory == self.filesystem.root() {
+            Ok(Some(directory))
+        } else {
+            self.filesystem.parent_directory(directory)
+        };
+        // A directory without a place still has entries to list.
+        let parent = parent.map_err(|error| errno_of(&error))?.unwrap_or(directory);
+        Ok(show(b"..", parent, 2))
+    }
+
+    fn list_names(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
+        for entry in entries {
+            let (ino, offset) = (self.shown(entry.inode), offset_behind(entry));
+            emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat: None })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn list_with_attributes(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
+        let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
+        let attributes = self.filesystem.attributes_of(&inodes);
+        for (entry, attributes) in entries.iter().zip(attributes) {
+            let ino = self.numbers.remember(entry.inode);
+            let stat = match attributes {
+                Ok(attributes) => Some(Stat::new(ino, &attributes)),
+                Err(error) => {
+                    errno_of(&error);
+                    None
+                }
+            };
+            let offset = offset_behind(entry);
+            let taken = emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat });
+            if taken.is_break() {
+                self.numbers.forget(ino, 1);
+                return taken;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn file(&self, node: u64) -> Result<Arc<OpenFile>, Errno> {
+        let id = self.inode(node)?;
+        let open = || self.filesystem.open_file(id);
+        self.open_files.get(node, open).map_err(|error: FsError| errno_of(&error))
+    }
+
+    fn inode(&self, node: u64) -> Result<InodeId, Errno> {
+        self.numbers.inode(node).ok_or(Errno::STALE)
+    }
+
+    fn shown(&self, id: InodeId) -> u64 {
+        self.numbers.shown(id).unwrap_or(UNKNOWN_INO)
+    }
+}

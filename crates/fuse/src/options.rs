@@ -1,0 +1,81 @@
+//! How a mount is to be.
+
+use std::path::Path;
+
+/// How a mount is to be. The default is what a careful user wants: read-only, checked permissions, no device
+/// nodes, no set-user-id programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What is mounted, as shown in the first column of the mount table.
+    pub source: String,
+    /// Users other than the one who mounts may look inside (`allow_other`).
+    pub allow_other: bool,
+    /// The kernel checks permissions and ACLs (`default_permissions`).
+    pub default_permissions: bool,
+    /// The mount goes away when this process dies (`auto_unmount`); needs `fusermount3`, even for root.
+    pub auto_unmount: bool,
+    /// No writes (`ro`). Every write is refused in any case.
+    pub read_only: bool,
+    /// Device nodes work (`dev`); for root alone.
+    pub devices: bool,
+    /// Set-user-id and set-group-id bits work (`suid`); for root alone.
+    pub set_user_id: bool,
+    /// Programs can be started (`exec`).
+    pub execute: bool,
+    /// Times of access are kept (`atime`); without meaning as long as there are no writes.
+    pub access_times: bool,
+    /// How many requests are worked on at once. More than there are processors, for a read may wait for a disk.
+    pub threads: usize,
+}
+
+/// The least and greatest number of threads.
+const THREADS: std::ops::RangeInclusive<usize> = 1..=64;
+const THREADS_DEFAULT: usize = 8;
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            source: "brindle".to_owned(),
+            allow_other: false,
+            default_permissions: true,
+            auto_unmount: false,
+            read_only: true,
+            devices: false,
+            set_user_id: false,
+            execute: true,
+            access_times: true,
+            threads: THREADS_DEFAULT,
+        }
+    }
+}
+
+impl MountOptions {
+    /// The default options for a pool on these devices.
+    pub fn for_devices<P: AsRef<Path>>(devices: &[P]) -> Self {
+        let names: Vec<_> = devices.iter().map(|device| device.as_ref().to_string_lossy()).collect();
+        Self { source: names.join(":"), ..Self::default() }
+    }
+
+    /// The number of threads, within reason.
+    pub(crate) fn thread_count(&self) -> usize {
+        self.threads.clamp(*THREADS.start(), *THREADS.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_names_every_device() {
+        let options = MountOptions::for_devices(&["/dev/sda", "/dev/sdb"]);
+        assert_eq!(options.source, "/dev/sda:/dev/sdb");
+        assert!(options.default_permissions && options.read_only && !options.devices);
+    }
+
+    #[test]
+    fn there_is_always_a_thread() {
+        let options = MountOptions { threads: 0, ..MountOptions::default() };
+        assert_eq!(options.thread_count(), 1);
+    }
+}
