@@ -8,7 +8,15 @@ pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
     crate::run(cargo().args(["fmt", "--all", "--check"]))?;
     tidy()?;
     crate::run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    crate::run(cargo().args(["deny", "--all-features", "check", "--hide-inclusion-graph"]))?;
+    crate::run(cargo().args([
+        "deny",
+        "--all-features",
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]))?;
     crate::run(cargo().args(["test", "--workspace"]))?;
     for target in fuzz::targets()? {
         fuzz::run(&target, fuzz_seconds)?;

@@ -23,6 +23,12 @@ enum Task {
     },
     /// Check the layers, the sizes of modules and what must not stand in the sources
     Tidy,
+    /// Run every fuzz target for a while
+    FuzzAll {
+        /// For how many seconds each
+        #[arg(default_value_t = 600)]
+        seconds: u32,
+    },
     /// Run one fuzz target for a while
     Fuzz {
         /// A target of `fuzz/Cargo.toml`
@@ -40,6 +46,9 @@ fn main() -> Result<()> {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
         Task::Tidy => tidy(),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
+        Task::FuzzAll { seconds } => {
+            fuzz::targets()?.iter().try_for_each(|target| fuzz::run(target, seconds))
+        }
         Task::Man => run(cargo().args(["run", "--quiet", "-p", "brindle", "--", "man", "target/man"])),
     }
 }

@@ -199,3 +199,64 @@ fn the_default_subvolume_is_entered_unless_told_otherwise() {
     let expected = golden.about.number("default-subvolume").expect("is recorded");
     assert_eq!(filesystem.root().tree.get(), expected);
 }
+
+/// Every set of `count` of the numbers below `of`.
+fn subsets(of: usize, count: usize) -> Vec<Vec<usize>> {
+    let all = 0u32..1 << of;
+    all.filter(|set| set.count_ones() as usize == count)
+        .map(|set| (0..of).filter(|bit| set >> bit & 1 != 0).collect())
+        .collect()
+}
+
+fn degraded() -> OpenOptions {
+    let mut options = top_level();
+    options.pool.volume.degraded = true;
+    options
+}
+
+#[test]
+fn every_tolerated_loss_of_devices_reads_the_same() {
+    let pools = [
+        ("raid1", 1),
+        ("raid1c3", 2),
+        ("raid1c4", 3),
+        ("raid10", 1),
+        ("raid5", 1),
+        ("raid5-wide", 1),
+        ("raid6", 2),
+        ("raid6-wide", 2),
+        ("removed-device", 1),
+    ];
+    for (name, tolerated) in pools {
+        let golden = Golden::load(name);
+        let all = devices(&golden);
+        for lost in (1..=tolerated).flat_map(|count| subsets(all.len(), count)) {
+            let mut left = all.clone();
+            let mut index = 0;
+            left.retain(|_| (index += 1, !lost.contains(&(index - 1))).1);
+            let refusal =
+                Filesystem::open(left.clone(), &top_level()).expect_err("something is missing").to_string();
+            assert!(refusal.contains("-o degraded"), "{name} without {lost:?}: {refusal}");
+            let filesystem = Filesystem::open(left, &degraded())
+                .unwrap_or_else(|error| panic!("{name} without {lost:?}: {error}"));
+            assert_same(&golden, &Walk::of(&filesystem, 1 << 20));
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_is_too_much_is_refused_by_the_missing_devids() {
+    for (name, lost) in
+        [("raid0", 1), ("raid1", 2), ("raid5", 2), ("raid6", 3), ("raid1-metadata-raid0-data", 1)]
+    {
+        let golden = Golden::load(name);
+        let left = devices(&golden).split_off(lost);
+        if left.is_empty() {
+            continue;
+        }
+        let refusal = Filesystem::open(left, &degraded()).expect_err("too much is missing").to_string();
+        for device in &golden.devices[..lost] {
+            assert!(refusal.contains(&format!("devid {}", device.devid())), "{name}: {refusal}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+# brindle: `make demo` shows it at work, `make test` is all that CI runs. Both install what they lack.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# What the tests and the demo use beside the Rust toolchain.
+PACKAGES := acl attr btrfs-progs fio fuse3 g++ gcc libc6-dev make util-linux zstd
+CARGO_DENY_VERSION := 0.20.2
+
+.PHONY: help packages build demo test fuzz bench golden clean
+
+help: ## List what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+packages: ## Install the Debian packages that are missing, or name them
+	@contrib/packages.sh $(PACKAGES)
+
+build: packages ## Build brindle, optimised
+	cargo build --release --package brindle
+
+demo: build ## A pool of mixed devices on image files: made, mounted, listed, copied out, checked
+	@BRINDLE=target/release/brindle contrib/demo.sh
+
+test: packages ## Everything that CI runs
+	@command -v cargo-deny >/dev/null || cargo install --locked --version $(CARGO_DENY_VERSION) cargo-deny
+	cargo xtask ci
+
+fuzz: packages ## Ten minutes of each fuzz target
+	cargo xtask fuzz-all 600
+
+bench: build ## The comparisons of docs/benchmarks.md (root, about ten minutes)
+	@BRINDLE=target/release/brindle contrib/bench.sh
+
+golden: packages ## Make the golden images anew (root)
+	crates/testing/golden/make.sh
+
+clean: ## Remove what was built
+	cargo clean
