@@ -18,8 +18,14 @@ mod name_hash;
 mod node;
 mod profile;
 mod superblock;
+#[cfg(test)]
+mod testing;
 mod tree_checker;
 mod uuid;
+
+// The test helpers are shared with `fuzz/`, where the crate goes by its own name.
+#[cfg(test)]
+extern crate self as brindle_ondisk;
 
 pub use address::{DevId, Generation, Logical, ObjectId, Physical, RootId};
 pub use checksum::{Checksum, ChecksumType};

@@ -312,3 +312,6 @@ impl Key {
         Self::new(objectid, item_type, u64::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

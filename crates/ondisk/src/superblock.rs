@@ -410,3 +410,6 @@ impl std::fmt::Debug for Superblock {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,9 +13,9 @@ pub(super) fn check_root(place: ItemPlace<'_>, key: &Key, root: &RootItem) -> Re
     if key.objectid == ObjectId::TREE_RELOC && key.offset() == 0 {
         return Err(Defect::new("relocation root of no tree", 0));
     }
+    // A `generation_v2` that differs marks what follows it as stale, and parsing has blanked that.
     for (why, generation) in [
         ("generation of root lies in the future", root.generation),
-        ("generation_v2 of root lies in the future", root.generation_v2),
         ("last_snapshot of root lies in the future", root.last_snapshot),
     ] {
         if place.is_future(generation) {
