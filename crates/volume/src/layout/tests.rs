@@ -6,7 +6,7 @@ use brindle_ondisk::BlockGroupType;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-const STRIP: usize = STRIP_BYTES as usize;
+const STRIP: usize = brindle_ondisk::to_usize(STRIP_BYTES);
 const SECTOR: usize = 4096;
 
 fn layout_of(profile: Profile, stripes: usize, length: u64) -> Result<Layout, Defect> {

@@ -6,7 +6,7 @@ use brindle_device::{Device, DeviceError, MemoryDevice};
 use brindle_ondisk::item::{Chunk, ChunkHeader, DevItem, Stripe};
 use brindle_ondisk::{
     BlockGroupType, ChecksumType, DevId, Generation, Incompat, Key, KeyType, Logical, ObjectId, Physical,
-    Profile, RootId, SUPERBLOCK_SIZE, Superblock, Uuid,
+    Profile, RootId, SUPERBLOCK_SIZE, Superblock, Uuid, to_usize,
 };
 use proptest::test_runner::TestRng;
 use std::ops::Range;
@@ -18,7 +18,9 @@ pub(crate) const SECTOR: usize = 4096;
 pub(crate) const FSID: Uuid = Uuid([7; 16]);
 /// Where the data chunk of a [`TestPool`] begins.
 pub(crate) const START: Logical = Logical::new(1 << 30);
-const DATA_OFFSET: u64 = 1 << 20;
+const DATA_OFFSET: usize = 1 << 20;
+const SECTOR_SIZE: u32 = 4096;
+const STRIP_LENGTH: u32 = 64 << 10;
 
 /// A device that remembers what was asked of it, and fails where it was told to.
 #[derive(Debug)]
@@ -79,9 +81,9 @@ impl OwnedChunk {
         header.owner = RootId::EXTENT_TREE;
         header.stripe_len.set(STRIP as u64);
         header.chunk_type.set(kind.bits());
-        header.io_align.set(STRIP as u32);
-        header.io_width.set(STRIP as u32);
-        header.sector_size.set(SECTOR as u32);
+        header.io_align.set(STRIP_LENGTH);
+        header.io_width.set(STRIP_LENGTH);
+        header.sector_size.set(SECTOR_SIZE);
         header.num_stripes.set(u16::try_from(stripes.len()).expect("few"));
         header.sub_stripes.set(if kind.contains(BlockGroupType::RAID10) { 2 } else { 1 });
         Self { header, stripes }
@@ -120,10 +122,10 @@ pub(crate) fn superblock(fsid: Uuid, devid: u64, devices: u64, generation: u64) 
     it.bytes_used.set(1 << 20);
     it.root = Logical::new(START.get());
     it.chunk_root = Logical::new(1 << 20);
-    it.sectorsize.set(SECTOR as u32);
+    it.sectorsize.set(SECTOR_SIZE);
     it.nodesize.set(16384);
     it.leafsize.set(16384);
-    it.stripesize.set(SECTOR as u32);
+    it.stripesize.set(SECTOR_SIZE);
     it.incompat_flags.set(Incompat::MIXED_BACKREF.bits());
     it.dev_item = dev_item(devid, fsid, 1 << 30);
     let chunk = OwnedChunk::new(BlockGroupType::SYSTEM, STRIP as u64, vec![stripe(1, 2 * STRIP as u64)]);
@@ -237,9 +239,9 @@ impl TestPool {
         let devices = if profile == Profile::Dup { 1 } else { stripes };
         let place = |stripe: usize| {
             let (device, nth) = (stripe % devices, stripe / devices);
-            (device, DATA_OFFSET as usize + (device + nth * (rows + 1)) * STRIP)
+            (device, DATA_OFFSET + (device + nth * (rows + 1)) * STRIP)
         };
-        let mut images = vec![vec![0; DATA_OFFSET as usize + (2 * rows + devices + 1) * STRIP]; devices];
+        let mut images = vec![vec![0; DATA_OFFSET + (2 * rows + devices + 1) * STRIP]; devices];
         for (index, image) in images.iter_mut().enumerate() {
             let superblock = superblock(FSID, index as u64 + 1, devices as u64, 10);
             put_superblock(image, &superblock, STRIP);
@@ -265,7 +267,7 @@ impl TestPool {
     /// Where a stripe's byte lies: the device, and the offset on it.
     pub(crate) fn place(&self, stripe: usize, offset: usize) -> (usize, usize) {
         let item = &self.chunk.stripes[stripe];
-        (item.devid.get() as usize - 1, item.offset.get() as usize + offset)
+        (to_usize(item.devid.get()) - 1, to_usize(item.offset.get()) + offset)
     }
 
     /// The stripes and offsets in them that hold a byte of the chunk.
