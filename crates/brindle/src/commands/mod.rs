@@ -8,6 +8,7 @@ mod man;
 mod options;
 mod path;
 mod pool;
+mod restore;
 mod stat;
 
 use anyhow::Result;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Ls(ls::LsCommand),
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
+    Restore(restore::RestoreCommand),
     Man(man::ManCommand),
 }
 
@@ -35,6 +37,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),
+        Command::Restore(command) => restore::run(&command),
         Command::Man(command) => man::run(&command),
     }
 }

@@ -1,0 +1,120 @@
+//! Owner, mode, times and extended attributes.
+
+use super::Context;
+use brindle_fs::{Attributes, Timestamp, Xattr};
+use rustix::fs::{
+    AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fsetxattr, futimens,
+    lsetxattr, utimensat,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+const SET_ID_BITS: u32 = 0o6000;
+
+/// Sets everything on an open file or directory; what fails is reported.
+pub(super) fn apply(context: &Context, descriptor: impl AsFd, attributes: &Attributes, path: &[u8]) {
+    let descriptor = descriptor.as_fd();
+    let failed =
+        |what: &str, error: Errno| context.report.fail(path, &format_args!("cannot set {what}: {error}"));
+    let mut mode = attributes.mode & 0o7777;
+    if context.is_root {
+        if let Err(error) = fchown(descriptor, owner(attributes), group(attributes)) {
+            failed("the owner", error);
+            mode &= !SET_ID_BITS;
+        }
+    } else {
+        // The bits would lend the rights of somebody else than the pool says.
+        mode &= !SET_ID_BITS;
+    }
+    set_xattrs(context, attributes, path, |xattr| {
+        fsetxattr(descriptor, OsStr::from_bytes(&xattr.name), &xattr.value, XattrFlags::empty())
+    });
+    // After the owner, for that takes the set-id bits away, and after the ACL, which changes the mode.
+    if let Err(error) = fchmod(descriptor, Mode::from_raw_mode(mode)) {
+        failed("the mode", error);
+    }
+    if let Err(error) = futimens(descriptor, &timestamps(attributes)) {
+        failed("the times", error);
+    }
+}
+
+/// Sets what can be set on something that is not to be opened: a symbolic link or special file.
+pub(super) fn apply_by_name(
+    context: &Context,
+    directory: impl AsFd,
+    name: &[u8],
+    attributes: &Attributes,
+    path: &[u8],
+) {
+    let directory = directory.as_fd();
+    let failed =
+        |what: &str, error: Errno| context.report.fail(path, &format_args!("cannot set {what}: {error}"));
+    let follow_not = AtFlags::SYMLINK_NOFOLLOW;
+    if context.is_root
+        && let Err(error) = chownat(directory, name, owner(attributes), group(attributes), follow_not)
+    {
+        failed("the owner", error);
+    }
+    let by_path: PathBuf = format!("/proc/self/fd/{}", directory.as_raw_fd()).into();
+    let by_path = by_path.join(OsStr::from_bytes(name));
+    set_xattrs(context, attributes, path, |xattr| {
+        lsetxattr(&by_path, OsStr::from_bytes(&xattr.name), &xattr.value, XattrFlags::empty())
+    });
+    // Links have no mode; anything else was made with the right one, less what the umask took.
+    if attributes.kind != brindle_fs::FileType::Symlink {
+        let mode = Mode::from_raw_mode(attributes.mode & 0o7777);
+        if let Err(error) = rustix::fs::chmodat(directory, name, mode, AtFlags::empty()) {
+            failed("the mode", error);
+        }
+    }
+    if let Err(error) = utimensat(directory, name, &timestamps(attributes), follow_not) {
+        failed("the times", error);
+    }
+}
+
+fn set_xattrs(
+    context: &Context,
+    attributes: &Attributes,
+    path: &[u8],
+    set: impl Fn(&Xattr) -> Result<(), Errno>,
+) {
+    let xattrs = match context.filesystem.xattrs(attributes.id) {
+        Ok(xattrs) => xattrs,
+        Err(error) => return context.report.fail(path, &error),
+    };
+    for xattr in xattrs {
+        let name = String::from_utf8_lossy(&xattr.name);
+        match set(&xattr) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP) => {
+                let kind = name.split('.').next().unwrap_or_default();
+                context.report.note(&format!(
+                    "the destination takes no extended attributes such as {name}: {kind}.* is left out there"
+                ));
+            }
+            Err(Errno::PERM | Errno::ACCESS) if !context.is_root => {
+                let kind = name.split('.').next().unwrap_or_default();
+                context.report.note(&format!("not root: extended attributes {kind}.* are left out"));
+            }
+            Err(error) => {
+                context.report.fail(path, &format_args!("cannot set the extended attribute {name}: {error}"));
+            }
+        }
+    }
+}
+
+fn owner(attributes: &Attributes) -> Option<Uid> {
+    Some(Uid::from_raw(attributes.uid))
+}
+
+fn group(attributes: &Attributes) -> Option<Gid> {
+    Some(Gid::from_raw(attributes.gid))
+}
+
+fn timestamps(attributes: &Attributes) -> Timestamps {
+    let time = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    Timestamps { last_access: time(attributes.accessed), last_modification: time(attributes.modified) }
+}

@@ -1,0 +1,170 @@
+//! `brindle restore`, also called `cp`: files out of a pool.
+//!
+//! One thread walks the tree ([`walk`]), makes directories and hands each file to a pool of threads
+//! ([`copy`]) through a bounded queue; big files go out in segments, so that no single one keeps the others
+//! waiting. What a directory is to look like in the end (owner, mode, times) is set when the last piece of work
+//! below it is done, which is when the last reference to it goes ([`target::Directory`]).
+//!
+//! Everything in the destination is reached by descriptor and name, never by path, and without following
+//! symbolic links: a hostile pool cannot write outside it.
+
+mod copy;
+mod metadata;
+mod report;
+mod target;
+mod walk;
+
+use crate::cli::JsonOption;
+use crate::commands::path::PathOption;
+use crate::commands::pool::PoolOptions;
+use crate::output;
+use anyhow::{Context as _, Result, bail};
+use brindle_fs::{FileType, Filesystem};
+use clap::Args;
+use copy::Job;
+use report::Report;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use target::Directory;
+use walk::Walk;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  One directory of a pool of two devices:
+    brindle restore a.img b.img --path home/me ./me
+
+  Everything that can be had from a raid1 that lost a disk, top level and all subvolumes:
+    brindle restore -o degraded --subvolid 5 /dev/sdb /mnt/rescue
+
+  One file:
+    brindle cp pool.img --path etc/fstab ./fstab
+
+EXIT STATUS
+  0  everything was restored
+  1  something was not: each failure has its line on standard error, and the rest was restored
+  2  wrong usage";
+
+/// Restore files from a pool, without mounting it
+///
+/// A directory is restored with all that is below it, subvolumes included, into the directory DEST, which is
+/// made if it is not there. A single file is restored as DEST, or into it if DEST is a directory.
+///
+/// Owners, modes, times, extended attributes, ACLs, hard links, holes and special files are kept. An ordinary
+/// user can't give files away: owners and what else takes root are then left out, with a note.
+///
+/// Every sector is verified against its checksum. Where no copy is right, the bad part of the file is left a
+/// hole, the file is reported, and the rest goes on.
+#[derive(Args, Debug)]
+#[command(visible_alias = "cp", after_long_help = EXAMPLES)]
+pub(crate) struct RestoreCommand {
+    /// Replace files that exist; without it they are failures, and stay as they are
+    #[arg(long)]
+    overwrite: bool,
+    /// Leave out the subvolumes below
+    #[arg(short = 'x', long)]
+    one_subvolume: bool,
+    /// How many threads copy [default: the number of processors, at least 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    path: PathOption,
+    #[command(flatten)]
+    json: JsonOption,
+    #[command(flatten)]
+    pool: PoolOptions,
+    /// Image files or block devices: those of one pool, in any order
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// Where to
+    #[arg(required = true, value_name = "DEST")]
+    destination: PathBuf,
+}
+
+/// What all threads share.
+struct Context {
+    filesystem: Filesystem,
+    report: Report,
+    overwrite: bool,
+    one_subvolume: bool,
+    is_root: bool,
+}
+
+/// Jobs that wait at the most; each may keep a directory open.
+const QUEUE_JOBS: usize = 256;
+const THREADS_MIN: usize = 4;
+
+/// Runs the command.
+pub(crate) fn run(command: &RestoreCommand) -> Result<ExitCode> {
+    let start = Instant::now();
+    let context = Context {
+        filesystem: command.pool.open(&command.devices)?,
+        report: Report::new(!command.json.json),
+        overwrite: command.overwrite,
+        one_subvolume: command.one_subvolume,
+        is_root: rustix::process::geteuid().is_root(),
+    };
+    allow_many_files();
+    if !context.is_root {
+        context.report.note("not root: files are restored as yours, their owners are left out");
+    }
+    restore(&context, command)?;
+    context.report.finish();
+    if command.json.json {
+        output::print_json(&context.report.json(start.elapsed()))?;
+    } else {
+        println!("{}", context.report.summary(start.elapsed()));
+    }
+    let failed = context.report.failures() > 0;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
+    let inode = command.path.resolve(&context.filesystem)?;
+    let attributes = context.filesystem.attributes(inode)?;
+    let (queue, jobs) = sync_channel::<Job<'_>>(QUEUE_JOBS);
+    let jobs = Mutex::new(jobs);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = command.threads.map_or(cores.max(THREADS_MIN), usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| copy::work(context, &jobs));
+        }
+        let mut walk = Walk::new(context, queue);
+        if attributes.kind == FileType::Directory {
+            let target = Directory::open_destination(context, &command.destination, &attributes)?;
+            walk.tree(inode, Arc::new(target));
+        } else {
+            let (directory, name) = file_destination(context, command)?;
+            walk.single(Arc::new(directory), name, attributes);
+        }
+        Ok(())
+    })
+}
+
+/// The directory and the name that a single file goes to.
+fn file_destination<'c>(context: &'c Context, command: &RestoreCommand) -> Result<(Directory<'c>, Vec<u8>)> {
+    let destination = &command.destination;
+    if destination.is_dir() {
+        let name = command.path.file_name().context("the path has no last name to call the file by")?;
+        return Ok((Directory::open_existing(context, destination)?, name.to_vec()));
+    }
+    let Some(name) = destination.file_name() else {
+        bail!("{}: cannot make a file of this name", destination.display());
+    };
+    let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = Directory::open_existing(context, parent.unwrap_or(Path::new(".")))?;
+    Ok((parent, name.as_bytes().to_vec()))
+}
+
+/// Deep trees keep a directory open for each level, which may be more than are allowed unasked.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without it, very deep trees fail with a message that says why.
+    let _ = setrlimit(Resource::Nofile, limit);
+}

@@ -1,0 +1,279 @@
+//! The walk over the tree: makes directories, links and special files, and hands out the rest.
+
+use super::Context;
+use super::copy::{Job, SEGMENT_BYTES};
+use super::metadata;
+use super::report::count;
+use super::target::{Directory, OutputFile};
+use brindle_fs::{Attributes, DirectoryEntry, FileType, InodeId};
+use rustix::fs::{AtFlags, Mode, linkat, makedev, mknodat, symlinkat};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+/// How many entries of a directory are held at once.
+const BATCH_ENTRIES: usize = 512;
+/// The longest path that the host takes; hard links beyond it become copies.
+const PATH_BYTES_MAX: usize = 4095;
+
+/// A walk under way.
+pub(super) struct Walk<'c> {
+    context: &'c Context,
+    queue: SyncSender<Job<'c>>,
+    /// Directories that were entered: a damaged pool may have one below itself.
+    entered: HashSet<InodeId>,
+    /// Files with more than one name: where the first one is, and how many are still to come.
+    linked: HashMap<InodeId, Linked<'c>>,
+}
+
+struct Linked<'c> {
+    root: Arc<Directory<'c>>,
+    path: Vec<u8>,
+    names_left: u32,
+}
+
+/// A directory that is being walked.
+struct Frame<'c> {
+    inode: InodeId,
+    directory: Arc<Directory<'c>>,
+    batch: std::vec::IntoIter<(DirectoryEntry, Attributes)>,
+    /// The last entry asked for; `None` when there are no more.
+    after: Option<u64>,
+}
+
+impl<'c> Walk<'c> {
+    /// A walk that hands files to `queue`.
+    pub(super) fn new(context: &'c Context, queue: SyncSender<Job<'c>>) -> Self {
+        Self { context, queue, entered: HashSet::new(), linked: HashMap::new() }
+    }
+
+    /// Restores what is below `start` into `target`.
+    pub(super) fn tree(&mut self, start: InodeId, target: Arc<Directory<'c>>) {
+        self.entered.insert(start);
+        let root = Arc::clone(&target);
+        let mut stack = vec![Frame::new(start, target)];
+        while let Some(frame) = stack.last_mut() {
+            match frame.next(self.context) {
+                Some((entry, attributes)) => {
+                    let directory = Arc::clone(&frame.directory);
+                    let parent = frame.inode;
+                    if let Some(below) = self.entry(&root, parent, directory, &entry, attributes) {
+                        stack.push(below);
+                    }
+                }
+                None => drop(stack.pop()),
+            }
+        }
+    }
+
+    /// Restores one thing that is no directory.
+    pub(super) fn single(&mut self, directory: Arc<Directory<'c>>, name: Vec<u8>, attributes: Attributes) {
+        let attributes = Attributes { nlink: 1, ..attributes };
+        let root = Arc::clone(&directory);
+        self.leaf(&root, directory, &name, attributes);
+    }
+
+    /// Restores an entry; a directory is returned, to be walked.
+    fn entry(
+        &mut self,
+        root: &Arc<Directory<'c>>,
+        parent: InodeId,
+        directory: Arc<Directory<'c>>,
+        entry: &DirectoryEntry,
+        attributes: Attributes,
+    ) -> Option<Frame<'c>> {
+        let name = &entry.name;
+        if !is_name(name) {
+            self.context.report.fail(&directory.path_of(name), &"not a name that a file can have");
+            return None;
+        }
+        if attributes.kind != FileType::Directory {
+            self.leaf(root, directory, name, attributes);
+            return None;
+        }
+        if self.context.one_subvolume && entry.inode.tree != parent.tree {
+            return None;
+        }
+        // The place of a subvolume in a snapshot is always the same inode; it has nothing below it.
+        let is_empty_place = entry.inode != InodeId::root_of(entry.inode.tree) && attributes.size == 0;
+        if !self.entered.insert(entry.inode) && !is_empty_place {
+            self.context.report.fail(&directory.path_of(name), &"the directory has two names; restored once");
+            return None;
+        }
+        match directory.make_directory(name, &attributes) {
+            Ok(made) => {
+                self.context.report.at(made.path());
+                Some(Frame::new(entry.inode, Arc::new(made)))
+            }
+            Err(error) => {
+                self.context.report.fail(&directory.path_of(name), &format_args!("cannot make it: {error}"));
+                None
+            }
+        }
+    }
+
+    fn leaf(
+        &mut self,
+        root: &Arc<Directory<'c>>,
+        directory: Arc<Directory<'c>>,
+        name: &[u8],
+        attributes: Attributes,
+    ) {
+        let id = attributes.id;
+        if attributes.nlink > 1 && self.link(&directory, name, id) {
+            return;
+        }
+        let path = directory.path_of(name);
+        let nlink = attributes.nlink;
+        if !self.make(directory, name, attributes) {
+            return;
+        }
+        // A tree without the other names must not fill the table for nothing, but who could know.
+        if nlink > 1 && path.len() <= PATH_BYTES_MAX {
+            let linked = Linked { root: Arc::clone(root), path, names_left: nlink - 1 };
+            self.linked.insert(id, linked);
+        }
+    }
+
+    /// Gives a file that is there another name. False if it is not there.
+    fn link(&mut self, directory: &Directory<'c>, name: &[u8], id: InodeId) -> bool {
+        let Some(linked) = self.linked.get_mut(&id) else {
+            return false;
+        };
+        let make = || linkat(linked.root.as_fd(), &*linked.path, directory.as_fd(), name, AtFlags::empty());
+        match directory.replacing(name, make) {
+            Ok(()) => count(&self.context.report.links),
+            Err(Errno::MLINK | Errno::XDEV) => return false,
+            Err(error) => {
+                self.context.report.fail(&directory.path_of(name), &format_args!("cannot link it: {error}"));
+            }
+        }
+        linked.names_left -= 1;
+        if linked.names_left == 0 {
+            self.linked.remove(&id);
+        }
+        true
+    }
+
+    /// Makes anything but a directory, or has it made. False if that failed.
+    fn make(&mut self, directory: Arc<Directory<'c>>, name: &[u8], attributes: Attributes) -> bool {
+        match attributes.kind {
+            FileType::Regular => return self.file(directory, name, attributes),
+            FileType::Symlink => self.symlink(&directory, name, &attributes),
+            _ => self.special(&directory, name, &attributes),
+        }
+        .map_err(|error| self.context.report.fail(&directory.path_of(name), &error))
+        .is_ok()
+    }
+
+    fn file(&mut self, directory: Arc<Directory<'c>>, name: &[u8], attributes: Attributes) -> bool {
+        if attributes.nlink == 1 && attributes.size <= SEGMENT_BYTES {
+            self.send(Job::File { directory, name: name.to_vec(), attributes });
+            return true;
+        }
+        // What other names link to must be there at once, and what goes out in segments is shared by them.
+        let path = directory.path_of(name);
+        let file = match OutputFile::make(self.context, directory, name, attributes) {
+            Ok(file) => Arc::new(file),
+            Err(error) => {
+                self.context.report.fail(&path, &format_args!("cannot make it: {error}"));
+                return false;
+            }
+        };
+        let mut start = 0;
+        while start < file.attributes.size {
+            let end = file.attributes.size.min(start + SEGMENT_BYTES);
+            self.send(Job::Segment { file: Arc::clone(&file), start, end });
+            start = end;
+        }
+        true
+    }
+
+    fn send(&self, job: Job<'c>) {
+        self.queue.send(job).expect("the workers outlive the walk");
+    }
+
+    fn symlink(&self, directory: &Directory<'c>, name: &[u8], attributes: &Attributes) -> Result<(), String> {
+        let target = self.context.filesystem.read_link(attributes.id).map_err(|error| error.to_string())?;
+        directory
+            .replacing(name, || symlinkat(&*target, directory, name))
+            .map_err(|error| format!("cannot make the symbolic link: {error}"))?;
+        count(&self.context.report.symlinks);
+        metadata::apply_by_name(self.context, directory, name, attributes, &directory.path_of(name));
+        Ok(())
+    }
+
+    fn special(&self, directory: &Directory<'c>, name: &[u8], attributes: &Attributes) -> Result<(), String> {
+        let kind = rustix::fs::FileType::from_raw_mode(attributes.mode);
+        let (major, minor) = match attributes.kind {
+            FileType::CharDevice | FileType::BlockDevice => attributes.device_numbers(),
+            _ => (0, 0),
+        };
+        let make = || mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, makedev(major, minor));
+        directory.replacing(name, make).map_err(|error| format!("cannot make the special file: {error}"))?;
+        count(&self.context.report.specials);
+        metadata::apply_by_name(self.context, directory, name, attributes, &directory.path_of(name));
+        Ok(())
+    }
+}
+
+impl<'c> Frame<'c> {
+    fn new(inode: InodeId, directory: Arc<Directory<'c>>) -> Self {
+        Self { inode, directory, batch: Vec::new().into_iter(), after: Some(0) }
+    }
+
+    /// The next entry and what it is.
+    fn next(&mut self, context: &Context) -> Option<(DirectoryEntry, Attributes)> {
+        loop {
+            if let Some(entry) = self.batch.next() {
+                return Some(entry);
+            }
+            let after = self.after?;
+            self.after = None;
+            match context.filesystem.read_directory(self.inode, after, BATCH_ENTRIES) {
+                Ok(entries) => {
+                    self.after = entries.last().map(|last| last.index);
+                    self.batch = self.with_attributes(context, entries).into_iter();
+                }
+                Err(error) => context.report.fail(self.directory.path(), &error),
+            }
+        }
+    }
+
+    fn with_attributes(
+        &self,
+        context: &Context,
+        entries: Vec<DirectoryEntry>,
+    ) -> Vec<(DirectoryEntry, Attributes)> {
+        let inodes: Vec<InodeId> = entries.iter().map(|entry| entry.inode).collect();
+        let attributes = context.filesystem.attributes_of(&inodes);
+        let mut found = Vec::with_capacity(entries.len());
+        for (entry, attributes) in entries.into_iter().zip(attributes) {
+            match attributes {
+                Ok(attributes) => found.push((entry, attributes)),
+                Err(error) => context.report.fail(&self.directory.path_of(&entry.name), &error),
+            }
+        }
+        found
+    }
+}
+
+/// Whether a name can only be that of something in its directory.
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        assert!(is_name(b"a") && is_name(b"...") && is_name(b"a\nb"));
+        for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
+            assert!(!is_name(name));
+        }
+    }
+}
