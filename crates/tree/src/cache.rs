@@ -1,8 +1,8 @@
 //! The node cache: checked nodes by address, within a budget of bytes.
 //!
-//! Sharded, so that threads seldom meet; each shard is a ring that the clock algorithm sweeps. A node comes in
-//! unreferenced and earns its second chance by being asked for again, so that one long scan of leaves does not
-//! push out the upper levels.
+//! Sharded, so that threads seldom meet; each shard is a ring that the clock algorithm sweeps. A leaf comes
+//! in unreferenced and earns its second chance by being asked for again, a node has one from the start, so that
+//! one long scan of leaves does not push out the upper levels.
 
 use brindle_ondisk::{Logical, Node};
 use std::collections::HashMap;
@@ -104,7 +104,8 @@ impl Shard {
             self.ring[*slot].node = node;
             return;
         }
-        let entry = Entry { at, node, referenced: false };
+        let referenced = !node.is_leaf();
+        let entry = Entry { at, node, referenced };
         if self.ring.len() < capacity {
             self.slots.insert(at, self.ring.len());
             self.ring.push(entry);

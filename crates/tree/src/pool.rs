@@ -4,9 +4,7 @@ use crate::cache::NodeCache;
 use crate::{CacheStatistics, Cursor, Readahead, TreeError, TreeRoot};
 use brindle_device::Device;
 use brindle_ondisk::item::RootItem;
-use brindle_ondisk::{
-    Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
-};
+use brindle_ondisk::{Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock};
 use brindle_volume::Volume;
 use std::sync::Arc;
 
