@@ -280,7 +280,7 @@ fn long_reads_of_mirrors_use_both() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn any_range_of_any_pool_reads_back(
