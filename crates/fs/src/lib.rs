@@ -24,6 +24,7 @@ mod xattr;
 pub use attributes::{Attributes, InodeId, Timestamp};
 pub use brindle_ondisk::item::{FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
+pub use compression::{DecompressError, decompress};
 pub use directory::DirectoryEntry;
 pub use error::FsError;
 pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// Why compressed bytes can't be what they claim.
 #[derive(Debug, Error)]
-pub(crate) enum DecompressError {
+pub enum DecompressError {
     /// The library refuses the stream.
     #[error("{0}")]
     Stream(String),
@@ -21,8 +21,8 @@ pub(crate) enum DecompressError {
     CutOff(usize),
 }
 
-/// Fills `output` with what `input` holds, and with zeros after it.
-pub(crate) fn decompress(
+/// Fills `output` with what `input` holds, and with zeros after it. `sectorsize` is the pool's, in bytes.
+pub fn decompress(
     algorithm: Compression,
     input: &[u8],
     output: &mut [u8],
