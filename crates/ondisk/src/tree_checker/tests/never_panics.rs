@@ -91,3 +91,23 @@ proptest! {
         check_and_walk(node(&context(), header(RootId::new(300), 1), &children));
     }
 }
+
+/// Else the fuzzer would begin far from where it is to look.
+#[test]
+fn every_seed_of_the_fuzzer_passes() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/node");
+    let mut context = context();
+    context.max_generation = 1 << 20;
+    for entry in std::fs::read_dir(folder).expect("the corpus is part of the source tree") {
+        let path = entry.expect("the corpus is readable").path();
+        let seed = std::fs::read(&path).expect("the seed is readable");
+        let mut block = vec![0; 4096];
+        block[80..].copy_from_slice(&seed[1..]);
+        let (head, _) = NodeHeader::mut_from_prefix(&mut block).expect("a block has a header");
+        let good = header(head.owner, head.level);
+        (head.fsid, head.bytenr, head.flags) = (good.fsid, good.bytenr, good.flags);
+        seal(&mut block, &context);
+        let checked = Node::check(block.into(), &context, &expectation());
+        walk(&checked.unwrap_or_else(|refusal| panic!("{}: {refusal}", path.display())));
+    }
+}
