@@ -10,11 +10,14 @@ mod format;
 mod logging;
 mod output;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let command = cli::Cli::command();
+    let is_command = |name: &str| command.find_subcommand(name).is_some();
+    let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
+    let cli = cli::Cli::parse_from(arguments);
     logging::start(&cli.verbosity);
     match commands::run(cli.command) {
         Ok(code) => code,

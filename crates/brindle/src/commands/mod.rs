@@ -5,11 +5,13 @@ mod filesystem;
 mod inspect;
 mod ls;
 mod man;
+pub(crate) mod mount;
 mod options;
 mod path;
 mod pool;
 mod restore;
 mod stat;
+mod umount;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -26,6 +28,8 @@ pub(crate) enum Command {
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
     Restore(restore::RestoreCommand),
+    Mount(mount::MountCommand),
+    Umount(umount::UmountCommand),
     Man(man::ManCommand),
 }
 
@@ -38,6 +42,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),
         Command::Restore(command) => restore::run(&command),
+        Command::Mount(command) => mount::run(&command),
+        Command::Umount(command) => umount::run(&command),
         Command::Man(command) => man::run(&command),
     }
 }

@@ -14,21 +14,20 @@ pub(crate) struct MountOptions {
     pub(crate) subvolume: SubvolumeChoice,
     /// More devices of the pool.
     pub(crate) devices: Vec<PathBuf>,
+    /// What the mount table is to show as the source.
+    pub(crate) source: Option<String>,
     /// What concerns the host alone, in the order given.
-    pub(crate) host: Vec<HostOption>,
+    host: Vec<&'static str>,
 }
 
-/// An option that the host's mount understands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostOption(&'static str);
-
-/// Everything that concerns the host alone; `rw` and `ro` are told apart by the mount.
-const HOST_OPTIONS: [&str; 22] = [
+/// What concerns the host alone, and changes how it is mounted. Of options that undo each other, such as `ro` and
+/// `rw`, the last one counts.
+const HOST_OPTIONS: [&str; 13] = [
     "ro",
     "rw",
     "allow_other",
-    "allow_root",
     "default_permissions",
+    "auto_unmount",
     "nodev",
     "dev",
     "nosuid",
@@ -37,45 +36,36 @@ const HOST_OPTIONS: [&str; 22] = [
     "exec",
     "noatime",
     "atime",
-    "nodiratime",
-    "diratime",
-    "relatime",
-    "strictatime",
-    "dirsync",
-    "sync",
-    "async",
-    "nofail",
-    "_netdev",
 ];
 
-/// Options of mount(8) and of the kernel's btrfs that change nothing for a mount that only reads.
-const WITHOUT_EFFECT: [&str; 12] = [
+/// Options of mount(8), FUSE and the kernel's btrfs that change nothing for a mount that only reads.
+const WITHOUT_EFFECT: [&str; 25] = [
     "defaults",
     "auto",
     "noauto",
     "user",
     "nouser",
     "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "nodiratime",
+    "diratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "dirsync",
+    "sync",
+    "async",
     "norecovery",
     "nologreplay",
-    "noacl",
-    "acl",
     "ssd",
     "nossd",
 ];
-
-impl HostOption {
-    /// The option's name.
-    pub(crate) fn name(self) -> &'static str {
-        self.0
-    }
-}
-
-impl std::fmt::Display for HostOption {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
 
 impl MountOptions {
     /// Takes the values of any number of `-o`, each a comma-separated list; what comes later wins. An unknown
@@ -89,9 +79,15 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// Whether a host option was given.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.host.iter().any(|option| option.name() == name)
+    /// Whether `name` was given, and `opposite` not after it.
+    pub(crate) fn has(&self, name: &str, opposite: &str) -> bool {
+        let last = self.host.iter().rev().find(|option| **option == name || **option == opposite);
+        last.is_some_and(|option| *option == name)
+    }
+
+    /// Any option that makes sense for a mount alone.
+    pub(crate) fn first_host_option(&self) -> Option<&str> {
+        self.host.first().copied()
     }
 
     fn add(&mut self, option: &str) -> Result<()> {
@@ -107,7 +103,11 @@ impl MountOptions {
                 self.subvolume = SubvolumeChoice::Id(RootId::new(id));
             }
             ("device", Some(path)) => self.devices.push(path.into()),
-            ("subvol" | "subvolid" | "device", None) => bail!("option '{name}' needs a value: {name}=..."),
+            ("fsname", Some(source)) => self.source = Some(source.to_owned()),
+            ("subtype" | "user", Some(_)) => {}
+            ("subvol" | "subvolid" | "device" | "fsname", None) => {
+                bail!("option '{name}' needs a value: {name}=...")
+            }
             _ => self.add_host_option(option)?,
         }
         Ok(())
@@ -118,7 +118,7 @@ impl MountOptions {
             return Ok(());
         }
         match HOST_OPTIONS.iter().find(|name| **name == option) {
-            Some(name) => self.host.push(HostOption(name)),
+            Some(name) => self.host.push(name),
             None => bail!("unknown option '{option}'"),
         }
         Ok(())
@@ -133,9 +133,16 @@ mod tests {
     fn lists_are_taken_apart() {
         let options = MountOptions::parse(&["ro,degraded", "subvol=a/b,nodev,,device=/dev/x,x-systemd.foo"]);
         let options = options.expect("all known");
-        assert!(options.degraded && options.has("ro") && options.has("nodev") && !options.has("rw"));
+        assert!(options.degraded && options.has("ro", "rw") && !options.has("rw", "ro"));
         assert_eq!(options.subvolume, SubvolumeChoice::Path(b"a/b".to_vec()));
         assert_eq!(options.devices, [PathBuf::from("/dev/x")]);
+    }
+
+    #[test]
+    fn the_last_of_opposites_counts() {
+        let options = MountOptions::parse(&["nodev,rw", "dev,ro"]).expect("all known");
+        assert!(options.has("dev", "nodev") && options.has("ro", "rw"));
+        assert!(!options.has("suid", "nosuid"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl PoolOptions {
     /// Opens the filesystem on `devices`, and logs what the user should know of it.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let options = MountOptions::parse(&self.options)?;
-        if let Some(option) = options.host.first() {
+        if let Some(option) = options.first_host_option() {
             bail!(
                 "unknown option '{option}': here -o takes degraded, subvol=PATH, subvolid=ID and device=PATH"
             );
@@ -82,7 +82,8 @@ fn log_unused(pool: &Pool) {
     }
 }
 
-fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
+/// Opens devices, in the order given.
+pub(crate) fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
     let open = |path: &&Path| -> Result<Arc<dyn Device>> { Ok(Arc::new(FileDevice::open(path)?)) };
     paths.iter().map(open).collect()
 }
