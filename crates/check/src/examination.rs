@@ -2,10 +2,14 @@
 
 use crate::bootstrap::Pool;
 use crate::forest::Forest;
+use crate::gather::Gathered;
 use crate::ledger::{Ledger, Page};
 use crate::pass::{Needs, PASSES, Pass};
 use crate::read::Reader;
-use crate::{CheckOptions, PassReport, Progress, Report};
+use crate::regions::Regions;
+use crate::sectors::SectorMap;
+use crate::walk::Walk;
+use crate::{CheckOptions, NoProgress, PassReport, Progress, Report};
 use std::time::Instant;
 
 /// What the passes know. Each leaves here what later ones need.
@@ -15,8 +19,14 @@ pub(crate) struct Examination<'a> {
     pub(crate) progress: &'a dyn Progress,
     pub(crate) ledger: &'a Ledger,
     pub(crate) reader: &'a Reader<'a>,
+    /// The chunks.
+    pub(crate) regions: Regions,
+    /// What is known of each sector of data.
+    pub(crate) sectors: SectorMap,
     /// The shape of all trees, once `trees` has found it.
     pub(crate) forest: Option<Forest>,
+    /// What `trees` has taken from the leaves.
+    pub(crate) gathered: Option<Gathered>,
 }
 
 impl Pool {
@@ -24,8 +34,17 @@ impl Pool {
     pub fn examine(&self, options: &CheckOptions, progress: &dyn Progress) -> Report {
         let ledger = Ledger::new(PASSES.iter().map(|pass| pass.name), options.max_findings);
         let reader = Reader::new(self.volume(), &ledger, options.all_copies);
-        let mut examination =
-            Examination { pool: self, options, progress, ledger: &ledger, reader: &reader, forest: None };
+        let mut examination = Examination {
+            pool: self,
+            options,
+            progress,
+            ledger: &ledger,
+            reader: &reader,
+            regions: Regions::new(self.volume()),
+            sectors: SectorMap::new(self.superblock().sectorsize.get()),
+            forest: None,
+            gathered: None,
+        };
         let mut report = Report {
             fsid: self.superblock().fsid,
             generation: self.superblock().generation,
@@ -39,7 +58,18 @@ impl Pool {
     }
 }
 
-impl Examination<'_> {
+impl<'a> Examination<'a> {
+    /// A walk over the leaves; the first one reports what is wrong with them.
+    pub(crate) fn walk<'w>(&'w self, forest: &'w Forest, is_first: bool) -> Walk<'w>
+    where
+        'a: 'w,
+    {
+        let threads = self.options.worker_count();
+        let (reader, ledger) = (self.reader, self.ledger);
+        let progress: &dyn Progress = if is_first { self.progress } else { &NoProgress };
+        Walk { forest, reader, ledger, progress, threads, is_first }
+    }
+
     fn run(&mut self, pass: &Pass) -> PassReport {
         let started = Instant::now();
         let skipped = self.obstacle(pass.needs);

@@ -19,16 +19,25 @@
 
 mod bootstrap;
 mod examination;
+mod facts;
+mod files;
 mod finding;
+mod fingerprint;
 mod forest;
+mod gather;
 mod ledger;
 mod options;
 mod parallel;
 mod pass;
 mod passes;
 mod read;
+mod references;
+mod regions;
 mod report;
 mod roots;
+mod sectors;
+mod space;
+mod walk;
 
 pub use bootstrap::{Pool, open};
 pub use finding::{Finding, Reference};

@@ -32,28 +32,84 @@ pub enum Needs {
 /// Every pass, in the order in which they run.
 pub const PASSES: &[Pass] = &[
     Pass {
-        name: "superblocks",
+        name: page::SUPERBLOCKS,
         about: "every copy of the superblock on every device, and whether all devices are there",
         needs: Needs::Superblocks,
         run: passes::superblocks::run,
     },
     Pass {
-        name: "trees",
+        name: page::TREES,
         about: "every tree block, once: checksum, place, order, bounds, and every field of every item",
         needs: Needs::ChunkTree,
         run: passes::trees::run,
     },
     Pass {
-        name: "chunks",
+        name: page::CHUNKS,
         about: "chunks, device items and device extents, each against the others",
         needs: Needs::Walk,
         run: passes::chunks::run,
     },
+    Pass {
+        name: page::EXTENTS,
+        about: "every back reference against every reference, to tree blocks and to data",
+        needs: Needs::Walk,
+        run: passes::extents::run,
+    },
+    Pass {
+        name: page::BLOCK_GROUPS,
+        about: "block groups against chunks, and what they say is used against the extents",
+        needs: Needs::Walk,
+        run: passes::block_groups::run,
+    },
+    Pass {
+        name: page::FREE_SPACE,
+        about: "the free space tree against the extents",
+        needs: Needs::Walk,
+        run: passes::free_space::run,
+    },
+    Pass {
+        name: page::CHECKSUMS,
+        about: "which data has checksums, against which data needs them",
+        needs: Needs::Walk,
+        run: passes::checksums::run,
+    },
+    Pass {
+        name: page::FILES,
+        about: "inodes, names, directories and file extents of every subvolume",
+        needs: Needs::Walk,
+        run: passes::files::run,
+    },
+    Pass {
+        name: page::SUBVOLUMES,
+        about: "root items, how subvolumes hang together, and the UUID tree",
+        needs: Needs::Walk,
+        run: passes::subvolumes::run,
+    },
+    Pass {
+        name: page::QUOTAS,
+        about: "whether every subvolume has its quota group",
+        needs: Needs::Walk,
+        run: passes::quotas::run,
+    },
+    Pass {
+        name: page::DATA,
+        about: "all data that has checksums, every copy of it",
+        needs: Needs::DataOption,
+        run: passes::data::run,
+    },
 ];
 
-/// The pages on which the walk writes what it finds for others.
+/// The names of passes, under which anyone can report.
 pub(crate) mod page {
     pub(crate) const SUPERBLOCKS: &str = "superblocks";
-    pub(crate) const CHUNKS: &str = "chunks";
     pub(crate) const TREES: &str = "trees";
+    pub(crate) const CHUNKS: &str = "chunks";
+    pub(crate) const EXTENTS: &str = "extents";
+    pub(crate) const BLOCK_GROUPS: &str = "block_groups";
+    pub(crate) const FREE_SPACE: &str = "free_space";
+    pub(crate) const CHECKSUMS: &str = "checksums";
+    pub(crate) const FILES: &str = "files";
+    pub(crate) const SUBVOLUMES: &str = "subvolumes";
+    pub(crate) const QUOTAS: &str = "quotas";
+    pub(crate) const DATA: &str = "data";
 }

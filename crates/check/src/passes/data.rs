@@ -1,0 +1,137 @@
+//! All data that has checksums, every copy of it.
+
+use crate::Finding;
+use crate::Statistics;
+use crate::examination::Examination;
+use crate::ledger::Ledger;
+use crate::pass::page;
+use crate::read::Reader;
+use crate::regions::Regions;
+use crate::walk::{Leaf, Visitor};
+use brindle_ondisk::{Checksum, Item, Logical, RootId, to_u64, to_usize};
+
+/// Bytes read at once.
+const READ_BYTES: u64 = 1 << 20;
+
+pub(crate) fn run(examination: &mut Examination<'_>) {
+    let Some(forest) = &examination.forest else { return };
+    let Some(gathered) = &examination.gathered else { return };
+    let data = |(region, space): (&crate::regions::Region, &crate::space::RegionSpace)| {
+        region.kind.contains(brindle_ondisk::BlockGroupType::DATA).then_some(space.used)
+    };
+    let total = examination.regions.iter().zip(&gathered.space.regions).filter_map(data).sum();
+    examination.progress.total(total);
+    let verify = Verify {
+        reader: examination.reader,
+        regions: &examination.regions,
+        ledger: examination.ledger,
+        progress: examination.progress,
+    };
+    let walk = crate::walk::Walk { progress: &crate::NoProgress, ..examination.walk(forest, false) };
+    for statistics in walk.leaves(|tree| tree.id == RootId::CSUM_TREE, &verify) {
+        examination.ledger.count(page::DATA, statistics);
+    }
+}
+
+/// Reads what the leaves of the checksum tree have checksums of.
+struct Verify<'a> {
+    reader: &'a Reader<'a>,
+    regions: &'a Regions,
+    ledger: &'a Ledger,
+    progress: &'a dyn crate::Progress,
+}
+
+impl Visitor for Verify<'_> {
+    type State = Statistics;
+
+    fn start(&self) -> Statistics {
+        Statistics::default()
+    }
+
+    fn leaf(&self, state: &mut Statistics, leaf: &Leaf<'_>) {
+        let mut ahead = 0;
+        for slot in 0..leaf.node.len() {
+            while ahead < leaf.node.len() && ahead < slot + 3 {
+                self.prefetch(leaf, ahead);
+                ahead += 1;
+            }
+            let Some((key, data)) = leaf.node.item(slot) else { continue };
+            let Ok(Item::Csums(sums)) = Item::parse(&key, data) else { continue };
+            self.range(state, key.offset(), sums);
+        }
+    }
+}
+
+impl Verify<'_> {
+    fn prefetch(&self, leaf: &Leaf<'_>, slot: usize) {
+        let Some((key, data)) = leaf.node.item(slot) else { return };
+        let context = &self.reader.context;
+        let sectors = to_u64(data.len() / context.checksum_type.size());
+        self.reader.volume.prefetch(Logical::new(key.offset()), sectors * u64::from(context.sectorsize));
+    }
+
+    /// Verifies consecutive sectors, which may lie in several chunks.
+    fn range(&self, state: &mut Statistics, start: u64, sums: &[u8]) {
+        let context = &self.reader.context;
+        let (sectorsize, sum_size) = (u64::from(context.sectorsize), context.checksum_type.size());
+        let (mut at, mut rest) = (start, sums);
+        while !rest.is_empty() {
+            let region = self.regions.find(at).and_then(|index| self.regions.get(index));
+            // What lies nowhere has been found to be unused.
+            let Some(region) = region else { return };
+            let most = (region.end() - at).min(READ_BYTES) / sectorsize;
+            let count = to_usize(most).min(rest.len() / sum_size);
+            if count == 0 {
+                return;
+            }
+            let (now, later) = rest.split_at(count * sum_size);
+            let copies = self.reader.volume.copies(Logical::new(at)).unwrap_or(0);
+            for mirror in 0..copies {
+                self.mirror(state, at, mirror, now);
+            }
+            let length = to_u64(count) * sectorsize;
+            self.progress.advance(length);
+            state.items += to_u64(count);
+            at += length;
+            rest = later;
+        }
+    }
+
+    fn mirror(&self, state: &mut Statistics, start: u64, mirror: usize, sums: &[u8]) {
+        let context = &self.reader.context;
+        let sum_size = context.checksum_type.size();
+        let sectorsize = to_usize(context.sectorsize.into());
+        let mut buffer = vec![0; sums.len() / sum_size * sectorsize];
+        state.bytes += to_u64(buffer.len());
+        if self.reader.volume.read_mirror(Logical::new(start), mirror, &mut buffer).is_ok() {
+            self.verify(start, mirror, &buffer, sums);
+            return;
+        }
+        // Sector by sector, to say which.
+        for (index, (sector, sum)) in buffer.chunks_mut(sectorsize).zip(sums.chunks(sum_size)).enumerate() {
+            let at = start + to_u64(index * sectorsize);
+            match self.reader.volume.read_mirror(Logical::new(at), mirror, sector) {
+                Ok(()) => self.verify(at, mirror, sector, sum),
+                Err(error) => {
+                    let (at, error) = (Logical::new(at), error.to_string());
+                    self.ledger.report(page::DATA, Finding::DataUnreadable { at, mirror, error });
+                }
+            }
+        }
+    }
+
+    fn verify(&self, start: u64, mirror: usize, data: &[u8], sums: &[u8]) {
+        let context = &self.reader.context;
+        let sum_size = context.checksum_type.size();
+        let sectorsize = to_usize(context.sectorsize.into());
+        for (index, (sector, sum)) in data.chunks(sectorsize).zip(sums.chunks(sum_size)).enumerate() {
+            if context.checksum_type.matches(sector, sum) {
+                continue;
+            }
+            let at = Logical::new(start + to_u64(index * sectorsize));
+            let found = context.checksum_type.compute(sector).to_string();
+            let expected = Checksum::from_slice(sum).to_string();
+            self.ledger.report(page::DATA, Finding::Data { at, mirror, found, expected });
+        }
+    }
+}
