@@ -29,7 +29,7 @@ pub(super) fn print_extent(out: Text<'_>, key: &Key, extent: &ExtentItem<'_>) ->
 }
 
 fn flags_text(flags: ExtentFlags) -> String {
-    let mut text = super::joined_flags(flags & (ExtentFlags::DATA | ExtentFlags::TREE_BLOCK));
+    let mut text = super::joined_flags(&(flags & (ExtentFlags::DATA | ExtentFlags::TREE_BLOCK)));
     if flags.contains(ExtentFlags::FULL_BACKREF) {
         text.push_str("|FULL_BACKREF");
     }

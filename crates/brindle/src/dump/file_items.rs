@@ -19,7 +19,7 @@ pub(super) fn print_inode(out: Text<'_>, inode: &InodeItem) -> io::Result<()> {
         inode.mode.get()
     )?;
     let shown = InodeFlags::from_bits_truncate(inode.flags.get() & 0xfff);
-    let names = if shown.is_empty() { "none".to_owned() } else { joined_flags(shown) };
+    let names = if shown.is_empty() { "none".to_owned() } else { joined_flags(&shown) };
     writeln!(out, "\t\tsequence {} flags {:#x}({names})", inode.sequence, inode.flags.get())?;
     print_time(out, "atime", inode.atime)?;
     print_time(out, "ctime", inode.ctime)?;

@@ -20,6 +20,8 @@ mod key;
 mod node;
 mod pool_items;
 mod superblock;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use item::ItemStyle;
 use key::object_name;
@@ -33,7 +35,7 @@ use std::io::{self, Write};
 pub(crate) type Text<'a> = &'a mut dyn Write;
 
 /// Names that stand for set bits, with `|` between.
-fn joined_flags<F: bitflags::Flags>(flags: F) -> String {
+fn joined_flags<F: bitflags::Flags>(flags: &F) -> String {
     let names: Vec<&str> = flags.iter_names().map(|(name, _)| name).collect();
     names.join("|")
 }

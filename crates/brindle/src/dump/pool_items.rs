@@ -15,7 +15,7 @@ pub(super) fn print_root(out: Text<'_>, root: &RootItem) -> io::Result<()> {
     let RootItem { generation, root_dirid, bytenr, byte_limit, bytes_used, last_snapshot, .. } = root;
     write!(out, "\t\tgeneration {generation} root_dirid {root_dirid} bytenr {bytenr} ")?;
     writeln!(out, "byte_limit {byte_limit} bytes_used {bytes_used}")?;
-    let names = joined_flags(RootFlags::RDONLY & root.root_flags());
+    let names = joined_flags(&(RootFlags::RDONLY & root.root_flags()));
     let names = if names.is_empty() { "none" } else { &names };
     let flags = root.flags.get();
     writeln!(out, "\t\tlast_snapshot {last_snapshot} flags {flags:#x}({names}) refs {}", root.refs)?;

@@ -90,13 +90,13 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
         }
     }
     if command.foreground || command.fake || background::is_served() {
-        serve(command, options)
+        serve(command, &options)
     } else {
         background::start()
     }
 }
 
-fn serve(command: &MountCommand, options: MountOptions) -> Result<ExitCode> {
+fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
     let filesystem = open_filesystem(&paths, options.degraded, options.subvolume.clone())?;
     if command.fake {
@@ -104,7 +104,7 @@ fn serve(command: &MountCommand, options: MountOptions) -> Result<ExitCode> {
     }
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    let fuse_options = fuse_options(command, &options);
+    let fuse_options = fuse_options(command, options);
     let handle = brindle_fuse::mount(Arc::new(filesystem), &command.mountpoint, &fuse_options)?;
     unmount_on_signal(signals, handle.unmount_handle());
     background::report_ready()?;

@@ -140,7 +140,7 @@ fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
             walk.tree(inode, Arc::new(target));
         } else {
             let (directory, name) = file_destination(context, command)?;
-            walk.single(Arc::new(directory), name, attributes);
+            walk.single(Arc::new(directory), &name, attributes);
         }
         Ok(())
     })

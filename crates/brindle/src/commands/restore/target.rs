@@ -40,7 +40,7 @@ impl<'c> Directory<'c> {
             Err(error) => return Err(error).with_context(failed),
         };
         let mut directory = Self::open_existing(context, path)?;
-        directory.attributes = is_ours.then(|| attributes.clone());
+        directory.attributes = is_ours.then(|| *attributes);
         Ok(directory)
     }
 
@@ -74,7 +74,7 @@ impl<'c> Directory<'c> {
             context: self.context,
             descriptor,
             path: self.path_of(name),
-            attributes: Some(attributes.clone()),
+            attributes: Some(*attributes),
             _parent: Some(Arc::clone(self)),
         })
     }

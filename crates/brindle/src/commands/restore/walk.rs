@@ -69,10 +69,10 @@ impl<'c> Walk<'c> {
     }
 
     /// Restores one thing that is no directory.
-    pub(super) fn single(&mut self, directory: Arc<Directory<'c>>, name: Vec<u8>, attributes: Attributes) {
+    pub(super) fn single(&mut self, directory: Arc<Directory<'c>>, name: &[u8], attributes: Attributes) {
         let attributes = Attributes { nlink: 1, ..attributes };
         let root = Arc::clone(&directory);
-        self.leaf(&root, directory, &name, attributes);
+        self.leaf(&root, directory, name, attributes);
     }
 
     /// Restores an entry; a directory is returned, to be walked.
