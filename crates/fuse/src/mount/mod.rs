@@ -94,6 +94,8 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     if !std::fs::metadata(&canonical).map_err(explain)?.is_dir() {
         return Err(MountError::NotADirectory(path.to_owned()));
     }
+    // Attributes may be remembered from a server that is gone; this is asked anew each time.
+    rustix::fs::statfs(&canonical).map_err(|error| explain(error.into()))?;
     Ok(canonical)
 }
 
