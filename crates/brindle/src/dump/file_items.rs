@@ -9,6 +9,9 @@ use brindle_ondisk::item::{
 };
 use std::io;
 
+/// How much of an xattr's value is shown, as much as btrfs-progs does.
+const SHOWN_VALUE_BYTES: usize = 255;
+
 /// An inode; its line of flags has no names beyond `COMPRESS`, as in btrfs-progs.
 pub(super) fn print_inode(out: Text<'_>, inode: &InodeItem) -> io::Result<()> {
     let InodeItem { generation, transid, size, nbytes, block_group, nlink, uid, gid, rdev, .. } = inode;
@@ -92,7 +95,7 @@ fn print_dir_entry(out: Text<'_>, entry: &DirEntry<'_>, style: &ItemStyle) -> io
     print_name(out, entry.name, style)?;
     if !entry.value.is_empty() {
         write!(out, "\t\tdata ")?;
-        print_name(out, entry.value, style)?;
+        print_name(out, &entry.value[..entry.value.len().min(SHOWN_VALUE_BYTES)], style)?;
     }
     Ok(())
 }
