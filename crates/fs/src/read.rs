@@ -2,7 +2,7 @@
 
 use crate::compression::decompress;
 use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
-use crate::{FileType, Filesystem, FsError, InodeId};
+use crate::{Attributes, FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Logical, to_u64, to_usize};
 use brindle_volume::DataChecksums;
@@ -59,7 +59,12 @@ impl OpenFile {
 impl Filesystem {
     /// Opens a regular file, or a symbolic link to read its target.
     pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
-        let attributes = self.attributes(id)?;
+        Self::open_known(&self.attributes(id)?)
+    }
+
+    /// Opens a file whose attributes the caller has just read.
+    pub fn open_known(attributes: &Attributes) -> Result<OpenFile, FsError> {
+        let id = attributes.id;
         match attributes.kind {
             FileType::Regular | FileType::Symlink => {}
             FileType::Directory => return Err(FsError::IsADirectory(id)),
@@ -90,10 +95,11 @@ impl Filesystem {
     pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
         /// The kernel's `PATH_MAX`: no link that can be followed is longer.
         const TARGET_MAX: u64 = 4096;
-        if self.attributes(id)?.kind != FileType::Symlink {
+        let attributes = self.attributes(id)?;
+        if attributes.kind != FileType::Symlink {
             return Err(FsError::NotASymlink(id));
         }
-        let file = self.open_file(id)?;
+        let file = Self::open_known(&attributes)?;
         let mut target = vec![0; to_usize(file.size.min(TARGET_MAX))];
         let length = self.read(&file, 0, &mut target)?;
         target.truncate(length);

@@ -6,8 +6,8 @@
 
 use brindle_ondisk::{Logical, Node};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 const SHARDS: usize = 16;
 /// However small the budget, a shard keeps a path's worth of nodes.
@@ -27,7 +27,7 @@ pub struct CacheStatistics {
 }
 
 pub(crate) struct NodeCache {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [RwLock<Shard>; SHARDS],
     capacity_per_shard: usize,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -43,7 +43,7 @@ struct Shard {
 struct Entry {
     at: Logical,
     node: Arc<Node>,
-    referenced: bool,
+    referenced: AtomicBool,
 }
 
 impl NodeCache {
@@ -59,11 +59,14 @@ impl NodeCache {
     }
 
     pub(crate) fn get(&self, at: Logical) -> Option<Arc<Node>> {
-        let found = self.with_shard(at, |shard| {
-            let slot = *shard.slots.get(&at)?;
-            let entry = &mut shard.ring[slot];
-            entry.referenced = true;
-            Some(Arc::clone(&entry.node))
+        let shard = self.shard(at).read().unwrap_or_else(PoisonError::into_inner);
+        let found = shard.slots.get(&at).map(|slot| {
+            let entry = &shard.ring[*slot];
+            // Upper nodes are asked for all the time: a store that changes nothing would still be shared.
+            if !entry.referenced.load(Ordering::Relaxed) {
+                entry.referenced.store(true, Ordering::Relaxed);
+            }
+            Arc::clone(&entry.node)
         });
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -72,16 +75,16 @@ impl NodeCache {
 
     /// Whether a node is held; counts as no use.
     pub(crate) fn contains(&self, at: Logical) -> bool {
-        self.with_shard(at, |shard| shard.slots.contains_key(&at))
+        self.shard(at).read().unwrap_or_else(PoisonError::into_inner).slots.contains_key(&at)
     }
 
     pub(crate) fn insert(&self, at: Logical, node: Arc<Node>) {
-        let capacity = self.capacity_per_shard;
-        self.with_shard(at, |shard| shard.insert(at, node, capacity));
+        let mut shard = self.shard(at).write().unwrap_or_else(PoisonError::into_inner);
+        shard.insert(at, node, self.capacity_per_shard);
     }
 
     pub(crate) fn statistics(&self) -> CacheStatistics {
-        let held = |shard: &Mutex<Shard>| shard.lock().unwrap_or_else(PoisonError::into_inner).ring.len();
+        let held = |shard: &RwLock<Shard>| shard.read().unwrap_or_else(PoisonError::into_inner).ring.len();
         CacheStatistics {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
@@ -90,11 +93,10 @@ impl NodeCache {
         }
     }
 
-    fn with_shard<T>(&self, at: Logical, act: impl FnOnce(&mut Shard) -> T) -> T {
+    fn shard(&self, at: Logical) -> &RwLock<Shard> {
         // Nodes lie at multiples of 4 KiB or more; the multiplication spreads what is left over the top bits.
         let hash = (at.get() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let shard = &self.shards[brindle_ondisk::to_usize(hash) % SHARDS];
-        act(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+        &self.shards[brindle_ondisk::to_usize(hash) % SHARDS]
     }
 }
 
@@ -104,7 +106,7 @@ impl Shard {
             self.ring[*slot].node = node;
             return;
         }
-        let referenced = !node.is_leaf();
+        let referenced = AtomicBool::new(!node.is_leaf());
         let entry = Entry { at, node, referenced };
         if self.ring.len() < capacity {
             self.slots.insert(at, self.ring.len());
@@ -112,7 +114,7 @@ impl Shard {
             return;
         }
         // Ends after two rounds at the latest: the first clears every mark.
-        while std::mem::take(&mut self.ring[self.hand].referenced) {
+        while std::mem::take(self.ring[self.hand].referenced.get_mut()) {
             self.hand = (self.hand + 1) % capacity;
         }
         let evicted = std::mem::replace(&mut self.ring[self.hand], entry);
