@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# The comparisons of docs/benchmarks.md: brindle and its peers in turns, five runs each, median and spread.
+# Needs root, btrfs-progs and some 12 GiB in $BENCH_DIR (default: a folder in $TMPDIR or /tmp). A quiet machine
+# is the reader's own business: the script prints the load when it begins and when it ends.
+#
+#   BRINDLE=target/release/brindle contrib/bench.sh [CASE...]      all cases unless some are named
+set -euo pipefail
+
+brindle=$(realpath "${BRINDLE:-target/release/brindle}")
+here=$(dirname "$(realpath "$0")")
+runs=${RUNS:-5}
+dir=${BENCH_DIR:-${TMPDIR:-/tmp}/brindle-bench}
+target=/dev/shm/brindle-bench
+mnt=$dir/mnt
+raw=$dir/raw.txt
+loop=
+
+[ "$(id -u)" -eq 0 ] || { echo "bench.sh: needs root, to make pools with the kernel" >&2; exit 1; }
+mkdir -p "$mnt"
+: >"$raw"
+
+cleanup() {
+    mountpoint -q "$mnt" && umount "$mnt"
+    [ -n "$loop" ] && losetup -d "$loop"
+    rm -rf "$target"
+}
+trap cleanup EXIT
+
+# make_image NAME SIZE: calls fill_NAME on the mounted pool, once.
+make_image() {
+    local image=$dir/$1.img
+    [ -e "$image.ready" ] && return
+    echo "making $1" >&2
+    rm -f "$image"
+    truncate -s "$2" "$image"
+    mkfs.btrfs -q -f "$image" >/dev/null
+    mount -o loop,noatime "$image" "$mnt"
+    "fill_$1"
+    umount "$mnt"
+    touch "$image.ready"
+}
+fill_tree() { python3 "$here/bench-tree.py" tree "$mnt" 20000; }
+fill_big() { dd if=/dev/urandom of="$mnt/big" bs=1M count=1024 status=none; }
+fill_million() { python3 "$here/bench-tree.py" small "$mnt" 1000000; }
+
+cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
+warm() { cat "$1" >/dev/null; }
+
+# timed CASE WHO COMMAND...: one line of the raw output.
+timed() {
+    local name=$1 who=$2 start end
+    shift 2
+    start=$(date +%s%N)
+    "$@" >/dev/null 2>&1
+    end=$(date +%s%N)
+    echo "$name $who $(((end - start) / 1000))" >>"$raw"
+}
+
+fresh_target() { rm -rf "$target"; mkdir "$target"; }
+
+# Extraction goes to a tmpfs: a disk would be what is measured.
+restore() { # CASE IMAGE cold|warm
+    local image=$dir/$2.img
+    for _ in $(seq "$runs"); do
+        for who in btrfs brindle; do
+            fresh_target
+            if [ "$3" = cold ]; then cold; else warm "$image"; fi
+            if [ $who = btrfs ]; then
+                timed "$1" btrfs-restore btrfs restore "$image" "$target"
+            else
+                timed "$1" brindle-cp "$brindle" cp "$image" --path / "$target"
+            fi
+        done
+    done
+    fresh_target
+}
+
+# Both mount the same loop device, read-only; caches are dropped before each run.
+mounted() { # CASE IMAGE FUNCTION
+    loop=$(losetup --find --show --read-only "$dir/$2.img")
+    for _ in $(seq "$runs"); do
+        cold
+        mount -o ro,noatime "$loop" "$mnt"
+        timed "$1" kernel "$3"
+        umount "$mnt"
+        cold
+        "$brindle" mount "$loop" "$mnt"
+        timed "$1" brindle-mount "$3"
+        umount "$mnt"
+    done
+    losetup -d "$loop"
+    loop=
+}
+do_find() { find "$mnt" -printf '%s %m %T@ %n\n'; }
+do_read_all() { find "$mnt" -type f -print0 | xargs -0 -n 500 cat; }
+do_read_all_8() { find "$mnt" -type f -print0 | xargs -0 -n 200 -P 8 cat; }
+do_sequential() { dd if="$mnt/big" of=/dev/null bs=1M; }
+
+check() { # CASE IMAGE cold|warm
+    local image=$dir/$2.img
+    for _ in $(seq "$runs"); do
+        for who in btrfs brindle; do
+            if [ "$3" = cold ]; then cold; else warm "$image"; fi
+            if [ $who = btrfs ]; then
+                timed "$1" btrfs-check btrfs check --readonly "$image"
+            else
+                timed "$1" brindle-check "$brindle" check "$image"
+            fi
+        done
+    done
+}
+
+memory() { # the most that brindle held, in KiB
+    local peak
+    fresh_target
+    peak=$( { command time -f %M "$brindle" cp "$dir/million.img" --path / "$target" >/dev/null; } 2>&1 | tail -1)
+    echo "memory-cp-million brindle $peak" >>"$raw"
+    fresh_target
+    peak=$( { command time -f %M "$brindle" check "$dir/million.img" >/dev/null; } 2>&1 | tail -1)
+    echo "memory-check-million brindle $peak" >>"$raw"
+}
+
+cases=("$@")
+[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory)
+echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+for case in "${cases[@]}"; do
+    case $case in
+        restore)
+            make_image tree 6G; make_image big 3G
+            restore cp-tree-warm tree warm; restore cp-tree-cold tree cold
+            restore cp-1GiB-warm big warm; restore cp-1GiB-cold big cold ;;
+        mount)
+            make_image tree 6G; make_image big 3G
+            mounted find-stat-cold tree do_find
+            mounted read-all-cold tree do_read_all
+            mounted read-all-8-cold tree do_read_all_8
+            mounted sequential-cold big do_sequential ;;
+        check)
+            make_image tree 6G; make_image million 8G
+            check check-tree-warm tree warm; check check-tree-cold tree cold
+            check check-million-warm million warm ;;
+        memory) make_image million 8G; memory ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory" >&2; exit 2 ;;
+    esac
+done
+echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+sort -s -k1,2 "$raw" | awk -f "$here/bench-summary.awk"
+echo "raw output: $raw" >&2
