@@ -62,8 +62,8 @@ run filesystem show "${pool[@]}"
 step "2. What is in it, without a mount and without root"
 run ls -l "${pool[@]}"
 
-step "3. Where it lies: chunks on devices, and the neighbourhood of tree leaves"
-run filesystem usage "${pool[@]}" 2>/dev/null || run inspect dump-tree -t chunk "${pool[@]}" | grep -E 'CHUNK_ITEM|type (DATA|METADATA|SYSTEM)|stripe [0-9]+ devid'
+step "3. Where it lies: the chunks, and the devices that hold each"
+run inspect dump-tree -t chunk "${pool[@]}" | grep -E 'CHUNK_ITEM|type (DATA|METADATA|SYSTEM)|stripe [0-9]+ devid'
 
 step "4. Mounted over FUSE, without the kernel's btrfs"
 if [ -w /dev/fuse ]; then
