@@ -1,16 +1,17 @@
 //! `brindle filesystem show`: what devices a pool has, in the shape of `btrfs filesystem show`.
 
 use crate::cli::JsonOption;
-use crate::commands::pool::open_pool;
+use crate::commands::pool::{open_devices, open_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
-use brindle_tree::Pool;
-use brindle_volume::DeviceStatus;
+use brindle_ondisk::Superblock;
+use brindle_tree::TreeError;
+use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -23,12 +24,13 @@ EXAMPLES
 
 EXIT STATUS
   0  success, even if devices are missing
-  1  a device can't be read, or so many are missing that the pool can't be
+  1  a device can't be read, or holds no pool
   2  wrong usage";
 
 /// Show the label, UUID and devices of an unmounted pool
 ///
-/// Devices that were not given are shown as missing.
+/// Devices that were not given are shown as missing; so many may be that nothing but the superblocks of the
+/// others can be read, and their own sizes are then not known.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShowCommand {
@@ -43,19 +45,74 @@ pub(crate) struct ShowCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
-    let pool = open_pool(&command.devices)?;
+    let shown = Shown::look(&command.devices)?;
     if command.json.json {
-        output::print_json(&pool_json(&pool))?;
+        output::print_json(&pool_json(&shown))?;
     } else {
         let mut out = output::stdout();
-        print_pool(&mut out, &pool, command.units.mode())?;
+        print_pool(&mut out, &shown, command.units.mode())?;
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_pool(out: &mut dyn Write, pool: &Pool, units: UnitMode) -> io::Result<()> {
-    let superblock = pool.superblock();
+/// What is shown of a pool.
+struct Shown {
+    superblock: Superblock,
+    devices: Vec<DeviceStatus>,
+}
+
+impl Shown {
+    /// Opens the pool; where so many devices are missing that it can't be opened, the superblocks of those that
+    /// are there tell what they know.
+    fn look(paths: &[PathBuf]) -> Result<Self> {
+        let (volume, missing) = match open_pool(paths) {
+            Ok(pool) => return Ok(Self::new(pool.volume())),
+            Err(error) => match error.downcast::<TreeError>() {
+                Ok(TreeError::Volume(VolumeError::MissingDevices { missing, .. })) => {
+                    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+                    (Volume::open(open_devices(&paths)?, &OpenOptions::default())?, missing)
+                }
+                Ok(error) => return Err(error.into()),
+                Err(error) => return Err(error),
+            },
+        };
+        let mut shown = Self::new(&volume);
+        let is_known = |devices: &[DeviceStatus], missing: &MissingDevice| {
+            devices.iter().any(|device| device.devid == missing.devid)
+        };
+        for missing in missing {
+            if !is_known(&shown.devices, &missing) {
+                shown.devices.push(unknown_device(&missing));
+            }
+        }
+        Ok(shown)
+    }
+
+    fn new(volume: &Volume) -> Self {
+        Self { superblock: volume.superblock().clone(), devices: volume.devices() }
+    }
+}
+
+/// A device of which only the id is known.
+fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
+    DeviceStatus {
+        devid: missing.devid,
+        uuid: missing.uuid,
+        name: String::new(),
+        total_bytes: 0,
+        bytes_used: 0,
+        missing: true,
+        is_seed: false,
+        is_stale: false,
+        is_rotating: false,
+        generation: None,
+        counters: DeviceCounters::default(),
+    }
+}
+
+fn print_pool(out: &mut dyn Write, shown: &Shown, units: UnitMode) -> io::Result<()> {
+    let superblock = &shown.superblock;
     write!(out, "Label: ")?;
     match superblock.label() {
         [] => write!(out, "none ")?,
@@ -68,9 +125,8 @@ fn print_pool(out: &mut dyn Write, pool: &Pool, units: UnitMode) -> io::Result<(
     writeln!(out, " uuid: {}", superblock.fsid)?;
     let used = units.format(superblock.bytes_used.get());
     writeln!(out, "\tTotal devices {} FS bytes used {used}", superblock.num_devices)?;
-    let (missing, present): (Vec<_>, Vec<_>) =
-        pool.volume().devices().into_iter().partition(|device| device.missing);
-    for DeviceStatus { devid, total_bytes, bytes_used, name, .. } in &present {
+    let (missing, present): (Vec<_>, Vec<_>) = shown.devices.iter().partition(|device| device.missing);
+    for DeviceStatus { devid, total_bytes, bytes_used, name, .. } in present {
         let (size, used) = (units.format(*total_bytes), units.format(*bytes_used));
         writeln!(out, "\tdevid {:4} size {size} used {used} path {name}", devid.get())?;
     }
@@ -84,9 +140,8 @@ fn print_pool(out: &mut dyn Write, pool: &Pool, units: UnitMode) -> io::Result<(
     writeln!(out)
 }
 
-fn pool_json(pool: &Pool) -> Value {
-    let superblock = pool.superblock();
-    let devices = pool.volume().devices();
+fn pool_json(shown: &Shown) -> Value {
+    let Shown { superblock, devices } = shown;
     let device = |device: &DeviceStatus| {
         json!({
             "devid": device.devid.get(),

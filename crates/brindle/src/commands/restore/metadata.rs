@@ -85,6 +85,8 @@ fn set_xattrs(
         Ok(xattrs) => xattrs,
         Err(error) => return context.report.fail(path, &error),
     };
+    let mut failed = 0;
+    let mut first = None;
     for xattr in xattrs {
         let name = String::from_utf8_lossy(&xattr.name);
         match set(&xattr) {
@@ -100,9 +102,15 @@ fn set_xattrs(
                 context.report.note(&format!("not root: extended attributes {kind}.* are left out"));
             }
             Err(error) => {
-                context.report.fail(path, &format_args!("cannot set the extended attribute {name}: {error}"));
+                failed += 1;
+                first.get_or_insert_with(|| format!("{name}: {error}"));
             }
         }
+    }
+    if let Some(first) = first {
+        context
+            .report
+            .fail(path, &format_args!("cannot set {failed} extended attributes, the first: {first}"));
     }
 }
 

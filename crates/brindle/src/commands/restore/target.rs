@@ -40,7 +40,7 @@ impl<'c> Directory<'c> {
             Err(error) => return Err(error).with_context(failed),
         };
         let mut directory = Self::open_existing(context, path)?;
-        directory.attributes = is_ours.then(|| *attributes);
+        directory.attributes = is_ours.then_some(*attributes);
         Ok(directory)
     }
 

@@ -1,0 +1,107 @@
+//! `mount` and `umount`: the process in the background, the options, and other ways to be called.
+
+use super::support::{Image, brindle, brindle_fails, brindle_prints, text, with_devices};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Whether mounts can be made at all.
+fn can_mount() -> bool {
+    let is_there = Path::new("/dev/fuse").exists();
+    if !is_there {
+        println!("skipped: needs /dev/fuse");
+    }
+    is_there
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("there is a mount table");
+    table.lines().any(|line| line.contains(&format!(" {} ", text(path))))
+}
+
+#[test]
+fn the_mount_answers_when_the_command_returns() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::unpack("raid1");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
+    let mut arguments = with_devices(&["-q", "mount"], &image.devices);
+    arguments.push(place.clone());
+    brindle_prints(&arguments);
+    assert!(is_mounted(&place));
+    let names = std::fs::read_dir(&place).expect("it answers").count();
+    let listed = brindle_prints(with_devices(&["-q", "ls", "-a"], &image.devices));
+    assert_eq!(names, listed.lines().count());
+
+    // Somebody stands in it. (A file that we had open could be inherited by what other tests start.)
+    let mut visitor = Command::new("cat");
+    let visitor = visitor.current_dir(&place).stdin(Stdio::piped()).spawn().expect("there is cat");
+    let said = brindle_fails(1, ["umount", text(&place)]);
+    assert!(said.contains("busy"), "{said}");
+    visitor.wait_with_output().expect("it ends with its input");
+    brindle_prints(["umount", text(&place)]);
+    assert!(!is_mounted(&place));
+    let said = brindle_fails(1, ["umount", text(&place)]);
+    assert!(said.contains("nothing is mounted there"), "{said}");
+}
+
+#[test]
+fn what_goes_wrong_in_the_background_is_said_in_front() {
+    let image = Image::unpack("raid0");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
+    let mut arguments = with_devices(&["-q", "mount"], &image.devices[..1]);
+    arguments.push(place.clone());
+    let said = brindle_fails(1, &arguments);
+    assert!(said.starts_with("brindle: missing devid 2") && said.lines().count() == 1, "{said}");
+    let mut arguments = with_devices(&["-q", "mount"], &image.devices);
+    arguments.push(image.beside("nowhere"));
+    let said = brindle_fails(1, &arguments);
+    assert!(said.contains("nowhere"), "{said}");
+}
+
+#[test]
+fn options_are_refused_by_name() {
+    let said = brindle_fails(1, ["mount", "-o", "ro,bogus", "x.img", "/mnt"]);
+    assert_eq!(said, "brindle: unknown option 'bogus'\n");
+    let said = brindle_fails(1, ["mount", "-o", "rw", "x.img", "/mnt"]);
+    assert!(said.contains("read-only"), "{said}");
+}
+
+#[test]
+fn mount_8_may_ask_for_rw_and_gets_a_warning() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::unpack("raid1");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
+    let options = format!("rw,nodev,device={}", text(&image.devices[1]));
+    let output = brindle([text(&image.devices[0]), text(&place), "-o", &options]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("read-only"), "{said}");
+    assert!(is_mounted(&place));
+    brindle_prints(["umount", text(&place)]);
+}
+
+#[test]
+fn a_mount_in_the_foreground_ends_with_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::unpack("raid1");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    command.args(["-q", "mount", "--foreground"]).args(&image.devices).arg(&place);
+    let mut child = command.stdout(Stdio::null()).spawn().expect("the binary was built");
+    while !is_mounted(&place) {
+        assert!(child.try_wait().expect("our child").is_none(), "it ended before it mounted");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our child");
+    assert!(child.wait().expect("our child").success());
+    assert!(!is_mounted(&place));
+}

@@ -1,0 +1,128 @@
+//! `restore` of every golden image against its manifest.
+
+use super::support::{Image, brindle, brindle_fails, brindle_prints, is_root, text, with_devices};
+use brindle_testing::golden;
+use brindle_testing::manifest::{Entry, Manifest, Time};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+/// More than an inode has room for, but on btrfs and few others.
+const TOO_MANY_XATTRS: [&str; 1] = ["deep-tree"];
+
+/// The years that ext4 knows.
+const TIMES: RangeInclusive<i64> = -(1 << 31)..=(1 << 34) - (1 << 31) - 1;
+
+/// What a copy on the filesystem of the temporary directory can keep: xattrs of btrfs itself have no place there,
+/// nor have times that are far off.
+fn without_the_impossible(manifest: &Manifest, original: &Manifest) -> Manifest {
+    let without = |entry: &Entry| {
+        let mut entry = entry.clone();
+        entry.xattrs.retain(|name, _| !name.starts_with(b"btrfs."));
+        let original = original.entry(&entry.path).map_or(entry.mtime, |original| original.mtime);
+        if !TIMES.contains(&original.sec) {
+            entry.mtime = Time { sec: 0, nsec: 0 };
+        }
+        entry
+    };
+    manifest.clone().portable().entries().map(without).collect()
+}
+
+#[test]
+fn every_golden_image_is_restored_as_its_manifest_says() {
+    if !is_root("restoring owners and device nodes") {
+        return;
+    }
+    for name in golden::names().into_iter().filter(|name| !TOO_MANY_XATTRS.contains(&name.as_str())) {
+        let image = Image::unpack(&name);
+        let destination = image.beside("out");
+        let mut arguments = with_devices(&["-q", "restore", "--subvolid", "5"], &image.devices);
+        arguments.push(destination.clone());
+        brindle_prints(arguments);
+        let expected = &image.golden.manifest;
+        let found = Manifest::of_directory(&destination).expect("readable");
+        let found = without_the_impossible(&found, expected);
+        let differences = without_the_impossible(expected, expected).diff(&found);
+        assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+    }
+}
+
+#[test]
+fn what_the_destination_cannot_hold_is_said_once_for_each_file() {
+    let image = Image::unpack(TOO_MANY_XATTRS[0]);
+    let mut arguments = with_devices(&["-q", "restore", "--subvolid", "5"], &image.devices);
+    arguments.push(image.beside("out"));
+    let output = brindle(arguments);
+    if output.status.success() {
+        println!("skipped: the temporary directory's filesystem holds any number of extended attributes");
+        return;
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.lines().all(|line| line.contains(" extended attributes, the first: ")), "{said}");
+    let files: HashSet<&str> =
+        said.lines().map(|line| line.rsplit_once(": cannot").expect("a file").0).collect();
+    assert_eq!(files.len(), said.lines().count());
+}
+
+#[test]
+fn existing_files_are_kept_unless_told_otherwise() {
+    let image = Image::unpack("raid1");
+    let destination = image.beside("out");
+    let run = |more: &[&str]| {
+        let mut arguments = with_devices(&[&["-q", "restore", "--json"], more].concat(), &image.devices);
+        arguments.push(destination.clone());
+        let output = brindle(arguments);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), report)
+    };
+    let (code, first) = run(&[]);
+    assert_eq!((code, &first["failures"]), (Some(0), &0.into()));
+    let (code, again) = run(&[]);
+    assert_eq!(code, Some(1));
+    assert!(again["failed"][0]["error"].as_str().is_some_and(|error| error.contains("exists")), "{again}");
+    let (code, replaced) = run(&["--overwrite"]);
+    assert_eq!((code, &replaced["files"]), (Some(0), &first["files"]));
+}
+
+#[test]
+fn a_single_file_goes_to_a_name_or_into_a_directory() {
+    let image = Image::unpack("single");
+    let names = brindle_prints(with_devices(&["-q", "ls", "-l"], &image.devices));
+    let line = names.lines().find(|line| line.starts_with('-')).expect("there is a file");
+    let name = line.split(' ').next_back().expect("a line has words");
+    let restore = |destination: &std::path::Path| {
+        let mut arguments = with_devices(&["-q", "cp", "--path", name], &image.devices);
+        arguments.push(destination.to_owned());
+        brindle_prints(arguments)
+    };
+    restore(&image.beside("copy"));
+    std::fs::create_dir(image.beside("directory")).expect("new");
+    restore(&image.beside("directory"));
+    let contents = std::fs::read(image.beside("copy")).expect("restored");
+    assert_eq!(std::fs::read(image.beside("directory").join(name)).expect("restored"), contents);
+    let output = brindle(with_devices(&["-q", "cat", "--path", name], &image.devices));
+    assert_eq!(output.stdout, contents);
+}
+
+#[test]
+fn a_destination_that_cannot_be_made_is_named() {
+    let image = Image::unpack("raid1");
+    let mut arguments = with_devices(&["-q", "restore"], &image.devices);
+    arguments.push(image.beside("no/such/place"));
+    let said = brindle_fails(1, arguments);
+    assert!(said.contains(text(&image.beside("no/such/place"))), "{said}");
+}
+
+#[test]
+fn missing_devices_are_put_up_with_when_asked() {
+    let image = Image::unpack("raid1");
+    let run = |options: &[&str]| {
+        let mut arguments = with_devices(&[&["-q", "restore"], options].concat(), &image.devices[1..]);
+        arguments.push(image.beside("out"));
+        brindle(arguments)
+    };
+    let refused = run(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("-o degraded"));
+    assert!(run(&["-o", "degraded"]).status.success());
+}

@@ -1,0 +1,98 @@
+//! Running things, and images to run them on.
+
+use brindle_testing::golden::Golden;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A golden image as files.
+pub(crate) struct Image {
+    pub(crate) golden: Golden,
+    pub(crate) devices: Vec<PathBuf>,
+    directory: TempDir,
+}
+
+impl Image {
+    /// Unpacks a golden image.
+    pub(crate) fn unpack(name: &str) -> Self {
+        let golden = Golden::load(name);
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let write = |device: &brindle_testing::golden::SparseImage| {
+            let path = directory.path().join(format!("dev{}.img", device.devid()));
+            device.write_to(&path).expect("room for the image");
+            path
+        };
+        let devices = golden.devices.iter().map(write).collect();
+        Self { golden, devices, directory }
+    }
+
+    /// A path next to the devices.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+/// Runs the binary that is tested; times are UTC everywhere.
+pub(crate) fn brindle<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    command.args(arguments).env("TZ", "UTC").env_remove("BRINDLE_LOG");
+    command.output().expect("the binary was built")
+}
+
+/// Runs it, and expects success; what it printed.
+pub(crate) fn brindle_prints<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
+    let output = brindle(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs it, and expects a failure with this exit code; what it said on standard error.
+pub(crate) fn brindle_fails<S: AsRef<OsStr>>(code: i32, arguments: impl IntoIterator<Item = S>) -> String {
+    let output = brindle(arguments);
+    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Words before the devices.
+pub(crate) fn with_devices(words: &[&str], devices: &[PathBuf]) -> Vec<PathBuf> {
+    words.iter().map(PathBuf::from).chain(devices.iter().cloned()).collect()
+}
+
+/// What `btrfs` of btrfs-progs prints; none, with a word about it, if 6.2 is not installed.
+pub(crate) fn btrfs_prints(arguments: &[PathBuf]) -> Option<Vec<u8>> {
+    let version = Command::new("btrfs").arg("--version").output().ok();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    if !version.as_deref().unwrap_or_default().contains("v6.2") {
+        println!("skipped: needs btrfs-progs 6.2 to compare with, found {version:?}");
+        return None;
+    }
+    let output = Command::new("btrfs").args(arguments).env("TZ", "UTC").output().expect("it ran before");
+    Some(output.stdout)
+}
+
+/// Whether we are root; says what is skipped if not.
+pub(crate) fn is_root(what: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: {what} needs root");
+    }
+    is_root
+}
+
+/// Panics with the first lines that differ.
+pub(crate) fn assert_same_lines(what: &str, expected: &[u8], found: &[u8]) {
+    let lines =
+        |text: &[u8]| -> Vec<String> { String::from_utf8_lossy(text).lines().map(str::to_owned).collect() };
+    let (expected, found) = (lines(expected), lines(found));
+    for (number, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        assert_eq!(found, expected, "{what}: line {}", number + 1);
+    }
+    assert_eq!(found.len(), expected.len(), "{what}: number of lines");
+}
+
+/// A path as text.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("our own paths are UTF-8")
+}
