@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use brindle_device::{Device, DeviceError};
 
@@ -18,6 +18,9 @@ pub const BLOCK_BYTES: usize = 4096;
 const WINDOW_LOG_MAX: u32 = 27;
 
 type Block = [u8; BLOCK_BYTES];
+
+/// What has been loaded: decompressing gigabytes of zeros takes longer than most tests, and a clone is cheap.
+static LOADED: Mutex<BTreeMap<String, Arc<OnceLock<Golden>>>> = Mutex::new(BTreeMap::new());
 
 const ZEROS: Block = [0; BLOCK_BYTES];
 
@@ -80,7 +83,12 @@ impl Golden {
     /// If there is no such image, or it is broken: a test can do nothing better.
     #[must_use]
     pub fn load(name: &str) -> Self {
-        Self::try_load(name).unwrap_or_else(|error| panic!("golden image {name}: {error}"))
+        let slot = {
+            let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(loaded.entry(name.to_owned()).or_default())
+        };
+        let load = || Self::try_load(name).unwrap_or_else(|error| panic!("golden image {name}: {error}"));
+        slot.get_or_init(load).clone()
     }
 
     fn try_load(name: &str) -> io::Result<Self> {
