@@ -1,6 +1,7 @@
 //! The commands, a module each.
 
 mod cat;
+mod check;
 mod filesystem;
 mod inspect;
 mod ls;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
     Restore(restore::RestoreCommand),
+    Check(check::CheckCommand),
     Mount(mount::MountCommand),
     Umount(umount::UmountCommand),
     Man(man::ManCommand),
@@ -42,6 +44,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),
         Command::Restore(command) => restore::run(&command),
+        Command::Check(command) => check::run(&command),
         Command::Mount(command) => mount::run(&command),
         Command::Umount(command) => umount::run(&command),
         Command::Man(command) => man::run(&command),

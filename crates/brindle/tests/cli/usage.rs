@@ -2,7 +2,7 @@
 
 use super::support::{brindle, brindle_fails, brindle_prints};
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 12] = [
     &["inspect", "dump-super"],
     &["inspect", "dump-tree"],
     &["inspect", "tree-stats"],
@@ -12,6 +12,7 @@ const COMMANDS: [&[&str]; 11] = [
     &["stat"],
     &["restore"],
     &["cp"],
+    &["check"],
     &["mount"],
     &["umount"],
 ];

@@ -1,0 +1,193 @@
+//! `brindle check`: whether a pool is sound.
+
+use crate::cli::JsonOption;
+use crate::commands::options::MountOptions;
+use crate::commands::pool::open_devices;
+use crate::format::UnitMode;
+use crate::output;
+use anyhow::{Result, bail};
+use brindle_check::{CheckOptions, PASSES, PassReport, Progress, Report};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  Is the pool sound?
+    brindle check a.img b.img
+
+  Is every byte of data still what was written, on every disk?
+    brindle check --check-data-csum /dev/sdb /dev/sdc
+
+EXIT STATUS
+  0  nothing is wrong
+  1  something is wrong, or there is no pool to examine
+  2  wrong usage";
+
+/// Examine a pool, and say what is wrong with it
+///
+/// Reads every tree block, and holds what one place says against what the others say: chunks and device
+/// extents, extents and those who refer to them, names and inodes, checksums and data. Nothing is written.
+/// The pool must not be mounted for writing meanwhile.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct CheckCommand {
+    /// Read all data that has checksums, every copy of it
+    #[arg(long)]
+    check_data_csum: bool,
+    /// Read every copy of every tree block, not only one that is good
+    #[arg(long)]
+    all_copies: bool,
+    /// Show how far it has come (on a terminal, which is where it is shown unasked)
+    #[arg(short, long)]
+    progress: bool,
+    /// Trust this copy of the superblock: 0, 1 or 2
+    #[arg(short = 's', long = "super", value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
+    mirror: Option<u8>,
+    /// How many findings of each pass are shown; all are counted
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_findings: usize,
+    /// How many threads work [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+    /// degraded: do not count missing devices as an error
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+    #[command(flatten)]
+    json: JsonOption,
+    /// Image files or block devices: those of one pool, in any order
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
+    let options = MountOptions::parse(&command.options)?;
+    if let Some(option) = options.first_host_option() {
+        bail!("unknown option '{option}': here -o takes degraded and device=PATH");
+    }
+    let mut check = CheckOptions {
+        all_copies: command.all_copies,
+        check_data_csum: command.check_data_csum,
+        threads: command.threads.map(usize::from),
+        max_findings: command.max_findings,
+        ..CheckOptions::default()
+    };
+    check.volume.degraded = options.degraded;
+    check.volume.superblock_mirror = command.mirror.map(usize::from);
+    let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+    let bar = Bar::new(command.progress || !command.json.json);
+    let report = brindle_check::check(open_devices(&paths)?, &check, &bar)?;
+    bar.0.finish_and_clear();
+    if command.json.json {
+        output::print_json(&report_json(&report))?;
+    } else {
+        let mut out = output::stdout();
+        print_report(&mut out, &report)?;
+        out.flush()?;
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Progress, on a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(is_wanted: bool) -> Self {
+        let is_shown = is_wanted && io::stderr().is_terminal();
+        let target =
+            if is_shown { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{msg:12} {wide_bar} {percent:>3}% {eta:>4}");
+        Self(ProgressBar::with_draw_target(Some(0), target).with_style(style.expect("the template is right")))
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&self, pass: &'static str) {
+        self.0.set_position(0);
+        self.0.set_length(0);
+        self.0.set_message(pass);
+    }
+
+    fn total(&self, units: u64) {
+        self.0.set_length(units);
+    }
+
+    fn advance(&self, units: u64) {
+        self.0.inc(units);
+    }
+}
+
+fn print_report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+    writeln!(out, "UUID: {}", report.fsid)?;
+    writeln!(out, "generation: {}", report.generation)?;
+    let total = PASSES.len();
+    for (index, pass) in report.passes.iter().enumerate() {
+        writeln!(out, "[{}/{total}] {}: {}", index + 1, pass.name, verdict(pass))?;
+        for finding in &pass.errors.list {
+            writeln!(out, "  {finding}")?;
+        }
+        let left_out =
+            pass.errors.count - brindle_ondisk::to_u64(pass.errors.list.len()).min(pass.errors.count);
+        if left_out > 0 {
+            writeln!(out, "  and {left_out} more")?;
+        }
+        for note in &pass.notes {
+            writeln!(out, "  note: {note}")?;
+        }
+    }
+    match report.error_count() {
+        0 => writeln!(out, "no errors found"),
+        1 => writeln!(out, "1 error found"),
+        count => writeln!(out, "{count} errors found"),
+    }
+}
+
+fn verdict(pass: &PassReport) -> String {
+    if let Some(reason) = &pass.skipped {
+        return format!("skipped: {reason}");
+    }
+    let result = match pass.errors.count {
+        0 => "ok".to_owned(),
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    };
+    let mut parts = Vec::new();
+    if pass.statistics.blocks > 0 {
+        parts.push(format!("{} tree blocks", pass.statistics.blocks));
+    }
+    if pass.statistics.items > 0 {
+        parts.push(format!("{} items", pass.statistics.items));
+    }
+    if pass.statistics.bytes > 0 {
+        parts.push(UnitMode::DEFAULT.format(pass.statistics.bytes));
+    }
+    if parts.is_empty() { result } else { format!("{result} ({})", parts.join(", ")) }
+}
+
+fn report_json(report: &Report) -> Value {
+    let pass = |pass: &PassReport| {
+        json!({
+            "name": pass.name,
+            "about": pass.about,
+            "skipped": pass.skipped,
+            "error_count": pass.errors.count,
+            "errors": pass.errors.list.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "notes": pass.notes,
+            "blocks": pass.statistics.blocks,
+            "bytes": pass.statistics.bytes,
+            "items": pass.statistics.items,
+            "seconds": pass.elapsed.as_secs_f64(),
+        })
+    };
+    json!({
+        "uuid": report.fsid.to_string(),
+        "generation": report.generation.get(),
+        "clean": report.is_clean(),
+        "error_count": report.error_count(),
+        "passes": report.passes.iter().map(pass).collect::<Vec<_>>(),
+    })
+}
