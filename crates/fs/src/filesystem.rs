@@ -1,5 +1,6 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
+use crate::neighbours::Neighbours;
 use crate::subvolume::SubvolumeRoots;
 use crate::{FsError, InodeId};
 use brindle_device::Device;
@@ -37,6 +38,8 @@ pub struct Filesystem {
     warnings: Vec<String>,
     /// Where the checksum tree begins, once somebody asked.
     pub(crate) checksum_tree: OnceLock<TreeRoot>,
+    /// Where small files were read last.
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Filesystem {
@@ -52,8 +55,8 @@ impl Filesystem {
             );
         }
         let root = InodeId::root_of(RootId::FS_TREE);
-        let mut filesystem =
-            Self { pool, roots: SubvolumeRoots::default(), root, warnings, checksum_tree: OnceLock::new() };
+        let (roots, neighbours) = (SubvolumeRoots::default(), Neighbours::default());
+        let mut filesystem = Self { pool, roots, root, warnings, checksum_tree: OnceLock::new(), neighbours };
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)
     }

@@ -4,7 +4,8 @@
 //! The walk of a read: [`Filesystem::open_file`] remembers the inode's size and flags; [`Filesystem::read`]
 //! finds the file extents of the range in the file's window of extents (loaded a few hundred at a time), looks
 //! up the checksums of what lies on disk, has `volume` fill and verify the caller's buffer, or decompresses
-//! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next.
+//! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next, as do
+//! small files that lie one behind the other.
 //!
 //! A pool with a non-empty log tree is read as of its last full commit; [`Filesystem::warnings`] says so.
 
@@ -15,6 +16,7 @@ mod directory;
 mod error;
 mod extents;
 mod filesystem;
+mod neighbours;
 mod read;
 mod seek;
 mod statfs;

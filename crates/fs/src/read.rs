@@ -2,6 +2,7 @@
 
 use crate::compression::decompress;
 use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
+use crate::neighbours::SMALL_FILE_BYTES;
 use crate::{Attributes, FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Logical, to_u64, to_usize};
@@ -79,7 +80,11 @@ impl Filesystem {
         let length = to_usize(file.size.saturating_sub(offset)).min(buffer.len());
         let buffer = &mut buffer[..length];
         let end = offset + to_u64(length);
-        self.read_ahead(file, offset, end)?;
+        if file.size > SMALL_FILE_BYTES {
+            self.read_ahead(file, offset, end)?;
+        } else {
+            self.read_ahead_of_neighbours(file, offset, end)?;
+        }
         let mut at = offset;
         while at < end {
             let window = self.window(file, at)?;
@@ -268,6 +273,28 @@ impl Filesystem {
             why: error.to_string(),
         };
         decompress(algorithm, input, output, sectorsize).map_err(failed)
+    }
+
+    /// Asks the devices for the files that probably follow a small one.
+    fn read_ahead_of_neighbours(&self, file: &OpenFile, offset: u64, end: u64) -> Result<(), FsError> {
+        if offset >= end {
+            return Ok(());
+        }
+        let window = self.window(file, offset)?;
+        let first = window.from(offset).first().filter(|extent| extent.start < end);
+        let place = first.and_then(|extent| match &extent.source {
+            Source::Plain { address } => {
+                let from = offset.max(extent.start);
+                Some((*address + (from - extent.start), extent.end().min(end) - from))
+            }
+            Source::Compressed(compressed) => Some((compressed.address, compressed.disk_length)),
+            Source::Inline { .. } => None,
+        });
+        let next = place.and_then(|(address, length)| self.neighbours.note(address, length));
+        if let Some((address, length)) = next {
+            self.pool().volume().prefetch(address, length);
+        }
+        Ok(())
     }
 
     /// Asks the devices for what a sequential reader will want next.
