@@ -1,5 +1,6 @@
 //! What kind of device this is, as the host sees it.
 
+use crate::PREFETCH_UNIT_BYTES;
 use rustix::fs::{Stat, major, minor};
 use std::fs;
 use std::path::Path;
@@ -19,17 +20,32 @@ pub enum DeviceClass {
 impl DeviceClass {
     /// The class of a block device, or of the block device that holds an image file.
     pub(crate) fn of(stat: &Stat, is_block_device: bool) -> Self {
-        let number = if is_block_device { stat.st_rdev } else { stat.st_dev };
-        let node = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-        let node = Path::new(&node);
-        // A partition has no queue of its own, its disk does.
-        for queue in ["queue/rotational", "../queue/rotational"] {
-            match fs::read_to_string(node.join(queue)).as_deref().map(str::trim) {
-                Ok("0") => return Self::Solid,
-                Ok("1") => return Self::Rotating,
-                _ => {}
-            }
+        match queue_number(stat, is_block_device, "rotational") {
+            Some(0) => Self::Solid,
+            Some(1) => Self::Rotating,
+            _ => Self::Unknown,
         }
-        Self::Unknown
     }
+}
+
+/// How many bytes one hint fetches: as many as the kernel reads ahead by itself, or as many as the disk takes at
+/// once, whichever are more.
+pub(crate) fn prefetch_bytes(stat: &Stat, is_block_device: bool) -> u64 {
+    let kib = ["read_ahead_kb", "max_sectors_kb"].map(|name| queue_number(stat, is_block_device, name));
+    let bytes = kib.into_iter().flatten().map(|kib| kib.saturating_mul(1 << 10));
+    bytes.max().unwrap_or(0).clamp(PREFETCH_UNIT_BYTES, PREFETCH_BYTES_MAX)
+}
+
+/// More at once would only fill the queue.
+const PREFETCH_BYTES_MAX: u64 = 2 << 20;
+
+/// A number that the host knows of the queue of a block device, or of the one that holds a file.
+fn queue_number(stat: &Stat, is_block_device: bool, name: &str) -> Option<u64> {
+    let number = if is_block_device { stat.st_rdev } else { stat.st_dev };
+    let node = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+    // A partition has no queue of its own, its disk does.
+    ["queue", "../queue"].into_iter().find_map(|queue| {
+        let text = fs::read_to_string(Path::new(&node).join(queue).join(name)).ok()?;
+        text.trim().parse().ok()
+    })
 }

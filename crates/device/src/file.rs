@@ -1,6 +1,7 @@
 //! An image file or a block device, through the host's page cache.
 
-use crate::{Device, DeviceClass, DeviceError, PREFETCH_UNIT_BYTES};
+use crate::class::prefetch_bytes;
+use crate::{Device, DeviceClass, DeviceError};
 use rustix::fs::{Advice, FileType, SeekFrom, fadvise, fstat, seek};
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -14,6 +15,8 @@ pub struct FileDevice {
     file: File,
     size_bytes: u64,
     class: DeviceClass,
+    /// How much one hint fetches; the kernel cuts longer ones short.
+    prefetch_bytes: u64,
 }
 
 impl FileDevice {
@@ -33,7 +36,9 @@ impl FileDevice {
         let size_bytes = seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
         // The pool's own readahead knows what comes next; the host's would fetch what does not.
         let _ = fadvise(&file, 0, None, Advice::Random);
-        Ok(Self { name, file, size_bytes, class: DeviceClass::of(&stat, is_block_device) })
+        let class = DeviceClass::of(&stat, is_block_device);
+        let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
+        Ok(Self { name, file, size_bytes, class, prefetch_bytes })
     }
 }
 
@@ -64,7 +69,7 @@ impl Device for FileDevice {
         let end = offset.saturating_add(length).min(self.size_bytes);
         let mut at = offset;
         while at < end {
-            let piece = PREFETCH_UNIT_BYTES.min(end - at);
+            let piece = self.prefetch_bytes.min(end - at);
             if fadvise(&self.file, at, NonZeroU64::new(piece), Advice::WillNeed).is_err() {
                 return;
             }

@@ -35,5 +35,6 @@ pub trait Device: Send + Sync + fmt::Debug {
     }
 }
 
-/// The most that one hint fetches, in bytes: the kernel cuts longer ones short.
+/// The most that one hint is sure to fetch, in bytes: the kernel cuts longer ones short, at a length that depends
+/// on the device.
 pub const PREFETCH_UNIT_BYTES: u64 = 128 << 10;
