@@ -17,6 +17,8 @@ pub(crate) struct Limits {
     pub(crate) piece: usize,
     /// Names.
     pub(crate) entries: usize,
+    /// Bytes of one file.
+    pub(crate) file_bytes: u64,
     /// Bytes of all files.
     pub(crate) bytes: u64,
     /// Directories in directories.
@@ -25,7 +27,8 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Everything there is.
-    pub(crate) const NONE: Self = Self { piece: 1 << 20, entries: usize::MAX, bytes: u64::MAX, depth: 1000 };
+    pub(crate) const NONE: Self =
+        Self { piece: 1 << 20, entries: usize::MAX, file_bytes: u64::MAX, bytes: u64::MAX, depth: 1000 };
 }
 
 /// What a walk has found.
@@ -205,6 +208,9 @@ impl Walker<'_> {
             self.limits.bytes = self.limits.bytes.checked_sub(length as u64).ok_or(Why::Limit)?;
             hash.update(&buffer[..length]);
             offset += length as u64;
+            if offset > self.limits.file_bytes {
+                return Err(Why::Limit);
+            }
         }
         if offset != attributes.size {
             return Err(Why::Disagrees("the size of a file"));

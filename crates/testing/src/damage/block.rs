@@ -54,7 +54,8 @@ pub(super) fn items(block: &[u8]) -> Vec<LeafItem> {
     let mut copy = block.to_vec();
     let data_of = |slot: &ItemHeader| {
         let start = HEADER_BYTES + to_usize(slot.offset.get().into());
-        block[start..start + to_usize(slot.size.get().into())].to_vec()
+        // A leaf that is damaged already may have data nowhere.
+        block.get(start..start + to_usize(slot.size.get().into())).unwrap_or_default().to_vec()
     };
     slots_mut(&mut copy).iter().map(|slot| LeafItem { key: slot.key, data: data_of(slot) }).collect()
 }

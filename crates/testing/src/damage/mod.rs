@@ -16,6 +16,7 @@
 
 mod block;
 mod place;
+mod script;
 
 use crate::golden::{Golden, SparseImage};
 use brindle_device::Device;

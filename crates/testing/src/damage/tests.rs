@@ -2,6 +2,8 @@ use super::{Victim, header};
 use crate::golden;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, to_usize};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 #[test]
 fn every_block_of_every_image_is_found_and_sound_on_every_copy() {
@@ -66,4 +68,19 @@ fn data_is_edited_with_its_checksum() {
     assert_ne!(item.data[..4], after.data[..4]);
     assert_eq!(item.data[4..], after.data[4..]);
     assert!(victim.superblock().checksum_type().matches(&victim.read(at, 4096), &after.data[..4]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_a_script_and_no_checksum_is_wrong_after_it(script in vec(any::<u8>(), 0..400)) {
+        let mut victim = Victim::load("node-4k");
+        let algorithm = victim.superblock().checksum_type();
+        victim.run_script(&script);
+        for block in victim.blocks() {
+            let bytes = victim.block(block.at);
+            prop_assert!(algorithm.matches(&bytes[32..], &bytes[..32]));
+        }
+    }
 }
