@@ -3,7 +3,7 @@
 use std::io;
 use thiserror::Error;
 
-/// Why a device could not be opened or read.
+/// Why a device could not be opened, read or written.
 #[derive(Debug, Error)]
 pub enum DeviceError {
     /// It can't be opened.
@@ -32,7 +32,51 @@ pub enum DeviceError {
         /// The host's reason.
         source: io::Error,
     },
-    /// A read passes the end.
+    /// Somebody else has it: a mounted filesystem, a RAID, a loop device.
+    #[error("{device} is in use: {by}")]
+    Busy {
+        /// The path.
+        device: String,
+        /// By whom, as far as is known.
+        by: String,
+    },
+    /// A write failed.
+    #[error("{device}: writing {length} bytes at offset {offset}: {source}")]
+    Write {
+        /// The path.
+        device: String,
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        length: u64,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// What was written can't be made durable.
+    #[error("{device}: flushing: {source}")]
+    Flush {
+        /// The path.
+        device: String,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// The size of an image can't be changed.
+    #[error("{device}: cannot make it {size_bytes} bytes long: {source}")]
+    SetSize {
+        /// The path.
+        device: String,
+        /// The size asked for.
+        size_bytes: u64,
+        /// The host's reason.
+        source: io::Error,
+    },
+    /// A block device is as large as it is.
+    #[error("{device} is a block device, whose size can't be set")]
+    FixedSize {
+        /// The path.
+        device: String,
+    },
+    /// A read or write passes the end.
     #[error("{device}: {length} bytes at offset {offset} lie beyond its end at {size_bytes}")]
     BeyondEnd {
         /// The path.

@@ -1,19 +1,26 @@
 //! An image file or a block device, through the host's page cache.
 
 use crate::class::prefetch_bytes;
-use crate::{Device, DeviceClass, DeviceError};
-use rustix::fs::{Advice, FileType, SeekFrom, fadvise, fstat, seek};
-use std::fs::File;
+use crate::{Device, DeviceClass, DeviceError, WritableDevice};
+use rustix::fs::{
+    Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
+    seek,
+};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An image file or a block device.
 #[derive(Debug)]
 pub struct FileDevice {
     name: String,
     file: File,
-    size_bytes: u64,
+    size_bytes: AtomicU64,
+    is_block_device: bool,
     class: DeviceClass,
     /// How much one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
@@ -22,24 +29,100 @@ pub struct FileDevice {
 impl FileDevice {
     /// Opens `path` for reading.
     pub fn open(path: &Path) -> Result<Self, DeviceError> {
+        let device = Self::open_with(path, OpenOptions::new().read(true))?;
+        // The pool's own readahead knows what comes next; the host's would fetch what does not.
+        let _ = fadvise(&device.file, 0, None, Advice::Random);
+        Ok(device)
+    }
+
+    /// Opens `path` for reading and writing, and keeps others out: a block device that somebody has claimed (by
+    /// mounting it, say) is refused, and so is an image behind a loop device or open for writing here twice.
+    pub fn open_writable(path: &Path) -> Result<Self, DeviceError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        // Of a block device, O_EXCL asks whether anybody has claimed it; of a file it means nothing here.
+        options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        let device = Self::open_with(path, &options)?;
+        if !device.is_block_device {
+            device.claim_image(path)?;
+        }
+        Ok(device)
+    }
+
+    /// Makes an image file of this size, all zeros, and opens it as [`FileDevice::open_writable`] does. A file
+    /// that is there already is refused.
+    pub fn create(path: &Path, size_bytes: u64) -> Result<Self, DeviceError> {
+        let device = path.display().to_string();
+        let created = OpenOptions::new().write(true).create_new(true).open(path);
+        created.map_err(|source| DeviceError::Open { device, source })?;
+        let device = Self::open_writable(path)?;
+        device.set_size(size_bytes)?;
+        Ok(device)
+    }
+
+    /// Whether this is a block device, rather than an image file.
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
-        let failed = |source| DeviceError::Open { device: name.clone(), source };
+        let failed = |source: io::Error| match source.raw_os_error() {
+            Some(code) if code == Errno::BUSY.raw_os_error() => {
+                let by = "it is mounted, or part of something that is running".to_owned();
+                DeviceError::Busy { device: name.clone(), by }
+            }
+            _ => DeviceError::Open { device: name.clone(), source },
+        };
         // A fifo would block in open(2), so look before opening.
         let found = std::fs::metadata(path).map_err(failed)?;
         if !is_supported(FileType::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found))) {
             return Err(DeviceError::NotADevice { device: name });
         }
-        let file = File::open(path).map_err(failed)?;
+        let file = options.open(path).map_err(failed)?;
         let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
         let is_block_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
         // A block device's stat says 0, its end says its size.
         let size_bytes = seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
-        // The pool's own readahead knows what comes next; the host's would fetch what does not.
-        let _ = fadvise(&file, 0, None, Advice::Random);
         let class = DeviceClass::of(&stat, is_block_device);
         let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
-        Ok(Self { name, file, size_bytes, class, prefetch_bytes })
+        let size_bytes = AtomicU64::new(size_bytes);
+        Ok(Self { name, file, size_bytes, is_block_device, class, prefetch_bytes })
     }
+
+    /// Refuses an image that is in use, and marks it as such.
+    fn claim_image(&self, path: &Path) -> Result<(), DeviceError> {
+        let busy = |by: String| Err(DeviceError::Busy { device: self.name.clone(), by });
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return busy("another process writes it".to_owned()),
+            Err(errno) => {
+                return Err(DeviceError::Open { device: self.name.clone(), source: errno.into() });
+            }
+        }
+        match std::fs::canonicalize(path).ok().and_then(|path| loop_device_of(&path)) {
+            Some(loop_device) => busy(format!("{loop_device} is attached to it")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_range(&self, offset: u64, length: usize) -> Result<(), DeviceError> {
+        let size_bytes = self.size_bytes();
+        if fits(offset, length, size_bytes) {
+            return Ok(());
+        }
+        Err(DeviceError::BeyondEnd { device: self.name.clone(), offset, length, size_bytes })
+    }
+}
+
+/// The loop device, if any, that shows this file.
+fn loop_device_of(path: &Path) -> Option<String> {
+    let devices = std::fs::read_dir("/sys/block").ok()?;
+    let names = devices.flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).find_map(|name| {
+        let backing = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+        (Path::new(backing.strip_suffix('\n')?) == path).then(|| format!("/dev/{name}"))
+    })
 }
 
 fn is_supported(kind: FileType) -> bool {
@@ -52,21 +135,18 @@ impl Device for FileDevice {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Relaxed)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         let length = buffer.len();
-        if !fits(offset, length, self.size_bytes) {
-            let size_bytes = self.size_bytes;
-            return Err(DeviceError::BeyondEnd { device: self.name.clone(), offset, length, size_bytes });
-        }
+        self.check_range(offset, length)?;
         let failed = |source| DeviceError::Read { device: self.name.clone(), offset, length, source };
         self.file.read_exact_at(buffer, offset).map_err(failed)
     }
 
     fn prefetch(&self, offset: u64, length: u64) {
-        let end = offset.saturating_add(length).min(self.size_bytes);
+        let end = offset.saturating_add(length).min(self.size_bytes());
         let mut at = offset;
         while at < end {
             let piece = self.prefetch_bytes.min(end - at);
@@ -79,6 +159,46 @@ impl Device for FileDevice {
 
     fn class(&self) -> DeviceClass {
         self.class
+    }
+}
+
+impl WritableDevice for FileDevice {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.check_range(offset, bytes.len())?;
+        let (device, length) = (self.name.clone(), bytes.len() as u64);
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|source| DeviceError::Write { device, offset, length, source })
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.clone(), source })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        let end = offset.saturating_add(length).min(self.size_bytes());
+        if offset >= end {
+            return Ok(true);
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, offset, end - offset) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            Err(errno) => {
+                let (device, length) = (self.name.clone(), end - offset);
+                Err(DeviceError::Write { device, offset, length, source: errno.into() })
+            }
+        }
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        let device = self.name.clone();
+        if self.is_block_device {
+            return Err(DeviceError::FixedSize { device });
+        }
+        let set = self.file.set_len(size_bytes);
+        set.map_err(|source| DeviceError::SetSize { device, size_bytes, source })?;
+        self.size_bytes.store(size_bytes, Relaxed);
+        Ok(())
     }
 }
 
@@ -108,5 +228,34 @@ mod tests {
     fn a_directory_is_no_device() {
         let directory = tempfile::tempdir().expect("temporary directory");
         assert!(matches!(FileDevice::open(directory.path()), Err(DeviceError::NotADevice { .. })));
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_discarded_ranges_are_zero() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("image");
+        let device = FileDevice::create(&path, 1 << 20).expect("create");
+        device.write_at(8192, &[7; 8192]).expect("write");
+        assert!(matches!(device.write_at((1 << 20) - 1, &[0; 2]), Err(DeviceError::BeyondEnd { .. })));
+        if device.discard(8192, 4096).expect("discard") {
+            let mut buffer = [1; 8192];
+            device.read_at(8192, &mut buffer).expect("read");
+            assert!(buffer[..4096].iter().all(|byte| *byte == 0));
+            assert!(buffer[4096..].iter().all(|byte| *byte == 7));
+        }
+        device.set_size(4 << 20).expect("an image can grow");
+        device.flush().expect("flush");
+        assert_eq!(FileDevice::open(&path).expect("open").size_bytes(), 4 << 20);
+    }
+
+    #[test]
+    fn an_image_has_one_writer() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("image");
+        let first = FileDevice::create(&path, 4096).expect("create");
+        assert!(matches!(FileDevice::open_writable(&path), Err(DeviceError::Busy { .. })));
+        assert!(matches!(FileDevice::create(&path, 4096), Err(DeviceError::Open { .. })));
+        drop(first);
+        FileDevice::open_writable(&path).expect("nobody has it any more");
     }
 }

@@ -1,16 +1,19 @@
 //! Where bytes live: an image file or a block device, read at plain byte offsets by many threads at once,
-//! with hints of what will be read soon, and the device's class (does it rotate?).
+//! with hints of what will be read soon, and the device's class (does it rotate?). Who was given a
+//! [`WritableDevice`] may write it too.
 //! Must not know: btrfs.
 
 mod class;
 mod error;
 mod file;
 mod memory;
+mod sparse;
 
 pub use class::DeviceClass;
 pub use error::DeviceError;
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use sparse::SparseDevice;
 
 use std::fmt;
 
@@ -33,6 +36,26 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn class(&self) -> DeviceClass {
         DeviceClass::Unknown
     }
+}
+
+/// A device that may be written.
+///
+/// A write that has returned may still be lost until [`flush`](Self::flush) has; among the writes between two
+/// flushes, any may be lost.
+pub trait WritableDevice: Device {
+    /// Writes all of `bytes` from `offset` on; a failure may leave a part of them written.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Makes durable everything written before.
+    fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Gives back the space of a range. Best effort: true if the range reads as zeros from now on, false if the
+    /// device can't, and the range is as it was.
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError>;
+
+    /// Makes the device this long: what is cut off is lost, what is added reads as zeros. Refused unless it is
+    /// an image.
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError>;
 }
 
 /// The most that one hint is sure to fetch, in bytes: the kernel cuts longer ones short, at a length that depends
