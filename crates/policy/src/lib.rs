@@ -2,4 +2,5 @@
 //! facts, asks, and acts on the answer.
 //! Must not know: any I/O, any lock.
 
+pub mod placement;
 pub mod read;

@@ -1,0 +1,259 @@
+//! Which devices a new chunk lies on.
+//!
+//! Each device is *fast* or *bulk*. In [`PlacementMode::Preferred`] (`ssd_metadata`) metadata and system chunks
+//! prefer fast devices, data chunks bulk ones. If the preferred devices are enough for the profile
+//! (`devs_min`), they alone are used; if not, all are, the preferred ones *first*: within a class the order is
+//! longest free range, then free space, then devid, but no amount of free space moves a device past a better
+//! class. Chunks that hold data and metadata together have no preference.
+//!
+//! Where the pool stores allocation hints (`dev_item.type`, 0 to 3), they say more than the class: 2 is never
+//! given data, 3 never metadata. One hint other than 0 makes all of them count, for 0 is a hint too.
+
+use brindle_ondisk::{BlockGroupType, DevId, Profile, ProfileAttributes};
+use std::cmp::Reverse;
+use std::fmt;
+
+/// The unit of lengths on devices: one strip of the striped profiles, in bytes (`BTRFS_STRIPE_LEN`).
+pub const STRIP_BYTES: u64 = 64 << 10;
+
+/// What kind of device this is, for placement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PlacementClass {
+    /// Flash: metadata belongs here.
+    Fast,
+    /// Spindles, or not known: data belongs here.
+    #[default]
+    Bulk,
+}
+
+/// What the pool stores of a device (`dev_item.type`, of the allocation hint patches).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AllocationHint {
+    /// Data first, metadata if need be (`DATA_PREFERRED`); also what every stock pool says.
+    #[default]
+    DataPreferred = 0,
+    /// Metadata first, data if need be (`METADATA_PREFERRED`).
+    MetadataPreferred = 1,
+    /// No data ever (`METADATA_ONLY`).
+    MetadataOnly = 2,
+    /// No metadata ever (`DATA_ONLY`).
+    DataOnly = 3,
+}
+
+impl AllocationHint {
+    /// The hint that is stored; `None` for numbers that other patches use.
+    pub fn from_disk(number: u64) -> Option<Self> {
+        let all = [Self::DataPreferred, Self::MetadataPreferred, Self::MetadataOnly, Self::DataOnly];
+        all.into_iter().find(|hint| u64::from(hint.number()) == number)
+    }
+
+    /// The number that is stored.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// How much the preference weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PlacementMode {
+    /// Nothing: the classic allocator, most free space first.
+    Classic,
+    /// What prefers a class gets it, and the others when that is not enough.
+    #[default]
+    Preferred,
+    /// What prefers a class gets it, or nothing.
+    Strict,
+}
+
+/// What a device is, as far as placement is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSummary {
+    /// Its id in the pool.
+    pub devid: DevId,
+    /// What it is when the pool stores no hints.
+    pub class: PlacementClass,
+    /// What the pool stores.
+    pub hint: AllocationHint,
+    /// Its longest free range, in bytes.
+    pub max_available_bytes: u64,
+    /// All of its free space, in bytes.
+    pub total_available_bytes: u64,
+}
+
+/// The chunk that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRequest {
+    /// What it will hold; bits of the profile are not regarded.
+    pub content: BlockGroupType,
+    /// How it will be laid out.
+    pub profile: Profile,
+    /// How much the preference weighs.
+    pub mode: PlacementMode,
+    /// The most that one stripe may take, in bytes.
+    pub max_stripe_bytes: u64,
+    /// The most that the logical range may be, in bytes.
+    pub max_chunk_bytes: u64,
+    /// Stripes shorter than this are not worth having, in bytes.
+    pub min_stripe_bytes: u64,
+    /// The most stripes that a chunk item may have.
+    pub max_stripes: u16,
+}
+
+/// Where the chunk goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkPlan {
+    /// The device of each stripe, in order; with `dup` the same one twice.
+    pub stripes: Vec<DevId>,
+    /// How much each stripe takes, in bytes.
+    pub stripe_bytes: u64,
+    /// The logical range, in bytes.
+    pub chunk_bytes: u64,
+    /// How many of the devices are not of the class that the content prefers.
+    pub spilled: usize,
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSpace {
+    /// What was wanted.
+    pub request: ChunkRequest,
+    /// How many devices could take a stripe.
+    pub usable: usize,
+    /// How many the profile needs.
+    pub needed: usize,
+    /// How many more could, were they not of the wrong class.
+    pub excluded: usize,
+}
+
+impl fmt::Display for NoSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (content, profile) = (self.request.content.content_name(), self.request.profile);
+        write!(f, "no space for a {content} chunk of profile {profile}: it needs {} device", self.needed)?;
+        f.write_str(if self.needed == 1 { "" } else { "s" })?;
+        write!(f, " with {} bytes to spare, and there ", self.request.least_free())?;
+        match self.usable {
+            1 => f.write_str("is 1")?,
+            usable => write!(f, "are {usable}")?,
+        }
+        match self.excluded {
+            0 => Ok(()),
+            1 => f.write_str(" (1 more is of a class that may not hold it)"),
+            excluded => write!(f, " ({excluded} more are of a class that may not hold it)"),
+        }
+    }
+}
+
+impl std::error::Error for NoSpace {}
+
+impl ChunkRequest {
+    fn attributes(&self) -> &'static ProfileAttributes {
+        self.profile.attributes()
+    }
+
+    /// What a device must have free in one piece, in bytes.
+    fn least_free(&self) -> u64 {
+        let stripe = self.min_stripe_bytes.max(STRIP_BYTES);
+        stripe.saturating_mul(self.attributes().dev_stripes.into())
+    }
+
+    /// Whether classes and hints are to be regarded at all.
+    fn has_preference(&self) -> bool {
+        let is_mixed = self.content.contains(BlockGroupType::DATA | BlockGroupType::METADATA);
+        self.mode != PlacementMode::Classic && !is_mixed
+    }
+}
+
+/// How well a device suits; the smaller, the better. 0 alone is preferred.
+type Rank = u8;
+
+/// Chooses the devices of a chunk. The order in which devices are given does not matter.
+pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<ChunkPlan, NoSpace> {
+    let has_hints = devices.iter().any(|device| device.hint != AllocationHint::DataPreferred);
+    let has_room = |device: &&DeviceSummary| device.max_available_bytes >= request.least_free();
+    let roomy: Vec<&DeviceSummary> = devices.iter().filter(has_room).collect();
+    let ranked = roomy.iter().filter_map(|device| Some((rank(device, request, has_hints)?, *device)));
+    let mut candidates: Vec<(Rank, &DeviceSummary)> = ranked.collect();
+    candidates.sort_by_key(|(rank, device)| {
+        (*rank, Reverse(device.max_available_bytes), Reverse(device.total_available_bytes), device.devid)
+    });
+    let needed = usize::from(request.attributes().devs_min);
+    let (usable, excluded) = (candidates.len(), roomy.len() - candidates.len());
+    // The fewest groups that are enough; what lies behind them is not looked at.
+    if let Some((enough, _)) = candidates.get(needed.saturating_sub(1)) {
+        let enough = *enough;
+        candidates.retain(|(rank, _)| *rank <= enough);
+    }
+    let devices = choose(&candidates, request);
+    if devices.is_empty() {
+        return Err(NoSpace { request: *request, usable, needed, excluded });
+    }
+    Ok(plan(&devices, request))
+}
+
+/// `None` if the device may not hold such a chunk.
+fn rank(device: &DeviceSummary, request: &ChunkRequest, has_hints: bool) -> Option<Rank> {
+    if !request.has_preference() {
+        return Some(0);
+    }
+    let is_data = request.content.contains(BlockGroupType::DATA);
+    let hint = match (has_hints, device.class) {
+        (true, _) => device.hint,
+        (false, PlacementClass::Fast) => AllocationHint::MetadataPreferred,
+        (false, PlacementClass::Bulk) => AllocationHint::DataPreferred,
+    };
+    let rank = match (is_data, hint) {
+        (true, AllocationHint::MetadataOnly) | (false, AllocationHint::DataOnly) => return None,
+        // A device for this alone comes before one that would rather hold this.
+        (true, AllocationHint::DataOnly) | (false, AllocationHint::MetadataOnly) => 0,
+        (true, AllocationHint::DataPreferred) | (false, AllocationHint::MetadataPreferred) => 1,
+        (true, AllocationHint::MetadataPreferred) | (false, AllocationHint::DataPreferred) => 2,
+    };
+    (rank < 2 || request.mode != PlacementMode::Strict).then_some(rank)
+}
+
+/// As many of the candidates as the profile takes, from the first on; none if they are too few.
+fn choose<'a>(
+    candidates: &[(Rank, &'a DeviceSummary)],
+    request: &ChunkRequest,
+) -> Vec<(Rank, &'a DeviceSummary)> {
+    let attributes = request.attributes();
+    let mut count = candidates.len().min(usize::from(request.max_stripes / attributes.dev_stripes));
+    if attributes.devs_max > 0 {
+        count = count.min(attributes.devs_max.into());
+    }
+    count -= count % usize::from(attributes.devs_increment);
+    if count < usize::from(attributes.devs_min) {
+        count = 0;
+    }
+    candidates[..count].to_vec()
+}
+
+/// The geometry, on devices that are enough.
+fn plan(devices: &[(Rank, &DeviceSummary)], request: &ChunkRequest) -> ChunkPlan {
+    let attributes = request.attributes();
+    let dev_stripes = u64::from(attributes.dev_stripes);
+    let stripes = devices.len() as u64 * dev_stripes;
+    let columns = (stripes / u64::from(attributes.ncopies)).saturating_sub(attributes.nparity.into()).max(1);
+    let room = devices.iter().map(|(_, device)| device.max_available_bytes / dev_stripes).min();
+    let least = request.min_stripe_bytes.max(STRIP_BYTES);
+    let stripe_bytes = room
+        .unwrap_or(0)
+        .min(request.max_stripe_bytes)
+        .min(request.max_chunk_bytes / columns)
+        // What is too short to be worth having is worse than what is longer than asked.
+        .max(least);
+    let stripe_bytes = stripe_bytes - stripe_bytes % STRIP_BYTES;
+    let twice = |device: &(Rank, &DeviceSummary)| {
+        std::iter::repeat_n(device.1.devid, usize::from(attributes.dev_stripes))
+    };
+    ChunkPlan {
+        stripes: devices.iter().flat_map(twice).collect(),
+        stripe_bytes,
+        chunk_bytes: stripe_bytes * columns,
+        spilled: devices.iter().filter(|(rank, _)| *rank == 2).count(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
