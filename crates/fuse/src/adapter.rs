@@ -28,7 +28,7 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
 
 /// What we ask the kernel for, if it has it.
-const CAPABILITIES: [InitFlags; 9] = [
+const CAPABILITIES: [InitFlags; 8] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -37,7 +37,6 @@ const CAPABILITIES: [InitFlags; 9] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_POSIX_ACL,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    InitFlags::FUSE_SPLICE_WRITE,
 ];
 
 /// `lseek`'s numbers.

@@ -25,6 +25,16 @@ impl Default for OpenFiles {
 }
 
 impl OpenFiles {
+    /// How many files there are at the most.
+    #[cfg(test)]
+    pub(crate) const CAPACITY: usize = SETS * WAYS;
+
+    /// How many files there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.sets.iter().map(|set| set.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     /// The file of this number; opened if it is not among those read last.
     pub(crate) fn get(
         &self,

@@ -205,3 +205,94 @@ impl Operations {
         self.numbers.shown(id).unwrap_or(UNKNOWN_INO)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode_number::ROOT_NODE;
+    use brindle_device::Device;
+    use brindle_fs::OpenOptions;
+    use brindle_testing::golden::Golden;
+
+    fn operations(golden: &Golden) -> Operations {
+        let devices =
+            golden.devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Device>).collect();
+        Operations::new(Arc::new(Filesystem::open(devices, &OpenOptions::default()).expect("a golden image")))
+    }
+
+    /// Names, numbers and places of a directory, fetched so many at a time.
+    fn listing(
+        operations: &Operations,
+        node: u64,
+        with_attributes: bool,
+        room: usize,
+    ) -> Vec<(Vec<u8>, u64, u64)> {
+        let mut found: Vec<(Vec<u8>, u64, u64)> = Vec::new();
+        loop {
+            let before = found.len();
+            let offset = found.last().map_or(0, |(.., offset)| *offset);
+            let mut emit = |entry: Listed<'_>| {
+                if found.len() == before + room {
+                    return ControlFlow::Break(());
+                }
+                found.push((entry.name.to_vec(), entry.ino, entry.offset));
+                ControlFlow::Continue(())
+            };
+            operations.list(node, offset, with_attributes, &mut emit).expect("listing");
+            if found.len() == before {
+                return found;
+            }
+        }
+    }
+
+    #[test]
+    fn a_listing_is_the_same_in_pieces_of_any_size() {
+        let operations = operations(&Golden::load("big-directory"));
+        let whole = listing(&operations, ROOT_NODE, false, usize::MAX);
+        let directory = whole.iter().find(|(name, ..)| !name.starts_with(b".")).expect("an entry").0.clone();
+        let node = operations.lookup(ROOT_NODE, &directory).expect("lookup").expect("it is there").ino;
+        let whole = listing(&operations, node, false, usize::MAX);
+        assert!(whole.len() > DIRECTORY_BATCH);
+        assert_eq!((whole[0].0.as_slice(), whole[1].0.as_slice()), (&b"."[..], &b".."[..]));
+        for room in [1, 2, 63, 64, 65, 1000] {
+            assert_eq!(listing(&operations, node, false, room), whole);
+            assert_eq!(listing(&operations, node, true, room), whole);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_has_its_number() {
+        let operations = operations(&Golden::load("single"));
+        assert_eq!(operations.lookup(ROOT_NODE, b"no such name"), Ok(None));
+        assert_eq!(operations.stat(0).unwrap_err(), Errno::STALE);
+        assert_eq!(operations.stat(1 << 40).unwrap_err(), Errno::NOENT);
+        assert_eq!(operations.stat(300 << 48 | 257).unwrap_err(), Errno::NOENT, "no such subvolume");
+        assert_eq!(operations.read(ROOT_NODE, 0, &mut [0; 10]), Err(Errno::ISDIR));
+        assert_eq!(operations.read_link(ROOT_NODE), Err(Errno::INVAL));
+        assert_eq!(operations.xattr(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
+        assert_eq!(operations.ioctl(ROOT_NODE, 0x1234), Err(Errno::NOTTY));
+    }
+
+    #[test]
+    fn open_files_are_bounded() {
+        let operations = operations(&Golden::load("big-directory"));
+        let mut left = vec![ROOT_NODE];
+        let mut files = 0;
+        while let Some(directory) = left.pop() {
+            for (name, ..) in listing(&operations, directory, true, usize::MAX).split_off(2) {
+                let stat = operations.lookup(directory, &name).expect("lookup").expect("it is there");
+                match stat.kind {
+                    FileType::Directory => left.push(stat.ino),
+                    FileType::Regular => {
+                        let length = operations.read(stat.ino, 0, &mut [0; 100]).expect("read");
+                        assert_eq!(length as u64, stat.size.min(100));
+                        files += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(files > OpenFiles::CAPACITY, "{files} files");
+        assert!(operations.open_files.len() <= OpenFiles::CAPACITY);
+    }
+}
