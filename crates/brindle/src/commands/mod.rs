@@ -7,6 +7,7 @@ mod inspect;
 mod ls;
 mod man;
 pub(crate) mod mount;
+mod operands;
 mod options;
 mod path;
 mod pool;

@@ -126,3 +126,15 @@ fn missing_devices_are_put_up_with_when_asked() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("-o degraded"));
     assert!(run(&["-o", "degraded"]).status.success());
 }
+
+#[test]
+fn options_may_stand_between_the_devices_and_the_destination() {
+    let image = Image::unpack("raid1");
+    let destination = image.beside("out");
+    let mut arguments = with_devices(&["-q", "cp"], &image.devices);
+    arguments.extend(["--path".into(), "/".into(), destination.clone()]);
+    brindle_prints(arguments);
+    assert!(destination.is_dir());
+    let output = brindle(["cp".into(), image.devices[0].clone(), "--path".into(), "/".into()]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -6,6 +6,7 @@
 mod background;
 pub(crate) mod helper;
 
+use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
 use crate::commands::pool::open_filesystem;
 use anyhow::{Context, Result, bail};
@@ -53,7 +54,10 @@ EXIT STATUS
 ///
 /// No privileges are needed beyond those to read the devices, as long as fusermount3 is installed.
 #[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(
+    override_usage = "brindle mount [OPTIONS] <DEVICE>... <MOUNTPOINT>",
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct MountCommand {
     /// Stay in the foreground, until the filesystem is unmounted or Ctrl-C is typed
     #[arg(short, long)]
@@ -70,12 +74,8 @@ pub(crate) struct MountCommand {
     /// Do everything but mount
     #[arg(long, hide = true)]
     fake: bool,
-    /// Image files or block devices: those of one pool, in any order
-    #[arg(required = true, value_name = "DEVICE")]
-    devices: Vec<PathBuf>,
-    /// The directory to mount on
-    #[arg(required = true, value_name = "MOUNTPOINT")]
-    mountpoint: PathBuf,
+    #[command(flatten)]
+    operands: Operands,
 }
 
 /// Runs the command.
@@ -97,7 +97,8 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
 }
 
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
-    let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+    let paths: Vec<&Path> =
+        command.operands.devices().iter().chain(&options.devices).map(PathBuf::as_path).collect();
     let filesystem = open_filesystem(&paths, options.degraded, options.subvolume.clone())?;
     if command.fake {
         return Ok(ExitCode::SUCCESS);
@@ -105,7 +106,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let fuse_options = fuse_options(command, options);
-    let handle = brindle_fuse::mount(Arc::new(filesystem), &command.mountpoint, &fuse_options)?;
+    let handle = brindle_fuse::mount(Arc::new(filesystem), command.operands.last(), &fuse_options)?;
     unmount_on_signal(signals, handle.unmount_handle());
     background::report_ready()?;
     wait(handle)?;
@@ -118,7 +119,7 @@ fn wait(handle: MountHandle) -> Result<(), MountError> {
 }
 
 fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse::MountOptions {
-    let defaults = brindle_fuse::MountOptions::for_devices(&command.devices);
+    let defaults = brindle_fuse::MountOptions::for_devices(command.operands.devices());
     brindle_fuse::MountOptions {
         source: options.source.clone().unwrap_or(defaults.source),
         allow_other: options.has("allow_other", ""),

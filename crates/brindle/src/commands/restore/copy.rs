@@ -36,22 +36,29 @@ pub(super) enum Job<'c> {
     },
 }
 
+/// Pieces of work that one thread does.
+pub(super) type Batch<'c> = Vec<Job<'c>>;
+
 /// Does jobs until there are no more.
-pub(super) fn work<'c>(context: &'c Context, jobs: &Mutex<Receiver<Job<'c>>>) {
+pub(super) fn work<'c>(context: &'c Context, queue: &Mutex<Receiver<Batch<'c>>>) {
     let mut buffer = Vec::new();
     loop {
-        let job = jobs.lock().expect("no thread panics with it").recv();
-        match job {
-            Ok(Job::File { directory, name, attributes }) => {
-                let path = directory.path_of(&name);
-                match OutputFile::make(context, directory, &name, attributes) {
-                    Ok(file) => copy(context, &file, 0..file.attributes.size, &mut buffer),
-                    Err(error) => context.report.fail(&path, &format_args!("cannot make it: {error}")),
-                }
+        let batch = queue.lock().expect("no thread panics with it").recv();
+        let Ok(batch) = batch else { return };
+        batch.into_iter().for_each(|job| act(context, job, &mut buffer));
+    }
+}
+
+fn act<'c>(context: &'c Context, job: Job<'c>, buffer: &mut Vec<u8>) {
+    match job {
+        Job::File { directory, name, attributes } => {
+            let path = directory.path_of(&name);
+            match OutputFile::make(context, directory, &name, attributes) {
+                Ok(file) => copy(context, &file, 0..file.attributes.size, buffer),
+                Err(error) => context.report.fail(&path, &format_args!("cannot make it: {error}")),
             }
-            Ok(Job::Segment { file, start, end }) => copy(context, &file, start..end, &mut buffer),
-            Err(_) => return,
         }
+        Job::Segment { file, start, end } => copy(context, &file, start..end, buffer),
     }
 }
 
@@ -92,8 +99,7 @@ impl Copy<'_, '_> {
     /// Copies the data of the range, and leaves out the holes.
     fn data(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), String> {
         let filesystem = &self.context.filesystem;
-        // The bytes of an inode are those of its extents: with as many as its size it has no hole.
-        if self.file.attributes.disk_bytes >= self.file.attributes.size {
+        if !self.file.may_have_holes() {
             return self.run(range, buffer);
         }
         let mut at = range.start;
@@ -134,6 +140,7 @@ impl Copy<'_, '_> {
 
     /// Copies what can be had of a range, sector by sector; the rest is left a hole.
     fn salvage(&mut self, start: u64, buffer: &mut [u8]) -> Result<(), String> {
+        self.file.set_size().map_err(|error| format!("cannot set its size: {error}"))?;
         let mut at = start;
         for sector in buffer.chunks_mut(SECTOR_BYTES) {
             match self.context.filesystem.read(&self.source, at, sector) {

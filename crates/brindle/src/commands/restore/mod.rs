@@ -15,17 +15,18 @@ mod target;
 mod walk;
 
 use crate::cli::JsonOption;
+use crate::commands::operands::Operands;
 use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
 use crate::output;
 use anyhow::{Context as _, Result, bail};
 use brindle_fs::{FileType, Filesystem};
 use clap::Args;
-use copy::Job;
+use copy::Batch;
 use report::Report;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -60,7 +61,11 @@ EXIT STATUS
 /// Every sector is verified against its checksum. Where no copy is right, the bad part of the file is left a
 /// hole, the file is reported, and the rest goes on.
 #[derive(Args, Debug)]
-#[command(visible_alias = "cp", after_long_help = EXAMPLES)]
+#[command(
+    visible_alias = "cp",
+    override_usage = "brindle restore [OPTIONS] <DEVICE>... <DEST>",
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct RestoreCommand {
     /// Replace files that exist; without it they are failures, and stay as they are
     #[arg(long)]
@@ -77,12 +82,8 @@ pub(crate) struct RestoreCommand {
     json: JsonOption,
     #[command(flatten)]
     pool: PoolOptions,
-    /// Image files or block devices: those of one pool, in any order
-    #[arg(required = true, value_name = "DEVICE")]
-    devices: Vec<PathBuf>,
-    /// Where to
-    #[arg(required = true, value_name = "DEST")]
-    destination: PathBuf,
+    #[command(flatten)]
+    operands: Operands,
 }
 
 /// What all threads share.
@@ -94,15 +95,15 @@ struct Context {
     is_root: bool,
 }
 
-/// Jobs that wait at the most; each may keep a directory open.
-const QUEUE_JOBS: usize = 256;
+/// Batches of jobs that wait at the most; each job may keep a directory open.
+const QUEUE_BATCHES: usize = 8;
 const THREADS_MIN: usize = 4;
 
 /// Runs the command.
 pub(crate) fn run(command: &RestoreCommand) -> Result<ExitCode> {
     let start = Instant::now();
     let context = Context {
-        filesystem: command.pool.open(&command.devices)?,
+        filesystem: command.pool.open(command.operands.devices())?,
         report: Report::new(!command.json.json),
         overwrite: command.overwrite,
         one_subvolume: command.one_subvolume,
@@ -126,7 +127,7 @@ pub(crate) fn run(command: &RestoreCommand) -> Result<ExitCode> {
 fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
     let inode = command.path.resolve(&context.filesystem)?;
     let attributes = context.filesystem.attributes(inode)?;
-    let (queue, jobs) = sync_channel::<Job<'_>>(QUEUE_JOBS);
+    let (queue, jobs) = sync_channel::<Batch<'_>>(QUEUE_BATCHES);
     let jobs = Mutex::new(jobs);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = command.threads.map_or(cores.max(THREADS_MIN), usize::from);
@@ -136,7 +137,7 @@ fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
         }
         let mut walk = Walk::new(context, queue);
         if attributes.kind == FileType::Directory {
-            let target = Directory::open_destination(context, &command.destination, &attributes)?;
+            let target = Directory::open_destination(context, command.operands.last(), &attributes)?;
             walk.tree(inode, Arc::new(target));
         } else {
             let (directory, name) = file_destination(context, command)?;
@@ -148,7 +149,7 @@ fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
 
 /// The directory and the name that a single file goes to.
 fn file_destination<'c>(context: &'c Context, command: &RestoreCommand) -> Result<(Directory<'c>, Vec<u8>)> {
-    let destination = &command.destination;
+    let destination = command.operands.last();
     if destination.is_dir() {
         let name = command.path.file_name().context("the path has no last name to call the file by")?;
         return Ok((Directory::open_existing(context, destination)?, name.to_vec()));

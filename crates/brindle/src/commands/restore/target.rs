@@ -144,7 +144,7 @@ pub(super) struct OutputFile<'c> {
 }
 
 impl<'c> OutputFile<'c> {
-    /// Makes a file of the right size and nothing in it.
+    /// Makes a file with nothing in it; of the right size if data alone would not give it that.
     pub(super) fn make(
         context: &'c Context,
         directory: Arc<Directory<'c>>,
@@ -152,12 +152,24 @@ impl<'c> OutputFile<'c> {
         attributes: Attributes,
     ) -> Result<Self, Errno> {
         let file = directory.make_file(name)?;
-        if attributes.size > 0 {
-            rustix::fs::ftruncate(&file, attributes.size)?;
+        let path = directory.path_of(name);
+        let output = Self { context, file, attributes, path, _directory: directory };
+        if output.may_have_holes() {
+            output.set_size()?;
         }
         count(&context.report.files);
-        let path = directory.path_of(name);
-        Ok(Self { context, file, attributes, path, _directory: directory })
+        Ok(output)
+    }
+
+    /// Whether writing all data leaves something unwritten. The bytes of an inode are those of its extents: with
+    /// as many as its size it has no hole.
+    pub(super) fn may_have_holes(&self) -> bool {
+        self.attributes.disk_bytes < self.attributes.size
+    }
+
+    /// Gives the file its size, whatever has been written.
+    pub(super) fn set_size(&self) -> Result<(), Errno> {
+        rustix::fs::ftruncate(&self.file, self.attributes.size)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The walk over the tree: makes directories, links and special files, and hands out the rest.
 
 use super::Context;
-use super::copy::{Job, SEGMENT_BYTES};
+use super::copy::{Batch, Job, SEGMENT_BYTES};
 use super::metadata;
 use super::report::count;
 use super::target::{Directory, OutputFile};
@@ -13,6 +13,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+/// Jobs are handed out so many at a time, or fewer if they are about as many bytes: waking a thread costs about
+/// as much as a small file.
+const BATCH_JOBS: usize = 32;
+const BATCH_BYTES: u64 = 1 << 20;
 /// How many entries of a directory are held at once.
 const BATCH_ENTRIES: usize = 512;
 /// The longest path that the host takes; hard links beyond it become copies.
@@ -21,7 +25,10 @@ const PATH_BYTES_MAX: usize = 4095;
 /// A walk under way.
 pub(super) struct Walk<'c> {
     context: &'c Context,
-    queue: SyncSender<Job<'c>>,
+    queue: SyncSender<Batch<'c>>,
+    /// Jobs that have not been handed out, and how many bytes they are about.
+    batch: Batch<'c>,
+    batch_bytes: u64,
     /// Directories that were entered: a damaged pool may have one below itself.
     entered: HashSet<InodeId>,
     /// Files with more than one name: where the first one is, and how many are still to come.
@@ -45,8 +52,15 @@ struct Frame<'c> {
 
 impl<'c> Walk<'c> {
     /// A walk that hands files to `queue`.
-    pub(super) fn new(context: &'c Context, queue: SyncSender<Job<'c>>) -> Self {
-        Self { context, queue, entered: HashSet::new(), linked: HashMap::new() }
+    pub(super) fn new(context: &'c Context, queue: SyncSender<Batch<'c>>) -> Self {
+        Self {
+            context,
+            queue,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            entered: HashSet::new(),
+            linked: HashMap::new(),
+        }
     }
 
     /// Restores what is below `start` into `target`.
@@ -66,6 +80,7 @@ impl<'c> Walk<'c> {
                 None => drop(stack.pop()),
             }
         }
+        self.hand_out();
     }
 
     /// Restores one thing that is no directory.
@@ -73,6 +88,7 @@ impl<'c> Walk<'c> {
         let attributes = Attributes { nlink: 1, ..attributes };
         let root = Arc::clone(&directory);
         self.leaf(&root, directory, name, attributes);
+        self.hand_out();
     }
 
     /// Restores an entry; a directory is returned, to be walked.
@@ -170,7 +186,8 @@ impl<'c> Walk<'c> {
 
     fn file(&mut self, directory: Arc<Directory<'c>>, name: &[u8], attributes: Attributes) -> bool {
         if attributes.nlink == 1 && attributes.size <= SEGMENT_BYTES {
-            self.send(Job::File { directory, name: name.to_vec(), attributes });
+            let bytes = attributes.size;
+            self.add(Job::File { directory, name: name.to_vec(), attributes }, bytes);
             return true;
         }
         // What other names link to must be there at once, and what goes out in segments is shared by them.
@@ -185,14 +202,24 @@ impl<'c> Walk<'c> {
         let mut start = 0;
         while start < file.attributes.size {
             let end = file.attributes.size.min(start + SEGMENT_BYTES);
-            self.send(Job::Segment { file: Arc::clone(&file), start, end });
+            self.add(Job::Segment { file: Arc::clone(&file), start, end }, end - start);
             start = end;
         }
         true
     }
 
-    fn send(&self, job: Job<'c>) {
-        self.queue.send(job).expect("the workers outlive the walk");
+    fn add(&mut self, job: Job<'c>, bytes: u64) {
+        self.batch.push(job);
+        self.batch_bytes += bytes;
+        if self.batch.len() >= BATCH_JOBS || self.batch_bytes >= BATCH_BYTES {
+            self.hand_out();
+        }
+    }
+
+    fn hand_out(&mut self) {
+        self.batch_bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.queue.send(batch).expect("the workers outlive the walk");
     }
 
     fn symlink(&self, directory: &Directory<'c>, name: &[u8], attributes: &Attributes) -> Result<(), String> {
