@@ -87,3 +87,15 @@ proptest::proptest! {
         let _ = decompress(every_algorithm()[algorithm].0, &input, &mut output, SECTOR);
     }
 }
+
+#[test]
+fn zstd_gets_no_window_larger_than_an_extent() {
+    // Magic number, no content size, the window; then one block of 2^17 equal bytes.
+    let frame =
+        |window_log: u8| [0x28, 0xb5, 0x2f, 0xfd, 0x00, (window_log - 10) << 3, 0x03, 0x00, 0x10, 0xaa];
+    let mut output = vec![0; 1 << 17];
+    decompress(Compression::Zstd, &frame(17), &mut output, 4096).expect("the window of an extent");
+    assert!(output.iter().all(|byte| *byte == 0xaa));
+    let error = decompress(Compression::Zstd, &frame(18), &mut output, 4096).expect_err("a larger one");
+    assert!(error.to_string().contains("requires too much memory"), "{error}");
+}

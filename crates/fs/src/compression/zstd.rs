@@ -2,11 +2,21 @@
 
 use super::DecompressError;
 use std::cell::RefCell;
-use zstd::zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
+
+/// The largest window that an extent can make use of (`ZSTD_BTRFS_MAX_WINDOWLOG`): a frame that wants a larger
+/// one would only have memory allocated for nothing.
+const WINDOW_LOG_MAX: u32 = 17;
 
 thread_local! {
     /// A context costs more to make than a small extent to decompress.
-    static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(context());
+}
+
+fn context() -> DCtx<'static> {
+    let mut context = DCtx::create();
+    context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).expect("17 is a window that zstd knows");
+    context
 }
 
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<usize, DecompressError> {
