@@ -5,7 +5,7 @@ use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
 use crate::neighbours::SMALL_FILE_BYTES;
 use crate::{Attributes, FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
-use brindle_ondisk::{Logical, to_u64, to_usize};
+use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
 use brindle_volume::DataChecksums;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -98,16 +98,24 @@ impl Filesystem {
 
     /// The target of a symbolic link.
     pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
-        /// The kernel's `PATH_MAX`: no link that can be followed is longer.
-        const TARGET_MAX: u64 = 4096;
+        /// The kernel's `PATH_MAX`, which counts the zero at the end: no link can be longer.
+        const TARGET_MAX: u64 = 4095;
         let attributes = self.attributes(id)?;
         if attributes.kind != FileType::Symlink {
             return Err(FsError::NotASymlink(id));
         }
         let file = Self::open_known(&attributes)?;
-        let mut target = vec![0; to_usize(file.size.min(TARGET_MAX))];
+        let key = id.key(KeyType::INODE_ITEM, 0);
+        let refuse = |defect| FsError::Item { file: id, key, defect };
+        if file.size > TARGET_MAX {
+            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, file.size)));
+        }
+        let mut target = vec![0; to_usize(file.size)];
         let length = self.read(&file, 0, &mut target)?;
         target.truncate(length);
+        if let Some(at) = target.iter().position(|byte| *byte == 0) {
+            return Err(refuse(Defect::new("zero byte in a symbolic link, at", to_u64(at))));
+        }
         Ok(target)
     }
 

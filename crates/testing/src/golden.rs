@@ -241,6 +241,19 @@ impl SparseImage {
         Ok(())
     }
 
+    /// Cuts the device off.
+    pub fn truncate(&mut self, size_bytes: u64) {
+        self.size_bytes = self.size_bytes.min(size_bytes);
+        let blocks = self.size_bytes.div_ceil(BLOCK_BYTES as u64);
+        self.blocks.split_off(&blocks);
+        let in_last = usize::try_from(self.size_bytes % BLOCK_BYTES as u64).expect("less than a block");
+        if in_last > 0
+            && let Some(block) = self.blocks.get_mut(&(blocks - 1))
+        {
+            Arc::make_mut(block)[in_last..].fill(0);
+        }
+    }
+
     /// Writes the image to a file, sparsely, so that it can be given to `btrfs check` or a loop device.
     ///
     /// # Errors
@@ -401,6 +414,12 @@ mod tests {
             prop_assert_eq!(streamed.size_bytes(), 50_001);
             prop_assert!(streamed.blocks().eq(image.blocks()));
             prop_assert!(image.blocks().all(|(offset, _)| offset.is_multiple_of(BLOCK_BYTES as u64)));
+
+            image.truncate(read.0 as u64);
+            let cut = SparseImage::read("image", 1, &plain[..read.0]).unwrap();
+            prop_assert_eq!(image.size_bytes(), cut.size_bytes());
+            let kept: Vec<_> = image.blocks().filter(|(_, block)| **block != [0; BLOCK_BYTES]).collect();
+            prop_assert_eq!(kept, cut.blocks().collect::<Vec<_>>());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Cursors: a place in a tree, to be moved either way.
 
 use crate::{Pool, TreeError, TreeRoot};
-use brindle_ondisk::{Key, KeyPtr, Node, NodeExpectation};
+use brindle_ondisk::{Key, KeyPtr, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 
 /// Whether a cursor asks for leaves before it comes to them.
@@ -114,7 +114,7 @@ impl<'p> Cursor<'p> {
     /// Goes down from the root to the leaf where `key` is or would be.
     fn descend_to(&mut self, key: &Key) -> Result<(), TreeError> {
         self.path.clear();
-        let root = self.pool.read_node(&self.root.expectation())?;
+        let root = self.read(&self.root.expectation())?;
         let mut step = Step { node: root, slot: 0, bound: None, prefetched: 0 };
         loop {
             let found = step.node.search(key);
@@ -137,13 +137,24 @@ impl<'p> Cursor<'p> {
         }
     }
 
+    /// A node that is expected, and of the right tree.
+    fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
+        let node = self.pool.read_node(expected)?;
+        let (tree, owner) = (self.root.id, node.header().owner);
+        if may_hold(tree, owner) {
+            Ok(node)
+        } else {
+            Err(TreeError::WrongTree { at: expected.bytenr, tree, owner })
+        }
+    }
+
     /// The child at the slot of a step, checked against the bound.
     fn child(&self, parent: &Step) -> Result<Option<Step>, TreeError> {
         let pointers = parent.node.key_ptrs();
         let Some(pointer) = pointers.get(parent.slot) else {
             return Ok(None);
         };
-        let node = self.pool.read_node(&NodeExpectation::child(pointer, parent.node.level()))?;
+        let node = self.read(&NodeExpectation::child(pointer, parent.node.level()))?;
         let bound = pointers.get(parent.slot + 1).map(|next| next.key).or(parent.bound);
         let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
         match (bound, last) {
@@ -217,6 +228,17 @@ impl<'p> Cursor<'p> {
         let wanted = parent.node.key_ptrs().get(start..end).unwrap_or_default();
         self.pool.prefetch_nodes(wanted.iter().map(|pointer: &KeyPtr| pointer.blockptr));
         parent.prefetched = end;
+    }
+}
+
+/// Whether a tree can hold blocks of this owner: subvolumes share theirs with each other, log and relocation
+/// trees go by several names, and any other tree has only its own.
+fn may_hold(tree: RootId, owner: RootId) -> bool {
+    let is_subvolume = |id: RootId| id == RootId::FS_TREE || id.is_subvolume();
+    match tree {
+        RootId::TREE_LOG | RootId::TREE_RELOC => true,
+        _ if is_subvolume(tree) => is_subvolume(owner),
+        _ => owner == tree,
     }
 }
 

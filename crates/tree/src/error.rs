@@ -23,6 +23,16 @@ pub enum TreeError {
         /// The least key that it must not have.
         bound: Key,
     },
+    /// A block of one tree hangs in another.
+    #[error("corrupt tree block at logical {at}: belongs to {} instead of {}", tree_name(*.owner), tree_name(*.tree))]
+    WrongTree {
+        /// The block.
+        at: Logical,
+        /// The tree that is read.
+        tree: RootId,
+        /// The tree that the block says it is of.
+        owner: RootId,
+    },
     /// An item is not what its tree needs there.
     #[error("corrupt item {key} of {}: {defect}", tree_name(*.tree))]
     Item {

@@ -10,6 +10,7 @@
 //! Invariants of a descent, which bound every walk whatever the bytes say:
 //! - each child lies exactly one level below its parent, so no path is longer than eight;
 //! - each child begins with the key, and carries the generation, that its parent has for it;
+//! - each block belongs to the tree that is read, or both to some subvolume;
 //! - no key of a child reaches the key of the parent's next slot, so no block is met twice in one walk.
 
 mod cache;

@@ -1,4 +1,6 @@
 //! Whole pools, read back: the kernel's golden images, damaged ones, and pools that the kernel makes now.
 
+mod bounds;
+mod damaged;
 mod golden;
 mod walk;

@@ -259,11 +259,22 @@ impl Victim {
     where
         T: FromBytes + IntoBytes + KnownLayout + Immutable,
     {
+        self.edit_item_at(tree, key, 0, edit);
+    }
+
+    /// Changes the structure that lies at an offset of an item's data.
+    ///
+    /// # Panics
+    /// If there is no such item, or it is too short.
+    pub fn edit_item_at<T>(&mut self, tree: RootId, key: &Key, offset: usize, edit: impl FnOnce(&mut T))
+    where
+        T: FromBytes + IntoBytes + KnownLayout + Immutable,
+    {
         self.edit_item_bytes(tree, key, |data| {
-            let length = size_of::<T>();
-            let mut structure = T::read_from_bytes(&data[..length]).expect("the length is right");
+            let bytes = &mut data[offset..offset + size_of::<T>()];
+            let mut structure = T::read_from_bytes(bytes).expect("the length is right");
             edit(&mut structure);
-            data[..length].copy_from_slice(structure.as_bytes());
+            bytes.copy_from_slice(structure.as_bytes());
         });
     }
 
