@@ -1,5 +1,6 @@
 //! What the first walk takes from each leaf for the passes that follow.
 
+use crate::Finding;
 use crate::facts::Facts;
 use crate::files::{Judge, LeafSummary, Summary};
 use crate::forest::{BlockId, Forest};
@@ -130,10 +131,10 @@ impl Gather<'_> {
                     state.space.allocated(place, is_data, self.regions, self.sectors, self.ledger);
                     let first = edges.map_or(start, |(first, _)| first);
                     edges = Some((first, start.saturating_add(length)));
-                    if extent.flags().contains(ExtentFlags::FULL_BACKREF) {
-                        if let Some(id) = self.forest.at(start) {
-                            self.forest.block(id).mark_full_backref();
-                        }
+                    if extent.flags().contains(ExtentFlags::FULL_BACKREF)
+                        && let Some(id) = self.forest.at(start)
+                    {
+                        self.forest.block(id).mark_full_backref();
                     }
                 }
                 Item::ExtentRef(_) => {}
@@ -183,7 +184,7 @@ impl Gather<'_> {
             match (&item, leaf.tree.id) {
                 (Item::Csums(sums), RootId::CSUM_TREE) => {
                     let length = to_u64(sums.len() / context.checksum_type.size()) * sectorsize;
-                    self.sectors.mark(Mark::Summed, key.offset(), length);
+                    self.mark_summed(key.offset(), length);
                 }
                 (Item::FreeSpaceInfo(info), RootId::FREE_SPACE_TREE) => {
                     let count = info.extent_count.get().into();
@@ -203,6 +204,22 @@ impl Gather<'_> {
         }
     }
 
+    /// Sectors have checksums. What lies in no region is not kept track of, but reported.
+    fn mark_summed(&self, start: u64, length: u64) {
+        let end = start.saturating_add(length);
+        let mut at = start;
+        while at < end {
+            let region = self.regions.find(at).and_then(|index| self.regions.get(index));
+            let Some(region) = region else {
+                let (start, length) = (Logical::new(at), end - at);
+                return self.ledger.report(page::CHECKSUMS, Finding::ChecksumUnused { start, length });
+            };
+            let stop = end.min(region.end());
+            self.sectors.mark(Mark::Summed, at, stop - at);
+            at = stop;
+        }
+    }
+
     /// What the items of files say of data: who uses it, and whether it should have checksums.
     fn file_data(&self, state: &mut Gathered, leaf: &Leaf<'_>, key: &Key, item: &Item<'_>) {
         let inode = key.objectid.get();
@@ -217,6 +234,10 @@ impl Gather<'_> {
             _ => return,
         };
         references::from_file_extent(leaf.node, key, extent, leaf.is_full_backref, &mut state.references);
+        // Balance copies what has no checksums as it is, into a file that could have some.
+        if leaf.tree.id == RootId::DATA_RELOC_TREE {
+            return;
+        }
         let Some((start, length)) = summed_range(extent) else { return };
         let carry = match state.carry {
             Some(carry) if carry.inode == inode => carry,

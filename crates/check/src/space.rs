@@ -147,7 +147,8 @@ impl Space {
         let mut sum: Sum = 0;
         let mut open: Option<(u64, u64)> = None;
         for_runs(bitmap, |first, length| {
-            let (from, to) = (start + first * sectorsize, start + (first + length) * sectorsize);
+            let place = |sector: u64| start.saturating_add(sector.saturating_mul(sectorsize));
+            let (from, to) = (place(first), place(first + length));
             match &mut open {
                 Some((_, last)) if *last == from => *last = to,
                 _ => {

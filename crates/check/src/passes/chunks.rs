@@ -5,6 +5,7 @@ use crate::examination::Examination;
 use crate::facts::{DevExtentFact, Facts};
 use crate::ledger::Ledger;
 use crate::pass::page;
+use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Logical, Physical, Superblock, to_u64};
 use std::collections::HashMap;
 
@@ -27,10 +28,15 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     }
 }
 
+fn by_id(facts: &Facts) -> HashMap<DevId, &DevItem> {
+    facts.devices.iter().map(|device| (device.devid, device)).collect()
+}
+
 /// Stripes and device extents, both ways. Device extents of a seed are in the seed's own trees.
 fn check_stripes(facts: &Facts, is_seeded: bool, ledger: &Ledger) {
     let mut extents: HashMap<(DevId, u64), (&DevExtentFact, bool)> =
         facts.dev_extents.iter().map(|extent| ((extent.devid, extent.offset), (extent, false))).collect();
+    let devices = by_id(facts);
     for stripe in &facts.stripes {
         let problem = match extents.get_mut(&(stripe.devid, stripe.offset)) {
             None if is_seeded => None,
@@ -46,8 +52,7 @@ fn check_stripes(facts: &Facts, is_seeded: bool, ledger: &Ledger) {
                 }
             }
         };
-        let device = facts.devices.iter().find(|device| device.devid == stripe.devid);
-        let problem = problem.or(match device {
+        let problem = problem.or(match devices.get(&stripe.devid) {
             None => Some("there is no such device"),
             Some(device) if device.uuid != stripe.uuid => Some("the device has another uuid"),
             Some(_) => None,
@@ -73,6 +78,7 @@ fn check_stripes(facts: &Facts, is_seeded: bool, ledger: &Ledger) {
 }
 
 fn check_overlaps(facts: &Facts, ledger: &Ledger) {
+    let devices = by_id(facts);
     let mut before: Option<(DevId, u64)> = None;
     for extent in &facts.dev_extents {
         let end = extent.offset.saturating_add(extent.length);
@@ -83,8 +89,7 @@ fn check_overlaps(facts: &Facts, ledger: &Ledger) {
             ledger.report(page::CHUNKS, Finding::DeviceExtentOverlap { devid, offset, end });
         }
         before = Some((extent.devid, end));
-        let device = facts.devices.iter().find(|device| device.devid == extent.devid);
-        match device {
+        match devices.get(&extent.devid) {
             None => report_extent(extent, "there is no such device", ledger),
             Some(device) if end > device.total_bytes.get() => {
                 report_extent(extent, "passes the end of the device", ledger);
@@ -96,10 +101,14 @@ fn check_overlaps(facts: &Facts, ledger: &Ledger) {
 
 fn check_devices(facts: &Facts, superblock: &Superblock, is_seeded: bool, ledger: &Ledger) {
     let mut total = 0u64;
+    let mut used: HashMap<DevId, u64> = HashMap::new();
+    for extent in &facts.dev_extents {
+        let sum = used.entry(extent.devid).or_default();
+        *sum = sum.saturating_add(extent.length);
+    }
     for device in &facts.devices {
         total = total.saturating_add(device.total_bytes.get());
-        let own = facts.dev_extents.iter().filter(|extent| extent.devid == device.devid);
-        let expected = own.fold(0u64, |sum, extent| sum.saturating_add(extent.length));
+        let expected = used.get(&device.devid).copied().unwrap_or(0);
         let found = device.bytes_used.get();
         // What a seed's device item says is of its own pool, and so are its extents.
         if found != expected && !(is_seeded && expected == 0) {

@@ -42,8 +42,9 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
             ledger.report(page::FREE_SPACE, Finding::FreeSpace { start, length, problem });
         }
         // A free range that goes on from one bitmap to the next is one.
-        let inside = |at: &&u64| region.start < **at && **at < region.end();
-        let joined = joins.0.iter().filter(inside).filter(|at| joins.1.binary_search(at).is_ok()).count();
+        let from = joins.0.partition_point(|at| *at <= region.start);
+        let to = joins.0.partition_point(|at| *at < region.end()).max(from);
+        let joined = joins.0[from..to].iter().filter(|at| joins.1.binary_search(at).is_ok()).count();
         let expected = space.free_count.saturating_sub(to_u64(joined));
         if let Some((start, found)) = space.info.filter(|(_, found)| *found != expected) {
             let start = Logical::new(start);

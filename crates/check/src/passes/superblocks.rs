@@ -112,8 +112,10 @@ fn backup_problem(backup: &RootBackup, of_pool: &Superblock) -> Option<(&'static
         ("device tree", backup.dev_root_gen, backup.dev_root),
         ("checksum tree", backup.csum_root_gen, backup.csum_root),
     ];
+    // A log sync writes the superblock while the next commit prepares its backup.
+    let next = of_pool.generation.get().saturating_add(1);
     for (_, generation, bytenr) in generations {
-        if generation > of_pool.generation {
+        if generation.get() > next {
             return Some(("generation lies in the future", generation.get()));
         }
         if !bytenr.is_aligned(sector) {

@@ -29,8 +29,8 @@ pub(crate) fn blocks(pool: &Pool) -> Vec<Logical> {
         RootId::UUID_TREE,
     ];
     let mut blocks = Vec::new();
-    for tree in TREES {
-        pool.each_block(pool.root(tree), &mut |node| blocks.push(node.header().bytenr));
+    for root in TREES.into_iter().filter_map(|tree| pool.find_root(tree)) {
+        pool.each_block(root, &mut |node| blocks.push(node.header().bytenr));
     }
     blocks
 }
@@ -68,4 +68,39 @@ fn random_damage_neither_panics_nor_hangs() {
             }
         }
     }
+}
+
+/// Holds us against `btrfs check`, where it is installed: `cargo test -p brindle-check -- --ignored`.
+#[test]
+#[ignore = "needs btrfs-progs, and takes minutes"]
+fn what_btrfs_check_finds_is_found() {
+    let count = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(200);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("image");
+    let mut missed = Vec::new();
+    let (mut both, mut neither, mut ours) = (0, 0, 0);
+    for image in ["single", "snapshots", "old-features", "quota"] {
+        let clean = Pool::load(image);
+        let blocks = blocks(&clean);
+        for seed in 1..=count {
+            let mut random = Random(seed * 0x9e37_79b9);
+            let mut pool = Pool::load(image);
+            damage(&mut pool, &blocks, &mut random);
+            let is_clean = pool.try_check(&CheckOptions::default()).is_ok_and(|report| report.is_clean());
+            pool.devices[0].write_to(&path).expect("room for an image");
+            let mut command = std::process::Command::new("btrfs");
+            let output = command.args(["check", "--readonly"]).arg(&path).output().expect("btrfs-progs");
+            match (is_clean, output.status.success()) {
+                (true, true) => neither += 1,
+                (false, false) => both += 1,
+                (false, true) => ours += 1,
+                (true, false) => {
+                    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                    missed.push(format!("{image} seed {seed}:\n{text}"));
+                }
+            }
+        }
+    }
+    println!("found by both {both}, by neither {neither}, by us alone {ours}, missed {}", missed.len());
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }

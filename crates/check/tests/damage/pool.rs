@@ -65,19 +65,23 @@ impl Pool {
 
     /// The root block of a tree.
     pub(crate) fn root(&self, tree: RootId) -> Logical {
+        self.find_root(tree).expect("the tree is there")
+    }
+
+    /// The root block of a tree, if there is one.
+    pub(crate) fn find_root(&self, tree: RootId) -> Option<Logical> {
         match tree {
-            RootId::ROOT_TREE => self.superblock().root,
-            RootId::CHUNK_TREE => self.superblock().chunk_root,
-            _ => {
-                let is_it = |place: &Place| {
-                    place.key.objectid == tree.object_id() && place.key.item_type == KeyType::ROOT_ITEM
-                };
-                let place = self.items(RootId::ROOT_TREE).into_iter().find(is_it).expect("the tree is there");
-                match Item::parse(&place.key, &place.data) {
-                    Ok(Item::Root(root)) => root.bytenr,
-                    other => panic!("{other:?}"),
-                }
-            }
+            RootId::ROOT_TREE => return Some(self.superblock().root),
+            RootId::CHUNK_TREE => return Some(self.superblock().chunk_root),
+            _ => {}
+        }
+        let is_it = |place: &Place| {
+            place.key.objectid == tree.object_id() && place.key.item_type == KeyType::ROOT_ITEM
+        };
+        let place = self.items(RootId::ROOT_TREE).into_iter().find(is_it)?;
+        match Item::parse(&place.key, &place.data) {
+            Ok(Item::Root(root)) => Some(root.bytenr),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -172,7 +176,7 @@ impl Pool {
     pub(crate) fn edit_key(&mut self, place: &Place, key: Key) {
         let slot = slot_offset::<ItemHeader>(place.slot);
         self.edit_block(place.leaf, |block| {
-            block[slot..slot + size_of::<Key>()].copy_from_slice(key.as_bytes())
+            block[slot..slot + size_of::<Key>()].copy_from_slice(key.as_bytes());
         });
     }
 
