@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/architecture.md` says what each is for.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "brindle-ondisk",
     "brindle-policy",
     "brindle-device",
@@ -12,6 +12,7 @@ const LAYERS: [&str; 11] = [
     "brindle-tree",
     "brindle-fs",
     "brindle-check",
+    "brindle-care",
     "brindle-fuse",
     "brindle",
     "brindle-testing",

@@ -1,0 +1,216 @@
+//! What is asked for.
+
+use super::MkfsError;
+use bitflags::bitflags;
+use brindle_device::WritableDevice;
+use brindle_ondisk::{ChecksumType, CompatRo, Incompat, Profile, Uuid};
+use brindle_policy::placement::PlacementClass;
+use std::sync::Arc;
+
+/// A device that is to be part of the pool.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// The device.
+    pub device: Arc<dyn WritableDevice>,
+    /// What the owner says it is; what the host says if `None`.
+    pub class: Option<PlacementClass>,
+}
+
+/// How to make a pool.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// Profile of data; `single` if `None`.
+    pub data: Option<Profile>,
+    /// Profile of metadata and system chunks; if `None`, `dup` on one device and `raid1` on several.
+    pub metadata: Option<Profile>,
+    /// The label, at most 255 bytes.
+    pub label: String,
+    /// UUID of the pool.
+    pub fsid: Uuid,
+    /// What all other UUIDs are derived from: random, or fixed for an image that can be made again.
+    pub seed: [u8; 16],
+    /// Now, in seconds since 1970.
+    pub time_sec: i64,
+    /// The size of a tree block in bytes; if `None`, 16384, and the sector size where data and metadata are
+    /// mixed.
+    pub nodesize: Option<u32>,
+    /// Checksum algorithm.
+    pub checksum: ChecksumType,
+    /// Features of the format.
+    pub features: Features,
+    /// Overwrite what looks like something that somebody may want to keep.
+    pub force: bool,
+    /// Give back the space of the devices first.
+    pub discard: bool,
+}
+
+impl MkfsOptions {
+    /// The defaults, for a pool of this UUID.
+    pub fn new(fsid: Uuid, seed: [u8; 16], time_sec: i64) -> Self {
+        Self {
+            data: None,
+            metadata: None,
+            label: String::new(),
+            fsid,
+            seed,
+            time_sec,
+            nodesize: None,
+            checksum: ChecksumType::Crc32c,
+            features: Features::default(),
+            force: false,
+            discard: true,
+        }
+    }
+}
+
+bitflags! {
+    /// Features of the format that can be chosen.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Features: u32 {
+        /// Data and metadata share block groups.
+        const MIXED_BG = 1 << 0;
+        /// Extended inode references: more hard links to a file.
+        const EXTREF = 1 << 1;
+        /// Smaller references to metadata.
+        const SKINNY_METADATA = 1 << 2;
+        /// Holes have no file extent.
+        const NO_HOLES = 1 << 3;
+        /// Free space tree.
+        const FREE_SPACE_TREE = 1 << 4;
+        /// Block group items in a tree of their own.
+        const BLOCK_GROUP_TREE = 1 << 5;
+    }
+}
+
+/// What of it is on unless asked otherwise.
+impl Default for Features {
+    fn default() -> Self {
+        Self::all().difference(Self::MIXED_BG)
+    }
+}
+
+/// A feature as the command line names it.
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureName {
+    /// The feature.
+    pub feature: Features,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+}
+
+/// The names of all features.
+pub const FEATURES: [FeatureName; 6] = [
+    named(Features::MIXED_BG, "mixed-bg", "mixed data and metadata block groups"),
+    named(Features::EXTREF, "extref", "increased hardlink limit per file"),
+    named(Features::SKINNY_METADATA, "skinny-metadata", "reduced-size metadata extent references"),
+    named(Features::NO_HOLES, "no-holes", "no explicit hole extents for files"),
+    named(Features::FREE_SPACE_TREE, "free-space-tree", "free space tree (space_cache=v2)"),
+    named(
+        Features::BLOCK_GROUP_TREE,
+        "block-group-tree",
+        "block groups in a tree of their own, for quick mounts",
+    ),
+];
+
+/// Names that mkfs.btrfs knows, and why they are refused.
+const REFUSED: [(&str, &str); 9] = [
+    ("quota", "quotas are not supported by brindle mkfs; `btrfs quota enable` turns them on later"),
+    (
+        "squota",
+        "simple quotas are not supported by brindle mkfs; `btrfs quota enable --simple` turns them on later",
+    ),
+    ("zoned", "zoned devices are not supported"),
+    ("extent-tree-v2", "the format is not settled, and not supported"),
+    ("raid-stripe-tree", "not supported"),
+    ("remap-tree", "not supported"),
+    ("metadata_uuid", "not supported"),
+    ("raid56", "it is on when a profile needs it, and cannot be chosen"),
+    ("raid1c34", "it is on when a profile needs it, and cannot be chosen"),
+];
+
+const fn named(feature: Features, name: &'static str, about: &'static str) -> FeatureName {
+    FeatureName { feature, name, about }
+}
+
+impl Features {
+    /// These features, changed by a comma-separated list as `-O` takes it: a name turns a feature on, one behind
+    /// `^` off.
+    pub fn with_list(mut self, list: &str) -> Result<Self, MkfsError> {
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (is_on, name) = word.strip_prefix('^').map_or((true, word), |name| (false, name));
+            let known = match name {
+                "fst" => "free-space-tree",
+                "bgt" => "block-group-tree",
+                name => name,
+            };
+            if let Some((name, why)) = REFUSED.iter().find(|(refused, _)| *refused == known) {
+                return Err(MkfsError::Feature { name: (*name).to_owned(), why });
+            }
+            let Some(row) = FEATURES.iter().find(|row| row.name == known) else {
+                return Err(MkfsError::Feature { name: name.to_owned(), why: "there is no such feature" });
+            };
+            self.set(row.feature, is_on);
+        }
+        Ok(self)
+    }
+
+    /// Refuses what does not go together.
+    pub(super) fn check(self) -> Result<(), MkfsError> {
+        let needed = Self::FREE_SPACE_TREE | Self::NO_HOLES;
+        if self.contains(Self::BLOCK_GROUP_TREE) && !self.contains(needed) {
+            let why = "it needs free-space-tree and no-holes; turn it off too, with -O ^block-group-tree";
+            return Err(MkfsError::Feature { name: "block-group-tree".to_owned(), why });
+        }
+        Ok(())
+    }
+
+    /// The bits without which the pool can't be read.
+    pub(super) fn incompat(self, profiles: &[Profile]) -> Incompat {
+        let mut bits = Incompat::MIXED_BACKREF;
+        bits.set(Incompat::MIXED_GROUPS, self.contains(Self::MIXED_BG));
+        bits.set(Incompat::EXTENDED_IREF, self.contains(Self::EXTREF));
+        bits.set(Incompat::SKINNY_METADATA, self.contains(Self::SKINNY_METADATA));
+        bits.set(Incompat::NO_HOLES, self.contains(Self::NO_HOLES));
+        bits.set(Incompat::RAID56, profiles.iter().any(|profile| profile.has_parity()));
+        let has_copies = |profile: &Profile| matches!(profile, Profile::Raid1c3 | Profile::Raid1c4);
+        bits.set(Incompat::RAID1C34, profiles.iter().any(has_copies));
+        bits
+    }
+
+    /// The bits without which the pool can't be written.
+    pub(super) fn compat_ro(self) -> CompatRo {
+        let mut bits = CompatRo::empty();
+        let free_space_tree = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
+        bits.set(free_space_tree, self.contains(Self::FREE_SPACE_TREE));
+        bits.set(CompatRo::BLOCK_GROUP_TREE, self.contains(Self::BLOCK_GROUP_TREE));
+        bits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_change_the_defaults() {
+        let of = |list| Features::default().with_list(list).expect("known words");
+        assert_eq!(of(""), Features::default());
+        assert_eq!(
+            of("^block-group-tree,^fst"),
+            Features::default() - Features::BLOCK_GROUP_TREE - Features::FREE_SPACE_TREE
+        );
+        assert_eq!(of("mixed-bg, bgt"), Features::all());
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        let of = |list| Features::default().with_list(list).expect_err("refused").to_string();
+        assert!(of("no-holes,zoned").starts_with("feature zoned: "), "{}", of("zoned"));
+        assert!(of("^squota").contains("simple quotas"));
+        assert!(of("no-hole").contains("no such feature"));
+        let alone = Features::default() - Features::FREE_SPACE_TREE;
+        assert!(alone.check().is_err() && (alone - Features::BLOCK_GROUP_TREE).check().is_ok());
+    }
+}

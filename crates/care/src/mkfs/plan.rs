@@ -1,0 +1,316 @@
+//! What the pool will be made of: devices with their ids, and the first chunks with their places.
+
+use super::{Features, MkfsError, MkfsOptions, NewDevice};
+use brindle_device::DeviceClass;
+use brindle_ondisk::item::Stripe;
+use brindle_ondisk::{
+    BlockGroupType, ChecksumType, DevId, Generation, Logical, NodeHeader, Physical, Profile,
+    SUPERBLOCK_OFFSETS, SYS_CHUNK_ARRAY_SIZE, Uuid,
+};
+use brindle_policy::placement::{
+    AllocationHint, ChunkRequest, DeviceSummary, NoSpace, PlacementClass, PlacementMode, STRIP_BYTES,
+    place_chunk,
+};
+
+/// The least unit of data, in bytes.
+pub(super) const SECTORSIZE: u32 = 4096;
+/// The one transaction in which everything is written.
+pub(super) const GENERATION: Generation = Generation::new(1);
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Nothing is allocated before this on any device (`BTRFS_DEVICE_RANGE_RESERVED`).
+const RESERVED_BYTES: u64 = MIB;
+/// Where the logical space begins to be used; address 0 stands for "nowhere" in places.
+const FIRST_LOGICAL: u64 = MIB;
+/// Pools larger than this have larger metadata chunks.
+const LARGE_POOL_BYTES: u64 = 50 * GIB;
+
+/// What the pool will be made of.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) nodesize: u32,
+    pub(super) chunk_tree_uuid: Uuid,
+    /// UUID of the top-level subvolume.
+    pub(super) subvolume_uuid: Uuid,
+    pub(super) data_profile: Profile,
+    pub(super) metadata_profile: Profile,
+    /// By devid, which counts from 1.
+    pub(super) devices: Vec<PlannedDevice>,
+    /// By logical address.
+    pub(super) chunks: Vec<PlannedChunk>,
+}
+
+/// A device of the pool.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedDevice {
+    pub(super) devid: DevId,
+    pub(super) uuid: Uuid,
+    /// Which of the devices given it is.
+    pub(super) given: usize,
+    pub(super) class: PlacementClass,
+    pub(super) hint: AllocationHint,
+    /// What of it the pool uses: whole sectors.
+    pub(super) total_bytes: u64,
+    /// What of it belongs to chunks.
+    pub(super) used_bytes: u64,
+    /// What of it does not, and may: ranges, in order.
+    free: Vec<(u64, u64)>,
+}
+
+/// A chunk of the pool.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedChunk {
+    pub(super) start: Logical,
+    pub(super) length: u64,
+    pub(super) kind: BlockGroupType,
+    pub(super) profile: Profile,
+    pub(super) stripe_bytes: u64,
+    pub(super) stripes: Vec<Stripe>,
+}
+
+impl Plan {
+    /// Makes the plan, or says why there is none. Nothing is written.
+    pub(super) fn new(given: &[NewDevice], options: &MkfsOptions) -> Result<Self, MkfsError> {
+        check_options(options)?;
+        let (data_profile, metadata_profile) = profiles(given.len(), options)?;
+        let nodesize = nodesize(options)?;
+        let sizes: Vec<u64> = given.iter().map(|new| new.device.size_bytes()).collect();
+        let mut plan = Self {
+            nodesize,
+            chunk_tree_uuid: derive_uuid(&options.seed, "chunk tree", 0),
+            subvolume_uuid: derive_uuid(&options.seed, "top-level subvolume", 0),
+            data_profile,
+            metadata_profile,
+            devices: number_devices(given, &options.seed),
+            chunks: Vec::new(),
+        };
+        plan.place(options.features).map_err(|no_space| {
+            let minimum_bytes = plan.minimum_bytes(options.features);
+            let smallest = (0..sizes.len()).min_by_key(|index| sizes[*index]);
+            match (smallest, minimum_bytes) {
+                (Some(index), Some(minimum_bytes)) if sizes[index] < minimum_bytes => {
+                    let device = given[index].device.name().to_owned();
+                    MkfsError::TooSmall { device, size_bytes: sizes[index], minimum_bytes }
+                }
+                _ => no_space.into(),
+            }
+        })?;
+        Ok(plan)
+    }
+
+    /// Places the first chunks.
+    fn place(&mut self, features: Features) -> Result<(), NoSpace> {
+        const DATA: BlockGroupType = BlockGroupType::DATA;
+        const METADATA: BlockGroupType = BlockGroupType::METADATA;
+        let total: u64 = self.devices.iter().map(|device| device.total_bytes).sum();
+        let smallest = self.devices.iter().map(|device| device.total_bytes).min().unwrap_or(0);
+        // A tenth of the smallest device, so that no device is filled by the first chunks.
+        let stripe = |least: u64, most: u64| (smallest / 10 / MIB * MIB).clamp(least, most);
+        let metadata = stripe(16 * MIB, if total > LARGE_POOL_BYTES { GIB } else { 256 * MIB });
+        let data = stripe(8 * MIB, GIB);
+        self.add_chunk(BlockGroupType::SYSTEM, self.metadata_profile, (8 * MIB, 8 * MIB))?;
+        if features.contains(Features::MIXED_BG) {
+            return self.add_chunk(DATA | METADATA, self.metadata_profile, (16 * MIB, metadata));
+        }
+        self.add_chunk(METADATA, self.metadata_profile, (16 * MIB, metadata))?;
+        self.add_chunk(DATA, self.data_profile, (8 * MIB, data))
+    }
+
+    /// Places a chunk whose stripes are of a length within these bounds.
+    fn add_chunk(
+        &mut self,
+        content: BlockGroupType,
+        profile: Profile,
+        (min_stripe_bytes, max_stripe_bytes): (u64, u64),
+    ) -> Result<(), NoSpace> {
+        let summaries: Vec<DeviceSummary> = self.devices.iter().map(PlannedDevice::summary).collect();
+        let request = ChunkRequest {
+            content,
+            profile,
+            mode: PlacementMode::Preferred,
+            max_stripe_bytes,
+            max_chunk_bytes: 10 * GIB,
+            min_stripe_bytes,
+            max_stripes: max_stripes(self.nodesize),
+        };
+        let place = place_chunk(&summaries, &request)?;
+        let stripes = place.stripes.iter().map(|devid| {
+            let device = self.devices.iter_mut().find(|device| device.devid == *devid);
+            let device = device.expect("placement answers with devices it was given");
+            let offset = device.take(place.stripe_bytes);
+            Stripe { devid: *devid, offset: Physical::new(offset), dev_uuid: device.uuid }
+        });
+        let stripes = stripes.collect();
+        self.chunks.push(PlannedChunk {
+            start: self.chunks.last().map_or(Logical::new(FIRST_LOGICAL), PlannedChunk::end),
+            length: place.chunk_bytes,
+            kind: content | profile.attributes().flag,
+            profile,
+            stripe_bytes: place.stripe_bytes,
+            stripes,
+        });
+        Ok(())
+    }
+
+    /// The least size of a device with which this plan, on devices all of that size, works out.
+    fn minimum_bytes(&self, features: Features) -> Option<u64> {
+        let works = |size: &u64| {
+            let mut plan = self.clone();
+            plan.chunks.clear();
+            for device in &mut plan.devices {
+                (device.total_bytes, device.used_bytes, device.free) = (*size, 0, free_ranges(*size));
+            }
+            plan.place(features).is_ok()
+        };
+        (1..=1024).map(|mebibytes| mebibytes * MIB).find(works)
+    }
+}
+
+impl PlannedChunk {
+    /// The address behind it.
+    pub(super) fn end(&self) -> Logical {
+        self.start + self.length
+    }
+}
+
+impl PlannedDevice {
+    fn summary(&self) -> DeviceSummary {
+        let lengths = || self.free.iter().map(|(start, end)| end - start);
+        DeviceSummary {
+            devid: self.devid,
+            class: self.class,
+            hint: self.hint,
+            max_available_bytes: lengths().max().unwrap_or(0),
+            total_available_bytes: lengths().sum(),
+        }
+    }
+
+    /// Takes so many bytes from the first free range that has them.
+    fn take(&mut self, length: u64) -> u64 {
+        let range = self.free.iter_mut().find(|(start, end)| end - start >= length);
+        let (start, _) = range.expect("placement has seen a free range of this length");
+        let taken = *start;
+        *start += length;
+        self.used_bytes += length;
+        taken
+    }
+}
+
+/// What may be allocated of a device of this size: not its beginning, and not the places of superblocks, so
+/// that no first chunk has a hole.
+fn free_ranges(total_bytes: u64) -> Vec<(u64, u64)> {
+    let mut free = Vec::new();
+    let mut start = RESERVED_BYTES;
+    for superblock in SUPERBLOCK_OFFSETS.into_iter().filter(|at| *at > RESERVED_BYTES) {
+        free.push((start, superblock.min(total_bytes)));
+        start = superblock + MIB;
+    }
+    free.push((start, total_bytes));
+    let whole = free.into_iter().map(|(start, end)| (start, end - end % STRIP_BYTES));
+    whole.filter(|(start, end)| start < end).collect()
+}
+
+/// How many stripes a chunk item may have: it must fit a leaf, and two of them the superblock.
+fn max_stripes(nodesize: u32) -> u16 {
+    let chunk = size_of::<brindle_ondisk::item::ChunkHeader>();
+    let leaf = brindle_ondisk::to_usize(nodesize.into())
+        - size_of::<NodeHeader>()
+        - size_of::<brindle_ondisk::ItemHeader>()
+        - chunk;
+    let array = SYS_CHUNK_ARRAY_SIZE / 2 - size_of::<brindle_ondisk::Key>() - chunk;
+    u16::try_from(leaf.min(array) / size_of::<Stripe>()).expect("bounded by the superblock")
+}
+
+fn check_options(options: &MkfsOptions) -> Result<(), MkfsError> {
+    options.features.check()?;
+    if options.label.len() > 255 {
+        return Err(MkfsError::Label("it may have at most 255 bytes"));
+    }
+    if options.label.contains(['\n', '\0']) {
+        return Err(MkfsError::Label("it must not contain a line break or a zero byte"));
+    }
+    if options.fsid.is_nil() {
+        return Err(MkfsError::Uuid);
+    }
+    Ok(())
+}
+
+/// Profiles of data and of metadata.
+fn profiles(devices: usize, options: &MkfsOptions) -> Result<(Profile, Profile), MkfsError> {
+    if devices == 0 {
+        return Err(MkfsError::NoDevices);
+    }
+    let is_mixed = options.features.contains(Features::MIXED_BG);
+    let default = if devices == 1 { Profile::Dup } else { Profile::Raid1 };
+    let (data, metadata) = match (options.data, options.metadata) {
+        (None, None) if is_mixed => (Profile::Single, Profile::Single),
+        (Some(one), None) | (None, Some(one)) if is_mixed => (one, one),
+        (data, metadata) => (data.unwrap_or(Profile::Single), metadata.unwrap_or(default)),
+    };
+    if is_mixed && data != metadata {
+        return Err(MkfsError::MixedProfiles { data, metadata });
+    }
+    for (content, profile) in [("data", data), ("metadata", metadata)] {
+        let needed = profile.attributes().devs_min;
+        if devices < usize::from(needed) {
+            let given = if devices == 1 { "1 is".to_owned() } else { format!("{devices} are") };
+            return Err(MkfsError::Profile { content, profile, needed, given });
+        }
+    }
+    Ok((data, metadata))
+}
+
+fn nodesize(options: &MkfsOptions) -> Result<u32, MkfsError> {
+    let is_mixed = options.features.contains(Features::MIXED_BG);
+    let nodesize = options.nodesize.unwrap_or(if is_mixed { SECTORSIZE } else { 16384 });
+    if !nodesize.is_power_of_two() || !(SECTORSIZE..=65536).contains(&nodesize) {
+        return Err(MkfsError::NodeSize(nodesize));
+    }
+    if is_mixed && nodesize != SECTORSIZE {
+        return Err(MkfsError::MixedNodeSize(nodesize));
+    }
+    Ok(nodesize)
+}
+
+/// Gives fast devices the lowest devids, else keeps the order in which they were given. Hints are stored if the
+/// owner has said a class of any device, else the pool is as stock tools make it.
+fn number_devices(given: &[NewDevice], seed: &[u8; 16]) -> Vec<PlannedDevice> {
+    let class = |new: &NewDevice| {
+        new.class.unwrap_or(match new.device.class() {
+            DeviceClass::Solid => PlacementClass::Fast,
+            DeviceClass::Rotating | DeviceClass::Unknown => PlacementClass::Bulk,
+        })
+    };
+    let has_hints = given.iter().any(|new| new.class.is_some());
+    let mut order: Vec<usize> = (0..given.len()).collect();
+    order.sort_by_key(|index| class(&given[*index]) != PlacementClass::Fast);
+    let device = |(number, given_index): (u64, usize)| {
+        let size_bytes = given[given_index].device.size_bytes();
+        let total_bytes = size_bytes - size_bytes % u64::from(SECTORSIZE);
+        let class = class(&given[given_index]);
+        let is_hinted = has_hints && class == PlacementClass::Fast;
+        PlannedDevice {
+            devid: DevId::new(number),
+            uuid: derive_uuid(seed, "device", number),
+            given: given_index,
+            class,
+            hint: if is_hinted { AllocationHint::MetadataPreferred } else { AllocationHint::default() },
+            total_bytes,
+            used_bytes: 0,
+            free: free_ranges(total_bytes),
+        }
+    };
+    (1..).zip(order).map(device).collect()
+}
+
+/// A UUID of its own for everything that needs one, from one seed (version 8, RFC 9562).
+fn derive_uuid(seed: &[u8; 16], what: &str, number: u64) -> Uuid {
+    let input = [&seed[..], what.as_bytes(), &number.to_le_bytes()].concat();
+    let hash = ChecksumType::Blake2b.compute(&input);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Uuid(bytes)
+}
