@@ -30,8 +30,9 @@ struct Walker {
 
 pub(super) fn walk(root: &Path) -> io::Result<Manifest> {
     let name = CString::new(root.as_os_str().as_bytes())?;
-    let directory = rustix::fs::openat(CWD, &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-        .map_err(|errno| at(root.as_os_str().as_bytes(), errno))?;
+    let directory =
+        rustix::fs::openat(CWD, &name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|errno| at(root.as_os_str().as_bytes(), errno))?;
     let status = rustix::fs::statx(&directory, c"", AtFlags::EMPTY_PATH, wanted())?;
     let mut walker = Walker { mount_id: status.stx_mnt_id, links: HashMap::new(), entries: Vec::new() };
     let mut entry = entry_of(&[], Kind::Directory, &status);
