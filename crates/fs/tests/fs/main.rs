@@ -3,4 +3,5 @@
 mod bounds;
 mod damaged;
 mod golden;
+mod kernel;
 mod walk;

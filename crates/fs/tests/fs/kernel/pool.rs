@@ -1,0 +1,103 @@
+//! A pool on loop devices, mounted by the kernel.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
+
+/// Sparse, and enough for a chunk of each kind and profile.
+const DEVICE_BYTES: u64 = 512 << 20;
+
+/// A pool on loop devices, mounted by the kernel. Nothing of it is left behind.
+pub(super) struct KernelPool {
+    images: Vec<PathBuf>,
+    mount_point: PathBuf,
+    is_mounted: bool,
+    _scratch: TempDir,
+}
+
+impl KernelPool {
+    /// A fresh pool, data and metadata of one profile.
+    pub(super) fn make(profile: &str, devices: usize, nodesize: &str, compression: &str) -> Self {
+        let scratch = tempfile::tempdir().expect("temporary directory");
+        let mount_point = scratch.path().join("mount");
+        std::fs::create_dir(&mount_point).expect("directory");
+        let images: Vec<PathBuf> =
+            (1..=devices).map(|number| scratch.path().join(format!("dev{number}.img"))).collect();
+        for image in &images {
+            File::create(image).and_then(|file| file.set_len(DEVICE_BYTES)).expect("a sparse file");
+        }
+        run("mkfs.btrfs", ["-q", "-f", "-K", "-n", nodesize, "-d", profile, "-m", profile], &images);
+        let mut pool = Self { images, mount_point, is_mounted: false, _scratch: scratch };
+        pool.mount(&format!("compress={compression}"));
+        pool
+    }
+
+    fn mount(&mut self, options: &str) {
+        let loops: Vec<String> =
+            self.images.iter().map(|image| run("losetup", ["-f", "--show"], [image])).collect();
+        let mut options = options.to_owned();
+        loops.iter().for_each(|device| options.extend([",device=", device]));
+        let target = [OsStr::new(&loops[0]), self.mount_point.as_os_str()];
+        let mounted = try_run("mount", ["-t", "btrfs", "-o", &options], target);
+        self.is_mounted = mounted.is_ok();
+        // From now on they go with the mount, whatever becomes of this process.
+        run("losetup", ["-d"], &loops);
+        mounted.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    pub(super) fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    pub(super) fn images(&self) -> &[PathBuf] {
+        &self.images
+    }
+
+    /// Lets the kernel write everything.
+    pub(super) fn unmount(&mut self) {
+        run("umount", [""; 0], [&self.mount_point]);
+        self.is_mounted = false;
+    }
+}
+
+impl Drop for KernelPool {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            Command::new("umount").arg("-l").arg(&self.mount_point).output().ok();
+        }
+    }
+}
+
+/// Runs a program that must succeed; returns what it says, without the end of the line.
+pub(super) fn run<'a>(
+    program: &str,
+    options: impl IntoIterator<Item = &'a str>,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> String {
+    try_run(program, options, arguments).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn try_run<'a>(
+    program: &str,
+    options: impl IntoIterator<Item = &'a str>,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<String, String> {
+    /// Between fork and exec a child holds whatever another thread has open on its mount, which would then be
+    /// busy; nobody calls umount meanwhile.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let mut command = Command::new(program);
+    command.args(options).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        command.spawn().expect("the program starts")
+    };
+    let output = child.wait_with_output().expect("the program ends");
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    } else {
+        Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
