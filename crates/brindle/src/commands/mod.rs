@@ -6,6 +6,7 @@ mod filesystem;
 mod inspect;
 mod ls;
 mod man;
+mod mkfs;
 pub(crate) mod mount;
 mod operands;
 mod options;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Stat(stat::StatCommand),
     Restore(restore::RestoreCommand),
     Check(check::CheckCommand),
+    Mkfs(mkfs::MkfsCommand),
     Mount(mount::MountCommand),
     Umount(umount::UmountCommand),
     Man(man::ManCommand),
@@ -46,6 +48,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Stat(command) => stat::run(&command),
         Command::Restore(command) => restore::run(&command),
         Command::Check(command) => check::run(&command),
+        Command::Mkfs(command) => mkfs::run(&command),
         Command::Mount(command) => mount::run(&command),
         Command::Umount(command) => umount::run(&command),
         Command::Man(command) => man::run(&command),

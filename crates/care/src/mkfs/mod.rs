@@ -13,6 +13,7 @@ mod superblock;
 mod trees;
 mod write;
 
+pub use brindle_policy::placement::{AllocationHint, PlacementClass};
 pub use error::MkfsError;
 pub use options::{FEATURES, FeatureName, Features, MkfsOptions, NewDevice};
 pub use report::{MkfsReport, NewBlockGroup, PoolMember};

@@ -14,6 +14,20 @@ pub struct NewDevice {
     pub device: Arc<dyn WritableDevice>,
     /// What the owner says it is; what the host says if `None`.
     pub class: Option<PlacementClass>,
+    /// The size to give it, in bytes, if it is an image; as it is if `None`.
+    pub resize_bytes: Option<u64>,
+}
+
+impl NewDevice {
+    /// A device as it is.
+    pub fn new(device: Arc<dyn WritableDevice>) -> Self {
+        Self { device, class: None, resize_bytes: None }
+    }
+
+    /// The size that it will have, in bytes.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.resize_bytes.unwrap_or_else(|| self.device.size_bytes())
+    }
 }
 
 /// How to make a pool.

@@ -75,7 +75,7 @@ impl Plan {
         check_options(options)?;
         let (data_profile, metadata_profile) = profiles(given.len(), options)?;
         let nodesize = nodesize(options)?;
-        let sizes: Vec<u64> = given.iter().map(|new| new.device.size_bytes()).collect();
+        let sizes: Vec<u64> = given.iter().map(NewDevice::size_bytes).collect();
         let mut plan = Self {
             nodesize,
             chunk_tree_uuid: derive_uuid(&options.seed, "chunk tree", 0),
@@ -286,7 +286,7 @@ fn number_devices(given: &[NewDevice], seed: &[u8; 16]) -> Vec<PlannedDevice> {
     let mut order: Vec<usize> = (0..given.len()).collect();
     order.sort_by_key(|index| class(&given[*index]) != PlacementClass::Fast);
     let device = |(number, given_index): (u64, usize)| {
-        let size_bytes = given[given_index].device.size_bytes();
+        let size_bytes = given[given_index].size_bytes();
         let total_bytes = size_bytes - size_bytes % u64::from(SECTORSIZE);
         let class = class(&given[given_index]);
         let is_hinted = has_hints && class == PlacementClass::Fast;

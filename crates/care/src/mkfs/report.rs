@@ -1,7 +1,7 @@
 //! What was made.
 
 use super::plan::{Plan, PlannedChunk, PlannedDevice, SECTORSIZE};
-use super::{MkfsOptions, NewDevice};
+use super::{FEATURES, MkfsOptions, NewDevice};
 use brindle_ondisk::{BlockGroupType, ChecksumType, CompatRo, DevId, Incompat, Profile, Superblock, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 
@@ -20,6 +20,8 @@ pub struct MkfsReport {
     pub total_bytes: u64,
     /// Checksum algorithm.
     pub checksum: ChecksumType,
+    /// The features that are on, by the names that `-O` takes.
+    pub features: Vec<&'static str>,
     /// Features without which it can't be read.
     pub incompat: Incompat,
     /// Features without which it can't be written.
@@ -90,6 +92,7 @@ impl MkfsReport {
             sectorsize: SECTORSIZE,
             total_bytes: superblock.total_bytes.get(),
             checksum: options.checksum,
+            features: feature_names(superblock.incompat(), options),
             incompat: superblock.incompat(),
             compat_ro: superblock.compat_ro(),
             block_groups: plan.chunks.iter().map(block_group).collect(),
@@ -97,6 +100,14 @@ impl MkfsReport {
             warnings: warnings(plan),
         }
     }
+}
+
+/// Those that were chosen, and those that a profile brings with it.
+fn feature_names(incompat: Incompat, options: &MkfsOptions) -> Vec<&'static str> {
+    let chosen = FEATURES.iter().filter(|row| options.features.contains(row.feature)).map(|row| row.name);
+    let brought = [(Incompat::RAID56, "raid56"), (Incompat::RAID1C34, "raid1c34")];
+    let brought = brought.into_iter().filter(|(bit, _)| incompat.contains(*bit)).map(|(_, name)| name);
+    chosen.chain(brought).collect()
 }
 
 fn warnings(plan: &Plan) -> Vec<String> {

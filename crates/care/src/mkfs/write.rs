@@ -1,6 +1,6 @@
 //! What goes to the devices, and in which order.
 //!
-//! 1. What a device held before is made unrecognisable: its beginning, its end and every place of a superblock
+//! 1. Images get their size. What a device held before is made unrecognisable: its beginning, its end and every place of a superblock
 //!    become zeros. Flush.
 //! 2. The stripes of every chunk. Flush.
 //! 3. Superblocks, the first copy last. Flush.
@@ -35,6 +35,11 @@ pub(super) fn write(
 ) -> Result<(), DeviceError> {
     let device_of = |device: &PlannedDevice| given[device.given].device.as_ref();
     let flush_all = || plan.devices.iter().try_for_each(|device| device_of(device).flush());
+    for new in given {
+        if let Some(size_bytes) = new.resize_bytes {
+            new.device.set_size(size_bytes)?;
+        }
+    }
     for device in &plan.devices {
         wipe(device_of(device), options.discard)?;
     }

@@ -263,10 +263,28 @@ fn an_image_file_is_made_and_read_back() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("pool.img");
     let image = FileDevice::create(&path, 300 * MIB).expect("room");
-    let new = NewDevice { device: Arc::new(image), class: None };
+    let new = NewDevice::new(Arc::new(image));
     mkfs(&[new], &options()).expect("large enough");
     let image: Arc<dyn Device> = Arc::new(FileDevice::open(&path).expect("there it is"));
     assert_clean("image file", &examine(vec![image]));
+}
+
+#[test]
+fn an_image_gets_its_size_when_nothing_is_in_the_way() {
+    let pool = MadePool::make(1, &options()).expect("large enough");
+    let resized = |size_bytes: u64| {
+        let mut given = given(&pool.devices);
+        given[0].resize_bytes = Some(size_bytes);
+        given
+    };
+    assert!(matches!(mkfs(&resized(512 * MIB), &options()), Err(MkfsError::InUse { .. })));
+    let mut options = options();
+    options.force = true;
+    assert!(matches!(mkfs(&resized(MIB), &options), Err(MkfsError::TooSmall { .. })));
+    assert_eq!(pool.devices[0].size_bytes(), 256 * MIB);
+    let report = mkfs(&resized(512 * MIB), &options).expect("forced");
+    assert_eq!((report.total_bytes, pool.devices[0].size_bytes()), (512 * MIB, 512 * MIB));
+    assert_clean("resized", &pool.examine());
 }
 
 #[test]
@@ -302,7 +320,7 @@ fn a_device_that_fails_is_named() {
         }
     }
     let device = ReadOnly(SparseDevice::new("worn", 256 * MIB, DeviceClass::Solid));
-    let new = NewDevice { device: Arc::new(device), class: None };
+    let new = NewDevice::new(Arc::new(device));
     let error = mkfs(&[new], &options()).expect_err("it can't be written");
     assert!(error.to_string().starts_with("worn: writing 65536 bytes at offset 0:"), "{error}");
 }

@@ -30,10 +30,7 @@ pub(crate) fn devices(of: &[(u64, DeviceClass)]) -> Vec<Arc<SparseDevice>> {
 
 /// What mkfs takes, of devices in memory.
 pub(crate) fn given(devices: &[Arc<SparseDevice>]) -> Vec<NewDevice> {
-    let new = |device: &Arc<SparseDevice>| NewDevice {
-        device: Arc::clone(device) as Arc<dyn WritableDevice>,
-        class: None,
-    };
+    let new = |device: &Arc<SparseDevice>| NewDevice::new(Arc::clone(device) as Arc<dyn WritableDevice>);
     devices.iter().map(new).collect()
 }
 

@@ -1,0 +1,413 @@
+//! `brindle mkfs`: makes a pool.
+
+use crate::cli::JsonOption;
+use crate::format::UnitMode;
+use crate::output;
+use anyhow::{Context, Result, anyhow, bail};
+use brindle_care::mkfs::{
+    AllocationHint, FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass,
+    mkfs,
+};
+use brindle_device::FileDevice;
+use brindle_ondisk::{ChecksumType, Profile, Uuid};
+use clap::Args;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const EXAMPLES: &str = "\
+DEVICES
+  A device may be said to be fast (flash) or bulk (spindles): /dev/nvme0n1:fast. Unsaid, what the host says
+  of it counts. Fast devices get the lowest devids; metadata goes to them if they are enough for its
+  profile, data to the others. What is said is stored in the pool, where stock kernels ignore it
+  (METADATA_PREFERRED in the type of the device).
+
+PROFILES
+  single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5, raid6
+
+EXAMPLES
+  A pool in an image file, made for it:
+    brindle mkfs --size 10G pool.img
+
+  Metadata on two SSDs, data on two hard disks, each mirrored:
+    brindle mkfs -m raid1 -d raid1 /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
+
+  For a kernel or btrfs-progs from before 6.1:
+    brindle mkfs -O ^block-group-tree /dev/sdb
+
+  The same bytes each time:
+    SOURCE_DATE_EPOCH=0 brindle mkfs -U 5e7fb3a1-64ab-4f0c-9b5e-5d1e2b0c3a4f --size 1G pool.img
+
+EXIT STATUS
+  0  the pool is made
+  1  it is not; unless a device failed, nothing was written
+  2  wrong usage
+
+ENVIRONMENT
+  SOURCE_DATE_EPOCH  seconds since 1970, to be taken for now; with -U, all other UUIDs then follow from
+                     the pool's, and the same command gives the same bytes";
+
+/// Make a pool, on block devices or image files
+///
+/// What the devices held is lost. The pool is one that the Linux kernel mounts: after making one on several
+/// block devices, tell it with `btrfs device scan`.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct MkfsCommand {
+    /// Profile of data [default: single]
+    #[arg(short, long, value_name = "PROFILE", value_parser = parse_profile)]
+    data: Option<Profile>,
+    /// Profile of metadata and system chunks [default: dup on one device, raid1 on several]
+    #[arg(short, long, value_name = "PROFILE", value_parser = parse_profile)]
+    metadata: Option<Profile>,
+    /// Data and metadata share block groups, as -O mixed-bg
+    #[arg(short = 'M', long)]
+    mixed: bool,
+    /// Label
+    #[arg(short = 'L', long, value_name = "LABEL", default_value = "", hide_default_value = true)]
+    label: String,
+    /// UUID of the pool [default: random]
+    #[arg(short = 'U', long, value_name = "UUID", value_parser = parse_uuid)]
+    uuid: Option<Uuid>,
+    /// Size of tree blocks: 4K, 8K, 16K, 32K or 64K [default: 16K; 4K with --mixed]
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    nodesize: Option<u64>,
+    /// Checksum algorithm: crc32c, xxhash, sha256 or blake2
+    #[arg(long, visible_alias = "checksum", value_name = "TYPE", default_value = "crc32c", value_parser = parse_checksum)]
+    csum: ChecksumType,
+    /// Comma-separated: features to turn on, or off with ^ before them; list-all lists them
+    #[arg(short = 'O', long, value_name = "FEATURES")]
+    features: Vec<String>,
+    /// Give each DEVICE, which is an image file, this size; make it if it is not there
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Overwrite a filesystem that is there; one that is mounted never is
+    #[arg(short, long)]
+    force: bool,
+    /// Do not give back the space of the devices first
+    #[arg(short = 'K', long)]
+    nodiscard: bool,
+    #[command(flatten)]
+    json: JsonOption,
+    /// Block devices or image files
+    #[arg(required_unless_present = "features", value_name = "DEVICE[:fast|:bulk]")]
+    devices: Vec<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
+    if command.features.iter().any(|list| list == "list-all") {
+        print_features()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = options(command)?;
+    let mut images = NewImages::default();
+    let devices = open_all(command, &mut images)?;
+    let report = mkfs(&devices, &options)?;
+    images.keep();
+    for warning in &report.warnings {
+        tracing::warn!("{warning}");
+    }
+    if command.json.json {
+        output::print_json(&report_json(&report))?;
+    } else {
+        let mut out = output::stdout();
+        print_report(&mut out, &report)?;
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(command: &MkfsCommand) -> Result<MkfsOptions> {
+    let epoch = std::env::var_os("SOURCE_DATE_EPOCH").map(|epoch| {
+        let seconds = epoch.to_str().and_then(|text| text.parse::<i64>().ok());
+        seconds.with_context(|| format!("SOURCE_DATE_EPOCH is not a number of seconds: {}", epoch.display()))
+    });
+    let epoch = epoch.transpose()?;
+    let time_sec = match epoch {
+        Some(seconds) => seconds,
+        None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().try_into()?,
+    };
+    let seed = match (command.uuid, epoch) {
+        (Some(uuid), Some(_)) => uuid.0,
+        _ => random()?,
+    };
+    let fsid = match command.uuid {
+        Some(uuid) => uuid,
+        None => random_uuid()?,
+    };
+    let mut features = Features::default();
+    for list in &command.features {
+        features = features.with_list(list)?;
+    }
+    features.set(Features::MIXED_BG, command.mixed || features.contains(Features::MIXED_BG));
+    // What does not fit is no valid size either, and is refused as such.
+    let nodesize = command.nodesize.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    Ok(MkfsOptions {
+        data: command.data,
+        metadata: command.metadata,
+        label: command.label.clone(),
+        nodesize,
+        checksum: command.csum,
+        features,
+        force: command.force,
+        discard: !command.nodiscard,
+        ..MkfsOptions::new(fsid, seed, time_sec)
+    })
+}
+
+/// Image files that were made for the pool: taken away again unless it is made.
+#[derive(Default)]
+struct NewImages(Vec<PathBuf>);
+
+impl NewImages {
+    fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewImages {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn open_all(command: &MkfsCommand, images: &mut NewImages) -> Result<Vec<NewDevice>> {
+    let named: Vec<(PathBuf, Option<PlacementClass>)> =
+        command.devices.iter().map(|word| split_class(word)).collect::<Result<_>>()?;
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut devices = Vec::new();
+    for (path, class) in named {
+        let is_new = command.size.is_some() && !path.exists();
+        let device = if is_new {
+            let device = FileDevice::create(&path, 0)?;
+            images.0.push(path.clone());
+            device
+        } else {
+            let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+            if seen.contains(&real) {
+                bail!("{} is given twice", path.display());
+            }
+            let device = FileDevice::open_writable(&path)?;
+            if command.size.is_some() && device.is_block_device() {
+                bail!("{} is a block device: --size is for image files", path.display());
+            }
+            device
+        };
+        seen.push(fs::canonicalize(&path).unwrap_or(path));
+        devices.push(NewDevice { class, resize_bytes: command.size, ..NewDevice::new(Arc::new(device)) });
+    }
+    Ok(devices)
+}
+
+/// A path and what is said of it. What exists is a path as a whole, colon or not.
+fn split_class(word: &Path) -> Result<(PathBuf, Option<PlacementClass>)> {
+    let bytes = word.as_os_str().as_bytes();
+    let Some(colon) = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !word.exists()) else {
+        return Ok((word.to_owned(), None));
+    };
+    let (path, class) = (Path::new(OsStr::from_bytes(&bytes[..colon])), &bytes[colon + 1..]);
+    match class {
+        b"fast" => Ok((path.to_owned(), Some(PlacementClass::Fast))),
+        b"bulk" => Ok((path.to_owned(), Some(PlacementClass::Bulk))),
+        _ if path.exists() => {
+            bail!("{}: what follows the colon is neither fast nor bulk", word.display())
+        }
+        _ => Ok((word.to_owned(), None)),
+    }
+}
+
+fn parse_profile(word: &str) -> Result<Profile> {
+    let row = Profile::TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(word));
+    let names = || Profile::TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
+    row.map(|row| row.profile).with_context(|| format!("it is one of {}", names()))
+}
+
+fn parse_checksum(word: &str) -> Result<ChecksumType> {
+    Ok(match word.to_ascii_lowercase().as_str() {
+        "crc32c" => ChecksumType::Crc32c,
+        "xxhash" | "xxhash64" => ChecksumType::Xxhash64,
+        "sha256" => ChecksumType::Sha256,
+        "blake2" | "blake2b" => ChecksumType::Blake2b,
+        _ => bail!("it is one of crc32c, xxhash, sha256, blake2"),
+    })
+}
+
+fn parse_uuid(word: &str) -> Result<Uuid> {
+    Uuid::parse(word).context("a UUID is 32 hex digits, in groups of 8-4-4-4-12")
+}
+
+/// A number of bytes, with an optional unit of base 1024, as btrfs-progs takes it.
+fn parse_size(word: &str) -> Result<u64> {
+    const UNITS: &[u8] = b"bkmgtpe";
+    let wrong = || anyhow!("a size is a number of bytes, or one followed by K, M, G, T, P or E");
+    let unit = word.bytes().last().map(|last| last.to_ascii_lowercase());
+    let power = unit.and_then(|unit| UNITS.iter().position(|known| *known == unit));
+    let digits = if power.is_some() { &word[..word.len() - 1] } else { word };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let factor = 1u64 << (10 * power.unwrap_or(0));
+    number.checked_mul(factor).context("the size is too large")
+}
+
+fn random() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("/dev/urandom")?;
+    Ok(bytes)
+}
+
+/// A random UUID (version 4).
+fn random_uuid() -> Result<Uuid> {
+    let mut bytes = random()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(Uuid(bytes))
+}
+
+fn print_features() -> Result<()> {
+    let mut out = output::stdout();
+    for row in &FEATURES {
+        let default = if Features::default().contains(row.feature) { " (default)" } else { "" };
+        writeln!(out, "{:20}- {}{default}", row.name, row.about)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// The report of mkfs.btrfs, and what lies where.
+fn print_report(out: &mut impl Write, report: &MkfsReport) -> Result<()> {
+    let size = |bytes| UnitMode::DEFAULT.format(bytes);
+    let label = if report.label.is_empty() { "(null)" } else { &report.label };
+    writeln!(out, "Label:              {label}")?;
+    writeln!(out, "UUID:               {}", report.fsid)?;
+    writeln!(out, "Node size:          {}", report.nodesize)?;
+    writeln!(out, "Sector size:        {}", report.sectorsize)?;
+    writeln!(out, "Filesystem size:    {}", size(report.total_bytes))?;
+    writeln!(out, "Block group profiles:")?;
+    // Data first, as mkfs.btrfs has it.
+    for group in report.block_groups.iter().rev() {
+        let content = format!("{}:", group.kind.content_name());
+        let (profile, length) = (profile_name(group), size(group.length_bytes));
+        writeln!(out, "  {content:<17} {profile:<8} {length:>15}  on devid {}", devids(group).join(", "))?;
+    }
+    writeln!(out, "Features:           {}", report.features.join(", "))?;
+    writeln!(out, "Checksum:           {}", report.checksum)?;
+    writeln!(out, "Number of devices:  {}", report.devices.len())?;
+    writeln!(out, "Devices:")?;
+    writeln!(out, "   ID        SIZE  CLASS  PATH")?;
+    for device in &report.devices {
+        let (class, length) = (class_name(device.class), size(device.size_bytes));
+        writeln!(out, "  {:>3}  {length:>10}  {class:<5}  {}", device.devid, device.name)?;
+    }
+    Ok(())
+}
+
+fn profile_name(group: &NewBlockGroup) -> String {
+    let name = group.profile.attributes().name;
+    if group.profile == Profile::Single { name.to_owned() } else { name.to_ascii_uppercase() }
+}
+
+/// Each device once, in the order of the stripes.
+fn devids(group: &NewBlockGroup) -> Vec<String> {
+    let mut devids: Vec<String> = group.devices.iter().map(ToString::to_string).collect();
+    devids.dedup();
+    devids
+}
+
+fn class_name(class: PlacementClass) -> &'static str {
+    match class {
+        PlacementClass::Fast => "fast",
+        PlacementClass::Bulk => "bulk",
+    }
+}
+
+fn hint_name(hint: AllocationHint) -> &'static str {
+    match hint {
+        AllocationHint::DataPreferred => "DATA_PREFERRED",
+        AllocationHint::MetadataPreferred => "METADATA_PREFERRED",
+        AllocationHint::MetadataOnly => "METADATA_ONLY",
+        AllocationHint::DataOnly => "DATA_ONLY",
+    }
+}
+
+fn report_json(report: &MkfsReport) -> Value {
+    let group = |group: &NewBlockGroup| {
+        json!({
+            "type": group.kind.content_name(),
+            "profile": group.profile.to_string(),
+            "bytes": group.length_bytes,
+            "stripes": group.devices.iter().map(|devid| devid.get()).collect::<Vec<_>>(),
+        })
+    };
+    let devices: Vec<Value> = report
+        .devices
+        .iter()
+        .map(|device| {
+            json!({
+                "devid": device.devid.get(),
+                "uuid": device.uuid.to_string(),
+                "path": device.name,
+                "bytes": device.size_bytes,
+                "class": class_name(device.class),
+                "allocation_hint": hint_name(device.hint),
+            })
+        })
+        .collect();
+    json!({
+        "label": report.label,
+        "uuid": report.fsid.to_string(),
+        "nodesize": report.nodesize,
+        "sectorsize": report.sectorsize,
+        "bytes": report.total_bytes,
+        "checksum": report.checksum.name(),
+        "features": report.features,
+        "incompat": report.incompat.names(),
+        "compat_ro": report.compat_ro.names(),
+        "block_groups": report.block_groups.iter().map(group).collect::<Vec<_>>(),
+        "devices": devices,
+        "warnings": report.warnings,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_btrfs_progs() {
+        let of = |word| parse_size(word).ok();
+        assert_eq!((of("4096"), of("16k"), of("1G")), (Some(4096), Some(16384), Some(1 << 30)));
+        assert_eq!((of(""), of("G"), of("1.5G"), of("1Gi"), of("16E")), (None, None, None, None, None));
+        assert_eq!(of("12é"), None);
+    }
+
+    #[test]
+    fn a_class_follows_the_last_colon_of_what_is_no_path() {
+        let of = |word: &str| split_class(Path::new(word)).expect("known words");
+        assert_eq!(of("a.img:fast"), ("a.img".into(), Some(PlacementClass::Fast)));
+        assert_eq!(of("a:b:bulk"), ("a:b".into(), Some(PlacementClass::Bulk)));
+        assert_eq!(of("a:b"), ("a:b".into(), None));
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let odd = directory.path().join("x:fast");
+        fs::write(&odd, "").expect("room");
+        assert_eq!(split_class(&odd).expect("a path"), (odd, None));
+        let slow = directory.path().join("x:fast:slow");
+        assert!(split_class(&slow).expect_err("no class").to_string().contains("neither fast nor bulk"));
+    }
+
+    #[test]
+    fn words_are_known_in_any_case() {
+        assert_eq!(parse_profile("RAID1C3").expect("known"), Profile::Raid1c3);
+        assert!(parse_profile("raid7").expect_err("unknown").to_string().contains("raid6"));
+        assert_eq!(parse_checksum("XXHash").expect("known"), ChecksumType::Xxhash64);
+        assert!(parse_checksum("md5").is_err() && parse_uuid("12").is_err());
+    }
+}
