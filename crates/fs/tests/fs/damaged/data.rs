@@ -196,7 +196,12 @@ fn a_bomb_fills_its_extent_and_no_more() {
         stream
     };
     let zstd = zstd::stream::encode_all(&zeros[..], 1).expect("compresses");
+    // One segment that holds far more than the sector it is for.
+    let segment = lzokay::compress::compress(&zeros[..700_000]).expect("compresses");
+    let lengths = [segment.len() + 8, segment.len()].map(|length| u32::try_from(length).expect("is short"));
+    let lzo = [&lengths[0].to_le_bytes(), &lengths[1].to_le_bytes(), &segment[..]].concat();
     let bombs = [
+        ("lzo", "lzo-0/regular", lzo),
         ("zlib-levels", "zlib-1/regular", zlib),
         ("zstd-levels", "zstd-1/regular", zstd.into_iter().take(4000).collect()),
     ];

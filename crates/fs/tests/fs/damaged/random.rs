@@ -60,8 +60,14 @@ fn suffer(victim: &mut Victim, mishap: &Mishap) {
     }
 }
 
+/// A third of what `PROPTEST_CASES` says: a case reads a whole pool.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: usual.cases / 3, max_shrink_iters: 200, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 80, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn what_is_read_from_a_damaged_pool_is_never_wrong(
