@@ -34,7 +34,9 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Poo
     if has_chunk_tree {
         volume.check_complete()?;
     }
-    let problems = ledger.take(page::CHUNKS).errors;
+    // What the walk over the chunk tree found, the examination finds again, if it gets there.
+    let page = if has_chunk_tree { page::CHUNKS } else { page::TREES };
+    let problems = ledger.take(page).errors;
     Ok(Pool { volume, devices, problems, has_chunk_tree })
 }
 

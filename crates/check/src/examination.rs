@@ -4,7 +4,7 @@ use crate::bootstrap::Pool;
 use crate::forest::Forest;
 use crate::gather::Gathered;
 use crate::ledger::{Ledger, Page};
-use crate::pass::{Needs, PASSES, Pass};
+use crate::pass::{Needs, PASSES, Pass, page};
 use crate::read::Reader;
 use crate::regions::Regions;
 use crate::sectors::SectorMap;
@@ -45,6 +45,11 @@ impl Pool {
             forest: None,
             gathered: None,
         };
+        if !self.has_chunk_tree() {
+            for problem in &self.problems().list {
+                ledger.report(page::TREES, problem.clone());
+            }
+        }
         let mut report = Report {
             fsid: self.superblock().fsid,
             generation: self.superblock().generation,

@@ -176,14 +176,28 @@ pub enum Finding {
     /// A tree without which there is no pool is not there.
     #[error("there is no {0} tree")]
     TreeMissing(/** Which one. */ &'static str),
-    /// A tree is of another name than its blocks say.
-    #[error("tree {tree}: root block at logical {at} belongs to tree {owner}")]
-    RootOwner {
-        /** The tree. */
-        tree: RootId,
-        /** Its root block. */
+    /// A block is marked as written by a balance, and its extent is not.
+    #[error("tree block at logical {at} has the relocation flag, and its extent lacks FULL_BACKREF")]
+    RelocationFlag {
+        /// The block.
         at: Logical,
-        /** What that says. */
+    },
+    /// A block's references are kept in a way that is not known.
+    #[error("tree {tree}: block at logical {at}: backref revision is {found}, expected 1")]
+    BackrefRevision {
+        /// The tree.
+        tree: RootId,
+        /// The block.
+        at: Logical,
+        /// What its flags say.
+        found: u64,
+    },
+    /// A block says that it belongs to a tree that does not have it.
+    #[error("tree block at logical {at} says it is of tree {owner}, which does not have it")]
+    BlockOwner {
+        /// The block.
+        at: Logical,
+        /// The tree in its header.
         owner: RootId,
     },
 
@@ -439,7 +453,7 @@ pub enum Finding {
         problem: &'static str,
     },
     /// Something about a subvolume is not as it must be.
-    #[error("subvolume {subvolume}: {problem}")]
+    #[error("tree {subvolume}: {problem}")]
     Root {
         /** The subvolume. */
         subvolume: RootId,

@@ -6,11 +6,12 @@
 //! read again for them. Since the level goes down with each step, no pointer can make this loop.
 
 use crate::ledger::Ledger;
+use crate::owners::Named;
 use crate::parallel::parallel;
 use crate::pass::page;
 use crate::read::{Reader, beyond_bound};
 use crate::roots::{Tree, TreeKind};
-use brindle_ondisk::{Generation, Key, Logical, Node, NodeExpectation};
+use brindle_ondisk::{Generation, Key, Logical, Node, NodeExpectation, RootId};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -39,8 +40,8 @@ pub(crate) struct Block {
 /// What is kept of a node.
 #[derive(Debug)]
 pub(crate) struct Interior {
-    /// The tree that its header names.
-    pub(crate) owner: u64,
+    /// What it says of itself.
+    pub(crate) named: Named,
     /// The key that nothing below reaches.
     pub(crate) bound: Option<Key>,
     /// The slot of its first child that is left; those before have been dropped.
@@ -124,6 +125,12 @@ impl Forest {
     /// What is kept of a node that could be read.
     pub(crate) fn node(&self, id: BlockId) -> Option<&Interior> {
         self.nodes.get(self.block(id).node? as usize)
+    }
+
+    /// The trees of an id; they are sorted.
+    pub(crate) fn trees_of(&self, id: RootId) -> impl Iterator<Item = &Tree> {
+        let first = self.trees.partition_point(|tree| tree.id < id);
+        self.trees.iter().skip(first).take_while(move |tree| tree.id == id)
     }
 
     /// The tree that a block was found in first.
@@ -234,7 +241,7 @@ impl Forest {
             }
         }
         let number = u32::try_from(self.nodes.len()).ok();
-        self.nodes.push(Interior { owner: node.header().owner.get(), bound, first_slot, children });
+        self.nodes.push(Interior { named: Named::of(node), bound, first_slot, children });
         self.blocks[id.index()].node = number;
     }
 

@@ -5,6 +5,7 @@ use crate::facts::Facts;
 use crate::files::{Judge, LeafSummary, Summary};
 use crate::forest::{BlockId, Forest};
 use crate::ledger::Ledger;
+use crate::owners::{Named, Owners};
 use crate::pass::page;
 use crate::read::Reader;
 use crate::references::{self, ReferenceSums, Shape};
@@ -91,6 +92,7 @@ impl Visitor for Gather<'_> {
 
     fn leaf(&self, state: &mut Gathered, leaf: &Leaf<'_>) {
         state.items += to_u64(leaf.node.len());
+        self.owners().check(leaf.id, &Named::of(leaf.node));
         match leaf.tree.kind {
             TreeKind::Extent => self.extent_leaf(state, leaf),
             TreeKind::Files | TreeKind::Relocation => self.file_leaf(state, leaf),
@@ -114,6 +116,10 @@ impl Visitor for Gather<'_> {
 }
 
 impl Gather<'_> {
+    pub(crate) fn owners(&self) -> Owners<'_> {
+        Owners { forest: self.forest, reader: self.reader, ledger: self.ledger }
+    }
+
     fn extent_leaf(&self, state: &mut Gathered, leaf: &Leaf<'_>) {
         let mut edges: Option<(u64, u64)> = None;
         for slot in 0..leaf.node.len() {
@@ -234,6 +240,12 @@ impl Gather<'_> {
             _ => return,
         };
         references::from_file_extent(leaf.node, key, extent, leaf.is_full_backref, &mut state.references);
+        let generation = extent.header().generation;
+        if generation.get() > self.reader.context.max_generation && generation > leaf.node.generation() {
+            let (tree, inode) = (leaf.tree.id, key.objectid);
+            let problem = "the generation of a file extent lies in the future";
+            self.ledger.report(page::FILES, Finding::InodeRule { tree, inode, problem });
+        }
         // Balance copies what has no checksums as it is, into a file that could have some.
         if leaf.tree.id == RootId::DATA_RELOC_TREE {
             return;

@@ -27,6 +27,7 @@ mod forest;
 mod gather;
 mod ledger;
 mod options;
+mod owners;
 mod parallel;
 mod pass;
 mod passes;

@@ -10,6 +10,11 @@ use brindle_volume::Volume;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Where in the flags of a block the backref revision is (`BTRFS_BACKREF_REV_SHIFT`).
+const REVISION_SHIFT: u32 = 56;
+/// The only revision since 2009 (`BTRFS_MIXED_BACKREF_REV`).
+const MIXED_BACKREF_REVISION: u64 = 1;
+
 /// Reads tree blocks.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
@@ -37,6 +42,11 @@ impl<'a> Reader<'a> {
         let at = expected.bytenr;
         match self.volume.read_block(at, self.context.nodesize, validate) {
             Ok(node) => {
+                let revision = node.header().flags.get() >> REVISION_SHIFT;
+                if revision != MIXED_BACKREF_REVISION {
+                    let found = revision;
+                    self.ledger.report(page::TREES, Finding::BackrefRevision { tree, at, found });
+                }
                 if self.all_copies {
                     self.copies(tree, expected);
                 } else {

@@ -14,6 +14,12 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     let (Some(forest), Some(gathered)) = (&examination.forest, &examination.gathered) else { return };
     let ledger = examination.ledger;
     let facts = &gathered.facts;
+    for tree in forest.trees.iter().filter(|tree| matches!(tree.kind, TreeKind::Extent | TreeKind::Other)) {
+        if tree.item.as_ref().is_some_and(|(_, offset)| *offset != 0) {
+            let problem = "the key of its root item has an offset, and it is no subvolume";
+            ledger.report(page::SUBVOLUMES, Finding::Root { subvolume: tree.id, problem });
+        }
+    }
     let subvolumes: HashMap<RootId, &Tree> = forest
         .trees
         .iter()

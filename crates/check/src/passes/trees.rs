@@ -45,6 +45,11 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
         gathered.merge(state);
     }
     references_of_nodes(&forest, &mut gathered.references);
+    for id in forest.ids() {
+        if let Some(node) = forest.node(id) {
+            gather.owners().check(id, &node.named);
+        }
+    }
     let mut statistics = reader.statistics();
     statistics.items = gathered.items;
     ledger.count(page::TREES, statistics);
@@ -74,7 +79,7 @@ pub(crate) fn references_of_nodes(forest: &Forest, sink: &mut dyn ReferenceSink)
         if !forest.tree_of(id).kind.is_accounted() {
             continue;
         }
-        let reference = to_child(block.bytenr, node.owner, block.has_full_backref());
+        let reference = to_child(block.bytenr, node.named.owner.get(), block.has_full_backref());
         for child in &node.children {
             sink.used(forest.block(*child).bytenr, Shape::Block(block.level - 1), reference);
         }
