@@ -1,0 +1,205 @@
+//! What the kernel and btrfs-progs say of pools made here: needs root, loop devices and the tools, and says so
+//! where they are missing. With CI=true that is a failure.
+
+mod dump;
+mod host;
+
+use crate::support::{MIB, assert_clean, examine};
+use brindle_care::mkfs::{Features, MkfsOptions, NewDevice, PlacementClass, mkfs};
+use brindle_device::{Device, FileDevice};
+use brindle_ondisk::{ChecksumType, Profile};
+use host::{LoopPool, can_mount, options, run};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Writes files of many sizes, a subvolume and a snapshot, and reads them back after a scrub.
+fn use_pool(mount_point: &Path) {
+    for number in 0..60u32 {
+        let contents = vec![number.to_le_bytes()[0]; 1000 * number as usize * number as usize / 16];
+        std::fs::write(mount_point.join(format!("file{number}")), contents).expect("the pool is writable");
+    }
+    let (subvolume, snapshot) = (mount_point.join("subvolume"), mount_point.join("snapshot"));
+    run(Command::new("btrfs").args(["subvolume", "create"]).arg(&subvolume));
+    std::fs::write(subvolume.join("within"), "text").expect("the subvolume is writable");
+    run(Command::new("btrfs").args(["subvolume", "snapshot"]).args([&subvolume, &snapshot]));
+    run(Command::new("btrfs").args(["filesystem", "sync"]).arg(mount_point));
+    scrub(mount_point);
+    for number in [1u32, 31, 59] {
+        let contents = std::fs::read(mount_point.join(format!("file{number}"))).expect("readable");
+        assert_eq!(contents.len(), 1000 * number as usize * number as usize / 16);
+    }
+}
+
+fn scrub(mount_point: &Path) {
+    let said = run(Command::new("btrfs").args(["scrub", "start", "-B"]).arg(mount_point));
+    assert!(said.contains("no errors found"), "{said}");
+}
+
+/// Makes a pool, and has it checked, mounted, written, scrubbed and checked again.
+fn prove(what: &str, sizes: &[u64], options: &MkfsOptions) {
+    println!("{what}");
+    let mut pool = LoopPool::make(sizes, options);
+    let check = |pool: &LoopPool| {
+        assert_clean(what, &examine(pool.images.iter().map(|path| open(path)).collect()));
+        let said = run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(&pool.loops[0]));
+        assert!(said.contains("no error found"), "{what}: {said}");
+        // It looks at every device of the host, those of others that come and go included.
+        let complaint = said.lines().filter(|line| !line.contains("cannot scan")).find(|line| {
+            let line = line.to_lowercase();
+            line.contains("error:") || line.contains("warning:") || line.contains("mismatch")
+        });
+        assert_eq!(complaint, None, "{what}");
+    };
+    pool.attach();
+    check(&pool);
+    pool.mount("rw");
+    // First as it was made: every block, every copy.
+    scrub(&pool.mount_point());
+    use_pool(&pool.mount_point());
+    pool.unmount();
+    check(&pool);
+    pool.mount("ro");
+    pool.unmount();
+}
+
+fn open(path: &Path) -> Arc<dyn Device> {
+    Arc::new(FileDevice::open(path).expect("an image"))
+}
+
+#[test]
+fn the_kernel_takes_every_profile() {
+    if !can_mount() {
+        return;
+    }
+    for row in &Profile::TABLE {
+        let mut options = options();
+        (options.data, options.metadata) = (Some(row.profile), Some(row.profile));
+        prove(row.name, &vec![256 * MIB; usize::from(row.devs_min.max(row.nparity * 2 + 1))], &options);
+    }
+}
+
+#[test]
+fn the_kernel_takes_every_checksum_nodesize_and_feature() {
+    if !can_mount() {
+        return;
+    }
+    let nodesizes = [4096, 16384, 32768, 65536];
+    for (checksum, nodesize) in ChecksumType::ALL.into_iter().zip(nodesizes) {
+        let mut options = options();
+        (options.checksum, options.nodesize) = (checksum, Some(nodesize));
+        prove(&format!("{checksum}, nodesize {nodesize}"), &[256 * MIB, 256 * MIB], &options);
+    }
+    for list in [
+        "^block-group-tree",
+        "^block-group-tree,^free-space-tree",
+        "^block-group-tree,^no-holes",
+        "^skinny-metadata",
+        "^extref",
+        "mixed-bg",
+        "mixed-bg,^skinny-metadata,^block-group-tree,^free-space-tree,^no-holes,^extref",
+    ] {
+        let mut options = options();
+        options.features = Features::default().with_list(list).expect("known words");
+        prove(list, &[512 * MIB], &options);
+    }
+}
+
+#[test]
+fn the_kernel_takes_small_and_large_devices() {
+    if !can_mount() {
+        return;
+    }
+    prove("the size of a default pool at the least", &[110 * MIB], &options());
+    prove("a terabyte", &[1 << 40], &options());
+    prove("unequal devices", &[300 * MIB + 12800, 8 << 30], &options());
+}
+
+#[test]
+fn the_kernel_rebuilds_what_a_lost_device_held() {
+    if !can_mount() {
+        return;
+    }
+    for profile in [Profile::Raid1, Profile::Raid10, Profile::Raid5, Profile::Raid6] {
+        let mut options = options();
+        (options.data, options.metadata) = (Some(profile), Some(profile));
+        for lost in 0..4 {
+            let mut pool = LoopPool::make(&[256 * MIB; 4], &options);
+            pool.images.remove(lost);
+            pool.attach();
+            pool.mount("degraded,ro");
+            let said = std::fs::read_dir(pool.mount_point()).expect("readable").count();
+            assert_eq!(said, 0, "{profile} without device {lost}");
+            pool.unmount();
+        }
+    }
+}
+
+#[test]
+fn the_kernel_mounts_a_pool_with_hints_and_keeps_them() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = LoopPool::files(&[512 * MIB, 256 * MIB, 512 * MIB, 256 * MIB]);
+    let class = [PlacementClass::Bulk, PlacementClass::Fast, PlacementClass::Bulk, PlacementClass::Fast];
+    let devices: Vec<NewDevice> = pool
+        .writable()
+        .into_iter()
+        .zip(class)
+        .map(|(new, class)| NewDevice { class: Some(class), ..new })
+        .collect();
+    let mut options = options();
+    options.data = Some(Profile::Raid1);
+    let report = mkfs(&devices, &options).expect("enough devices");
+    drop(devices);
+    assert!(report.devices[0].name.ends_with("1.img") && report.devices[1].name.ends_with("3.img"));
+    pool.attach();
+    pool.mount("rw");
+    use_pool(&pool.mount_point());
+    let usage = run(Command::new("btrfs").args(["device", "usage", "-b"]).arg(pool.mount_point()));
+    // A paragraph a device.
+    for paragraph in usage.split("\n\n").filter(|paragraph| paragraph.contains("ID:")) {
+        let is_fast = paragraph.contains("ID: 1") || paragraph.contains("ID: 2");
+        assert_eq!(paragraph.contains("Metadata,RAID1"), is_fast, "{paragraph}");
+        assert_eq!(paragraph.contains("Data,RAID1"), !is_fast, "{paragraph}");
+    }
+    pool.unmount();
+    let types: Vec<String> = pool.loops.iter().map(|device| dump::dev_item_type(device)).collect();
+    assert_eq!(types, ["0", "1", "0", "1"]);
+}
+
+#[test]
+fn a_device_in_use_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = LoopPool::make(&[256 * MIB], &options());
+    pool.attach();
+    let image = FileDevice::open_writable(&pool.images[0]).expect_err("a loop device is attached");
+    assert!(image.to_string().contains("/dev/loop"), "{image}");
+    drop(FileDevice::open_writable(&pool.loops[0]).expect("not mounted"));
+    pool.mount("ro");
+    let mounted = FileDevice::open_writable(&pool.loops[0]).expect_err("mounted");
+    assert!(mounted.to_string().contains("it is mounted"), "{mounted}");
+    pool.unmount();
+}
+
+#[test]
+fn mkfs_on_a_block_device_discards_and_makes_the_same_pool() {
+    if !can_mount() {
+        return;
+    }
+    let options = options();
+    let by_loop = {
+        let mut pool = LoopPool::files(&[256 * MIB]);
+        let image = std::fs::OpenOptions::new().write(true).open(&pool.images[0]).expect("there it is");
+        std::os::unix::fs::FileExt::write_all_at(&image, &vec![0xa5; 100 << 20], 0).expect("room");
+        pool.attach();
+        let device = FileDevice::open_writable(&pool.loops[0]).expect("not mounted");
+        mkfs(&[NewDevice::new(Arc::new(device))], &options).expect("large enough");
+        assert!(dump::superblock(&pool.loops[0]).contains(&options.fsid.to_string()));
+        std::fs::read(&pool.images[0]).expect("readable")
+    };
+    let by_file = LoopPool::make(&[256 * MIB], &options);
+    assert!(by_loop == std::fs::read(&by_file.images[0]).expect("readable"), "the same bytes");
+}
