@@ -147,6 +147,16 @@ const DAMAGES: &[Damage] = &[
         says: "the inode has no such name",
     },
     Damage {
+        name: "a file extent from the future",
+        image: "single",
+        mutate: |pool| {
+            let place = pool.find(RootId::FS_TREE, KeyType::EXTENT_DATA, |_| true);
+            pool.edit_item(&place, |data| add(data, offset_of!(FileExtentHeader, generation), 8, 1 << 40));
+        },
+        pass: "files",
+        says: "the generation of a file extent lies in the future",
+    },
+    Damage {
         name: "a hole without extent",
         image: "holes",
         mutate: |pool| {

@@ -3,7 +3,7 @@
 use super::pool::{Pool, add};
 use super::{Damage, try_out};
 use brindle_ondisk::item::{DevExtent, DevItem};
-use brindle_ondisk::{Generation, Key, KeyType, Logical, RootId};
+use brindle_ondisk::{Generation, Key, KeyType, Logical, NodeHeader, RootId};
 use std::mem::offset_of;
 
 /// A node of level 1 and its first children.
@@ -167,6 +167,60 @@ const DAMAGES: &[Damage] = &[
         },
         pass: "trees",
         says: "level differs",
+    },
+    Damage {
+        name: "a chunk tree that can't be read",
+        image: "single",
+        mutate: |pool| {
+            let root = pool.root(RootId::CHUNK_TREE);
+            pool.edit_raw(root, 4096, usize::MAX, |bytes| bytes[1000] ^= 4);
+        },
+        pass: "trees",
+        says: "tree 3: logical",
+    },
+    Damage {
+        name: "a leaf of a tree that does not have it",
+        image: "single",
+        mutate: |pool| {
+            let leaf = pool.items(RootId::UUID_TREE).remove(0).leaf;
+            pool.edit_block(leaf, |block| add(block, offset_of!(NodeHeader, owner), 8, 100));
+        },
+        pass: "extents",
+        says: "says it is of tree 109, which does not have it",
+    },
+    Damage {
+        name: "a leaf that no balance has written",
+        image: "single",
+        mutate: |pool| {
+            let leaf = pool.items(RootId::FS_TREE).remove(0).leaf;
+            pool.edit_block(leaf, |block| {
+                add(block, offset_of!(NodeHeader, flags), 8, NodeHeader::FLAG_RELOC)
+            });
+        },
+        pass: "extents",
+        says: "has the relocation flag",
+    },
+    Damage {
+        name: "a leaf of an unknown backref revision",
+        image: "single",
+        mutate: |pool| {
+            let leaf = pool.items(RootId::FS_TREE).remove(0).leaf;
+            pool.edit_block(leaf, |block| add(block, offset_of!(NodeHeader, flags), 8, 1 << 56));
+        },
+        pass: "trees",
+        says: "backref revision is 2",
+    },
+    Damage {
+        name: "a root item with an offset in its key",
+        image: "single",
+        mutate: |pool| {
+            let place = pool.find(RootId::ROOT_TREE, KeyType::ROOT_ITEM, |place| {
+                place.key.objectid == RootId::DEV_TREE.object_id()
+            });
+            pool.edit_key(&place, Key::new(place.key.objectid, place.key.item_type, 7));
+        },
+        pass: "subvolumes",
+        says: "the key of its root item has an offset",
     },
     Damage {
         name: "a leaf that is zero",
