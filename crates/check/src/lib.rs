@@ -4,14 +4,14 @@
 //!
 //! How it goes about it:
 //!
-//! - The shape of all trees is found level by level ([`forest`]): every tree block once, whoever refers to
-//!   it, in the order of addresses. Then the leaves are read, each once, by all cores ([`walk`]), and what
-//!   the later passes need is gathered from each on the way ([`gather`]). The passes that follow judge it.
+//! - The shape of all trees is found level by level (`forest`): every tree block once, whoever refers to
+//!   it, in the order of addresses. Then the leaves are read, each once, by all cores (`walk`), and what
+//!   the later passes need is gathered from each on the way (`gather`). The passes that follow judge it.
 //! - What must agree between two places (an extent's back references and the references themselves, names in
 //!   directories and in inodes, space allocated and free) is summed up from both sides as order-independent
-//!   fingerprints ([`fingerprint`]), which take no memory worth the name. Only where sums differ a second,
+//!   fingerprints (`fingerprint`), which take no memory worth the name. Only where sums differ a second,
 //!   exact walk finds out what is wrong, looking at nothing but the buckets that differ.
-//! - Whatever blocks snapshots share is summarised once ([`files`]): the summary of a node is put together
+//! - Whatever blocks snapshots share is summarised once (`files`): the summary of a node is put together
 //!   from those of its children, and kept where more than one parent asks for it.
 //!
 //! Memory grows with the number of tree blocks (some fifty bytes each) and of sectors of data (three bits

@@ -194,7 +194,7 @@ const DAMAGES: &[Damage] = &[
         mutate: |pool| {
             let leaf = pool.items(RootId::FS_TREE).remove(0).leaf;
             pool.edit_block(leaf, |block| {
-                add(block, offset_of!(NodeHeader, flags), 8, NodeHeader::FLAG_RELOC)
+                add(block, offset_of!(NodeHeader, flags), 8, NodeHeader::FLAG_RELOC);
             });
         },
         pass: "extents",
