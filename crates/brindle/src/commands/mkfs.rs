@@ -403,6 +403,34 @@ mod tests {
         assert!(split_class(&slow).expect_err("no class").to_string().contains("neither fast nor bulk"));
     }
 
+    #[derive(clap::Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        mkfs: MkfsCommand,
+    }
+
+    fn make(words: &[&str]) -> Result<ExitCode> {
+        run(&<Line as clap::Parser>::try_parse_from([&["mkfs", "--json"], words].concat())?.mkfs)
+    }
+
+    #[test]
+    fn images_are_made_with_the_pool_or_not_at_all() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let image = directory.path().join("pool.img");
+        let path = image.to_str().expect("UTF-8");
+        let error = make(&["--size", "2M", path]).expect_err("too small");
+        assert!(error.to_string().contains("needs at least"), "{error}");
+        assert!(!image.exists());
+        make(&["--size", "300M", "-L", "first", path]).expect("large enough");
+        let error = make(&["--size", "400M", path]).expect_err("there is a pool");
+        assert!(error.to_string().ends_with("holds a btrfs filesystem; use -f to overwrite it"), "{error}");
+        let error = make(&["-f", path, path]).expect_err("twice");
+        assert!(error.to_string().ends_with("is given twice"), "{error}");
+        assert_eq!(fs::metadata(&image).expect("still there").len(), 300 << 20);
+        make(&["-f", "--size", "400M", "-O", "^bgt", &format!("{path}:fast")]).expect("forced");
+        assert_eq!(fs::metadata(&image).expect("still there").len(), 400 << 20);
+    }
+
     #[test]
     fn words_are_known_in_any_case() {
         assert_eq!(parse_profile("RAID1C3").expect("known"), Profile::Raid1c3);

@@ -99,22 +99,32 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Places the first chunks.
+    /// Places the first chunks: as they are preferred, or, where they then don't all fit, as they fit.
     fn place(&mut self, features: Features) -> Result<(), NoSpace> {
+        let before = self.clone();
+        self.place_all(features, PlacementMode::Preferred).or_else(|_| {
+            *self = before;
+            self.place_all(features, PlacementMode::Classic)
+        })
+    }
+
+    fn place_all(&mut self, features: Features, mode: PlacementMode) -> Result<(), NoSpace> {
         const DATA: BlockGroupType = BlockGroupType::DATA;
         const METADATA: BlockGroupType = BlockGroupType::METADATA;
+        let (data_profile, metadata_profile) = (self.data_profile, self.metadata_profile);
         let total: u64 = self.devices.iter().map(|device| device.total_bytes).sum();
         let smallest = self.devices.iter().map(|device| device.total_bytes).min().unwrap_or(0);
         // A tenth of the smallest device, so that no device is filled by the first chunks.
         let stripe = |least: u64, most: u64| (smallest / 10 / MIB * MIB).clamp(least, most);
         let metadata = stripe(16 * MIB, if total > LARGE_POOL_BYTES { GIB } else { 256 * MIB });
         let data = stripe(8 * MIB, GIB);
-        self.add_chunk(BlockGroupType::SYSTEM, self.metadata_profile, (8 * MIB, 8 * MIB))?;
+        let mut add = |content, profile, bounds| self.add_chunk(content, profile, mode, bounds);
+        add(BlockGroupType::SYSTEM, metadata_profile, (8 * MIB, 8 * MIB))?;
         if features.contains(Features::MIXED_BG) {
-            return self.add_chunk(DATA | METADATA, self.metadata_profile, (16 * MIB, metadata));
+            return add(DATA | METADATA, metadata_profile, (16 * MIB, metadata));
         }
-        self.add_chunk(METADATA, self.metadata_profile, (16 * MIB, metadata))?;
-        self.add_chunk(DATA, self.data_profile, (8 * MIB, data))
+        add(METADATA, metadata_profile, (16 * MIB, metadata))?;
+        add(DATA, data_profile, (8 * MIB, data))
     }
 
     /// Places a chunk whose stripes are of a length within these bounds.
@@ -122,13 +132,14 @@ impl Plan {
         &mut self,
         content: BlockGroupType,
         profile: Profile,
+        mode: PlacementMode,
         (min_stripe_bytes, max_stripe_bytes): (u64, u64),
     ) -> Result<(), NoSpace> {
         let summaries: Vec<DeviceSummary> = self.devices.iter().map(PlannedDevice::summary).collect();
         let request = ChunkRequest {
             content,
             profile,
-            mode: PlacementMode::Preferred,
+            mode,
             max_stripe_bytes,
             max_chunk_bytes: 10 * GIB,
             min_stripe_bytes,

@@ -14,6 +14,8 @@
 //! - The top-level subvolume has its `otransid` and `ctransid`, its inode its `transid`, as the kernel gives them
 //!   to any other subvolume, and root items' inodes are flagged `ROOT_ITEM_INIT`, which the kernel would do at
 //!   the first mount.
+//! - The root directory of the data relocation tree has the same inode as that of the top level; mkfs.btrfs
+//!   leaves its `nbytes` and `otime` 0, which nothing reads.
 //! - `uuid_tree_generation` is the generation, for the UUID tree is complete: the kernel need not look.
 
 use super::options::Features;

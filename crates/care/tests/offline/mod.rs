@@ -1,5 +1,7 @@
 //! What needs neither root nor tools.
 
+mod random;
+
 use crate::support::{FSID, MIB, MadePool, assert_clean, devices, examine, given, options};
 use brindle_care::mkfs::{Features, MkfsError, NewDevice, mkfs};
 use brindle_device::{Device, DeviceClass, FileDevice, SparseDevice, WritableDevice};
@@ -138,6 +140,16 @@ fn fast_devices_have_the_lowest_devids_and_the_metadata() {
     assert_eq!((ids("System"), ids("Metadata"), ids("Data")), (vec![1, 2], vec![1, 2], vec![3, 4]));
     assert!(pool.report.devices.iter().all(|device| device.hint == AllocationHint::DataPreferred));
     assert_clean("fast and bulk", &pool.examine());
+}
+
+#[test]
+fn what_does_not_fit_as_preferred_is_placed_as_it_fits() {
+    // System and metadata, twice each, would fill the fast device, and the mirrored data have no second one.
+    let of = [(49 * MIB, DeviceClass::Solid), (41 * MIB, DeviceClass::Rotating)];
+    let mut options = options();
+    (options.data, options.metadata) = (Some(Profile::Raid1), Some(Profile::Dup));
+    let pool = MadePool::make_of(&of, &options).expect("there is a way");
+    assert_clean("unequal", &pool.examine());
 }
 
 #[test]
