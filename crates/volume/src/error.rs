@@ -238,6 +238,18 @@ pub enum Warning {
         /// The pool's last transaction.
         expected: Generation,
     },
+    /// A device is shorter than the pool has it: an image that was cut off, or a resize that was not finished.
+    #[error("{device} (devid {devid}) ends at {size_bytes}, the pool has it as {total_bytes} bytes long")]
+    Short {
+        /// The device.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// Its size in bytes by its device item.
+        total_bytes: u64,
+    },
     /// A device is shorter than a chunk on it needs.
     #[error(
         "{device}: a stripe of {length} bytes at offset {offset}, of the chunk at logical {chunk}, lies \

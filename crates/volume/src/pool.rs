@@ -42,6 +42,14 @@ impl Pool {
         let device = &mut self.devices[index];
         device.describe(item);
         device.is_confirmed = true;
+        let Some(given) = &device.device else {
+            return;
+        };
+        let (size_bytes, total_bytes) = (given.size_bytes(), device.total_bytes);
+        if size_bytes < total_bytes {
+            let (device, devid) = (given.name().to_owned(), device.devid);
+            self.warn(Warning::Short { device, devid, size_bytes, total_bytes });
+        }
     }
 
     /// Adds a chunk; one that is there already is left as it is.

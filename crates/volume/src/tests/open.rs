@@ -228,6 +228,16 @@ fn a_stripe_beyond_the_end_is_refused_where_it_is_needed() {
 }
 
 #[test]
+fn a_device_shorter_than_its_item_is_warned_of() {
+    let volume = open(vec![member(1, 2, 5), member(2, 2, 5)]).expect("open");
+    volume.add_device(&dev_item(1, FSID, SMALL as u64)).expect("device");
+    assert!(volume.warnings().is_empty());
+    volume.add_device(&dev_item(2, FSID, SMALL as u64 + 4096)).expect("device");
+    let warning = volume.warnings()[0].to_string();
+    assert_eq!(warning, "member2 (devid 2) ends at 262144, the pool has it as 266240 bytes long");
+}
+
+#[test]
 fn a_seed_is_found_among_the_strangers() {
     let seed = Uuid([5; 16]);
     let mut superblock_of_seed = superblock(seed, 1, 1, 3);
