@@ -36,6 +36,12 @@ pub(crate) fn prefetch_bytes(stat: &Stat, is_block_device: bool) -> u64 {
     bytes.max().unwrap_or(0).clamp(PREFETCH_UNIT_BYTES, PREFETCH_BYTES_MAX)
 }
 
+/// Whether a block device can forget a range. One that can't may still take the request to zero it, and write
+/// every byte, which takes a hard disk hours.
+pub(crate) fn can_discard(stat: &Stat) -> bool {
+    queue_number(stat, true, "discard_max_bytes").is_some_and(|most| most > 0)
+}
+
 /// More at once would only fill the queue.
 const PREFETCH_BYTES_MAX: u64 = 2 << 20;
 

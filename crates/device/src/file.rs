@@ -1,6 +1,6 @@
 //! An image file or a block device, through the host's page cache.
 
-use crate::class::prefetch_bytes;
+use crate::class::{can_discard, prefetch_bytes};
 use crate::{Device, DeviceClass, DeviceError, WritableDevice};
 use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
@@ -21,6 +21,7 @@ pub struct FileDevice {
     file: File,
     size_bytes: AtomicU64,
     is_block_device: bool,
+    can_discard: bool,
     class: DeviceClass,
     /// How much one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
@@ -86,8 +87,9 @@ impl FileDevice {
         let size_bytes = seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
         let class = DeviceClass::of(&stat, is_block_device);
         let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
+        let can_discard = !is_block_device || can_discard(&stat);
         let size_bytes = AtomicU64::new(size_bytes);
-        Ok(Self { name, file, size_bytes, is_block_device, class, prefetch_bytes })
+        Ok(Self { name, file, size_bytes, is_block_device, can_discard, class, prefetch_bytes })
     }
 
     /// Refuses an image that is in use, and marks it as such.
@@ -178,6 +180,9 @@ impl WritableDevice for FileDevice {
         let end = offset.saturating_add(length).min(self.size_bytes());
         if offset >= end {
             return Ok(true);
+        }
+        if !self.can_discard {
+            return Ok(false);
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, flags, offset, end - offset) {
