@@ -7,8 +7,10 @@ SHELL := /bin/bash
 # What the tests and the demo use beside the Rust toolchain.
 PACKAGES := acl attr btrfs-progs fio fuse3 g++ gcc libc6-dev make python3 time util-linux zstd
 CARGO_DENY_VERSION := 0.20.2
+PREFIX ?= /usr/local
+SBIN ?= /sbin
 
-.PHONY: help packages build demo test fuzz bench golden clean
+.PHONY: help packages build demo test install fuzz bench golden clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +27,13 @@ demo: build ## A pool of mixed devices on image files: made, mounted, listed, co
 test: packages ## Everything that CI runs
 	@command -v cargo-deny >/dev/null || cargo install --locked --version $(CARGO_DENY_VERSION) cargo-deny
 	cargo xtask ci
+
+install: build ## Install brindle, its man pages and the helper of mount(8), below PREFIX (/usr/local) and SBIN (/sbin)
+	install -D -m 755 target/release/brindle $(DESTDIR)$(PREFIX)/bin/brindle
+	rm -rf target/man && mkdir -p target/man && target/release/brindle man target/man
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(SBIN)
+	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/mount.fuse.brindle
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600
