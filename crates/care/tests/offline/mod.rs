@@ -1,5 +1,6 @@
 //! What needs neither root nor tools.
 
+mod order;
 mod random;
 
 use crate::support::{FSID, MIB, MadePool, assert_clean, devices, examine, given, options};
