@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
     let cli = cli::Cli::parse_from(arguments);
     logging::start(&cli.verbosity);
-    match commands::run(cli.command) {
+    match commands::run(cli.command, cli.verbosity) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

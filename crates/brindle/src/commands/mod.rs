@@ -16,6 +16,7 @@ mod restore;
 mod stat;
 mod umount;
 
+use crate::cli::Verbosity;
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -39,14 +40,14 @@ pub(crate) enum Command {
 }
 
 /// Does it. An error ends with exit code 1.
-pub(crate) fn run(command: Command) -> Result<ExitCode> {
+pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Inspect(command) => inspect::run(command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),
-        Command::Restore(command) => restore::run(&command),
+        Command::Restore(command) => restore::run(&command, verbosity.quiet),
         Command::Check(command) => check::run(&command),
         Command::Mkfs(command) => mkfs::run(&command),
         Command::Mount(command) => mount::run(&command),

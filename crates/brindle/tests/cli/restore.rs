@@ -2,10 +2,12 @@
 
 use super::support::{Image, brindle, brindle_fails, brindle_prints, is_root, text, with_devices};
 use brindle_testing::golden;
-use brindle_testing::manifest::{Entry, Manifest, Time};
+use brindle_testing::manifest::{Entry, Kind, Manifest, Time};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// More than an inode has room for, but on btrfs and few others.
 const TOO_MANY_XATTRS: [&str; 1] = ["deep-tree"];
@@ -90,7 +92,7 @@ fn a_single_file_goes_to_a_name_or_into_a_directory() {
     let names = brindle_prints(with_devices(&["-q", "ls", "-l"], &image.devices));
     let line = names.lines().find(|line| line.starts_with('-')).expect("there is a file");
     let name = line.split(' ').next_back().expect("a line has words");
-    let restore = |destination: &std::path::Path| {
+    let restore = |destination: &Path| {
         let mut arguments = with_devices(&["-q", "cp", "--path", name], &image.devices);
         arguments.push(destination.to_owned());
         brindle_prints(arguments)
@@ -137,4 +139,130 @@ fn options_may_stand_between_the_devices_and_the_destination() {
     assert!(destination.is_dir());
     let output = brindle(["cp".into(), image.devices[0].clone(), "--path".into(), "/".into()]);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Every file that is there must be what the manifest says, byte by byte, and nothing else may be there.
+fn assert_only_whole_files(image: &Image, destination: &Path) {
+    for entry in Manifest::of_directory(destination).expect("readable").entries() {
+        let expected = image.golden.manifest.entry(&entry.path);
+        let expected = expected.unwrap_or_else(|| panic!("{} is not ours", entry.path.escape_ascii()));
+        if matches!(entry.kind, Kind::File { .. }) {
+            assert_eq!(entry.kind, expected.kind, "{}", entry.path.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn a_signal_leaves_whole_files_only() {
+    for name in ["single", "zstd-levels", "deep-tree"] {
+        let image = Image::unpack(name);
+        let destination = image.beside("out");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.args(["-q", "restore", "--threads", "1", "--subvolid", "5"]).args(&image.devices);
+        command.arg(&destination).env_remove("BRINDLE_LOG");
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary was built");
+        let directories = || std::fs::read_dir(&destination).map_or(0, Iterator::count);
+        while directories() == 0 && child.try_wait().expect("our child").is_none() {
+            std::thread::yield_now();
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our child");
+        let output = child.wait_with_output().expect("our child");
+        let said = String::from_utf8_lossy(&output.stderr);
+        // It may have been faster than we were.
+        if output.status.code() == Some(143) {
+            assert_eq!(
+                said.lines().filter(|line| line.starts_with("brindle: interrupted: SIGTERM")).count(),
+                1
+            );
+        } else {
+            assert!(output.status.code().is_some() && !said.contains("interrupted"), "{name}: {said}");
+        }
+        assert_only_whole_files(&image, &destination);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_whole_files_only() {
+    let image = Image::unpack("single");
+    let (small, copy) = (image.beside("small"), image.beside("copy"));
+    for directory in [&small, &copy] {
+        std::fs::create_dir(directory).expect("new");
+    }
+    let script = "mount -t tmpfs -o size=96k none \"$0\" || exit 77; to=$1; shift; \
+                  \"$@\" \"$0\"; code=$?; cp -a \"$0/.\" \"$to\"; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).args([&small, &copy]).arg(env!("CARGO_BIN_EXE_brindle"));
+    command.args(["-q", "restore", "--subvolid", "5"]).args(&image.devices).env_remove("BRINDLE_LOG");
+    let output = command.output().expect("there is unshare");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(1) || !said.contains("brindle: ") {
+        println!("skipped: needs a small filesystem: {said}");
+        return;
+    }
+    assert!(said.contains("No space left on device") && said.contains("nothing is left of it"), "{said}");
+    assert_only_whole_files(&image, &copy);
+}
+
+#[test]
+fn hard_links_are_links_again() {
+    for name in golden::names() {
+        let image = Image::unpack(&name);
+        let is_linked = |entry: &&Entry| matches!(entry.kind, Kind::File { .. }) && entry.nlink > 1;
+        let linked: Vec<&Entry> = image.golden.manifest.entries().filter(is_linked).collect();
+        if linked.is_empty() || TOO_MANY_XATTRS.contains(&name.as_str()) {
+            continue;
+        }
+        let mut arguments =
+            with_devices(&["-q", "restore", "--overwrite", "--subvolid", "5"], &image.devices);
+        arguments.push(image.beside("out"));
+        for _ in 0..2 {
+            brindle(&arguments);
+            let found = Manifest::of_directory(&image.beside("out")).expect("readable");
+            for entry in &linked {
+                let found = found.entry(&entry.path).expect("restored");
+                assert_eq!((found.nlink, &found.kind), (entry.nlink, &entry.kind), "{name}");
+            }
+        }
+        return;
+    }
+    panic!("no golden image has hard links");
+}
+
+#[test]
+fn device_nodes_are_left_out_for_an_ordinary_user() {
+    let has_device = |entry: &Entry| matches!(entry.kind, Kind::Char { .. } | Kind::Block { .. });
+    let names = golden::names();
+    let image = names.iter().map(|name| Image::unpack(name));
+    let image = image.into_iter().find(|image| image.golden.manifest.entries().any(has_device));
+    let image = image.expect("a golden image has device nodes");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    if is_root("becoming an ordinary user") {
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+        for path in image.devices.iter().map(|path| path.as_path()).chain(image.devices[0].parent()) {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            std::fs::set_permissions(path, mode).expect("our own");
+        }
+    }
+    command.args(["restore", "--json", "--subvolid", "5"]).args(&image.devices).arg(image.beside("out"));
+    let Ok(output) = command.env_remove("BRINDLE_LOG").output() else {
+        println!("skipped: others can't reach the binary");
+        return;
+    };
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("device nodes are left out"), "{notes}");
+    assert!(!report["failed"].to_string().contains("special file"), "{report}");
+}
+
+#[test]
+fn quiet_means_no_summary() {
+    let image = Image::unpack("raid1");
+    let mut arguments = with_devices(&["-q", "restore"], &image.devices);
+    arguments.push(image.beside("out"));
+    assert_eq!(brindle_prints(&arguments), "");
+    arguments[0] = "restore".into();
+    arguments.remove(1);
+    arguments.push("--overwrite".into());
+    assert!(brindle_prints(&arguments).starts_with("restored "));
 }

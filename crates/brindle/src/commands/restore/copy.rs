@@ -1,7 +1,8 @@
 //! The contents of files.
 
 use super::Context;
-use super::target::{Directory, OutputFile};
+use super::output_file::OutputFile;
+use super::target::Directory;
 use brindle_fs::{Attributes, FsError, OpenFile, Whence};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::Receiver;
@@ -45,45 +46,96 @@ pub(super) fn work<'c>(context: &'c Context, queue: &Mutex<Receiver<Batch<'c>>>)
     loop {
         let batch = queue.lock().expect("no thread panics with it").recv();
         let Ok(batch) = batch else { return };
-        batch.into_iter().for_each(|job| act(context, job, &mut buffer));
+        for job in batch {
+            if !context.stop.is_set() {
+                act(context, job, &mut buffer);
+            }
+        }
     }
 }
 
 fn act<'c>(context: &'c Context, job: Job<'c>, buffer: &mut Vec<u8>) {
     match job {
-        Job::File { directory, name, attributes } => {
-            let path = directory.path_of(&name);
-            match OutputFile::make(context, directory, &name, attributes) {
-                Ok(file) => copy(context, &file, 0..file.attributes.size, buffer),
-                Err(error) => context.report.fail(&path, &format_args!("cannot make it: {error}")),
-            }
-        }
+        Job::File { directory, name, attributes } => file(context, directory, &name, attributes, buffer),
         Job::Segment { file, start, end } => copy(context, &file, start..end, buffer),
     }
 }
 
+/// Makes and fills a file.
+pub(super) fn whole<'c>(
+    context: &'c Context,
+    directory: Arc<Directory<'c>>,
+    name: &[u8],
+    attributes: Attributes,
+) {
+    file(context, directory, name, attributes, &mut Vec::new());
+}
+
+fn file<'c>(
+    context: &'c Context,
+    directory: Arc<Directory<'c>>,
+    name: &[u8],
+    attributes: Attributes,
+    buffer: &mut Vec<u8>,
+) {
+    let path = directory.path_of(name);
+    match OutputFile::make(context, directory, name, attributes, 1) {
+        Ok(file) => copy(context, &file, 0..file.attributes.size, buffer),
+        Err(error) => context.report.fail(&path, &format_args!("cannot make it: {error}")),
+    }
+}
+
+/// Why a range was not copied whole.
+enum Failure {
+    /// Part of it can't be read; what is there is right.
+    Read(String),
+    /// It can't be written: the file is useless.
+    Write(String),
+    /// A signal came.
+    Stopped,
+}
+
 /// Copies a range; what goes wrong is reported, once for each kind of failure.
 fn copy(context: &Context, file: &OutputFile<'_>, range: std::ops::Range<u64>, buffer: &mut Vec<u8>) {
-    if range.is_empty() {
-        return;
+    match copy_range(context, file, range, buffer) {
+        Ok(()) => file.part_is_done(),
+        Err(Failure::Read(error)) => {
+            context.report.fail(&file.path, &error);
+            match file.set_size() {
+                Ok(()) => file.part_is_done(),
+                Err(error) => context.report.fail(&file.path, &format_args!("cannot set its size: {error}")),
+            }
+        }
+        Err(Failure::Write(error)) => {
+            context.report.fail(&file.path, &format_args!("{error}; nothing is left of it"));
+        }
+        Err(Failure::Stopped) => {}
     }
-    let source = match context.filesystem.open_file(file.attributes.id) {
-        Ok(source) => source,
-        Err(error) => return context.report.fail(&file.path, &error),
-    };
+}
+
+fn copy_range(
+    context: &Context,
+    file: &OutputFile<'_>,
+    range: std::ops::Range<u64>,
+    buffer: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let source = context.filesystem.open_file(file.attributes.id);
+    let source = source.map_err(|error| Failure::Read(error.to_string()))?;
     let length =
         usize::try_from(range.end - range.start).map_or(CHUNK_BYTES, |length| length.min(CHUNK_BYTES));
     if buffer.len() < length {
         buffer.resize(length, 0);
     }
     let mut copy = Copy { context, file, source, lost_bytes: 0, first_error: None };
-    if let Err(error) = copy.data(range, &mut buffer[..]) {
-        context.report.fail(&file.path, &error);
-    }
+    let result = copy.data(range, &mut buffer[..]);
     if let Some(error) = copy.first_error {
         let lost = copy.lost_bytes;
         context.report.fail(&file.path, &format_args!("{lost} bytes can't be read, first: {error}"));
     }
+    result
 }
 
 /// A range that is being copied.
@@ -97,14 +149,17 @@ struct Copy<'a, 'c> {
 
 impl Copy<'_, '_> {
     /// Copies the data of the range, and leaves out the holes.
-    fn data(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), String> {
+    fn data(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Failure> {
         let filesystem = &self.context.filesystem;
         if !self.file.may_have_holes() {
             return self.run(range, buffer);
         }
         let mut at = range.start;
         while at < range.end {
-            let seek = |from, whence| filesystem.seek(&self.source, from, whence).map_err(|e| e.to_string());
+            let seek = |from, whence| {
+                let found = filesystem.seek(&self.source, from, whence);
+                found.map_err(|error| Failure::Read(error.to_string()))
+            };
             let Some(start) = seek(at, Whence::Data)?.filter(|start| *start < range.end) else {
                 break;
             };
@@ -117,14 +172,17 @@ impl Copy<'_, '_> {
     }
 
     /// Copies a range without holes.
-    fn run(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), String> {
+    fn run(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Failure> {
         let mut at = range.start;
         while at < range.end {
+            if self.context.stop.is_set() {
+                return Err(Failure::Stopped);
+            }
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let want = left.min(buffer.len());
             let read = self.context.filesystem.read(&self.source, at, &mut buffer[..want]);
             match read {
-                Ok(0) => return Err(format!("ends at {at}, before its size")),
+                Ok(0) => return Err(Failure::Read(format!("ends at {at}, before its size"))),
                 Ok(read) => self.write(at, &buffer[..read])?,
                 Err(error) => {
                     self.first_error.get_or_insert(error);
@@ -139,8 +197,9 @@ impl Copy<'_, '_> {
     }
 
     /// Copies what can be had of a range, sector by sector; the rest is left a hole.
-    fn salvage(&mut self, start: u64, buffer: &mut [u8]) -> Result<(), String> {
-        self.file.set_size().map_err(|error| format!("cannot set its size: {error}"))?;
+    fn salvage(&mut self, start: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+        let set = self.file.set_size();
+        set.map_err(|error| Failure::Write(format!("cannot set its size: {error}")))?;
         let mut at = start;
         for sector in buffer.chunks_mut(SECTOR_BYTES) {
             match self.context.filesystem.read(&self.source, at, sector) {
@@ -152,8 +211,9 @@ impl Copy<'_, '_> {
         Ok(())
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), String> {
-        self.file.file.write_all_at(bytes, at).map_err(|error| format!("cannot write: {error}"))?;
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.file.file().write_all_at(bytes, at);
+        written.map_err(|error| Failure::Write(format!("cannot write: {error}")))?;
         self.context.report.add_bytes(brindle_ondisk::to_u64(bytes.len()));
         Ok(())
     }

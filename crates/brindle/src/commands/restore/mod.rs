@@ -5,13 +5,19 @@
 //! waiting. What a directory is to look like in the end (owner, mode, times) is set when the last piece of work
 //! below it is done, which is when the last reference to it goes ([`target::Directory`]).
 //!
+//! A file gets its name when it is whole ([`unfinished`]); a signal ([`stop`]) ends the work between two reads, and
+//! leaves whole files only.
+//!
 //! Everything in the destination is reached by descriptor and name, never by path, and without following
 //! symbolic links: a hostile pool cannot write outside it.
 
 mod copy;
 mod metadata;
+mod output_file;
 mod report;
+mod stop;
 mod target;
+mod unfinished;
 mod walk;
 
 use crate::cli::JsonOption;
@@ -25,12 +31,15 @@ use clap::Args;
 use copy::Batch;
 use report::Report;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use stop::Stop;
 use target::Directory;
 use walk::Walk;
 
@@ -48,7 +57,8 @@ EXAMPLES
 EXIT STATUS
   0  everything was restored
   1  something was not: each failure has its line on standard error, and the rest was restored
-  2  wrong usage";
+  2  wrong usage
+  130, 143, 129  interrupted by SIGINT, SIGTERM, SIGHUP";
 
 /// Restore files from a pool, without mounting it
 ///
@@ -60,6 +70,9 @@ EXIT STATUS
 ///
 /// Every sector is verified against its checksum. Where no copy is right, the bad part of the file is left a
 /// hole, the file is reported, and the rest goes on.
+///
+/// A file appears under its name when it is whole. When something stops the work, such as a full disk or Ctrl-C,
+/// unfinished files are removed.
 #[derive(Args, Debug)]
 #[command(
     visible_alias = "cp",
@@ -93,6 +106,9 @@ struct Context {
     overwrite: bool,
     one_subvolume: bool,
     is_root: bool,
+    /// Whether files can do without a name until they are whole.
+    unnamed_files: AtomicBool,
+    stop: Stop,
 }
 
 /// Batches of jobs that wait at the most; each job may keep a directory open.
@@ -100,25 +116,38 @@ const QUEUE_BATCHES: usize = 8;
 const THREADS_MIN: usize = 4;
 
 /// Runs the command.
-pub(crate) fn run(command: &RestoreCommand) -> Result<ExitCode> {
+pub(crate) fn run(command: &RestoreCommand, quiet: bool) -> Result<ExitCode> {
     let start = Instant::now();
-    let context = Context {
+    let mut context = Context {
         filesystem: command.pool.open(command.operands.devices())?,
         report: Report::new(!command.json.json),
         overwrite: command.overwrite,
         one_subvolume: command.one_subvolume,
         is_root: rustix::process::geteuid().is_root(),
+        unnamed_files: AtomicBool::new(false),
+        stop: Stop::default(),
     };
     allow_many_files();
     if !context.is_root {
         context.report.note("not root: files are restored as yours, their owners are left out");
     }
-    restore(&context, command)?;
+    context.stop = Stop::on_signals()?;
+    let result = restore(&context, command);
     context.report.finish();
+    result?;
+    if let Some((signal, code)) = context.stop.name_and_code() {
+        let files = context.report.files.load(Ordering::Relaxed);
+        output::complain_line(&format!(
+            "interrupted: {signal}; {files} files were restored whole, unfinished ones are removed"
+        ));
+        return Ok(ExitCode::from(code));
+    }
     if command.json.json {
         output::print_json(&context.report.json(start.elapsed()))?;
-    } else {
-        println!("{}", context.report.summary(start.elapsed()));
+    } else if !quiet {
+        let mut out = output::stdout();
+        writeln!(out, "{}", context.report.summary(start.elapsed()))?;
+        out.flush()?;
     }
     let failed = context.report.failures() > 0;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -127,6 +156,15 @@ pub(crate) fn run(command: &RestoreCommand) -> Result<ExitCode> {
 fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
     let inode = command.path.resolve(&context.filesystem)?;
     let attributes = context.filesystem.attributes(inode)?;
+    let is_directory = attributes.kind == FileType::Directory;
+    let (target, name) = if is_directory {
+        (Directory::open_destination(context, command.operands.last(), &attributes)?, Vec::new())
+    } else {
+        file_destination(context, command)?
+    };
+    let is_unnamed = unfinished::supports_unnamed(&target);
+    context.unnamed_files.store(is_unnamed, Ordering::Relaxed);
+    let target = Arc::new(target);
     let (queue, jobs) = sync_channel::<Batch<'_>>(QUEUE_BATCHES);
     let jobs = Mutex::new(jobs);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -136,15 +174,13 @@ fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
             scope.spawn(|| copy::work(context, &jobs));
         }
         let mut walk = Walk::new(context, queue);
-        if attributes.kind == FileType::Directory {
-            let target = Directory::open_destination(context, command.operands.last(), &attributes)?;
-            walk.tree(inode, Arc::new(target));
+        if is_directory {
+            walk.tree(inode, target);
         } else {
-            let (directory, name) = file_destination(context, command)?;
-            walk.single(Arc::new(directory), &name, attributes);
+            walk.single(target, &name, attributes);
         }
-        Ok(())
-    })
+    });
+    Ok(())
 }
 
 /// The directory and the name that a single file goes to.

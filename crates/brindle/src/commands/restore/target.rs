@@ -1,4 +1,4 @@
-//! Where things are restored to: directories and files, by descriptor.
+//! Where things are restored to: directories, by descriptor.
 
 use super::Context;
 use super::metadata;
@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result};
 use brindle_fs::Attributes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +19,8 @@ pub(super) struct Directory<'c> {
     descriptor: OwnedFd,
     /// For messages, and for hard links.
     path: Vec<u8>,
+    /// It was made just now, so that nothing of others can be in the way.
+    is_new: bool,
     /// What it is to look like; none for one that was there and is not ours to change.
     attributes: Option<Attributes>,
     /// Kept, so that it goes later.
@@ -48,7 +49,7 @@ impl<'c> Directory<'c> {
     pub(super) fn open_existing(context: &'c Context, path: &Path) -> Result<Self> {
         let descriptor = openat(CWD, path, DIRECTORY, Mode::empty())
             .with_context(|| format!("cannot open the directory {}", path.display()))?;
-        Ok(Self { context, descriptor, path: Vec::new(), attributes: None, _parent: None })
+        Ok(Self { context, descriptor, path: Vec::new(), is_new: false, attributes: None, _parent: None })
     }
 
     /// Makes a directory in this one; one that is there is used.
@@ -64,16 +65,18 @@ impl<'c> Directory<'c> {
             }
             made => made,
         };
-        match made {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let is_new = match made {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(error),
-        }
+        };
         let descriptor = openat(&self.descriptor, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         count(&self.context.report.directories);
         Ok(Self {
             context: self.context,
             descriptor,
             path: self.path_of(name),
+            is_new,
             attributes: Some(*attributes),
             _parent: Some(Arc::clone(self)),
         })
@@ -81,13 +84,6 @@ impl<'c> Directory<'c> {
 
     fn is_directory(&self, name: &[u8]) -> bool {
         openat(&self.descriptor, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).is_ok()
-    }
-
-    /// Makes an empty file in this directory.
-    pub(super) fn make_file(&self, name: &[u8]) -> Result<File, Errno> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        self.replacing(name, || openat(&self.descriptor, name, flags, mode)).map(File::from)
     }
 
     /// Makes something that must not exist yet; what is in the way goes first if it may.
@@ -110,6 +106,11 @@ impl<'c> Directory<'c> {
         if self.path.is_empty() { name.to_vec() } else { [&self.path, &b"/"[..], name].concat() }
     }
 
+    /// Whether nothing can be in it but what we made.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// The path of this directory, from the destination on.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
@@ -127,54 +128,5 @@ impl Drop for Directory<'_> {
         if let Some(attributes) = &self.attributes {
             metadata::apply(self.context, &self.descriptor, attributes, &self.path);
         }
-    }
-}
-
-/// A file of the destination. Gets owner, mode and times when it goes, which is after its last segment.
-pub(super) struct OutputFile<'c> {
-    context: &'c Context,
-    /// The file itself.
-    pub(super) file: File,
-    /// What it is to look like.
-    pub(super) attributes: Attributes,
-    /// For messages.
-    pub(super) path: Vec<u8>,
-    /// Kept, so that it goes later.
-    _directory: Arc<Directory<'c>>,
-}
-
-impl<'c> OutputFile<'c> {
-    /// Makes a file with nothing in it; of the right size if data alone would not give it that.
-    pub(super) fn make(
-        context: &'c Context,
-        directory: Arc<Directory<'c>>,
-        name: &[u8],
-        attributes: Attributes,
-    ) -> Result<Self, Errno> {
-        let file = directory.make_file(name)?;
-        let path = directory.path_of(name);
-        let output = Self { context, file, attributes, path, _directory: directory };
-        if output.may_have_holes() {
-            output.set_size()?;
-        }
-        count(&context.report.files);
-        Ok(output)
-    }
-
-    /// Whether writing all data leaves something unwritten. The bytes of an inode are those of its extents: with
-    /// as many as its size it has no hole.
-    pub(super) fn may_have_holes(&self) -> bool {
-        self.attributes.disk_bytes < self.attributes.size
-    }
-
-    /// Gives the file its size, whatever has been written.
-    pub(super) fn set_size(&self) -> Result<(), Errno> {
-        rustix::fs::ftruncate(&self.file, self.attributes.size)
-    }
-}
-
-impl Drop for OutputFile<'_> {
-    fn drop(&mut self) {
-        metadata::apply(self.context, &self.file, &self.attributes, &self.path);
     }
 }

@@ -3,8 +3,9 @@
 use super::Context;
 use super::copy::{Batch, Job, SEGMENT_BYTES};
 use super::metadata;
+use super::output_file::{Links, OutputFile, SharedLinks, lock};
 use super::report::count;
-use super::target::{Directory, OutputFile};
+use super::target::Directory;
 use brindle_fs::{Attributes, DirectoryEntry, FileType, InodeId};
 use rustix::fs::{AtFlags, Mode, linkat, makedev, mknodat, symlinkat};
 use rustix::io::Errno;
@@ -38,6 +39,8 @@ pub(super) struct Walk<'c> {
 struct Linked<'c> {
     root: Arc<Directory<'c>>,
     path: Vec<u8>,
+    /// Of a file that may not be there yet; what is no file is there at once.
+    file: Option<SharedLinks<'c>>,
     names_left: u32,
 }
 
@@ -69,6 +72,9 @@ impl<'c> Walk<'c> {
         let root = Arc::clone(&target);
         let mut stack = vec![Frame::new(start, target)];
         while let Some(frame) = stack.last_mut() {
+            if self.context.stop.is_set() {
+                return;
+            }
             match frame.next(self.context) {
                 Some((entry, attributes)) => {
                     let directory = Arc::clone(&frame.directory);
@@ -143,24 +149,33 @@ impl<'c> Walk<'c> {
         }
         let path = directory.path_of(name);
         let nlink = attributes.nlink;
-        if !self.make(directory, name, attributes) {
+        let Some(file) = self.make(directory, name, attributes) else {
             return;
-        }
+        };
         // A tree without the other names must not fill the table for nothing, but who could know.
         if nlink > 1 && path.len() <= PATH_BYTES_MAX {
-            let linked = Linked { root: Arc::clone(root), path, names_left: nlink - 1 };
+            let linked = Linked { root: Arc::clone(root), path, file, names_left: nlink - 1 };
             self.linked.insert(id, linked);
         }
     }
 
     /// Gives a file that is there another name. False if it is not there.
-    fn link(&mut self, directory: &Directory<'c>, name: &[u8], id: InodeId) -> bool {
+    fn link(&mut self, directory: &Arc<Directory<'c>>, name: &[u8], id: InodeId) -> bool {
         let Some(linked) = self.linked.get_mut(&id) else {
             return false;
         };
+        let will_be_linked = match linked.file.as_ref().map(lock).as_deref_mut() {
+            Some(Links::Waiting(names)) => {
+                names.push((Arc::clone(directory), name.to_vec()));
+                true
+            }
+            Some(Links::Lost) => return false,
+            Some(Links::Published) | None => false,
+        };
         let make = || linkat(linked.root.as_fd(), &*linked.path, directory.as_fd(), name, AtFlags::empty());
-        match directory.replacing(name, make) {
-            Ok(()) => count(&self.context.report.links),
+        match if will_be_linked { Ok(false) } else { directory.replacing(name, make).map(|()| true) } {
+            Ok(false) => {}
+            Ok(true) => count(&self.context.report.links),
             Err(Errno::MLINK | Errno::XDEV) => return false,
             Err(error) => {
                 self.context.report.fail(&directory.path_of(name), &format_args!("cannot link it: {error}"));
@@ -173,39 +188,56 @@ impl<'c> Walk<'c> {
         true
     }
 
-    /// Makes anything but a directory, or has it made. False if that failed.
-    fn make(&mut self, directory: Arc<Directory<'c>>, name: &[u8], attributes: Attributes) -> bool {
-        match attributes.kind {
+    /// Makes anything but a directory, or has it made. None if there is nothing that could have another name.
+    fn make(
+        &mut self,
+        directory: Arc<Directory<'c>>,
+        name: &[u8],
+        attributes: Attributes,
+    ) -> Option<Option<SharedLinks<'c>>> {
+        let made = match attributes.kind {
             FileType::Regular => return self.file(directory, name, attributes),
-            FileType::Symlink => self.symlink(&directory, name, &attributes),
+            FileType::Symlink => self.symlink(&directory, name, &attributes).map(|()| true),
             _ => self.special(&directory, name, &attributes),
+        };
+        match made {
+            Ok(is_there) => is_there.then_some(None),
+            Err(error) => {
+                self.context.report.fail(&directory.path_of(name), &error);
+                None
+            }
         }
-        .map_err(|error| self.context.report.fail(&directory.path_of(name), &error))
-        .is_ok()
     }
 
-    fn file(&mut self, directory: Arc<Directory<'c>>, name: &[u8], attributes: Attributes) -> bool {
+    fn file(
+        &mut self,
+        directory: Arc<Directory<'c>>,
+        name: &[u8],
+        attributes: Attributes,
+    ) -> Option<Option<SharedLinks<'c>>> {
         if attributes.nlink == 1 && attributes.size <= SEGMENT_BYTES {
             let bytes = attributes.size;
             self.add(Job::File { directory, name: name.to_vec(), attributes }, bytes);
-            return true;
+            return Some(None);
         }
-        // What other names link to must be there at once, and what goes out in segments is shared by them.
+        // What has other names is known to them at once, and what goes out in segments is shared by them.
+        let parts = attributes.size.div_ceil(SEGMENT_BYTES);
         let path = directory.path_of(name);
-        let file = match OutputFile::make(self.context, directory, name, attributes) {
+        let file = match OutputFile::make(self.context, directory, name, attributes, parts) {
             Ok(file) => Arc::new(file),
             Err(error) => {
                 self.context.report.fail(&path, &format_args!("cannot make it: {error}"));
-                return false;
+                return None;
             }
         };
+        let links = file.links();
         let mut start = 0;
         while start < file.attributes.size {
             let end = file.attributes.size.min(start + SEGMENT_BYTES);
             self.add(Job::Segment { file: Arc::clone(&file), start, end }, end - start);
             start = end;
         }
-        true
+        Some(Some(links))
     }
 
     fn add(&mut self, job: Job<'c>, bytes: u64) {
@@ -232,17 +264,30 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    fn special(&self, directory: &Directory<'c>, name: &[u8], attributes: &Attributes) -> Result<(), String> {
+    /// Whether it is there: an ordinary user can't make devices, which is no failure.
+    fn special(
+        &self,
+        directory: &Directory<'c>,
+        name: &[u8],
+        attributes: &Attributes,
+    ) -> Result<bool, String> {
         let kind = rustix::fs::FileType::from_raw_mode(attributes.mode);
         let (major, minor) = match attributes.kind {
             FileType::CharDevice | FileType::BlockDevice => attributes.device_numbers(),
             _ => (0, 0),
         };
         let make = || mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, makedev(major, minor));
-        directory.replacing(name, make).map_err(|error| format!("cannot make the special file: {error}"))?;
+        match directory.replacing(name, make) {
+            Ok(()) => {}
+            Err(Errno::PERM) if !self.context.is_root => {
+                self.context.report.note("not root: device nodes are left out");
+                return Ok(false);
+            }
+            Err(error) => return Err(format!("cannot make the special file: {error}")),
+        }
         count(&self.context.report.specials);
         metadata::apply_by_name(self.context, directory, name, attributes, &directory.path_of(name));
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -1,0 +1,158 @@
+//! Files of the destination.
+
+use super::Context;
+use super::copy;
+use super::metadata;
+use super::report::count;
+use super::target::Directory;
+use super::unfinished::{Unfinished, exists};
+use brindle_fs::Attributes;
+use rustix::fs::{AtFlags, linkat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file of the destination. When it goes, which is after its last part, it gets owner, mode, times and its
+/// names; or, if one of its parts was not done, nothing is left of it.
+pub(super) struct OutputFile<'c> {
+    context: &'c Context,
+    unfinished: Unfinished,
+    /// What it is to look like.
+    pub(super) attributes: Attributes,
+    /// For messages.
+    pub(super) path: Vec<u8>,
+    name: Vec<u8>,
+    parts_left: AtomicU64,
+    links: SharedLinks<'c>,
+    /// Kept, so that it goes later.
+    directory: Arc<Directory<'c>>,
+}
+
+/// The other names of a file that may not be there yet.
+pub(super) type SharedLinks<'c> = Arc<Mutex<Links<'c>>>;
+
+/// Where a file stands, for those who want to give it another name.
+pub(super) enum Links<'c> {
+    /// It is being filled; these names it gets when that is done.
+    Waiting(Vec<(Arc<Directory<'c>>, Vec<u8>)>),
+    /// It has its first name.
+    Published,
+    /// It could not be made.
+    Lost,
+}
+
+impl<'c> OutputFile<'c> {
+    /// Makes a file with nothing in it, to be filled in so many parts; of the right size if data alone would not
+    /// give it that.
+    pub(super) fn make(
+        context: &'c Context,
+        directory: Arc<Directory<'c>>,
+        name: &[u8],
+        attributes: Attributes,
+        parts: u64,
+    ) -> Result<Self, Errno> {
+        // It will be found out in the end, but better before all is copied.
+        if !context.overwrite && !directory.is_new() && exists(&*directory, name) {
+            return Err(Errno::EXIST);
+        }
+        let output = Self {
+            context,
+            unfinished: Unfinished::make(&*directory, context.unnamed_files.load(Ordering::Relaxed))?,
+            attributes,
+            path: directory.path_of(name),
+            name: name.to_vec(),
+            parts_left: AtomicU64::new(parts),
+            links: Arc::new(Mutex::new(Links::Waiting(Vec::new()))),
+            directory,
+        };
+        if output.may_have_holes() {
+            output.set_size()?;
+        }
+        Ok(output)
+    }
+
+    /// The file itself.
+    pub(super) fn file(&self) -> &File {
+        &self.unfinished.file
+    }
+
+    /// For those who find other names of it.
+    pub(super) fn links(&self) -> SharedLinks<'c> {
+        Arc::clone(&self.links)
+    }
+
+    /// Whether writing all data leaves something unwritten. The bytes of an inode are those of its extents: with
+    /// as many as its size it has no hole.
+    pub(super) fn may_have_holes(&self) -> bool {
+        self.attributes.disk_bytes < self.attributes.size
+    }
+
+    /// Gives the file its size, whatever has been written.
+    pub(super) fn set_size(&self) -> Result<(), Errno> {
+        rustix::fs::ftruncate(self.file(), self.attributes.size)
+    }
+
+    /// One of its parts is done: written, but for what can't be read.
+    pub(super) fn part_is_done(&self) {
+        self.parts_left.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has its name now.
+    fn publish(&mut self) -> bool {
+        if *self.parts_left.get_mut() > 0 {
+            if let Err(error) = self.unfinished.discard(&*self.directory) {
+                self.context
+                    .report
+                    .fail(&self.path, &format_args!("cannot remove what there is of it: {error}"));
+            }
+            return false;
+        }
+        metadata::apply(self.context, self.file(), &self.attributes, &self.path);
+        match self.unfinished.publish(&*self.directory, &self.name, self.context.overwrite) {
+            Ok(()) => count(&self.context.report.files),
+            Err(error) => {
+                // It can't be left under another name either.
+                let _ = self.unfinished.discard(&*self.directory);
+                self.context.report.fail(&self.path, &format_args!("cannot make it: {error}"));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives it one of the names that have been waiting.
+    fn add_name(&self, directory: Arc<Directory<'c>>, name: &[u8]) {
+        let make = || linkat(&*self.directory, &*self.name, &*directory, name, AtFlags::empty());
+        match directory.replacing(name, make) {
+            Ok(()) => count(&self.context.report.links),
+            Err(Errno::MLINK | Errno::XDEV) => copy::whole(self.context, directory, name, self.attributes),
+            Err(error) => {
+                self.context.report.fail(&directory.path_of(name), &format_args!("cannot link it: {error}"));
+            }
+        }
+    }
+}
+
+impl Drop for OutputFile<'_> {
+    fn drop(&mut self) {
+        let is_published = self.publish();
+        let after = if is_published { Links::Published } else { Links::Lost };
+        let before = std::mem::replace(&mut *lock(&self.links), after);
+        let Links::Waiting(names) = before else { return };
+        for (directory, name) in names {
+            if is_published {
+                self.add_name(directory, &name);
+            } else if !self.context.stop.is_set() {
+                let first = String::from_utf8_lossy(&self.path);
+                let why = format_args!("cannot link it: {first} was not restored");
+                self.context.report.fail(&directory.path_of(&name), &why);
+            }
+        }
+    }
+}
+
+/// What is known of a file's names; a thread that panicked has left nothing half done there.
+pub(super) fn lock<'a, 'c>(links: &'a SharedLinks<'c>) -> std::sync::MutexGuard<'a, Links<'c>> {
+    links.lock().unwrap_or_else(PoisonError::into_inner)
+}
