@@ -18,8 +18,8 @@ fn main() -> ExitCode {
     let is_command = |name: &str| command.find_subcommand(name).is_some();
     let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
     let cli = cli::Cli::parse_from(arguments);
-    logging::start(&cli.verbosity);
-    match commands::run(cli.command, cli.verbosity) {
+    let done = logging::start(&cli.verbosity).and_then(|()| commands::run(cli.command, cli.verbosity));
+    match done {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,8 +5,54 @@ use serde_json::Value;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// Standard output, buffered; to be flushed at the end.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(1 << 16, io::stdout().lock())
+pub(crate) type Stdout = BufWriter<Named>;
+
+/// Standard output; its errors say so.
+pub(crate) struct Named(StdoutLock<'static>);
+
+/// Standard output, buffered; to be flushed at the end.
+pub(crate) fn stdout() -> Stdout {
+    BufWriter::with_capacity(1 << 16, Named(io::stdout().lock()))
+}
+
+fn named(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+}
+
+impl Write for Named {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| named(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| named(&error))
+    }
+}
+
+/// A writer that writes a line before the first byte, and only then: not before an error.
+pub(crate) struct Headed<W> {
+    out: W,
+    header: Option<String>,
+}
+
+impl<W: Write> Headed<W> {
+    /// Writes `header` first.
+    pub(crate) fn new(out: W, header: Option<String>) -> Self {
+        Self { out, header }
+    }
+}
+
+impl<W: Write> Write for Headed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(header) = self.header.take() {
+            writeln!(self.out, "{header}")?;
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Prints a JSON document.

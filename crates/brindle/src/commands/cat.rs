@@ -2,9 +2,11 @@
 
 use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
-use anyhow::{Context, Result};
+use crate::output;
+use anyhow::{Context, Result, bail};
+use brindle_fs::FileType;
 use clap::Args;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -44,16 +46,27 @@ const CHUNK_BYTES: usize = 4 << 20;
 pub(crate) fn run(command: &CatCommand) -> Result<ExitCode> {
     let filesystem = command.pool.open(&command.devices)?;
     let inode = command.path.resolve(&filesystem)?;
-    let file = filesystem.open_file(inode)?;
-    let mut out = io::stdout().lock();
+    match filesystem.attributes(inode)?.kind {
+        FileType::Regular | FileType::Symlink => {}
+        FileType::Directory => bail!("{}: is a directory", command.path.display()),
+        _ => bail!("{}: is not a regular file", command.path.display()),
+    }
+    let named = || command.path.display();
+    let file = filesystem.open_file(inode).with_context(named)?;
+    let mut out = output::stdout();
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     loop {
-        let read = filesystem.read(&file, offset, &mut buffer)?;
+        let read = filesystem.read(&file, offset, &mut buffer);
+        if !matches!(read, Ok(1..)) {
+            // What was right before an error is written.
+            out.flush()?;
+        }
+        let read = read.with_context(named)?;
         if read == 0 {
             return Ok(ExitCode::SUCCESS);
         }
-        out.write_all(&buffer[..read]).context("cannot write to standard output")?;
+        out.write_all(&buffer[..read])?;
         offset += brindle_ondisk::to_u64(read);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::JsonOption;
 use crate::commands::options::MountOptions;
-use crate::commands::pool::open_devices;
+use crate::commands::pool::{open_devices, without_pool};
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Result, bail};
@@ -69,6 +69,11 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     if let Some(option) = options.first_host_option() {
         bail!("unknown option '{option}': here -o takes degraded and device=PATH");
     }
+    if options.subvol.is_some() || options.subvolid.is_some() {
+        bail!(
+            "a pool is checked as a whole: here -o takes degraded and device=PATH, and not subvol or subvolid"
+        );
+    }
     let mut check = CheckOptions {
         all_copies: command.all_copies,
         check_data_csum: command.check_data_csum,
@@ -80,7 +85,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     check.volume.superblock_mirror = command.mirror.map(usize::from);
     let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
     let bar = Bar::new(command.progress || !command.json.json);
-    let report = brindle_check::check(open_devices(&paths)?, &check, &bar)?;
+    let report = brindle_check::check(open_devices(&paths)?, &check, &bar).map_err(without_pool)?;
     bar.0.finish_and_clear();
     if command.json.json {
         output::print_json(&report_json(&report))?;

@@ -9,7 +9,7 @@ use crate::output;
 use anyhow::Result;
 use brindle_fs::{Attributes, DirectoryEntry, FileType, Filesystem, FsError, InodeId};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -32,6 +32,9 @@ EXIT STATUS
 ///
 /// Names are sorted, and written as they are, one a line. Owners are numbers, for the names of the pool's host
 /// are not known; times are UTC. Subvolumes are listed as the directories that they are.
+///
+/// With --json there is one array, with an object for each name. Names, paths and targets that are no UTF-8 are
+/// arrays of bytes in place of strings.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LsCommand {
@@ -71,7 +74,7 @@ pub(crate) fn run(command: &LsCommand) -> Result<ExitCode> {
         filesystem: &filesystem,
         out: output::stdout(),
         seen: HashSet::new(),
-        entries: Vec::new(),
+        has_json: false,
         failed: false,
     };
     if attributes.kind == FileType::Directory {
@@ -82,7 +85,7 @@ pub(crate) fn run(command: &LsCommand) -> Result<ExitCode> {
         listing.entries(b"", &[entry])?;
     }
     if command.json.json {
-        writeln!(listing.out, "{}", serde_json::to_string_pretty(&listing.entries)?)?;
+        writeln!(listing.out, "{}", if listing.has_json { "\n]" } else { "[]" })?;
     }
     listing.out.flush()?;
     Ok(if listing.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -95,8 +98,8 @@ struct Listing<'a, W> {
     out: W,
     /// Directories that were listed: a damaged pool may have one below itself.
     seen: HashSet<InodeId>,
-    /// What was found, for JSON.
-    entries: Vec<Value>,
+    /// The JSON array has an entry.
+    has_json: bool,
     failed: bool,
 }
 
@@ -150,6 +153,13 @@ impl<W: Write> Listing<'_, W> {
         if !self.command.long && !self.command.json.json {
             return entries.iter().try_for_each(|entry| self.short_line(entry));
         }
+        for entries in entries.chunks(BATCH_ENTRIES) {
+            self.batch(path, entries)?;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, path: &[u8], entries: &[DirectoryEntry]) -> Result<()> {
         let inodes: Vec<InodeId> = entries.iter().map(|entry| entry.inode).collect();
         for (entry, attributes) in entries.iter().zip(self.filesystem.attributes_of(&inodes)) {
             match attributes {
@@ -192,12 +202,20 @@ impl<W: Write> Listing<'_, W> {
     }
 
     fn add_json(&mut self, path: &[u8], entry: &DirectoryEntry, attributes: &Attributes) -> Result<()> {
+        let target = match self.target(entry) {
+            Ok(target) => target,
+            Err(error) => {
+                self.complain(&join(path, &entry.name), &error.to_string());
+                None
+            }
+        };
         let mut value = attributes_json(attributes);
         value["path"] = name_json(&join(path, &entry.name));
         value["name"] = name_json(&entry.name);
-        value["target"] = self.target(entry)?.map_or(json!(null), |target| name_json(&target));
-        self.entries.push(value);
-        Ok(())
+        value["target"] = target.as_deref().map_or(json!(null), name_json);
+        write!(self.out, "{}", if self.has_json { ",\n" } else { "[\n" })?;
+        self.has_json = true;
+        Ok(serde_json::to_writer(&mut self.out, &value)?)
     }
 
     fn target(&self, entry: &DirectoryEntry) -> Result<Option<Vec<u8>>> {

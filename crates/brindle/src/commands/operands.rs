@@ -12,25 +12,30 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
+    /// Ends with the usage of this command if there are too few.
+    pub(crate) fn require(&self, command: &str) {
+        if self.split().is_some() {
+            return;
+        }
+        let mut cli = crate::cli::Cli::command();
+        cli.build();
+        let command = cli.find_subcommand_mut(command).expect("it is being run");
+        let message = "a DEVICE and the place behind it are needed, only one of them is there";
+        command.error(ErrorKind::TooFewValues, message).exit()
+    }
+
     /// The devices.
     pub(crate) fn devices(&self) -> &[PathBuf] {
-        let (_, devices) = self.split();
-        devices
+        self.split().map_or(&[], |(_, devices)| devices)
     }
 
     /// The last operand.
     pub(crate) fn last(&self) -> &Path {
-        let (last, _) = self.split();
-        last
+        self.split().expect("`require` comes first").0
     }
 
-    fn split(&self) -> (&Path, &[PathBuf]) {
-        match self.operands.split_last() {
-            Some((last, devices)) if !devices.is_empty() => (last, devices),
-            _ => {
-                let message = "a DEVICE and the place behind it are needed, only one of them is there";
-                crate::cli::Cli::command().error(ErrorKind::TooFewValues, message).exit()
-            }
-        }
+    fn split(&self) -> Option<(&Path, &[PathBuf])> {
+        let (last, devices) = self.operands.split_last()?;
+        (!devices.is_empty()).then_some((last, devices))
     }
 }

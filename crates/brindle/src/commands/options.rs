@@ -10,8 +10,10 @@ use std::path::PathBuf;
 pub(crate) struct MountOptions {
     /// Go on without missing devices.
     pub(crate) degraded: bool,
-    /// Which subvolume is the root.
-    pub(crate) subvolume: SubvolumeChoice,
+    /// The path of the subvolume that is the root.
+    pub(crate) subvol: Option<Vec<u8>>,
+    /// Its id. It may be given with the path, as mount tables have it; then both must mean the same.
+    pub(crate) subvolid: Option<RootId>,
     /// More devices of the pool.
     pub(crate) devices: Vec<PathBuf>,
     /// What the mount table is to show as the source.
@@ -85,6 +87,26 @@ impl MountOptions {
         last.is_some_and(|option| *option == name)
     }
 
+    /// Which subvolume is the root.
+    pub(crate) fn subvolume(&self) -> SubvolumeChoice {
+        match (&self.subvol, self.subvolid) {
+            (Some(path), _) => SubvolumeChoice::Path(path.clone()),
+            (None, Some(id)) => SubvolumeChoice::Id(id),
+            (None, None) => SubvolumeChoice::default(),
+        }
+    }
+
+    /// Refuses a root that is not the one that was also asked for by its id.
+    pub(crate) fn check_root(&self, root: RootId) -> Result<()> {
+        match (&self.subvol, self.subvolid) {
+            (Some(path), Some(id)) if id != root => bail!(
+                "subvol={} is subvolume {root}, and subvolid={id} is another: give one of them",
+                String::from_utf8_lossy(path)
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Any option that makes sense for a mount alone.
     pub(crate) fn first_host_option(&self) -> Option<&str> {
         self.host.first().copied()
@@ -97,10 +119,10 @@ impl MountOptions {
         };
         match (name, value) {
             ("degraded", None) => self.degraded = true,
-            ("subvol", Some(path)) => self.subvolume = SubvolumeChoice::Path(path.as_bytes().to_vec()),
+            ("subvol", Some(path)) => self.subvol = Some(path.as_bytes().to_vec()),
             ("subvolid", Some(id)) => {
                 let id = id.parse().with_context(|| format!("option '{option}': the id is not a number"))?;
-                self.subvolume = SubvolumeChoice::Id(RootId::new(id));
+                self.subvolid = Some(RootId::new(id));
             }
             ("device", Some(path)) => self.devices.push(path.into()),
             ("fsname", Some(source)) => self.source = Some(source.to_owned()),
@@ -134,7 +156,7 @@ mod tests {
         let options = MountOptions::parse(&["ro,degraded", "subvol=a/b,nodev,,device=/dev/x,x-systemd.foo"]);
         let options = options.expect("all known");
         assert!(options.degraded && options.has("ro", "rw") && !options.has("rw", "ro"));
-        assert_eq!(options.subvolume, SubvolumeChoice::Path(b"a/b".to_vec()));
+        assert_eq!(options.subvolume(), SubvolumeChoice::Path(b"a/b".to_vec()));
         assert_eq!(options.devices, [PathBuf::from("/dev/x")]);
     }
 

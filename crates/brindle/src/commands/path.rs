@@ -1,7 +1,7 @@
 //! The path within a filesystem that a command works on, and names as people see them.
 
-use anyhow::Result;
-use brindle_fs::{Filesystem, InodeId};
+use anyhow::{Context, Result, bail};
+use brindle_fs::{FileType, Filesystem, FsError, InodeId};
 use clap::Args;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -30,7 +30,31 @@ impl PathOption {
 
     /// The inode that it leads to.
     pub(crate) fn resolve(&self, filesystem: &Filesystem) -> Result<InodeId> {
-        Ok(filesystem.resolve(filesystem.root(), self.as_bytes())?)
+        let path = self.as_bytes();
+        let (mut at, mut kind, mut walked) = (filesystem.root(), FileType::Directory, Vec::new());
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+            let above = String::from_utf8_lossy(&walked);
+            match kind {
+                FileType::Directory => {}
+                FileType::Symlink => {
+                    bail!("{}: {above} is a symbolic link, and those are not followed", self.display())
+                }
+                _ => bail!("{}: {above} is not a directory", self.display()),
+            }
+            let entry = filesystem.lookup(at, name).with_context(|| self.display())?;
+            let entry = entry.ok_or_else(|| FsError::NotFound(path.to_vec()))?;
+            (at, kind) = (entry.inode, entry.kind);
+            if !walked.is_empty() {
+                walked.push(b'/');
+            }
+            walked.extend(name);
+        }
+        Ok(at)
+    }
+
+    /// The path for messages.
+    pub(crate) fn display(&self) -> String {
+        String::from_utf8_lossy(self.as_bytes()).into_owned()
     }
 }
 

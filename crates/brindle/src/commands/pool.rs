@@ -1,11 +1,12 @@
 //! What commands that read a pool share: the devices, the options that choose within it, and opening it.
 
 use crate::commands::options::MountOptions;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use brindle_device::{Device, FileDevice};
-use brindle_fs::{Filesystem, SubvolumeChoice};
-use brindle_ondisk::RootId;
-use brindle_tree::Pool;
+use brindle_fs::{Filesystem, FsError};
+use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
+use brindle_tree::{Pool, TreeError};
+use brindle_volume::{SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError};
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,35 +29,37 @@ pub(crate) struct PoolOptions {
 impl PoolOptions {
     /// Opens the filesystem on `devices`, and logs what the user should know of it.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
-        let options = MountOptions::parse(&self.options)?;
+        let mut options = MountOptions::parse(&self.options)?;
         if let Some(option) = options.first_host_option() {
             bail!(
                 "unknown option '{option}': here -o takes degraded, subvol=PATH, subvolid=ID and device=PATH"
             );
         }
         let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
-        let subvolume = match (&self.subvol, self.subvolid) {
-            (Some(path), _) => SubvolumeChoice::Path(path.as_os_str().as_bytes().to_vec()),
-            (None, Some(id)) => SubvolumeChoice::Id(RootId::new(id)),
-            (None, None) => options.subvolume,
-        };
-        open_filesystem(&paths, options.degraded, subvolume)
+        if let Some(path) = &self.subvol {
+            options.subvol = Some(path.as_os_str().as_bytes().to_vec());
+        }
+        options.subvolid = self.subvolid.map(RootId::new).or(options.subvolid);
+        open_filesystem(&paths, &options)
     }
 }
 
 /// Opens a filesystem, and logs what the user should know of it.
-pub(crate) fn open_filesystem(
-    paths: &[&Path],
-    degraded: bool,
-    subvolume: SubvolumeChoice,
-) -> Result<Filesystem> {
-    let mut options = brindle_fs::OpenOptions { subvolume, ..Default::default() };
-    options.pool.volume.degraded = degraded;
-    let filesystem = Filesystem::open(open_devices(paths)?, &options)?;
-    for warning in filesystem.warnings() {
+pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
+    let mut options = brindle_fs::OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
+    options.pool.volume.degraded = mount.degraded;
+    let filesystem = Filesystem::open(open_devices(paths)?, &options).map_err(|error| match error {
+        FsError::Tree(TreeError::Volume(error)) => without_pool(error),
+        error => error.into(),
+    })?;
+    mount.check_root(filesystem.root().tree)?;
+    let volume = filesystem.pool().volume();
+    // The volume has logged its own.
+    let logged: Vec<String> = volume.warnings().iter().map(ToString::to_string).collect();
+    for warning in filesystem.warnings().iter().filter(|warning| !logged.contains(warning)) {
         tracing::warn!("{warning}");
     }
-    log_unused(filesystem.pool());
+    log_devices(volume);
     Ok(filesystem)
 }
 
@@ -65,21 +68,80 @@ pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let mut options = brindle_tree::OpenOptions::default();
     options.volume.degraded = true;
-    let pool = Pool::open(open_devices(&paths)?, &options)?;
-    for warning in pool.volume().warnings() {
-        tracing::warn!("{warning}");
-    }
+    let pool = Pool::open(open_devices(&paths)?, &options).map_err(|error| match error {
+        TreeError::Volume(error @ VolumeError::NoPool { .. }) => without_pool(error),
+        error => error.into(),
+    })?;
     for device in pool.volume().devices().iter().filter(|device| device.missing) {
         tracing::warn!("device {} is missing", device.devid);
     }
-    log_unused(&pool);
+    log_devices(pool.volume());
     Ok(pool)
 }
 
-fn log_unused(pool: &Pool) {
-    for unused in pool.volume().unused_devices() {
+/// Says it in plain words if there is no pool at all.
+pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
+    let is_blank = |device: &UnusedDevice| {
+        let reason = &device.reason;
+        matches!(
+            reason,
+            UnusedReason::NoSuperblock(SuperblockProblem::Defect(SuperblockDefect::NoMagic { .. }))
+        )
+    };
+    match &error {
+        VolumeError::NoPool { fsid: None, devices } if devices.iter().all(is_blank) => {
+            let said = |device: &UnusedDevice| {
+                format!("{}: not a btrfs device (no superblock magic at 64 KiB)", device.device)
+            };
+            anyhow!(devices.iter().map(said).collect::<Vec<_>>().join("; "))
+        }
+        _ => error.into(),
+    }
+}
+
+/// Logs what a pool consists of.
+pub(crate) fn log_devices(volume: &Volume) {
+    for unused in volume.unused_devices() {
         tracing::warn!("{unused}");
     }
+    let superblock = volume.superblock();
+    tracing::info!("pool {}, generation {}", superblock.fsid, superblock.generation);
+    for device in volume.devices() {
+        let (devid, name) = (device.devid, &device.name);
+        match device.generation {
+            _ if device.missing => tracing::info!("devid {devid}: missing, uuid {}", device.uuid),
+            Some(generation) if device.is_stale => {
+                tracing::info!("devid {devid}: {name}, superblock of generation {generation}, stale");
+            }
+            Some(generation) => {
+                tracing::info!("devid {devid}: {name}, superblock of generation {generation}");
+            }
+            None => tracing::info!("devid {devid}: {name}"),
+        }
+        if !device.missing && tracing::enabled!(tracing::Level::INFO) {
+            log_copies(name);
+        }
+    }
+}
+
+/// Logs what there is of a device's superblock: the valid copy of highest generation counts.
+fn log_copies(name: &str) {
+    let Ok(device) = FileDevice::open(Path::new(name)) else { return };
+    let copy = |(mirror, offset): (usize, &u64)| {
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        if offset.checked_add(to_u64(SUPERBLOCK_SIZE)).is_none_or(|end| end > device.size_bytes()) {
+            return format!("copy {mirror} beyond the end");
+        }
+        match device.read_at(*offset, &mut bytes) {
+            Err(_) => format!("copy {mirror} unreadable"),
+            Ok(()) => match Superblock::from_bytes(&bytes) {
+                superblock if !superblock.has_magic() => format!("copy {mirror} not there"),
+                superblock => format!("copy {mirror} generation {}", superblock.generation),
+            },
+        }
+    };
+    let copies: Vec<String> = SUPERBLOCK_OFFSETS.iter().enumerate().map(copy).collect();
+    tracing::info!("{name}: superblocks: {}", copies.join(", "));
 }
 
 /// Opens devices, in the order given.

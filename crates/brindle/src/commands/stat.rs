@@ -26,7 +26,7 @@ EXIT STATUS
 /// Show the attributes of a file or directory
 ///
 /// Size, owner, mode, flags, times (in UTC), the transactions that made and last changed it, and the names of
-/// its extended attributes. With --json their values too.
+/// its extended attributes. With --json their values too; names and values that are no UTF-8 are arrays of bytes.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatCommand {

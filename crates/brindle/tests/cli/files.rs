@@ -87,3 +87,64 @@ fn what_is_not_there_is_named() {
     let said = brindle_fails(1, with_devices(&["-q", "ls", "-o", "bogus"], &image.devices));
     assert!(said.contains("unknown option 'bogus'"), "{said}");
 }
+
+#[test]
+fn a_path_that_leads_nowhere_says_which_part() {
+    let image = Image::unpack("single");
+    let manifest = &image.golden.manifest;
+    let find = |is_it: &dyn Fn(&Kind) -> bool| {
+        let named = |entry: &&Entry| is_it(&entry.kind) && std::str::from_utf8(&entry.path).is_ok();
+        manifest.entries().filter(named).find(|entry| !entry.path.is_empty()).expect("there is one")
+    };
+    let says = |path: &[u8], words: &[&str]| {
+        let said = brindle_fails(1, with_path(&["-q", "cat", "--subvolid", "5"], path, &image));
+        assert!(words.iter().all(|word| said.contains(word)) && said.lines().count() == 1, "{said}");
+    };
+    let directory = find(&|kind| matches!(kind, Kind::Directory));
+    says(&directory.path, &[&String::from_utf8_lossy(&directory.path), "is a directory"]);
+    says(b"/", &["brindle: /: is a directory"]);
+    let link = find(&|kind| matches!(kind, Kind::Symlink { .. }));
+    let below = [&link.path, &b"/x"[..]].concat();
+    says(&below, &[&String::from_utf8_lossy(&below), "is a symbolic link, and those are not followed"]);
+    let file = find(&|kind| matches!(kind, Kind::File { .. }));
+    let below = [&file.path, &b"/x/y"[..]].concat();
+    says(&below, &[&format!("{} is not a directory", String::from_utf8_lossy(&file.path))]);
+}
+
+#[test]
+fn ls_as_json_is_one_document_even_if_empty() {
+    let image = Image::unpack("single");
+    let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
+    let file = image.golden.manifest.entries().find(is_file).expect("there is a file");
+    let words = [&["-q", "ls", "--json"][..], &TOP].concat();
+    let json = brindle_prints(with_path(&words, &file.path, &image));
+    assert_eq!(serde_json::from_str::<Value>(&json).expect("JSON").as_array().map(Vec::len), Some(1));
+    for name in brindle_testing::golden::names() {
+        let image = Image::unpack(&name);
+        let words = [&["-q", "ls", "-R", "--json"][..], &TOP].concat();
+        let json = brindle_prints(with_devices(&words, &image.devices));
+        assert!(serde_json::from_str::<Value>(&json).is_ok_and(|json| json.is_array()), "{name}: {json}");
+    }
+}
+
+#[test]
+fn subvol_and_subvolid_must_agree() {
+    let image = Image::unpack("single");
+    let ls = |options: &str| brindle(with_devices(&["-q", "ls", "-o", options], &image.devices));
+    assert!(ls("subvol=/,subvolid=5").status.success());
+    let said = String::from_utf8_lossy(&ls("subvol=/,subvolid=4711").stderr).into_owned();
+    assert!(said.contains("subvol=/ is subvolume 5") && said.contains("subvolid=4711"), "{said}");
+    let said = brindle_fails(1, with_devices(&["-q", "check", "-o", "subvol=x"], &image.devices));
+    assert!(said.contains("not subvol"), "{said}");
+}
+
+#[test]
+fn verbose_tells_of_devices_and_their_superblocks() {
+    let image = Image::unpack("raid1");
+    let output = brindle(with_devices(&["-v", "ls"], &image.devices));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(", generation ") && said.contains("devid 2: "), "{said}");
+    assert!(said.contains("superblocks: copy 0 generation "), "{said}");
+    let quiet = brindle(with_devices(&["ls"], &image.devices));
+    assert!(quiet.stderr.is_empty());
+}

@@ -120,3 +120,84 @@ fn no_superblock_is_said_in_a_line() {
     let said = brindle_fails(1, with_devices(&["inspect", "dump-super"], &["nosuch".into()]));
     assert_eq!(said, "brindle: cannot open nosuch: No such file or directory (os error 2)\n");
 }
+
+#[test]
+fn filesystem_show_does_without_the_chunk_tree() {
+    let image = Image::unpack("single");
+    let dump = brindle_prints(with_devices(&["inspect", "dump-tree", "-t", "chunk"], &image.devices));
+    let node = dump.lines().find_map(|line| line.strip_prefix("leaf ")).expect("the tree is a leaf");
+    let address = node.split(' ').next().expect("its address");
+    // Damages every copy of the block, wherever its chunk lies.
+    let address: u64 = address.parse().expect("a number");
+    let mut bytes = std::fs::read(&image.devices[0]).expect("our own");
+    let block = address.to_le_bytes();
+    let mut damaged = 0;
+    for start in (0..bytes.len() - 4096).step_by(4096) {
+        // A block has its address behind checksum and UUID; the superblock has it elsewhere.
+        if bytes[start + 48..start + 56] == block && bytes[start + 64..start + 72] != *b"_BHRfS_M" {
+            bytes[start + 200] ^= 0xff;
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0);
+    std::fs::write(&image.devices[0], bytes).expect("our own");
+    let output = brindle(with_devices(&["filesystem", "show"], &image.devices));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("the pool can't be opened"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\tdevid    1 size "));
+}
+
+#[test]
+fn sizes_of_missing_devices_come_from_the_chunk_tree_or_are_unknown() {
+    for name in ["raid0", "raid1"] {
+        let image = Image::unpack(name);
+        for device in 0..2 {
+            let devices = &image.devices[device..=device];
+            let json = brindle_prints(with_devices(&["-q", "filesystem", "show", "--json"], devices));
+            let pool: Value = serde_json::from_str(&json).expect("JSON");
+            let text = brindle_prints(with_devices(&["-q", "filesystem", "show", "--raw"], devices));
+            let missing = pool["devices"].as_array().expect("a list");
+            let missing = missing.iter().find(|device| device["missing"] == true).expect("one is missing");
+            assert!(missing["size_bytes"] == 134_217_728 || missing["size_bytes"].is_null(), "{missing}");
+            assert_eq!(missing["size_bytes"].is_null(), text.contains("size unknown used unknown"), "{text}");
+            assert!(!text.contains("size 0 "), "{text}");
+        }
+    }
+}
+
+#[test]
+fn each_warning_is_printed_once() {
+    let image = Image::unpack("raid1");
+    let device = std::fs::File::options().write(true).open(&image.devices[0]).expect("our own copy");
+    std::os::unix::fs::FileExt::write_all_at(&device, b"damage", (64 << 20) + 500).expect("room");
+    for words in [&["filesystem", "show"][..], &["ls"], &["-v", "ls"], &["-vv", "filesystem", "show"]] {
+        let output = brindle(with_devices(words, &image.devices));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let message = |line: &str| line.split_once(": ").map(|(_, text)| text.to_owned());
+        let warnings: Vec<&str> = said.lines().filter(|line| line.contains("WARN")).collect();
+        assert_eq!(warnings.len(), 1, "{said}");
+        assert!(message(warnings[0]).is_some());
+    }
+}
+
+#[test]
+fn nothing_is_printed_before_an_error() {
+    let image = Image::unpack("single");
+    for words in [&["-b", "1"][..], &["-b", "4096"], &["-t", "999"]] {
+        let output = brindle(with_devices(&[&["inspect", "dump-tree"], words].concat(), &image.devices));
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{words:?}");
+    }
+}
+
+#[test]
+fn what_is_no_btrfs_is_called_so() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let path = directory.path().join("zeros.img");
+    std::fs::write(&path, vec![0; 1 << 20]).expect("room");
+    for words in [&["ls"][..], &["check"], &["filesystem", "show"], &["inspect", "dump-tree"]] {
+        let said = brindle_fails(1, with_devices(words, std::slice::from_ref(&path)));
+        let expected = "zeros.img: not a btrfs device (no superblock magic at 64 KiB)\n";
+        assert!(said.starts_with("brindle: ") && said.ends_with(expected), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

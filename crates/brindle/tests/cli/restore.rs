@@ -6,7 +6,7 @@ use brindle_testing::manifest::{Entry, Kind, Manifest, Time};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// More than an inode has room for, but on btrfs and few others.
@@ -239,7 +239,7 @@ fn device_nodes_are_left_out_for_an_ordinary_user() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
     if is_root("becoming an ordinary user") {
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
-        for path in image.devices.iter().map(|path| path.as_path()).chain(image.devices[0].parent()) {
+        for path in image.devices.iter().map(PathBuf::as_path).chain(image.devices[0].parent()) {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
             std::fs::set_permissions(path, mode).expect("our own");
         }

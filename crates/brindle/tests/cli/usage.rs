@@ -1,6 +1,7 @@
 //! Help, man pages, exit codes.
 
-use super::support::{brindle, brindle_fails, brindle_prints};
+use super::support::{Image, brindle, brindle_fails, brindle_prints};
+use std::process::Command;
 
 const COMMANDS: [&[&str]; 12] = [
     &["inspect", "dump-super"],
@@ -42,5 +43,60 @@ fn every_command_has_a_man_page() {
     for name in ["brindle", "brindle-restore", "brindle-inspect-dump-tree", "brindle-mount"] {
         let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).expect("the page is there");
         assert!(page.contains(".SH"), "{name}");
+    }
+}
+
+#[test]
+fn too_few_operands_show_the_usage_of_the_command() {
+    for command in ["mount", "restore", "cp"] {
+        let said = brindle_fails(2, [command, "x.img"]);
+        let name = if command == "cp" { "restore" } else { command };
+        assert!(said.contains(&format!("Usage: brindle {name} ")), "{said}");
+    }
+}
+
+#[test]
+fn headings_of_help_end_where_they_should() {
+    let help = brindle_prints(["filesystem", "show", "--help"]);
+    let (_, arguments) = help.split_once("Arguments:\n").expect("operands have their heading");
+    assert!(arguments.trim_start().starts_with("<DEVICE>..."), "{help}");
+    let (_, units) = help.split_once("Units:\n").expect("units have theirs");
+    let (units, _) = units.split_once("Global options:\n").expect("and so have these");
+    assert!(units.contains("--raw") && !units.contains("DEVICE>") && !units.contains("--json"), "{help}");
+    assert!(brindle_prints(["inspect", "dump-tree", "--help"]).contains("JSON Lines"));
+    assert!(brindle_prints(["ls", "--help"]).contains("arrays of bytes"));
+}
+
+#[test]
+fn a_log_filter_that_is_none_is_named() {
+    let run = |filter: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.args(["ls", "nosuch.img"]).env("BRINDLE_LOG", filter);
+        let output = command.output().expect("the binary was built");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for filter in ["bogus", "brindle=loud", "debugg,brindle=info"] {
+        let said = run(filter);
+        assert!(said.contains(&format!("BRINDLE_LOG={filter}: ")) && said.lines().count() == 1, "{said}");
+    }
+    for filter in ["", "debug", "WARN", "brindle_volume=trace", "warn,brindle_fs=debug"] {
+        assert!(run(filter).contains("cannot open nosuch.img"), "{filter}");
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_named() {
+    let image = Image::unpack("single");
+    for words in
+        [&["ls"][..], &["ls", "--json"], &["stat"], &["filesystem", "show"], &["inspect", "dump-tree"]]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("there is /dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.arg("-q").args(words).args(&image.devices).stdout(full).env_remove("BRINDLE_LOG");
+        let output = command.output().expect("the binary was built");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said.starts_with("brindle: cannot write to standard output: No space"), "{words:?}: {said}");
     }
 }

@@ -1,12 +1,12 @@
 //! `brindle filesystem show`: what devices a pool has, in the shape of `btrfs filesystem show`.
 
 use crate::cli::JsonOption;
-use crate::commands::pool::{open_devices, open_pool};
+use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
-use brindle_ondisk::Superblock;
-use brindle_tree::TreeError;
+use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
+use brindle_tree::{TreeError, TreeRoot};
 use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
 use clap::Args;
 use serde_json::{Value, json};
@@ -30,17 +30,19 @@ EXIT STATUS
 /// Show the label, UUID and devices of an unmounted pool
 ///
 /// Devices that were not given are shown as missing; so many may be that nothing but the superblocks of the
-/// others can be read, and their own sizes are then not known.
+/// others can be read, or the chunk tree may be damaged. The sizes of missing devices are then `unknown` (null with
+/// --json) as far as the chunk tree can't tell them.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShowCommand {
-    #[command(flatten)]
-    units: UnitOptions,
     #[command(flatten)]
     json: JsonOption,
     /// Image files or block devices: those of one pool, in any order
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+    // Last, for its heading would hold for what follows.
+    #[command(flatten)]
+    units: UnitOptions,
 }
 
 /// Runs the command.
@@ -63,21 +65,22 @@ struct Shown {
 }
 
 impl Shown {
-    /// Opens the pool; where so many devices are missing that it can't be opened, the superblocks of those that
-    /// are there tell what they know.
+    /// Opens the pool; where that fails, the superblocks of the devices that are there, and what can be read of the
+    /// chunk tree, tell what they know.
     fn look(paths: &[PathBuf]) -> Result<Self> {
-        let (volume, missing) = match open_pool(paths) {
+        let error = match open_pool(paths) {
             Ok(pool) => return Ok(Self::new(pool.volume())),
-            Err(error) => match error.downcast::<TreeError>() {
-                Ok(TreeError::Volume(VolumeError::MissingDevices { missing, .. })) => {
-                    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-                    (Volume::open(open_devices(&paths)?, &OpenOptions::default())?, missing)
-                }
-                Ok(error) => return Err(error.into()),
-                Err(error) => return Err(error),
-            },
+            Err(error) => error.downcast::<TreeError>()?,
         };
+        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        let volume = Volume::open(open_devices(&paths)?, &OpenOptions::default()).map_err(without_pool)?;
+        add_devices(&volume);
+        log_devices(&volume);
         let mut shown = Self::new(&volume);
+        let TreeError::Volume(VolumeError::MissingDevices { missing, .. }) = error else {
+            tracing::warn!("the pool can't be opened: {error}");
+            return Ok(shown);
+        };
         let is_known = |devices: &[DeviceStatus], missing: &MissingDevice| {
             devices.iter().any(|device| device.devid == missing.devid)
         };
@@ -92,6 +95,30 @@ impl Shown {
     fn new(volume: &Volume) -> Self {
         Self { superblock: volume.superblock().clone(), devices: volume.devices() }
     }
+}
+
+/// Adds the devices that the chunk tree knows, as far as it can be read.
+fn add_devices(volume: &Volume) {
+    let context = volume.tree_context();
+    let root = TreeRoot::chunk_tree(volume.superblock());
+    let mut pending = vec![NodeExpectation::root(root.bytenr, root.generation, root.level)];
+    while let Some(expected) = pending.pop() {
+        let check = |bytes: _| Node::check(bytes, context, &expected);
+        let Ok(node) = volume.read_block(expected.bytenr, context.nodesize, check) else { continue };
+        pending.extend(node.key_ptrs().iter().map(|pointer| NodeExpectation::child(pointer, node.level())));
+        for (key, data) in (0..node.len()).filter_map(|slot| node.item(slot)) {
+            if let Ok(Item::Device(device)) = Item::parse(&key, data)
+                && let Err(error) = volume.add_device(device)
+            {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+}
+
+/// Size and use of a device, in bytes; of one that is missing they may not be known.
+fn sizes(device: &DeviceStatus) -> Option<(u64, u64)> {
+    (!device.missing || device.total_bytes > 0).then_some((device.total_bytes, device.bytes_used))
 }
 
 /// A device of which only the id is known.
@@ -126,15 +153,19 @@ fn print_pool(out: &mut dyn Write, shown: &Shown, units: UnitMode) -> io::Result
     let used = units.format(superblock.bytes_used.get());
     writeln!(out, "\tTotal devices {} FS bytes used {used}", superblock.num_devices)?;
     let (missing, present): (Vec<_>, Vec<_>) = shown.devices.iter().partition(|device| device.missing);
-    for DeviceStatus { devid, total_bytes, bytes_used, name, .. } in present {
-        let (size, used) = (units.format(*total_bytes), units.format(*bytes_used));
-        writeln!(out, "\tdevid {:4} size {size} used {used} path {name}", devid.get())?;
+    for device in present.iter().chain(&missing) {
+        let unknown = || ("unknown".to_owned(), "unknown".to_owned());
+        let format = |(size, used)| (units.format(size), units.format(used));
+        let (size, used) = sizes(device).map_or_else(unknown, format);
+        write!(out, "\tdevid {:4} size {size} used {used} ", device.devid.get())?;
+        if device.missing {
+            writeln!(out, "uuid {} MISSING", device.uuid)?;
+        } else {
+            writeln!(out, "path {}", device.name)?;
+        }
     }
-    for DeviceStatus { devid, total_bytes, bytes_used, uuid, .. } in &missing {
-        let (size, used) = (units.format(*total_bytes), units.format(*bytes_used));
-        writeln!(out, "\tdevid {:4} size {size} used {used} uuid {uuid} MISSING", devid.get())?;
-    }
-    if !missing.is_empty() {
+    let is_incomplete = brindle_ondisk::to_u64(shown.devices.len()) < superblock.num_devices.get();
+    if is_incomplete || !missing.is_empty() {
         writeln!(out, "\t*** Some devices missing")?;
     }
     writeln!(out)
@@ -151,8 +182,8 @@ fn pool_json(shown: &Shown) -> Value {
             "seed": device.is_seed,
             "stale": device.is_stale,
             "rotating": device.is_rotating,
-            "size_bytes": device.total_bytes,
-            "used_bytes": device.bytes_used,
+            "size_bytes": sizes(device).map(|(size, _)| size),
+            "used_bytes": sizes(device).map(|(_, used)| used),
         })
     };
     json!({

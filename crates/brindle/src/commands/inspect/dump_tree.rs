@@ -5,7 +5,7 @@ use super::tree_walk::{Order, TreeWalk};
 use crate::cli::JsonOption;
 use crate::commands::pool::open_pool;
 use crate::dump::{ItemStyle, NodeStyle, key_text, print_node, print_node_json};
-use crate::output;
+use crate::output::{self, Headed};
 use anyhow::{Context, Result, bail};
 use brindle_ondisk::{
     Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootBackup, RootId, Superblock,
@@ -40,6 +40,9 @@ EXIT STATUS
 ///
 /// Times in brackets are UTC. File names are shown as they are; consider that before you send a dump to
 /// anyone, or use --hide-names.
+///
+/// With --json each block (with --roots each tree) is an object on a line of its own, which is called JSON Lines;
+/// the items of a leaf have the lines of the text form.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct DumpTreeCommand {
@@ -93,14 +96,9 @@ pub(crate) struct DumpTreeCommand {
 pub(crate) fn run(command: &DumpTreeCommand) -> Result<ExitCode> {
     let pool = open_pool(&command.devices)?;
     let mut dump = Dump::new(command, &pool);
-    if command.json.json {
-        dump.everything()?;
-    } else {
-        writeln!(dump.out, "brindle v{}", env!("CARGO_PKG_VERSION"))?;
-        dump.everything()?;
-        if dump.ends_with_totals() {
-            print_totals(&mut dump.out, pool.superblock())?;
-        }
+    dump.everything()?;
+    if !command.json.json && dump.ends_with_totals() {
+        print_totals(&mut dump.out, pool.superblock())?;
     }
     dump.out.flush()?;
     Ok(if dump.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -115,7 +113,7 @@ struct Dump<'a, W> {
     failed: bool,
 }
 
-impl<'a> Dump<'a, std::io::BufWriter<std::io::StdoutLock<'static>>> {
+impl<'a> Dump<'a, Headed<output::Stdout>> {
     fn new(command: &'a DumpTreeCommand, pool: &'a Pool) -> Self {
         let context = pool.volume().tree_context();
         let items = ItemStyle {
@@ -126,7 +124,8 @@ impl<'a> Dump<'a, std::io::BufWriter<std::io::StdoutLock<'static>>> {
         };
         let style =
             NodeStyle { checksum_type: context.checksum_type, checksums: command.csum_headers, items };
-        Self { command, pool, out: output::stdout(), style, failed: false }
+        let header = (!command.json.json).then(|| format!("brindle v{}", env!("CARGO_PKG_VERSION")));
+        Self { command, pool, out: Headed::new(output::stdout(), header), style, failed: false }
     }
 }
 
@@ -182,11 +181,12 @@ impl<W: Write> Dump<'_, W> {
 
     fn blocks(&mut self) -> Result<()> {
         let alignment = u64::from(self.pool.volume().tree_context().sectorsize);
+        let is_askew = |block: &&u64| !Logical::new(**block).is_aligned(alignment);
+        if let Some(block) = self.command.block.iter().find(is_askew) {
+            bail!("block {block} is not aligned to the sector size {alignment}");
+        }
         for block in &self.command.block {
             let bytenr = Logical::new(*block);
-            if !bytenr.is_aligned(alignment) {
-                bail!("block {block} is not aligned to the sector size {alignment}");
-            }
             let expected = NodeExpectation { bytenr, generation: None, level: None, first_key: None };
             let walk = if self.command.follow {
                 TreeWalk::new(self.pool, expected, self.order())

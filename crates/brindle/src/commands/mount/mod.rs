@@ -80,6 +80,7 @@ pub(crate) struct MountCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
+    command.operands.require("mount");
     let options = MountOptions::parse(&command.options)?;
     if options.has("rw", "ro") {
         if !command.helper {
@@ -99,7 +100,7 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let paths: Vec<&Path> =
         command.operands.devices().iter().chain(&options.devices).map(PathBuf::as_path).collect();
-    let filesystem = open_filesystem(&paths, options.degraded, options.subvolume.clone())?;
+    let filesystem = open_filesystem(&paths, options)?;
     if command.fake {
         return Ok(ExitCode::SUCCESS);
     }

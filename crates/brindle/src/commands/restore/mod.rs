@@ -117,6 +117,7 @@ const THREADS_MIN: usize = 4;
 
 /// Runs the command.
 pub(crate) fn run(command: &RestoreCommand, quiet: bool) -> Result<ExitCode> {
+    command.operands.require("restore");
     let start = Instant::now();
     let mut context = Context {
         filesystem: command.pool.open(command.operands.devices())?,
