@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 
 /// Files larger than this go out in segments of this size, in bytes.
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
-/// How much is read and written at once, in bytes.
-const CHUNK_BYTES: usize = 4 << 20;
+/// How much is read and written at once, in bytes: so little that it is still in the second-level cache of a core
+/// when it is written.
+const CHUNK_BYTES: usize = 512 << 10;
 /// What is given up together where bytes can't be had.
 const SECTOR_BYTES: usize = 4096;
 
