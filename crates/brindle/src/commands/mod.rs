@@ -3,6 +3,7 @@
 mod cat;
 mod check;
 mod filesystem;
+mod in_use;
 mod inspect;
 mod ls;
 mod man;

@@ -1,5 +1,6 @@
 //! What commands that read a pool share: the devices, the options that choose within it, and opening it.
 
+use crate::commands::in_use::warn_if_mounted;
 use crate::commands::options::MountOptions;
 use anyhow::{Result, anyhow, bail};
 use brindle_device::{Device, FileDevice};
@@ -105,6 +106,8 @@ pub(crate) fn log_devices(volume: &Volume) {
         tracing::warn!("{unused}");
     }
     let superblock = volume.superblock();
+    let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();
+    warn_if_mounted(&superblock.fsid, &names);
     tracing::info!("pool {}, generation {}", superblock.fsid, superblock.generation);
     for device in volume.devices() {
         let (devid, name) = (device.devid, &device.name);

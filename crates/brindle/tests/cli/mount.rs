@@ -1,7 +1,7 @@
 //! `mount` and `umount`: the process in the background, the options, and other ways to be called.
 
-use super::support::{Image, brindle, brindle_fails, brindle_prints, text, with_devices};
-use std::path::Path;
+use super::support::{Image, brindle, brindle_fails, brindle_prints, is_root, text, with_devices};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Whether mounts can be made at all.
@@ -104,4 +104,52 @@ fn a_mount_in_the_foreground_ends_with_a_signal() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our child");
     assert!(child.wait().expect("our child").success());
     assert!(!is_mounted(&place));
+}
+
+/// A pool that the kernel has mounted, until dropped.
+struct KernelMount {
+    loop_device: String,
+    at: PathBuf,
+}
+
+impl KernelMount {
+    fn new(image: &Path, at: PathBuf) -> Self {
+        std::fs::create_dir(&at).expect("a mountpoint");
+        let output = run("losetup", &["--find", "--show", text(image)]);
+        let mount = Self { loop_device: output.trim().to_owned(), at };
+        run("mount", &["-t", "btrfs", &mount.loop_device, text(&mount.at)]);
+        mount
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).status();
+        let _ = Command::new("losetup").args(["--detach", &self.loop_device]).status();
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect(program);
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_pool_that_the_kernel_has_mounted_is_warned_of() {
+    if !is_root("mounting a pool by the kernel") {
+        return;
+    }
+    let image = Image::unpack("dup");
+    let mounted = KernelMount::new(&image.devices[0], image.beside("kernel"));
+    for command in ["ls", "check"] {
+        for device in [image.devices[0].clone(), PathBuf::from(&mounted.loop_device)] {
+            let said = brindle([PathBuf::from(command), device]).stderr;
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("the kernel has the pool mounted"), "{command}: {said}");
+        }
+    }
+    drop(mounted);
+    let said = brindle([PathBuf::from("ls"), image.devices[0].clone()]).stderr;
+    assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }

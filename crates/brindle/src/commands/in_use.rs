@@ -1,0 +1,35 @@
+//! Whether the kernel has a pool mounted that is about to be read: what is read may then change underneath.
+
+use brindle_ondisk::Uuid;
+use std::fs;
+use std::path::Path;
+
+/// Warns if the kernel has one of `devices` mounted as part of the pool `fsid`.
+pub(crate) fn warn_if_mounted(fsid: &Uuid, devices: &[String]) {
+    if let Some((device, by)) = mounted_by_kernel(fsid, devices) {
+        tracing::warn!(
+            "{device}: the kernel has the pool mounted ({by}); what it writes meanwhile may look like damage"
+        );
+    }
+}
+
+/// The first of `devices` that the kernel's btrfs has mounted as part of the pool `fsid`, and as which block
+/// device: itself, or the loop device that shows the image file.
+fn mounted_by_kernel(fsid: &Uuid, devices: &[String]) -> Option<(String, String)> {
+    let mounted = fs::read_dir(format!("/sys/fs/btrfs/{fsid}/devices")).ok()?;
+    mounted.flatten().find_map(|entry| {
+        let block_device = entry.file_name().into_string().ok()?;
+        let device = devices.iter().find(|device| shows(&block_device, Path::new(device)))?;
+        Some((device.clone(), format!("/dev/{block_device}")))
+    })
+}
+
+/// Whether a block device is this one, or shows this file.
+fn shows(block_device: &str, device: &Path) -> bool {
+    let Ok(device) = device.canonicalize() else {
+        return false;
+    };
+    let backing = fs::read_to_string(format!("/sys/class/block/{block_device}/loop/backing_file"));
+    device == Path::new("/dev").join(block_device)
+        || backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == device)
+}
