@@ -58,15 +58,16 @@ timed() {
 
 fresh_target() { rm -rf "$target"; mkdir "$target"; }
 
-# Extraction goes to a tmpfs: a disk would be what is measured.
-restore() { # CASE IMAGE cold|warm
-    local image=$dir/$2.img
+# Extraction goes to a tmpfs: a disk would be what is measured. `btrfs restore -m -S -x` keeps owners, times,
+# symbolic links and extended attributes, as brindle always does; without options it keeps contents only.
+restore() { # CASE IMAGE cold|warm [OPTION...]
+    local image=$dir/$2.img options=("${@:4}")
     for _ in $(seq "$runs"); do
         for who in btrfs brindle; do
             fresh_target
             if [ "$3" = cold ]; then cold; else warm "$image"; fi
             if [ $who = btrfs ]; then
-                timed "$1" btrfs-restore btrfs restore "$image" "$target"
+                timed "$1" btrfs-restore btrfs restore ${options[@]+"${options[@]}"} "$image" "$target"
             else
                 timed "$1" brindle-cp "$brindle" cp "$image" --path / "$target"
             fi
@@ -128,7 +129,8 @@ for case in "${cases[@]}"; do
         restore)
             make_image tree 6G; make_image big 3G
             restore cp-tree-warm tree warm; restore cp-tree-cold tree cold
-            restore cp-1GiB-warm big warm; restore cp-1GiB-cold big cold ;;
+            restore cp-1GiB-warm big warm; restore cp-1GiB-cold big cold
+            restore cp-tree-warm-mSx tree warm -m -S -x; restore cp-1GiB-warm-mSx big warm -m -S -x ;;
         mount)
             make_image tree 6G; make_image big 3G
             mounted find-stat-cold tree do_find

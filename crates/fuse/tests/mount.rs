@@ -255,6 +255,24 @@ fn a_detached_mount_serves_its_last_user() {
     handle.wait().expect("a clean end");
 }
 
+/// The kernel gives the device number of a mount that is gone to the next one.
+#[test]
+fn a_mount_that_has_the_number_of_one_that_is_gone_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let rich = Rich::make();
+    let gone = rich.mount("first");
+    let gone_handle = gone.unmount_handle();
+    run(Command::new("umount").arg(gone.mountpoint()));
+    let second = rich.mount("second");
+    gone_handle.unmount().expect("nothing to do");
+    gone_handle.detach().expect("nothing to do");
+    gone.wait().expect("a clean end");
+    assert!(is_mounted(second.mountpoint()));
+    drop(second);
+}
+
 #[test]
 fn others_may_unmount() {
     if !can_mount() {

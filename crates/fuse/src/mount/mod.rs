@@ -116,8 +116,11 @@ impl MountHandle {
             Some(session) => session.join().map_err(MountError::Serve),
             None => Ok(()),
         };
-        // The connection may have ended without an unmount: aborted, or because of an error.
-        self.place.unmount(UnmountFlags::DETACH).ok();
+        // The connection may have ended without an unmount: aborted, or because of an error. Whatever answers
+        // there was mounted by somebody else meanwhile.
+        if self.place.is_dead() {
+            self.place.unmount(UnmountFlags::DETACH).ok();
+        }
         served
     }
 
@@ -172,12 +175,16 @@ impl Place {
         Ok(())
     }
 
-    /// Where the mount is now; `None` if it is nowhere any more.
+    /// Where the mount is; `None` if it is there no more. Number and place must both be right: the number of a mount
+    /// that is gone is given to the next one, wherever that is.
     fn current(&self) -> Option<PathBuf> {
-        match &self.id {
-            Some(id) => table::place_of(id),
-            None => Some(self.mountpoint.clone()),
-        }
+        let is_ours = self.id.is_none() || table::mounted_on(&self.mountpoint) == self.id;
+        is_ours.then(|| self.mountpoint.clone())
+    }
+
+    /// Whether what is mounted there has lost its server.
+    fn is_dead(&self) -> bool {
+        matches!(rustix::fs::stat(&self.mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
     }
 
     /// Lets the kernel read further ahead than its usual 128 KiB. Only root may; others do without.

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Which mount: the device number that the kernel made up for it, as `major:minor`.
+/// Which mount: the device number that the kernel made up for it, as `major:minor`. When the mount is gone, the
+/// next one gets the number, wherever that is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountId(String);
 
@@ -26,20 +27,11 @@ pub(crate) fn mounted_on(mountpoint: &Path) -> Option<MountId> {
     find_on(&std::fs::read(TABLE).ok()?, mountpoint)
 }
 
-/// Where a mount is now, for it may have been moved; `None` if it is nowhere any more.
-pub(crate) fn place_of(id: &MountId) -> Option<PathBuf> {
-    find_place(&std::fs::read(TABLE).ok()?, id)
-}
-
 const TABLE: &str = "/proc/self/mountinfo";
 
 fn find_on(table: &[u8], mountpoint: &Path) -> Option<MountId> {
     let found = lines(table).filter(|line| line.mountpoint == mountpoint).last();
     found.map(|line| MountId(line.device.to_owned()))
-}
-
-fn find_place(table: &[u8], id: &MountId) -> Option<PathBuf> {
-    lines(table).filter(|line| line.device == id.0).map(|line| line.mountpoint).last()
 }
 
 fn lines(table: &[u8]) -> impl Iterator<Item = Line<'_>> {
@@ -87,12 +79,5 @@ mod tests {
         assert_eq!(find_on(SAMPLE, Path::new("/mnt/d")), Some(MountId("0:53".to_owned())));
         assert_eq!(find_on(SAMPLE, Path::new("/mnt/a b\\c")), Some(MountId("0:51".to_owned())));
         assert_eq!(find_on(SAMPLE, Path::new("/nowhere")), None);
-    }
-
-    #[test]
-    fn a_mount_is_found_by_its_device() {
-        let place = find_place(SAMPLE, &MountId("0:51".to_owned())).expect("it is there");
-        assert_eq!(place, Path::new("/mnt/a b\\c"));
-        assert_eq!(find_place(SAMPLE, &MountId("0:99".to_owned())), None);
     }
 }
