@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
 #[path = "../../crates/fs/tests/fs/walk.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with tests, which use more of it than a target does")]
 mod walk;
 
 /// Small ones, and between them every way to store a file or a block.

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 
 #[path = "../../crates/ondisk/src/testing.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with tests, which use more of it than a target does")]
 mod testing;
 
 /// Where the generation stands in the header.

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use zerocopy::IntoBytes;
 
 #[path = "../../crates/ondisk/src/testing.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with tests, which use more of it than a target does")]
 mod testing;
 
 fuzz_target!(|data: &[u8]| {
