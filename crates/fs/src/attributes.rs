@@ -157,7 +157,7 @@ impl Filesystem {
             return Ok(Attributes::empty_subvolume(id));
         }
         let key = id.key(KeyType::INODE_ITEM, 0);
-        let found = self.pool().with_item(self.tree_root(id.tree)?, &key, |data| parse(id, &key, data))?;
+        let found = self.pool().with_item(&self.tree(id.tree)?, &key, |data| parse(id, &key, data))?;
         found.unwrap_or(Err(FsError::NoInode(id)))
     }
 
@@ -169,8 +169,8 @@ impl Filesystem {
         let mut found: Vec<_> = ids.iter().map(|id| Err(FsError::NoInode(*id))).collect();
         for run in order.chunk_by(|a, b| ids[*a].tree == ids[*b].tree) {
             let tree = ids[run[0]].tree;
-            let mut cursor = match self.tree_root(tree) {
-                Ok(root) => self.pool().cursor(root, Readahead::Forward),
+            let mut cursor = match self.tree(tree) {
+                Ok(tree) => self.pool().cursor(&tree, Readahead::Forward),
                 Err(_) => continue,
             };
             for index in run {

@@ -2,7 +2,7 @@
 
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
-use brindle_tree::{Readahead, TreeRoot};
+use brindle_tree::Readahead;
 
 /// The checksums of consecutive sectors.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Filesystem {
         let sectors = to_usize(length / sector);
         let mut found = SectorChecksums { bytes: vec![0; sectors * size], found: 0 };
         let end = start + length;
-        let mut cursor = self.pool().cursor(self.checksum_root()?, Readahead::None);
+        let mut cursor = self.pool().cursor(&self.pool().tree(RootId::CSUM_TREE)?, Readahead::None);
         // The item that holds the first checksum may begin well before it.
         let key = |at: Logical| Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get());
         cursor.seek_last(&key(start))?;
@@ -48,13 +48,5 @@ impl Filesystem {
         debug_assert!(found.found <= sectors, "checksum items do not overlap");
         debug_assert_eq!(to_u64(found.bytes.len()), length / sector * to_u64(size));
         Ok(found)
-    }
-
-    fn checksum_root(&self) -> Result<TreeRoot, FsError> {
-        if let Some(root) = self.checksum_tree.get() {
-            return Ok(*root);
-        }
-        let root = self.pool().tree_root(RootId::CSUM_TREE)?;
-        Ok(*self.checksum_tree.get_or_init(|| root))
     }
 }

@@ -3,7 +3,7 @@
 use crate::{FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::DirEntry;
 use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
-use brindle_tree::{Readahead, TreeRoot};
+use brindle_tree::Readahead;
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +24,10 @@ impl Filesystem {
         if directory.is_empty_subvolume() || name.is_empty() || name.len() > 255 {
             return Ok(None);
         }
-        let root = self.tree_root(directory.tree)?;
+        let tree = self.tree(directory.tree)?;
         let key = directory.key(KeyType::DIR_ITEM, name_hash(name));
         let find = |data: &[u8]| find_entry(directory, &key, data, name);
-        let Some(found) = self.pool().with_item(root, &key, find)?.transpose()?.flatten() else {
+        let Some(found) = self.pool().with_item(&tree, &key, find)?.transpose()?.flatten() else {
             return Ok(None);
         };
         let inode = self.target(directory, &found.location, name)?;
@@ -45,8 +45,8 @@ impl Filesystem {
         let Some(first) = after.checked_add(1).filter(|_| !directory.is_empty_subvolume()) else {
             return Ok(entries);
         };
-        let root: TreeRoot = self.tree_root(directory.tree)?;
-        let mut cursor = self.pool().cursor(root, Readahead::Forward);
+        let tree = self.tree(directory.tree)?;
+        let mut cursor = self.pool().cursor(&tree, Readahead::Forward);
         cursor.seek(&directory.key(KeyType::DIR_INDEX, first))?;
         while entries.len() < limit {
             let Some((key, data)) = cursor.item() else {
@@ -92,8 +92,8 @@ impl Filesystem {
         }
         let subvolume = RootId::new(location.objectid.get());
         let key = Key::new(directory.tree.object_id(), KeyType::ROOT_REF, subvolume.get());
-        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
-        let is_child = self.pool().with_item(root_tree, &key, |data| match Item::parse(&key, data) {
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let is_child = self.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
             Ok(Item::RootRef(reference)) => reference.dirid == directory.number && reference.name == name,
             _ => false,
         })?;

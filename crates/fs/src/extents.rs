@@ -87,7 +87,7 @@ impl Filesystem {
     /// The window of extents that begins at `offset`.
     pub(crate) fn extent_window(&self, file: InodeId, offset: u64) -> Result<ExtentWindow, FsError> {
         let mut window = ExtentWindow { start: offset, end: u64::MAX, extents: Vec::new() };
-        let mut cursor = self.pool().cursor(self.tree_root(file.tree)?, Readahead::None);
+        let mut cursor = self.pool().cursor(&self.tree(file.tree)?, Readahead::None);
         cursor.seek_last(&file.key(KeyType::EXTENT_DATA, offset))?;
         let is_extent = |key: Key| (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA);
         if cursor.key().is_none_or(|key| !is_extent(key)) {

@@ -1,12 +1,12 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
 use crate::neighbours::Neighbours;
-use crate::subvolume::SubvolumeRoots;
+use crate::subvolume::SubvolumeTrees;
 use crate::{FsError, InodeId};
 use brindle_device::Device;
 use brindle_ondisk::RootId;
-use brindle_tree::{Pool, TreeRoot};
-use std::sync::{Arc, OnceLock};
+use brindle_tree::{Pool, Tree, TreeRoot};
+use std::sync::Arc;
 
 /// How a filesystem is opened.
 #[derive(Clone, Debug, Default)]
@@ -33,11 +33,9 @@ pub enum SubvolumeChoice {
 #[derive(Debug)]
 pub struct Filesystem {
     pool: Pool,
-    roots: SubvolumeRoots,
+    trees: SubvolumeTrees,
     root: InodeId,
     warnings: Vec<String>,
-    /// Where the checksum tree begins, once somebody asked.
-    pub(crate) checksum_tree: OnceLock<TreeRoot>,
     /// Where small files were read last.
     pub(crate) neighbours: Neighbours,
 }
@@ -55,8 +53,8 @@ impl Filesystem {
             );
         }
         let root = InodeId::root_of(RootId::FS_TREE);
-        let (roots, neighbours) = (SubvolumeRoots::default(), Neighbours::default());
-        let mut filesystem = Self { pool, roots, root, warnings, checksum_tree: OnceLock::new(), neighbours };
+        let (trees, neighbours) = (SubvolumeTrees::default(), Neighbours::default());
+        let mut filesystem = Self { pool, trees, root, warnings, neighbours };
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)
     }
@@ -76,8 +74,8 @@ impl Filesystem {
         &self.warnings
     }
 
-    /// Where the tree of a subvolume begins.
-    pub(crate) fn tree_root(&self, id: RootId) -> Result<TreeRoot, FsError> {
-        self.roots.get(&self.pool, id)
+    /// The tree of a subvolume.
+    pub(crate) fn tree(&self, id: RootId) -> Result<Arc<Tree>, FsError> {
+        self.trees.get(&self.pool, id)
     }
 }

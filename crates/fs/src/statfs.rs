@@ -116,7 +116,7 @@ impl Filesystem {
     fn block_groups(&self) -> Result<Vec<BlockGroup>, FsError> {
         let has_tree = self.pool().superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
         let tree = if has_tree { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE };
-        let mut cursor = self.pool().cursor(self.pool().tree_root(tree)?, Readahead::None);
+        let mut cursor = self.pool().cursor(&self.pool().tree(tree)?, Readahead::None);
         let volume = self.pool().volume();
         let seeds: Vec<_> =
             volume.devices().into_iter().filter(|device| device.is_seed).map(|device| device.devid).collect();

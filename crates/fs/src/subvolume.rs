@@ -3,9 +3,9 @@
 use crate::{Filesystem, FsError, InodeId, SubvolumeChoice, Timestamp};
 use brindle_ondisk::item::{RootFlags, RootItem};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
-use brindle_tree::{Pool, Readahead, TreeError, TreeRoot};
+use brindle_tree::{Pool, Readahead, Tree, TreeError};
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A subvolume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +38,14 @@ struct Place {
     path: Vec<u8>,
 }
 
-/// The roots of subvolumes, each looked up once.
+/// The trees of subvolumes, each looked up once.
 #[derive(Debug, Default)]
-pub(crate) struct SubvolumeRoots(RwLock<HashMap<RootId, TreeRoot>>);
+pub(crate) struct SubvolumeTrees(RwLock<HashMap<RootId, Arc<Tree>>>);
 
-impl SubvolumeRoots {
-    pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<TreeRoot, FsError> {
-        if let Some(root) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            return Ok(*root);
+impl SubvolumeTrees {
+    pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<Arc<Tree>, FsError> {
+        if let Some(tree) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Ok(Arc::clone(tree));
         }
         let Some((_, item)) = pool.root_item(id)?.filter(|_| id.is_file_tree()) else {
             return Err(FsError::NoSubvolume(id));
@@ -53,17 +53,17 @@ impl SubvolumeRoots {
         if item.refs.get() == 0 || item.root_flags().contains(RootFlags::DEAD) {
             return Err(FsError::DeletedSubvolume(id));
         }
-        let root = TreeRoot::from_item(id, &item);
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id, root);
-        Ok(root)
+        let tree = pool.tree(id)?;
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&tree));
+        Ok(tree)
     }
 }
 
 impl Filesystem {
     /// Every subvolume that has a place in the tree of subvolumes, by ascending id, the top level first.
     pub fn subvolumes(&self) -> Result<Vec<Subvolume>, FsError> {
-        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(root_tree, Readahead::Forward);
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(&root_tree, Readahead::Forward);
         let mut found = Vec::new();
         cursor.seek(&Key::first_of(RootId::FS_TREE.object_id(), KeyType::ROOT_ITEM))?;
         while let Some((key, data)) = cursor.item() {
@@ -85,9 +85,9 @@ impl Filesystem {
 
     /// The subvolume that is entered when none is asked for.
     pub fn default_subvolume(&self) -> Result<RootId, FsError> {
-        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
         let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
-        let location = self.pool().with_item(root_tree, &key, |data| {
+        let location = self.pool().with_item(&root_tree, &key, |data| {
             match Item::parse(&key, data) {
                 Ok(Item::DirItem(mut entries)) => {
                     entries.find_map(|entry| entry.ok().filter(|entry| entry.name == b"default"))
@@ -112,7 +112,7 @@ impl Filesystem {
                 inode.tree
             }
         };
-        self.tree_root(id)?;
+        self.tree(id)?;
         Ok(InodeId::root_of(id))
     }
 
@@ -173,8 +173,8 @@ impl Filesystem {
 
     /// Parent subvolume, directory in it and name of a subvolume.
     fn backref(&self, id: RootId) -> Result<Option<(RootId, ObjectId, Vec<u8>)>, FsError> {
-        let root_tree = self.pool().tree_root(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(root_tree, Readahead::None);
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_BACKREF))?;
         let Some((key, data)) = cursor.item() else {
             return Ok(None);
@@ -207,7 +207,7 @@ impl Filesystem {
 
     /// The directory and name of an inode, the first where it has several.
     pub fn first_name(&self, id: InodeId) -> Result<Option<(ObjectId, Vec<u8>)>, FsError> {
-        let mut cursor = self.pool().cursor(self.tree_root(id.tree)?, Readahead::None);
+        let mut cursor = self.pool().cursor(&self.tree(id.tree)?, Readahead::None);
         cursor.seek(&id.key(KeyType::INODE_REF, 0))?;
         let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == id.number) else {
             return Ok(None);

@@ -28,7 +28,7 @@ impl Filesystem {
             let entry = entries.find(|entry| entry.as_ref().map_or(true, |entry| entry.name == name));
             Ok(entry.transpose().map_err(refuse)?.map(|entry| entry.value.to_vec()))
         };
-        let found = self.pool().with_item(self.tree_root(id.tree)?, &key, find)?;
+        let found = self.pool().with_item(&self.tree(id.tree)?, &key, find)?;
         found.unwrap_or(Ok(None))
     }
 
@@ -38,7 +38,7 @@ impl Filesystem {
         if id.is_empty_subvolume() {
             return Ok(found);
         }
-        let mut cursor = self.pool().cursor(self.tree_root(id.tree)?, Readahead::None);
+        let mut cursor = self.pool().cursor(&self.tree(id.tree)?, Readahead::None);
         cursor.seek(&id.key(KeyType::XATTR_ITEM, 0))?;
         while let Some((key, data)) = cursor.item() {
             if (key.objectid, key.item_type) != (id.number, KeyType::XATTR_ITEM) {

@@ -12,9 +12,9 @@ fn bench(criterion: &mut Criterion) {
     let golden = Golden::load("deep-tree");
     let devices = golden.devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
     let pool = Pool::open(devices, &OpenOptions::default()).expect("opens");
-    let root = pool.tree_root(RootId::FS_TREE).expect("has files");
+    let root = pool.tree(RootId::FS_TREE).expect("has files");
     let mut keys = Vec::new();
-    let mut cursor = pool.cursor(root, Readahead::None);
+    let mut cursor = pool.cursor(&root, Readahead::None);
     cursor.seek(&Key::MIN).expect("seek");
     while let Some(key) = cursor.key() {
         keys.push(key);
@@ -25,7 +25,7 @@ fn bench(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(keys.len() as u64));
     group.bench_function("cursor scan, warm cache", |bencher| {
         bencher.iter(|| {
-            let mut cursor = pool.cursor(root, Readahead::Forward);
+            let mut cursor = pool.cursor(&root, Readahead::Forward);
             cursor.seek(&Key::MIN).expect("seek");
             let mut bytes = 0;
             while let Some((_, data)) = cursor.item() {
@@ -38,13 +38,13 @@ fn bench(criterion: &mut Criterion) {
     group.bench_function("search of every key, warm cache", |bencher| {
         bencher.iter(|| {
             for key in &keys {
-                let found = pool.with_item(root, key, <[u8]>::len).expect("search");
+                let found = pool.with_item(&root, key, <[u8]>::len).expect("search");
                 black_box(found);
             }
         });
     });
 
-    let mut cursor = pool.cursor(root, Readahead::None);
+    let mut cursor = pool.cursor(&root, Readahead::None);
     cursor.seek(&keys[keys.len() / 2]).expect("seek");
     let (leaf, _) = cursor.leaf().expect("a leaf");
     let leaf_keys: Vec<Key> = leaf.items().iter().map(|item| item.key).collect();

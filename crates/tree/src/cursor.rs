@@ -1,6 +1,12 @@
 //! Cursors: a place in a tree, to be moved either way.
+//!
+//! A cursor keeps the blocks of its path as it found them. It goes down with the tree locked against changes, and
+//! only through blocks in memory: one that is not there is read with the lock given back, and the descent begins
+//! anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
+//! looks for its place from the root if not.
 
-use crate::{Pool, TreeError, TreeRoot};
+use crate::tree::TreeState;
+use crate::{Pool, Tree, TreeError};
 use brindle_ondisk::{Key, KeyPtr, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 
@@ -19,11 +25,19 @@ const READAHEAD_NODES: usize = 32;
 /// A place in a tree. Where there is no item (an empty tree, past either end) [`Cursor::item`] is `None`.
 pub struct Cursor<'p> {
     pool: &'p Pool,
-    root: TreeRoot,
+    tree: Arc<Tree>,
     readahead: Readahead,
     /// From the root to the leaf; empty when the cursor is nowhere.
     path: Vec<Step>,
+    /// The version of the tree that the path is of.
+    version: u64,
 }
+
+/// A block that a descent needs and that is not in memory.
+struct Absent(NodeExpectation);
+
+/// How a descent under the lock ended.
+type Descent<T> = Result<Result<T, Absent>, TreeError>;
 
 /// One node of the path.
 struct Step {
@@ -36,8 +50,8 @@ struct Step {
 }
 
 impl<'p> Cursor<'p> {
-    pub(crate) fn new(pool: &'p Pool, root: TreeRoot, readahead: Readahead) -> Self {
-        Self { pool, root, readahead, path: Vec::new() }
+    pub(crate) fn new(pool: &'p Pool, tree: Arc<Tree>, readahead: Readahead) -> Self {
+        Self { pool, tree, readahead, path: Vec::new(), version: 0 }
     }
 
     /// The item here.
@@ -113,104 +127,190 @@ impl<'p> Cursor<'p> {
 
     /// Goes down from the root to the leaf where `key` is or would be.
     fn descend_to(&mut self, key: &Key) -> Result<(), TreeError> {
-        self.path.clear();
-        let root = self.read(&self.root.expectation())?;
-        let mut step = Step { node: root, slot: 0, bound: None, prefetched: 0 };
-        loop {
-            let found = step.node.search(key);
-            if step.node.is_leaf() {
-                step.slot = found.unwrap_or_else(|slot| slot);
-                self.path.push(step);
-                return Ok(());
-            }
-            // The child that may hold the key is the last one that does not begin behind it.
-            step.slot = found.unwrap_or_else(|slot| slot.saturating_sub(1));
-            let child = self.child(&step)?;
-            self.path.push(step);
-            if self.readahead == Readahead::Forward {
-                self.prefetch_siblings();
-            }
-            let Some(child) = child else {
-                return Ok(());
+        self.with_blocks(|cursor, state| {
+            cursor.path.clear();
+            let Some(root) = cursor.find(state, &state.root_expectation())? else {
+                return Ok(Err(Absent(state.root_expectation())));
             };
-            step = child;
+            let mut step = Step { node: root, slot: 0, bound: None, prefetched: 0 };
+            loop {
+                let found = step.node.search(key);
+                if step.node.is_leaf() {
+                    step.slot = found.unwrap_or_else(|slot| slot);
+                    cursor.path.push(step);
+                    return Ok(Ok(()));
+                }
+                // The child that may hold the key is the last one that does not begin behind it.
+                step.slot = found.unwrap_or_else(|slot| slot.saturating_sub(1));
+                let child = cursor.child(state, &step)?;
+                cursor.path.push(step);
+                if cursor.readahead == Readahead::Forward {
+                    cursor.prefetch_siblings();
+                }
+                match child {
+                    Ok(Some(child)) => step = child,
+                    Ok(None) => return Ok(Ok(())),
+                    Err(absent) => return Ok(Err(absent)),
+                }
+            }
+        })
+    }
+
+    /// Does `walk` with the tree locked; what it misses is read without the lock, and it begins anew. A block that
+    /// can't be read is an error only if the tree still wants it.
+    fn with_blocks(
+        &mut self,
+        mut walk: impl FnMut(&mut Self, &TreeState) -> Descent<()>,
+    ) -> Result<(), TreeError> {
+        let tree = Arc::clone(&self.tree);
+        let mut failed: Option<(NodeExpectation, TreeError)> = None;
+        loop {
+            let state = tree.read();
+            self.version = tree.version();
+            let absent = match walk(self, &state)? {
+                Ok(()) => return Ok(()),
+                Err(Absent(expected)) => expected,
+            };
+            drop(state);
+            match failed.take() {
+                Some((before, error)) if before.bytenr == absent.bytenr && before.generation == absent.generation => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+            if let Err(error) = self.pool.read_node(&absent) {
+                failed = Some((absent, error));
+            }
         }
     }
 
-    /// A node that is expected, and of the right tree.
-    fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
-        let node = self.pool.read_node(expected)?;
-        let (tree, owner) = (self.root.id, node.header().owner);
+    /// A block that is expected, of the right tree, if it is in memory.
+    fn find(&self, state: &TreeState, expected: &NodeExpectation) -> Result<Option<Arc<Node>>, TreeError> {
+        let dirty = state.dirty.get(&expected.bytenr).map(Arc::clone);
+        let Some(node) = dirty.or_else(|| self.pool.node_in_memory(expected)) else {
+            return Ok(None);
+        };
+        let (tree, owner) = (self.tree.id(), node.header().owner);
         if may_hold(tree, owner) {
-            Ok(node)
+            Ok(Some(node))
         } else {
             Err(TreeError::WrongTree { at: expected.bytenr, tree, owner })
         }
     }
 
     /// The child at the slot of a step, checked against the bound.
-    fn child(&self, parent: &Step) -> Result<Option<Step>, TreeError> {
+    fn child(&self, state: &TreeState, parent: &Step) -> Descent<Option<Step>> {
         let pointers = parent.node.key_ptrs();
         let Some(pointer) = pointers.get(parent.slot) else {
-            return Ok(None);
+            return Ok(Ok(None));
         };
-        let node = self.read(&NodeExpectation::child(pointer, parent.node.level()))?;
+        let expected = NodeExpectation::child(pointer, parent.node.level());
+        let Some(node) = self.find(state, &expected)? else {
+            return Ok(Err(Absent(expected)));
+        };
         let bound = pointers.get(parent.slot + 1).map(|next| next.key).or(parent.bound);
         let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
         match (bound, last) {
             (Some(bound), Some(last)) if last >= bound => {
                 Err(TreeError::KeyBeyondBound { at: pointer.blockptr, last, bound })
             }
-            _ => Ok(Some(Step { node, slot: 0, bound, prefetched: 0 })),
+            _ => Ok(Ok(Some(Step { node, slot: 0, bound, prefetched: 0 }))),
         }
     }
 
     /// Goes to the first item of the next leaf.
     fn next_leaf(&mut self) -> Result<(), TreeError> {
-        self.path.pop();
-        while let Some(parent) = self.path.last_mut() {
-            parent.slot += 1;
-            if parent.slot < parent.node.len() {
-                return self.descend_edge(Edge::First);
-            }
-            self.path.pop();
-        }
-        Ok(())
+        let last = self.leaf_key(|leaf| leaf.len().checked_sub(1));
+        self.climb(Edge::First, last)
     }
 
     /// Goes to the last item of the leaf before.
     fn previous_leaf(&mut self) -> Result<(), TreeError> {
+        let first = self.leaf_key(|_| Some(0));
+        self.climb(Edge::Last, first)
+    }
+
+    /// The key at a slot of the leaf.
+    fn leaf_key(&self, slot: impl FnOnce(&Node) -> Option<usize>) -> Option<Key> {
+        let leaf = self.path.last().filter(|leaf| leaf.node.is_leaf())?;
+        leaf.node.key(slot(&leaf.node)?)
+    }
+
+    /// Leaves the leaf, whose outermost key on that side is `from`, for the one beside it, up and down the path.
+    fn climb(&mut self, edge: Edge, from: Option<Key>) -> Result<(), TreeError> {
         self.path.pop();
         while let Some(parent) = self.path.last_mut() {
-            if parent.slot > 0 {
-                parent.slot -= 1;
-                return self.descend_edge(Edge::Last);
+            let beside = match edge {
+                Edge::First => Some(parent.slot + 1).filter(|slot| *slot < parent.node.len()),
+                Edge::Last => parent.slot.checked_sub(1),
+            };
+            if let Some(slot) = beside {
+                parent.slot = slot;
+                return self.descend_edge(edge, from);
             }
             self.path.pop();
         }
         Ok(())
     }
 
+    /// The path was of the past: looks for what lies beside `from` from the root.
+    fn seek_beside(&mut self, edge: Edge, from: &Key) -> Result<(), TreeError> {
+        match (edge, from.successor()) {
+            (Edge::First, Some(next)) => self.seek(&next),
+            (Edge::First, None) => {
+                self.path.clear();
+                Ok(())
+            }
+            (Edge::Last, _) => {
+                self.descend_to(from)?;
+                match self.path.last_mut().filter(|step| step.node.is_leaf()) {
+                    Some(leaf) if leaf.slot > 0 => {
+                        leaf.slot -= 1;
+                        Ok(())
+                    }
+                    Some(_) => self.climb(Edge::Last, Some(*from)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
     /// Goes down from the last step to the leaf at one edge of what lies below.
-    fn descend_edge(&mut self, edge: Edge) -> Result<(), TreeError> {
-        loop {
-            if self.readahead == Readahead::Forward && edge == Edge::First {
-                self.prefetch_siblings();
+    fn descend_edge(&mut self, edge: Edge, from: Option<Key>) -> Result<(), TreeError> {
+        let (version, depth) = (self.version, self.path.len());
+        let mut moved = false;
+        self.with_blocks(|cursor, state| {
+            if cursor.version != version {
+                // The path is of the past, and so may be the blocks below it.
+                moved = true;
+                return Ok(Ok(()));
             }
-            let Some(parent) = self.path.last() else {
-                return Ok(());
-            };
-            let Some(mut child) = self.child(parent)? else {
-                return Ok(());
-            };
-            if edge == Edge::Last {
-                child.slot = child.node.len().saturating_sub(1);
+            cursor.path.truncate(depth);
+            loop {
+                if cursor.readahead == Readahead::Forward && edge == Edge::First {
+                    cursor.prefetch_siblings();
+                }
+                let Some(parent) = cursor.path.last() else {
+                    return Ok(Ok(()));
+                };
+                let mut child = match cursor.child(state, parent)? {
+                    Ok(Some(child)) => child,
+                    Ok(None) => return Ok(Ok(())),
+                    Err(absent) => return Ok(Err(absent)),
+                };
+                if edge == Edge::Last {
+                    child.slot = child.node.len().saturating_sub(1);
+                }
+                let is_leaf = child.node.is_leaf();
+                cursor.path.push(child);
+                if is_leaf {
+                    return Ok(Ok(()));
+                }
             }
-            let is_leaf = child.node.is_leaf();
-            self.path.push(child);
-            if is_leaf {
-                return Ok(());
-            }
+        })?;
+        match from.filter(|_| moved) {
+            Some(from) => self.seek_beside(edge, &from),
+            None => Ok(()),
         }
     }
 

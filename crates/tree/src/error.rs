@@ -2,6 +2,7 @@
 
 use brindle_ondisk::{Defect, Key, Logical, RootId};
 use brindle_volume::{ReadError, VolumeError};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why a tree could not be read.
@@ -43,6 +44,20 @@ pub enum TreeError {
         /// What is wrong.
         defect: Defect,
     },
+    /// An item that is to be added is there already.
+    #[error("{} has an item {key} already", tree_name(*.tree))]
+    Exists {
+        /// The tree.
+        tree: RootId,
+        /// The item's key.
+        key: Key,
+    },
+    /// There is no room.
+    #[error("no space left: {0}")]
+    NoSpace(String),
+    /// The pool was opened to be read only, or has become so.
+    #[error("the pool is read-only: {0}")]
+    ReadOnly(Arc<str>),
     /// A tree that should be there is not.
     #[error("there is no {}", tree_name(*.0))]
     NoTree(RootId),

@@ -15,12 +15,22 @@
 
 mod cache;
 mod cursor;
+mod editor;
 mod error;
 mod pool;
+mod refs;
 mod root;
+mod space;
+mod transaction;
+mod tree;
 
 pub use cache::CacheStatistics;
 pub use cursor::{Cursor, Readahead};
 pub use error::TreeError;
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
+pub use editor::{Editor, Verdict};
+pub use refs::DataRange;
 pub use root::TreeRoot;
+pub use space::{ReservedExtent, Urgency};
+pub use transaction::{Need, Transaction};
+pub use tree::Tree;

@@ -1,12 +1,13 @@
 //! A pool whose trees can be read.
 
 use crate::cache::NodeCache;
-use crate::{CacheStatistics, Cursor, Readahead, TreeError, TreeRoot};
+use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
 use brindle_device::Device;
 use brindle_ondisk::item::RootItem;
-use brindle_ondisk::{Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock};
 use brindle_volume::Volume;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The memory that cached nodes may take unless told otherwise, in bytes.
 pub const DEFAULT_CACHE_BYTES: usize = 64 << 20;
@@ -31,6 +32,8 @@ impl Default for OpenOptions {
 pub struct Pool {
     volume: Volume,
     cache: NodeCache,
+    /// The trees that somebody has asked for.
+    trees: RwLock<HashMap<RootId, Arc<Tree>>>,
 }
 
 impl Pool {
@@ -39,7 +42,7 @@ impl Pool {
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, TreeError> {
         let volume = Volume::open(devices, &options.volume)?;
         let cache = NodeCache::new(options.cache_bytes, volume.tree_context().nodesize);
-        let pool = Self { volume, cache };
+        let pool = Self { volume, cache, trees: RwLock::default() };
         pool.load_chunk_tree()?;
         pool.volume.check_complete()?;
         Ok(pool)
@@ -60,22 +63,39 @@ impl Pool {
         self.cache.statistics()
     }
 
-    /// The root of a tree: one of the superblock's, or one with an item in the tree of roots.
-    pub fn tree_root(&self, id: RootId) -> Result<TreeRoot, TreeError> {
+    /// A tree: one of the superblock's, or one with an item in the tree of roots. Everyone gets the same.
+    pub fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
+        let known = self.trees.read().unwrap_or_else(PoisonError::into_inner).get(&id).map(Arc::clone);
+        match known {
+            Some(tree) => Ok(tree),
+            None => {
+                let tree = self.find_tree(id)?;
+                let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+                Ok(Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree))))
+            }
+        }
+    }
+
+    fn find_tree(&self, id: RootId) -> Result<Tree, TreeError> {
+        let never = Generation::new(0);
         match id {
-            RootId::ROOT_TREE => Ok(TreeRoot::root_tree(self.superblock())),
-            RootId::CHUNK_TREE => Ok(TreeRoot::chunk_tree(self.superblock())),
-            RootId::TREE_LOG => TreeRoot::log_root_tree(self.superblock()).ok_or(TreeError::NoTree(id)),
+            RootId::ROOT_TREE => Ok(Tree::new(TreeRoot::root_tree(self.superblock()), never)),
+            RootId::CHUNK_TREE => Ok(Tree::new(TreeRoot::chunk_tree(self.superblock()), never)),
+            RootId::TREE_LOG => {
+                let root = TreeRoot::log_root_tree(self.superblock()).ok_or(TreeError::NoTree(id))?;
+                Ok(Tree::new(root, never))
+            }
             _ => {
                 let (_, item) = self.root_item(id)?.ok_or(TreeError::NoTree(id))?;
-                Ok(TreeRoot::from_item(id, &item))
+                let last_snapshot = if id.is_file_tree() { item.last_snapshot } else { never };
+                Ok(Tree::new(TreeRoot::from_item(id, &item), last_snapshot))
             }
         }
     }
 
     /// A tree's root item and its key; the last one, where a relocation left several.
     pub fn root_item(&self, id: RootId) -> Result<Option<(Key, Box<RootItem>)>, TreeError> {
-        let mut cursor = self.cursor(TreeRoot::root_tree(self.superblock()), Readahead::None);
+        let mut cursor = self.cursor(&self.tree(RootId::ROOT_TREE)?, Readahead::None);
         cursor.seek_last(&Key::last_of(id.object_id(), KeyType::ROOT_ITEM))?;
         let Some((key, data)) = cursor.item() else {
             return Ok(None);
@@ -91,26 +111,25 @@ impl Pool {
     }
 
     /// A cursor over a tree, not yet anywhere.
-    pub fn cursor(&self, root: TreeRoot, readahead: Readahead) -> Cursor<'_> {
-        Cursor::new(self, root, readahead)
+    pub fn cursor(&self, tree: &Arc<Tree>, readahead: Readahead) -> Cursor<'_> {
+        Cursor::new(self, Arc::clone(tree), readahead)
     }
 
     /// The item of exactly this key, handed to `act`.
     pub fn with_item<T>(
         &self,
-        root: TreeRoot,
+        tree: &Arc<Tree>,
         key: &Key,
         act: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, TreeError> {
-        let mut cursor = self.cursor(root, Readahead::None);
+        let mut cursor = self.cursor(tree, Readahead::None);
         cursor.seek(key)?;
         Ok(cursor.item().filter(|(found, _)| found == key).map(|(_, data)| act(data)))
     }
 
     /// A checked node, from the cache or from a device.
     pub fn read_node(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
-        // A cached node was checked against what another parent said; this one may say something else.
-        if let Some(node) = self.cache.get(expected.bytenr).filter(|node| is_expected(node, expected)) {
+        if let Some(node) = self.node_in_memory(expected) {
             return Ok(node);
         }
         let context = self.volume.tree_context();
@@ -120,6 +139,12 @@ impl Pool {
         let node = Arc::new(node);
         self.cache.insert(expected.bytenr, Arc::clone(&node));
         Ok(node)
+    }
+
+    /// A checked node, if it is in memory.
+    pub(crate) fn node_in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>> {
+        // A cached node was checked against what another parent said; this one may say something else.
+        self.cache.get(expected.bytenr).filter(|node| is_expected(node, expected))
     }
 
     /// Asks the devices for nodes that will be read soon, those that follow each other in one piece.
@@ -142,7 +167,7 @@ impl Pool {
     }
 
     fn load_chunk_tree(&self) -> Result<(), TreeError> {
-        let mut cursor = self.cursor(TreeRoot::chunk_tree(self.superblock()), Readahead::Forward);
+        let mut cursor = self.cursor(&self.tree(RootId::CHUNK_TREE)?, Readahead::Forward);
         cursor.seek(&Key::MIN)?;
         while let Some((key, data)) = cursor.item() {
             let item = Item::parse(&key, data);

@@ -3,23 +3,23 @@
 use brindle_device::Device;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_testing::golden::Golden;
-use brindle_tree::{OpenOptions, Pool, Readahead, TreeRoot};
+use brindle_tree::{OpenOptions, Pool, Readahead, Tree};
 use proptest::prelude::*;
 use std::sync::{Arc, LazyLock};
 
 /// A tree of four levels, and its keys in order.
 struct Model {
     pool: Pool,
-    root: TreeRoot,
+    tree: Arc<Tree>,
     keys: Vec<Key>,
 }
 
 static MODEL: LazyLock<Model> = LazyLock::new(|| {
     let pool = open("deep-tree", 0);
-    let root = pool.tree_root(RootId::FS_TREE).expect("has files");
-    assert!(root.level >= 2, "a deep tree");
-    let keys = forward(&pool, root);
-    Model { pool, root, keys }
+    let tree = pool.tree(RootId::FS_TREE).expect("has files");
+    assert!(tree.root().level >= 2, "a deep tree");
+    let keys = forward(&pool, &tree);
+    Model { pool, tree, keys }
 });
 
 fn open(name: &str, cache_bytes: usize) -> Pool {
@@ -28,7 +28,7 @@ fn open(name: &str, cache_bytes: usize) -> Pool {
     Pool::open(devices, &OpenOptions { cache_bytes, ..OpenOptions::default() }).expect("opens")
 }
 
-fn forward(pool: &Pool, root: TreeRoot) -> Vec<Key> {
+fn forward(pool: &Pool, root: &Arc<Tree>) -> Vec<Key> {
     let mut cursor = pool.cursor(root, Readahead::Forward);
     cursor.seek(&Key::MIN).expect("seek");
     let mut keys = Vec::new();
@@ -39,7 +39,7 @@ fn forward(pool: &Pool, root: TreeRoot) -> Vec<Key> {
     keys
 }
 
-fn backward(pool: &Pool, root: TreeRoot) -> Vec<Key> {
+fn backward(pool: &Pool, root: &Arc<Tree>) -> Vec<Key> {
     let mut cursor = pool.cursor(root, Readahead::None);
     cursor.seek_last(&Key::MAX).expect("seek");
     let mut keys = Vec::new();
@@ -63,10 +63,10 @@ fn a_walk_back_is_the_walk_forth_reversed() {
             RootId::CSUM_TREE,
             RootId::UUID_TREE,
         ];
-        for root in trees.into_iter().filter_map(|tree| pool.tree_root(tree).ok()) {
-            let mut keys = backward(&pool, root);
+        for tree in trees.into_iter().filter_map(|id| pool.tree(id).ok()) {
+            let mut keys = backward(&pool, &tree);
             keys.reverse();
-            assert_eq!(forward(&pool, root), keys, "{name} {}", root.id);
+            assert_eq!(forward(&pool, &tree), keys, "{name} {}", tree.id());
             assert!(keys.is_sorted());
         }
     }
@@ -75,7 +75,7 @@ fn a_walk_back_is_the_walk_forth_reversed() {
 #[test]
 fn a_cursor_that_is_nowhere_stays_there() {
     let model = &*MODEL;
-    let mut cursor = model.pool.cursor(model.root, Readahead::None);
+    let mut cursor = model.pool.cursor(&model.tree, Readahead::None);
     assert!(cursor.item().is_none());
     cursor.next().expect("nothing happens");
     cursor.previous().expect("nothing happens");
@@ -88,13 +88,13 @@ fn a_cursor_that_is_nowhere_stays_there() {
 #[test]
 fn the_cache_stays_within_its_budget_and_serves_what_it_holds() {
     let pool = open("deep-tree", 64 * 4096);
-    let root = pool.tree_root(RootId::FS_TREE).expect("has files");
-    let keys = forward(&pool, root);
+    let tree = pool.tree(RootId::FS_TREE).expect("has files");
+    let keys = forward(&pool, &tree);
     let scanned = pool.cache_statistics();
     assert!(scanned.nodes <= scanned.capacity_nodes);
     assert!(scanned.misses > 0);
     for _ in 0..2 {
-        pool.with_item(root, &keys[0], |_| ()).expect("search");
+        pool.with_item(&tree, &keys[0], |_| ()).expect("search");
     }
     let searched = pool.cache_statistics();
     assert_eq!(searched.hits - scanned.hits, 8 - (searched.misses - scanned.misses), "four nodes, twice");
@@ -140,9 +140,9 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         forward in any::<bool>(),
     ) {
-        let Model { pool, root, keys } = &*MODEL;
+        let Model { pool, tree, keys } = &*MODEL;
         let readahead = if forward { Readahead::Forward } else { Readahead::None };
-        let mut cursor = pool.cursor(*root, readahead);
+        let mut cursor = pool.cursor(tree, readahead);
         let mut place: Option<usize> = None;
         for step in steps {
             match step {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use brindle_ondisk::{
     Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootBackup, RootId, Superblock,
 };
-use brindle_tree::{Pool, Readahead, TreeRoot};
+use brindle_tree::{Pool, Readahead, Tree, TreeRoot};
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -280,7 +280,7 @@ impl<W: Write> Dump<'_, W> {
     /// The root items of a tree of roots, or those of one tree.
     fn roots_of(&mut self, list: TreeRoot, only: Option<RootId>) -> Result<Vec<(Key, TreeRoot)>> {
         let mut found = Vec::new();
-        let mut cursor = self.pool.cursor(list, Readahead::Forward);
+        let mut cursor = self.pool.cursor(&Tree::fixed(list), Readahead::Forward);
         let first = only.map_or(Key::MIN, |tree| Key::first_of(tree.object_id(), KeyType::ROOT_ITEM));
         cursor.seek(&first)?;
         while let Some((key, data)) = cursor.item() {

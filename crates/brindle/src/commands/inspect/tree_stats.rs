@@ -148,7 +148,7 @@ impl TreeStatistics {
     }
 
     fn collect(pool: &Pool, tree: RootId) -> Result<Self> {
-        let root = pool.tree_root(tree)?;
+        let root = pool.tree(tree)?.root();
         let nodesize = pool.volume().tree_context().nodesize.into();
         let mut statistics = Self::new(tree, nodesize);
         let start = Instant::now();

@@ -1,0 +1,145 @@
+//! Space: block groups, what of them is free, reserved or pinned, and chunks made and returned.
+
+use crate::{Editor, Pool, TreeError};
+use brindle_ondisk::{BlockGroupType, Logical};
+
+/// The space of the pool.
+#[derive(Debug)]
+pub(crate) struct Space {}
+
+/// Data space that is taken and not referred to yet: it goes back if this is dropped, unless [`keep`](Self::keep)
+/// was called when the extent's first reference was queued.
+#[derive(Debug)]
+pub struct ReservedExtent<'p> {
+    /// Where it begins.
+    pub start: Logical,
+    /// Its length in bytes.
+    pub length: u64,
+    pub(crate) pool: &'p Pool,
+}
+
+impl ReservedExtent<'_> {
+    /// The extent is referred to now.
+    pub fn keep(self) {
+        todo!()
+    }
+}
+
+/// What is freed in a transaction, to be used again only when it is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned {}
+
+/// A promise of metadata space, for one operation.
+#[derive(Debug, Default)]
+pub(crate) struct MetadataReservation {
+    pub(crate) bytes: u64,
+}
+
+/// How badly metadata space is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgency {
+    /// Like any operation.
+    #[default]
+    Normal,
+    /// It frees space: it may have what is kept back for that.
+    Freeing,
+}
+
+impl Space {
+    /// Reads the block groups.
+    pub(crate) fn load(pool: &Pool) -> Result<Self, TreeError> {
+        let _ = pool;
+        todo!()
+    }
+
+    /// Places for so many tree blocks, in as few and as long runs as there are, near `hint` if possible.
+    pub(crate) fn allocate_blocks(
+        &self,
+        pool: &Pool,
+        content: BlockGroupType,
+        count: usize,
+        hint: Option<Logical>,
+    ) -> Result<Vec<Logical>, TreeError> {
+        let _ = (pool, content, count, hint);
+        todo!()
+    }
+
+    /// An extent got its item in the extent tree.
+    pub(crate) fn extent_recorded(&self, start: Logical, length: u64) {
+        let _ = (start, length);
+        todo!()
+    }
+
+    /// An extent lost its item in the extent tree (`was_recorded`), or is given up without ever having had one.
+    /// Either way its space is pinned.
+    pub(crate) fn extent_freed(&self, start: Logical, length: u64, was_recorded: bool) {
+        let _ = (start, length, was_recorded);
+        todo!()
+    }
+
+    /// Brings free space tree, block group items, chunks and device items up to date; whether anything was to do.
+    pub(crate) fn write_back(&self, editor: &Editor<'_>) -> Result<bool, TreeError> {
+        let _ = editor;
+        todo!()
+    }
+
+    /// The transaction is frozen: what it has freed.
+    pub(crate) fn freeze(&self) -> Pinned {
+        todo!()
+    }
+
+    /// The transaction is durable: what it has freed is free.
+    pub(crate) fn unpin(&self, pool: &Pool, pinned: Pinned) {
+        let _ = (pool, pinned);
+        todo!()
+    }
+
+    /// Promises metadata space for `bytes` of changed blocks on top of everything promised and dirty so far.
+    /// `Ok(None)`: not now; a commit may help.
+    pub(crate) fn reserve_metadata(
+        &self,
+        pool: &Pool,
+        bytes: u64,
+        urgency: Urgency,
+    ) -> Result<Option<MetadataReservation>, TreeError> {
+        let _ = (pool, bytes, urgency);
+        todo!()
+    }
+
+    /// Takes a promise back.
+    pub(crate) fn release_metadata(&self, reservation: MetadataReservation) {
+        let _ = reservation;
+        todo!()
+    }
+
+    /// Bytes in use, for the superblock.
+    pub(crate) fn bytes_used(&self) -> u64 {
+        todo!()
+    }
+}
+
+impl Pool {
+    /// Promises so many bytes of data space; [`TreeError::NoSpace`] if there are not.
+    pub fn reserve_data(&self, bytes: u64) -> Result<(), TreeError> {
+        let _ = bytes;
+        todo!()
+    }
+
+    /// Takes back what was promised and is not needed (any more).
+    pub fn release_data(&self, bytes: u64) {
+        let _ = bytes;
+        todo!()
+    }
+
+    /// Takes data space that was promised: one extent of `min` to `max` bytes, multiples of the sector size, as
+    /// long as there is, near `hint` if possible. The promise shrinks by what is taken.
+    pub fn reserve_extent(
+        &self,
+        min: u64,
+        max: u64,
+        hint: Option<Logical>,
+    ) -> Result<ReservedExtent<'_>, TreeError> {
+        let _ = (min, max, hint);
+        todo!()
+    }
+}

@@ -1,0 +1,95 @@
+//! A tree that may change: where it begins now, and its blocks that are not on disk yet.
+
+use crate::TreeRoot;
+use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The bit that tells a virtual address, of a block that has no place on a device yet, from a real one.
+const VIRTUAL: u64 = 1 << 63;
+
+/// A tree of the pool, shared by all who read or change it.
+///
+/// Whoever only reads holds the lock while it goes down from the root, through blocks in memory; whoever
+/// changes the tree, while it changes one item or a few. Neither waits for a device meanwhile.
+#[derive(Debug)]
+pub struct Tree {
+    id: RootId,
+    state: RwLock<TreeState>,
+    /// Moves on with each change; a cursor that sees it unmoved may trust its path.
+    version: AtomicU64,
+}
+
+/// What changes of a tree.
+#[derive(Debug)]
+pub(crate) struct TreeState {
+    /// Where it begins; a virtual address while the root is changed and has no place yet.
+    pub(crate) root: TreeRoot,
+    /// The blocks that the running transaction has made, by virtual or (once assigned) real address.
+    pub(crate) dirty: HashMap<Logical, Arc<Node>>,
+    /// Blocks of this generation or older may be shared with a snapshot; 0 where nothing is ever shared.
+    pub(crate) last_snapshot: Generation,
+}
+
+impl Tree {
+    /// A tree that begins here.
+    pub fn new(root: TreeRoot, last_snapshot: Generation) -> Self {
+        let state = TreeState { root, dirty: HashMap::new(), last_snapshot };
+        Self { id: root.id, state: RwLock::new(state), version: AtomicU64::new(0) }
+    }
+
+    /// A tree that nobody changes, such as a log tree or what a backup root points to.
+    pub fn fixed(root: TreeRoot) -> Arc<Self> {
+        Arc::new(Self::new(root, Generation::new(0)))
+    }
+
+    /// Which tree.
+    pub fn id(&self) -> RootId {
+        self.id
+    }
+
+    /// Where it begins now.
+    pub fn root(&self) -> TreeRoot {
+        self.read().root
+    }
+
+    /// Whether the running transaction has changed it.
+    pub fn is_dirty(&self) -> bool {
+        !self.read().dirty.is_empty()
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, TreeState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The right to change the tree. Cursors that are in it will look for their place anew.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, TreeState> {
+        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.version.fetch_add(1, Ordering::Relaxed);
+        state
+    }
+
+    /// The state's version; call it with the state locked.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+}
+
+impl TreeState {
+    /// What the root must be.
+    pub(crate) fn root_expectation(&self) -> NodeExpectation {
+        self.root.expectation()
+    }
+}
+
+/// Whether an address is one of those that stand for blocks without a place.
+pub(crate) fn is_virtual(at: Logical) -> bool {
+    at.get() & VIRTUAL != 0
+}
+
+/// The `number`th virtual address.
+pub(crate) fn virtual_address(number: u64, nodesize: u32) -> Logical {
+    Logical::new(VIRTUAL | number.wrapping_mul(nodesize.into()))
+}
+
