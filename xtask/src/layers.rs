@@ -4,10 +4,11 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/architecture.md` says what each is for.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "brindle-ondisk",
     "brindle-policy",
     "brindle-device",
+    "brindle-sim",
     "brindle-volume",
     "brindle-tree",
     "brindle-fs",
@@ -20,10 +21,11 @@ const LAYERS: [&str; 12] = [
 ];
 
 /// Imports that the order allows and the design does not.
-const FORBIDDEN: [(&str, &str, &str); 3] = [
+const FORBIDDEN: [(&str, &str, &str); 4] = [
     ("brindle-check", "brindle-tree", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-fs", "the oracle shares no code with what it examines"),
     ("brindle-device", "brindle-ondisk", "a device knows nothing of btrfs"),
+    ("brindle-sim", "brindle-ondisk", "a device knows nothing of btrfs"),
 ];
 
 /// What is wrong with the real graph of crates.

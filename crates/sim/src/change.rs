@@ -1,0 +1,251 @@
+//! One write, kept so that it can be made again, whole or in part, on any number of images.
+
+use crate::Random;
+use crate::image::{Image, PAGE_BYTES, Page, spans};
+use std::sync::Arc;
+
+/// What one write or discard does to an image.
+#[derive(Debug)]
+pub struct Change {
+    offset: u64,
+    length: u64,
+    payload: Payload,
+}
+
+#[derive(Debug)]
+enum Payload {
+    /// In order of their place.
+    Bytes(Vec<Piece>),
+    Zeros,
+}
+
+#[derive(Debug)]
+struct Piece {
+    page: u64,
+    within: usize,
+    bytes: PieceBytes,
+}
+
+#[derive(Debug)]
+enum PieceBytes {
+    /// Shared by all images that the change was made on.
+    Whole(Arc<Page>),
+    Part(Box<[u8]>),
+}
+
+/// Which sectors of a write reached the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tear {
+    /// The first so many.
+    First(u64),
+    /// All but the first so many.
+    AllBut(u64),
+    /// Every one by its own toss of a coin.
+    Scattered {
+        /// What the coins follow from.
+        seed: u64,
+    },
+}
+
+impl Change {
+    /// A write.
+    #[must_use]
+    pub fn write(offset: u64, bytes: &[u8]) -> Self {
+        let mut rest = bytes;
+        let pieces = spans(offset, bytes.len()).map(|span| {
+            let (source, after) = rest.split_at(span.length);
+            rest = after;
+            let bytes = match Page::try_from(source) {
+                Ok(page) => PieceBytes::Whole(Arc::new(page)),
+                Err(_) => PieceBytes::Part(source.into()),
+            };
+            Piece { page: span.page, within: span.within, bytes }
+        });
+        let payload = Payload::Bytes(pieces.collect());
+        Self { offset, length: bytes.len() as u64, payload }
+    }
+
+    /// A discard: a range that reads as zeros.
+    #[must_use]
+    pub fn zeros(offset: u64, length: u64) -> Self {
+        Self { offset, length, payload: Payload::Zeros }
+    }
+
+    /// Where it begins, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How long it is, in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether it is a discard.
+    #[must_use]
+    pub fn is_discard(&self) -> bool {
+        matches!(self.payload, Payload::Zeros)
+    }
+
+    /// How many sectors it touches.
+    #[must_use]
+    pub fn sectors(&self, sector_bytes: u64) -> u64 {
+        (self.offset + self.length).div_ceil(sector_bytes) - self.offset / sector_bytes
+    }
+
+    /// Makes it.
+    pub fn apply(&self, image: &mut Image) {
+        match &self.payload {
+            Payload::Bytes(pieces) => pieces.iter().for_each(|piece| piece.apply(image)),
+            Payload::Zeros => image.zero(self.offset, self.length),
+        }
+    }
+
+    /// Makes a part of it.
+    pub fn apply_torn(&self, image: &mut Image, sector_bytes: u64, tear: Tear) {
+        let first = self.offset / sector_bytes;
+        match &self.payload {
+            Payload::Bytes(pieces) => {
+                let mut coins = match tear {
+                    Tear::Scattered { seed } => Random::new(seed),
+                    Tear::First(_) | Tear::AllBut(_) => Random::new(0),
+                };
+                let sectors = self.sectors(sector_bytes);
+                let kept: Vec<bool> = (0..sectors).map(|sector| tear.keeps(sector, &mut coins)).collect();
+                let is_kept = |at: u64| {
+                    let sector = usize::try_from(at / sector_bytes - first).expect("a write fits memory");
+                    kept[sector]
+                };
+                pieces.iter().for_each(|piece| piece.apply_sectors(image, sector_bytes, &is_kept));
+            }
+            // A discard may be as long as the device, so its sectors are not looked at one by one.
+            Payload::Zeros => {
+                let end = self.offset + self.length;
+                let bound = |sectors: u64| {
+                    let at = (first + sectors).saturating_mul(sector_bytes);
+                    at.clamp(self.offset, end)
+                };
+                let (from, to) = match tear {
+                    Tear::First(sectors) => (self.offset, bound(sectors)),
+                    Tear::AllBut(sectors) => (bound(sectors), end),
+                    Tear::Scattered { seed } => {
+                        let sectors = self.sectors(sector_bytes);
+                        (self.offset, bound(Random::new(seed).below(sectors)))
+                    }
+                };
+                image.zero(from, to - from);
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn at(&self) -> u64 {
+        self.page * PAGE_BYTES as u64 + self.within as u64
+    }
+
+    fn apply(&self, image: &mut Image) {
+        match &self.bytes {
+            PieceBytes::Whole(page) => image.set_page(self.page, page),
+            PieceBytes::Part(bytes) => image.write(self.at(), bytes),
+        }
+    }
+
+    fn apply_sectors(&self, image: &mut Image, sector_bytes: u64, is_kept: &impl Fn(u64) -> bool) {
+        let mut rest: &[u8] = match &self.bytes {
+            PieceBytes::Whole(page) => &page[..],
+            PieceBytes::Part(bytes) => bytes,
+        };
+        let mut at = self.at();
+        while !rest.is_empty() {
+            let left = usize::try_from(sector_bytes - at % sector_bytes).expect("a sector fits memory");
+            let (sector, after) = rest.split_at(left.min(rest.len()));
+            if is_kept(at) {
+                image.write(at, sector);
+            }
+            at += sector.len() as u64;
+            rest = after;
+        }
+    }
+}
+
+impl Tear {
+    /// One of those that a write of so many sectors can suffer; `None` if it is too short to tear.
+    pub(crate) fn any(sectors: u64, random: &mut Random) -> Option<Self> {
+        if sectors < 2 {
+            return None;
+        }
+        let some = 1 + random.below(sectors - 1);
+        Some(match random.below(3) {
+            0 => Self::First(some),
+            1 => Self::AllBut(some),
+            _ => Self::Scattered { seed: random.number() },
+        })
+    }
+
+    fn keeps(self, sector: u64, coins: &mut Random) -> bool {
+        match self {
+            Self::First(kept) => sector < kept,
+            Self::AllBut(lost) => sector >= lost,
+            Self::Scattered { .. } => coins.chance(1, 2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn torn(change: &Change, tear: Tear) -> Vec<u8> {
+        let mut image = Image::new(16384);
+        image.write(0, &[9; 16384]);
+        change.apply_torn(&mut image, 512, tear);
+        image.to_vec()
+    }
+
+    #[test]
+    fn a_change_made_again_is_the_write() {
+        for (offset, length) in [(0, 16384), (100, 50), (4000, 5000), (4096, 4096), (8191, 2)] {
+            let bytes: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).expect("small")).collect();
+            let (mut image, mut expected) = (Image::new(16384), Image::new(16384));
+            Change::write(offset, &bytes).apply(&mut image);
+            expected.write(offset, &bytes);
+            assert_eq!(image.first_difference(&expected), None);
+        }
+    }
+
+    #[test]
+    fn a_torn_write_keeps_whole_sectors() {
+        // From the middle of the second sector to the middle of the eleventh.
+        let change = Change::write(700, &[1; 4700]);
+        assert_eq!(change.sectors(512), 10);
+        let first = torn(&change, Tear::First(3));
+        assert!(first[..700].iter().chain(&first[2048..]).all(|byte| *byte == 9));
+        assert!(first[700..2048].iter().all(|byte| *byte == 1));
+        let rest = torn(&change, Tear::AllBut(3));
+        assert!(rest[..2048].iter().chain(&rest[5400..]).all(|byte| *byte == 9));
+        assert!(rest[2048..5400].iter().all(|byte| *byte == 1));
+        let scattered = torn(&change, Tear::Scattered { seed: 3 });
+        let sectors: Vec<&[u8]> = scattered[1024..5120].chunks(512).collect();
+        assert!(sectors.iter().all(|sector| sector.iter().all(|byte| byte == &sector[0])));
+        assert!(sectors.iter().any(|sector| sector[0] == 1) && sectors.iter().any(|sector| sector[0] == 9));
+    }
+
+    #[test]
+    fn a_torn_discard_zeros_one_run_of_sectors() {
+        let change = Change::zeros(700, 4700);
+        let first = torn(&change, Tear::First(2));
+        assert!(first[700..1536].iter().all(|byte| *byte == 0) && first[1536] == 9 && first[699] == 9);
+        let rest = torn(&change, Tear::AllBut(2));
+        assert!(rest[1536..5400].iter().all(|byte| *byte == 0) && rest[1535] == 9 && rest[5400] == 9);
+    }
+
+    #[test]
+    fn a_single_sector_is_not_torn() {
+        let mut random = Random::new(1);
+        assert_eq!(Tear::any(1, &mut random), None);
+        assert!((0..50).all(|_| Tear::any(2, &mut random).is_some()));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a crash takes: a fate for each write that was not flushed.
+
+use crate::{Change, Random, Tear};
+use std::sync::Arc;
+
+/// What becomes of a write that was not flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is on the medium.
+    Kept,
+    /// It never happened.
+    Lost,
+    /// Some of its sectors are on the medium.
+    Torn(Tear),
+}
+
+/// In which way a crash takes what was not flushed. A later write may be kept where an earlier one is lost: that is
+/// what reordering comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossMode {
+    /// The process dies, the devices live on.
+    Nothing,
+    /// All of it.
+    Everything,
+    /// One write of all, lost or torn.
+    LoseOne,
+    /// All but one write, which is kept or torn.
+    KeepOne,
+    /// Each device had written, in order, up to a point of its own; the write at that point may be torn.
+    InOrder,
+    /// Each write has its own fate.
+    Scattered,
+    /// Each write of one device has its own fate, the other devices lose nothing.
+    OneDevice,
+    /// One device loses all of it, the others nothing.
+    OneDeviceBehind,
+}
+
+impl LossMode {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Nothing,
+        Self::Everything,
+        Self::LoseOne,
+        Self::KeepOne,
+        Self::InOrder,
+        Self::Scattered,
+        Self::OneDevice,
+        Self::OneDeviceBehind,
+    ];
+
+    /// The fate of each pending write of each device, in order.
+    pub(crate) fn fates(
+        self,
+        pending: &[Vec<Arc<Change>>],
+        sector_bytes: u64,
+        random: &mut Random,
+    ) -> Vec<Vec<Fate>> {
+        let same = |fate: Fate| pending.iter().map(|writes| vec![fate; writes.len()]).collect();
+        let tear = |change: &Change, random: &mut Random| {
+            Tear::any(change.sectors(sector_bytes), random).filter(|_| random.chance(1, 2))
+        };
+        match self {
+            Self::Nothing => same(Fate::Kept),
+            Self::Everything => same(Fate::Lost),
+            Self::LoseOne | Self::KeepOne => {
+                let (many, one) =
+                    if self == Self::LoseOne { (Fate::Kept, Fate::Lost) } else { (Fate::Lost, Fate::Kept) };
+                let mut fates: Vec<Vec<Fate>> = same(many);
+                if let Some((device, write)) = any_write(pending, random) {
+                    fates[device][write] = tear(&pending[device][write], random).map_or(one, Fate::Torn);
+                }
+                fates
+            }
+            Self::InOrder => {
+                let in_order = |writes: &Vec<Arc<Change>>| {
+                    let cut = random.index(writes.len() + 1);
+                    let mut fates = vec![Fate::Lost; writes.len()];
+                    fates[..cut].fill(Fate::Kept);
+                    if let Some(change) = writes.get(cut) {
+                        fates[cut] = tear(change, random).map_or(Fate::Lost, Fate::Torn);
+                    }
+                    fates
+                };
+                pending.iter().map(in_order).collect()
+            }
+            Self::Scattered => pending.iter().map(|writes| scattered(writes, sector_bytes, random)).collect(),
+            Self::OneDevice | Self::OneDeviceBehind => {
+                let mut fates: Vec<Vec<Fate>> = same(Fate::Kept);
+                let behind: Vec<usize> =
+                    (0..pending.len()).filter(|device| !pending[*device].is_empty()).collect();
+                if !behind.is_empty() {
+                    let device = *random.pick(&behind);
+                    fates[device] = match self {
+                        Self::OneDevice => scattered(&pending[device], sector_bytes, random),
+                        _ => vec![Fate::Lost; pending[device].len()],
+                    };
+                }
+                fates
+            }
+        }
+    }
+}
+
+/// How many of 16 writes are lost: one number is drawn for each state, so that some lose little and some nearly all.
+const SHARES: [u64; 5] = [1, 4, 8, 12, 15];
+
+/// How many of 16 writes that are not lost are torn.
+const TORN_SHARES: [u64; 3] = [0, 1, 4];
+
+fn scattered(writes: &[Arc<Change>], sector_bytes: u64, random: &mut Random) -> Vec<Fate> {
+    let lost = *random.pick(&SHARES);
+    let torn = *random.pick(&TORN_SHARES);
+    let fate = |change: &Arc<Change>| {
+        if random.chance(lost, 16) {
+            Fate::Lost
+        } else if random.chance(torn, 16) {
+            Tear::any(change.sectors(sector_bytes), random).map_or(Fate::Kept, Fate::Torn)
+        } else {
+            Fate::Kept
+        }
+    };
+    writes.iter().map(fate).collect()
+}
+
+/// Device and number of any pending write.
+fn any_write(pending: &[Vec<Arc<Change>>], random: &mut Random) -> Option<(usize, usize)> {
+    let mut number = random.index(pending.iter().map(Vec::len).sum());
+    for (device, writes) in pending.iter().enumerate() {
+        if number < writes.len() {
+            return Some((device, number));
+        }
+        number -= writes.len();
+    }
+    None
+}

@@ -1,0 +1,197 @@
+//! From a record to the devices as a crash leaves them.
+
+use crate::{Change, Event, EventKind, Fate, Image, ImageDevice, LossMode, Random};
+use brindle_device::{DeviceClass, WritableDevice};
+use std::fmt;
+use std::sync::Arc;
+
+/// The sector that a write is torn at, unless told otherwise, in bytes.
+const SECTOR_BYTES: u64 = 512;
+
+/// What happened to all devices of a [`Recorder`](crate::Recorder), in order. A crash point is the number of events
+/// before the crash.
+#[derive(Clone)]
+pub struct Recording {
+    names: Arc<[String]>,
+    classes: Arc<[DeviceClass]>,
+    initial: Vec<Image>,
+    events: Arc<[Event]>,
+    sector_bytes: u64,
+}
+
+/// A recording played up to a crash point. It goes forward cheaply, so whoever looks at many points takes them in
+/// order; a clone starts a second walk from where this one is.
+#[derive(Clone)]
+pub struct Replay {
+    recording: Recording,
+    point: usize,
+    /// What no crash takes away.
+    durable: Vec<Image>,
+    /// The writes of each device since its last flush.
+    pending: Vec<Vec<Arc<Change>>>,
+}
+
+/// What a crash left.
+#[derive(Debug)]
+pub struct CrashState {
+    /// The devices, in the order in which the recorder made them. Each state has its own, they may be written.
+    pub devices: Vec<Arc<ImageDevice>>,
+    /// What it took.
+    pub losses: Vec<Loss>,
+}
+
+/// A write that a crash took, at least in part.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// The name of its device.
+    pub device: String,
+    /// The write.
+    pub change: Arc<Change>,
+    /// What became of it; never [`Fate::Kept`].
+    pub fate: Fate,
+}
+
+impl Recording {
+    pub(crate) fn new(
+        names: Vec<String>,
+        classes: Vec<DeviceClass>,
+        initial: Vec<Image>,
+        events: Vec<Event>,
+    ) -> Self {
+        let (names, classes, events) = (names.into(), classes.into(), events.into());
+        Self { names, classes, initial, events, sector_bytes: SECTOR_BYTES }
+    }
+
+    /// The same events on devices that write this much at once or not at all (512 bytes otherwise).
+    #[must_use]
+    pub fn with_sectors_of(self, sector_bytes: u64) -> Self {
+        assert!(sector_bytes.is_power_of_two(), "{sector_bytes} bytes are no sector");
+        Self { sector_bytes, ..self }
+    }
+
+    /// The events, in order.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Every crash point: before the first event, and after each.
+    pub fn crash_points(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
+        0..self.events.len() + 1
+    }
+
+    /// At the first crash point.
+    #[must_use]
+    pub fn replay(&self) -> Replay {
+        Replay {
+            recording: self.clone(),
+            point: 0,
+            durable: self.initial.clone(),
+            pending: vec![Vec::new(); self.initial.len()],
+        }
+    }
+
+    /// What a crash at a point leaves. For one state; whoever wants many takes a [`Replay`].
+    #[must_use]
+    pub fn state_at(&self, point: usize, mode: LossMode, random: &mut Random) -> CrashState {
+        let mut replay = self.replay();
+        replay.advance_to(point);
+        replay.state(mode, random)
+    }
+}
+
+impl Replay {
+    /// The crash point it stands at.
+    #[must_use]
+    pub fn point(&self) -> usize {
+        self.point
+    }
+
+    /// How many writes a crash here could take.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.iter().map(Vec::len).sum()
+    }
+
+    /// Goes forward to a crash point.
+    ///
+    /// # Panics
+    /// If it lies behind, or beyond the last.
+    pub fn advance_to(&mut self, point: usize) {
+        assert!(point >= self.point, "a replay goes forward only: from {} to {point}", self.point);
+        let events = Arc::clone(&self.recording.events);
+        for event in &events[self.point..point] {
+            let durable = &mut self.durable[event.device];
+            let pending = &mut self.pending[event.device];
+            match &event.kind {
+                EventKind::Change(change) => pending.push(Arc::clone(change)),
+                EventKind::Flush => pending.drain(..).for_each(|change| change.apply(durable)),
+                // Only images change their size, and their owners do it between commits: all before it counts as
+                // durable, so that no pending write lies beyond the end.
+                EventKind::SetSize(size_bytes) => {
+                    pending.drain(..).for_each(|change| change.apply(durable));
+                    durable.set_size(*size_bytes);
+                }
+            }
+        }
+        self.point = point;
+    }
+
+    /// What a crash here leaves.
+    #[must_use]
+    pub fn state(&self, mode: LossMode, random: &mut Random) -> CrashState {
+        let Recording { names, classes, sector_bytes, .. } = &self.recording;
+        let fates = mode.fates(&self.pending, *sector_bytes, random);
+        let mut state = CrashState { devices: Vec::new(), losses: Vec::new() };
+        for (device, fates) in fates.into_iter().enumerate() {
+            let mut image = self.durable[device].clone();
+            for (change, fate) in self.pending[device].iter().zip(fates) {
+                match fate {
+                    Fate::Kept => change.apply(&mut image),
+                    Fate::Torn(tear) => change.apply_torn(&mut image, *sector_bytes, tear),
+                    Fate::Lost => {}
+                }
+                if fate != Fate::Kept {
+                    let (device, change) = (names[device].clone(), Arc::clone(change));
+                    state.losses.push(Loss { device, change, fate });
+                }
+            }
+            state.devices.push(Arc::new(ImageDevice::new(names[device].clone(), image, classes[device])));
+        }
+        state
+    }
+}
+
+impl CrashState {
+    /// The devices, for whoever takes any that can be written.
+    #[must_use]
+    pub fn writable(&self) -> Vec<Arc<dyn WritableDevice>> {
+        self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect()
+    }
+
+    /// What is on the devices.
+    #[must_use]
+    pub fn images(&self) -> Vec<Image> {
+        self.devices.iter().map(|device| device.image()).collect()
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("events", &self.events.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay").field("point", &self.point).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.change.is_discard() { "discard" } else { "write" };
+        let (device, length, offset) = (&self.device, self.change.length(), self.change.offset());
+        write!(f, "{device}: {what} of {length} bytes at {offset}: {:?}", self.fate)
+    }
+}
