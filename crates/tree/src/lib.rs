@@ -31,6 +31,6 @@ pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use editor::{Editor, Verdict};
 pub use refs::DataRange;
 pub use root::TreeRoot;
-pub use space::{ReservedExtent, Urgency};
-pub use transaction::{Need, Transaction};
+pub use space::{DiscardMode, ReservedExtent, Urgency};
+pub use transaction::{Clock, Need, Transaction, WriterOptions};
 pub use tree::Tree;

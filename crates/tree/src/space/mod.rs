@@ -1,6 +1,6 @@
 //! Space: block groups, what of them is free, reserved or pinned, and chunks made and returned.
 
-use crate::{Editor, Pool, TreeError};
+use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, Logical};
 
 /// The space of the pool.
@@ -45,9 +45,30 @@ pub enum Urgency {
     Freeing,
 }
 
+/// Whether freed space is given back to the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiscardMode {
+    /// Never.
+    #[default]
+    None,
+    /// In the background, some time after the commit.
+    Async,
+}
+
 impl Space {
     /// Reads the block groups.
-    pub(crate) fn load(pool: &Pool) -> Result<Self, TreeError> {
+    pub(crate) fn load(pool: &Pool, options: &WriterOptions) -> Result<Self, TreeError> {
+        let _ = (pool, options);
+        todo!()
+    }
+
+    /// Whether there is anything to write back.
+    pub(crate) fn has_changes(&self) -> bool {
+        todo!()
+    }
+
+    /// What the superblock's array of system chunks must hold, if that has changed since the pool was opened.
+    pub(crate) fn system_chunk_array(&self, pool: &Pool) -> Result<Option<Vec<u8>>, TreeError> {
         let _ = pool;
         todo!()
     }

@@ -1,5 +1,9 @@
 //! Transactions: joining, committing, giving up.
 
+mod options;
+
+pub use options::{Clock, WriterOptions};
+
 use crate::refs::DelayedRefs;
 use crate::space::{Space, Urgency};
 use crate::{Editor, Pool, TreeError};

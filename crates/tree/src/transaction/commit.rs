@@ -1,0 +1,140 @@
+//! The commit, step by step; the module above says why each step comes where it does.
+
+use super::Writer;
+use crate::space::Pinned;
+use crate::{Editor, Pool, Tree, TreeError};
+use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, Superblock};
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// A transaction that has not settled by then never will.
+const ROUNDS_MAX: usize = 100;
+/// How many blocks are sealed and handed to the devices at once.
+const BLOCKS_PER_WRITE: usize = 512;
+
+/// A transaction that nothing can change any more.
+struct Frozen {
+    superblock: Box<Superblock>,
+    pinned: Pinned,
+}
+
+impl Pool {
+    /// Makes everything durable that was changed before the call. Callers that come together share a commit.
+    pub fn commit(&self) -> Result<(), TreeError> {
+        let writer = self.writer()?;
+        let wanted = writer.gate.running();
+        let mut durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.check_alive()?;
+        if durable.generation >= wanted || !self.has_changes(writer) {
+            return Ok(());
+        }
+        let committed = self.commit_running(writer);
+        match &committed {
+            Ok(generation) => durable.generation = *generation,
+            Err(error) => writer.abort(error),
+        }
+        committed.map(|_| ())
+    }
+
+    fn has_changes(&self, writer: &Writer) -> bool {
+        writer.refs.len() > 0 || writer.space.has_changes() || self.known_trees().iter().any(|tree| tree.is_dirty())
+    }
+
+    fn commit_running(&self, writer: &Writer) -> Result<Generation, TreeError> {
+        let generation = writer.gate.enter();
+        let advanced = Editor { pool: self, writer, generation }.run_delayed_refs(usize::MAX);
+        writer.gate.leave();
+        advanced?;
+        let generation = writer.gate.close();
+        let editor = Editor { pool: self, writer, generation };
+        let frozen = editor.settle().and_then(|()| editor.freeze());
+        let next = if frozen.is_ok() { Generation::new(generation.get() + 1) } else { generation };
+        writer.gate.open(next);
+        let frozen = frozen?;
+        self.write(writer, &frozen.superblock)?;
+        writer.frozen.write().unwrap_or_else(PoisonError::into_inner).clear();
+        writer.space.unpin(self, frozen.pinned);
+        Ok(generation)
+    }
+
+    /// Blocks, flush, superblocks, flush.
+    fn write(&self, writer: &Writer, superblock: &Superblock) -> Result<(), TreeError> {
+        let mut blocks: Vec<(Logical, Arc<Node>)> = {
+            let frozen = writer.frozen.read().unwrap_or_else(PoisonError::into_inner);
+            frozen.iter().map(|(at, node)| (*at, Arc::clone(node))).collect()
+        };
+        blocks.sort_unstable_by_key(|(at, _)| *at);
+        for batch in blocks.chunks(BLOCKS_PER_WRITE) {
+            let sealed: Vec<(Logical, Node)> =
+                batch.par_iter().map(|(at, node)| Ok((*at, self.seal(*at, node)?))).collect::<Result<_, TreeError>>()?;
+            let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
+            self.volume().write_blocks(&writes)?;
+        }
+        self.volume().flush()?;
+        self.volume().write_superblocks(superblock)?;
+        self.volume().flush()?;
+        Ok(())
+    }
+
+    /// A block as it goes to disk; the tree checker has the last word.
+    fn seal(&self, at: Logical, node: &Node) -> Result<Node, TreeError> {
+        let context = self.volume().tree_context();
+        let mut sealed = node.clone();
+        sealed.seal(&context);
+        let expected = NodeExpectation {
+            bytenr: at,
+            generation: Some(node.generation()),
+            level: Some(node.level()),
+            first_key: None,
+        };
+        sealed.verify(&context, &expected).map_err(TreeError::Refused)?;
+        Ok(sealed)
+    }
+}
+
+impl Editor<'_> {
+    /// Rounds, until nothing is left to bring up to date.
+    fn settle(&self) -> Result<(), TreeError> {
+        for _ in 0..ROUNDS_MAX {
+            let mut busy = false;
+            for tree in self.pool.known_trees() {
+                busy |= self.assign_addresses(&tree)? > 0;
+            }
+            busy |= self.run_delayed_refs(usize::MAX)? > 0;
+            busy |= self.writer.space.write_back(self)?;
+            busy |= self.record_roots()?;
+            if !busy {
+                return Ok(());
+            }
+        }
+        Err(TreeError::Unsettled)
+    }
+
+    /// The blocks of the transaction become final.
+    fn freeze(&self) -> Result<Frozen, TreeError> {
+        let superblock = self.next_superblock()?;
+        for tree in self.pool.known_trees() {
+            self.freeze_tree(&tree);
+        }
+        let pinned = self.writer.space.freeze();
+        self.pool.volume().set_generation(Generation::new(self.generation.get() + 1));
+        Ok(Frozen { superblock, pinned })
+    }
+
+    /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.
+    pub(super) fn freeze_tree(&self, tree: &Tree) {
+        if !tree.is_dirty() {
+            return;
+        }
+        // A reader finds a block in one place or the other: the tree stays locked until all have moved.
+        let mut state = tree.write();
+        let dirty: HashMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
+        self.writer.dirty_nodes.fetch_sub(dirty.len(), Ordering::Relaxed);
+        for (at, node) in &dirty {
+            self.pool.remember_node(*at, node);
+        }
+        self.writer.frozen.write().unwrap_or_else(PoisonError::into_inner).extend(dirty);
+    }
+}

@@ -1,0 +1,99 @@
+//! The gate of the running transaction: operations pass in and out, a commit closes it for the moment in which
+//! nothing may change.
+
+use brindle_ondisk::Generation;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Who takes part in the running transaction.
+#[derive(Debug)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    running: Generation,
+    inside: usize,
+    is_closed: bool,
+}
+
+impl Gate {
+    pub(super) fn new(running: Generation) -> Self {
+        let state = State { running, inside: 0, is_closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// The transaction that who enters now becomes part of.
+    pub(super) fn running(&self) -> Generation {
+        self.lock().running
+    }
+
+    /// Goes in, once the gate is open.
+    pub(super) fn enter(&self) -> Generation {
+        let mut state = self.wait_while(|state| state.is_closed);
+        state.inside += 1;
+        state.running
+    }
+
+    pub(super) fn leave(&self) {
+        let mut state = self.lock();
+        state.inside -= 1;
+        if state.inside == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Closes the gate and waits until everybody has left. One caller at a time: the commit lock sees to that.
+    pub(super) fn close(&self) -> Generation {
+        let mut state = self.lock();
+        assert!(!state.is_closed, "the gate is closed by the holder of the commit lock alone");
+        state.is_closed = true;
+        drop(state);
+        self.wait_while(|state| state.inside > 0).running
+    }
+
+    /// Opens the gate; who enters is part of `running`.
+    pub(super) fn open(&self, running: Generation) {
+        let mut state = self.lock();
+        state.is_closed = false;
+        state.running = running;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, condition: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_while(self.lock(), |state| condition(state));
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn closing_waits_for_who_is_inside_and_keeps_others_out() {
+        let gate = Gate::new(Generation::new(7));
+        assert_eq!(gate.enter(), Generation::new(7));
+        let closed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(gate.close(), Generation::new(7));
+                closed.store(true, Ordering::SeqCst);
+                gate.open(Generation::new(8));
+            });
+            while !gate.lock().is_closed {
+                std::thread::yield_now();
+            }
+            assert!(!closed.load(Ordering::SeqCst));
+            gate.leave();
+            assert_eq!(gate.enter(), Generation::new(8));
+            assert!(closed.load(Ordering::SeqCst));
+        });
+    }
+}

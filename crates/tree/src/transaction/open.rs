@@ -1,0 +1,138 @@
+//! Opening a pool to write: what must not be there, and what has to be read first.
+
+use super::gate::Gate;
+use super::{DIRTY_NODES_MIN, DIRTY_SHARE, Durable, Writer};
+use crate::refs::DelayedRefs;
+use crate::space::{DiscardMode, Space};
+use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot};
+use brindle_device::WritableDevice;
+use brindle_ondisk::item::Timespec;
+use brindle_ondisk::{Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
+use brindle_policy::placement::PlacementMode;
+use brindle_volume::Volume;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time that new things get.
+pub type Clock = Arc<dyn Fn() -> Timespec + Send + Sync>;
+
+/// How a pool is written.
+#[derive(Clone)]
+pub struct WriterOptions {
+    /// Whether freed space is given back to the devices.
+    pub discard: DiscardMode,
+    /// Where new chunks go.
+    pub placement: PlacementMode,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self { discard: DiscardMode::default(), placement: PlacementMode::default(), clock: Arc::new(system_time) }
+    }
+}
+
+impl fmt::Debug for WriterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriterOptions")
+            .field("discard", &self.discard)
+            .field("placement", &self.placement)
+            .finish_non_exhaustive()
+    }
+}
+
+fn system_time() -> Timespec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut time = Timespec::default();
+    time.sec.set(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    time.nsec.set(since.subsec_nanos());
+    time
+}
+
+impl Pool {
+    /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that nobody has replayed, a
+    /// relocation or a replacement that is under way.
+    pub fn open_writable(
+        devices: Vec<Arc<dyn WritableDevice>>,
+        options: &OpenOptions,
+        writer: &WriterOptions,
+    ) -> Result<Self, TreeError> {
+        let volume = Volume::open_writable(devices, &options.volume)?;
+        let pool = Self::from_volume(volume, options.cache_bytes)?;
+        pool.check_nothing_is_under_way()?;
+        let space = Space::load(&pool, writer)?;
+        let durable = pool.superblock().generation;
+        let running = Generation::new(durable.get() + 1);
+        let nodesize = to_usize(pool.nodesize().into());
+        let writer = Writer {
+            refs: DelayedRefs::default(),
+            space,
+            dirty_nodes: 0.into(),
+            gate: Gate::new(running),
+            next_virtual: 0.into(),
+            frozen: RwLock::default(),
+            commit: Mutex::new(Durable { generation: durable }),
+            features: Mutex::new(Incompat::empty()),
+            aborted: OnceLock::new(),
+            dirty_nodes_max: (options.cache_bytes / DIRTY_SHARE / nodesize).max(DIRTY_NODES_MIN),
+            options: writer.clone(),
+        };
+        pool.set_writer(writer);
+        pool.mark_quotas_inconsistent()?;
+        Ok(pool)
+    }
+
+    fn check_nothing_is_under_way(&self) -> Result<(), TreeError> {
+        if TreeRoot::log_root_tree(&self.superblock()).is_some() {
+            return Err(TreeError::UnderWay(
+                "it has a log tree, with what was fsynced after the last commit, and brindle does not replay logs yet: \
+                 mount it once with the kernel (or give the log up: btrfs rescue zero-log)",
+            ));
+        }
+        let root_tree = self.tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.cursor(&root_tree, Readahead::None);
+        cursor.seek(&Key::first_of(ObjectId::TREE_RELOC, KeyType::ROOT_ITEM))?;
+        if cursor.key().is_some_and(|key| key.objectid == ObjectId::TREE_RELOC) {
+            return Err(TreeError::UnderWay(
+                "a relocation (balance, or removal of a device) was interrupted: mount it once with the kernel, which \
+                 ends it",
+            ));
+        }
+        let replace = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
+        let devices = self.tree(RootId::DEV_TREE)?;
+        let is_replacing = self.with_item(&devices, &replace, |data| match Item::parse(&replace, data) {
+            // 1 is started, 4 suspended.
+            Ok(Item::DevReplace(item)) => matches!(item.replace_state.get(), 1 | 4),
+            _ => false,
+        })?;
+        if is_replacing == Some(true) {
+            return Err(TreeError::UnderWay(
+                "a device is being replaced: let the kernel end or cancel it first",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Quota amounts are not kept here; the kernel counts anew where it is told that they are wrong.
+    fn mark_quotas_inconsistent(&self) -> Result<(), TreeError> {
+        /// `BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT`.
+        const INCONSISTENT: u8 = 1 << 2;
+        /// Where the flags lie in the item, behind version and generation.
+        const FLAGS_AT: usize = 16;
+        let quotas = match self.tree(RootId::QUOTA_TREE) {
+            Ok(quotas) => quotas,
+            Err(TreeError::NoTree(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
+        let transaction = self.join(super::Need::items(1))?;
+        transaction.update(&quotas, &key, |data| {
+            if let Some(flags) = data.get_mut(FLAGS_AT) {
+                *flags |= INCONSISTENT;
+            }
+        })?;
+        Ok(())
+    }
+}

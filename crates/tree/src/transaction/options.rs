@@ -1,0 +1,49 @@
+//! How a pool is written.
+
+use crate::DiscardMode;
+use brindle_ondisk::item::Timespec;
+use brindle_policy::placement::PlacementMode;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time that new things get.
+pub type Clock = Arc<dyn Fn() -> Timespec + Send + Sync>;
+
+/// How a pool is written.
+#[derive(Clone)]
+pub struct WriterOptions {
+    /// Whether freed space is given back to the devices.
+    pub discard: DiscardMode,
+    /// Where new chunks go.
+    pub placement: PlacementMode,
+    /// What time it is.
+    pub clock: Clock,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self {
+            discard: DiscardMode::default(),
+            placement: PlacementMode::default(),
+            clock: Arc::new(system_time),
+        }
+    }
+}
+
+impl fmt::Debug for WriterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriterOptions")
+            .field("discard", &self.discard)
+            .field("placement", &self.placement)
+            .finish_non_exhaustive()
+    }
+}
+
+fn system_time() -> Timespec {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut time = Timespec::default();
+    time.sec.set(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    time.nsec.set(since.subsec_nanos());
+    time
+}

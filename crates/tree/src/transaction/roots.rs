@@ -1,0 +1,132 @@
+//! Trees come, change their roots, are copied and go: what the tree of roots says of each.
+
+use crate::{Editor, Tree, TreeError, TreeRoot};
+use brindle_ondisk::item::RootItem;
+use brindle_ondisk::{Generation, Key, KeyType, Node, RootId};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+impl Editor<'_> {
+    /// Makes an empty tree. `item` is its root item but for what the tree itself decides: place, level and
+    /// generation; `offset` that of the item's key.
+    pub fn create_tree(&self, id: RootId, offset: u64, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
+        let leaf = self.new_root(id, 0);
+        self.plant(id, offset, item, leaf, Generation::new(0))
+    }
+
+    /// Makes a tree that shares everything with `source` but the root. Only while nobody else changes anything:
+    /// [`Pool::exclusively`](crate::Pool::exclusively).
+    pub fn snapshot(
+        &self,
+        source: &Tree,
+        id: RootId,
+        offset: u64,
+        item: &RootItem,
+    ) -> Result<Arc<Tree>, TreeError> {
+        // What is shared has an address and changes no more.
+        self.assign_addresses(source)?;
+        self.freeze_tree(source);
+        let expected = source.root().expectation();
+        let root = self.pool.read_node(&expected)?;
+        let mut copy = Node::clone(&root);
+        copy.renew(id, self.generation, self.writer.next_virtual(self.pool.nodesize()));
+        self.share_children(&copy)?;
+        let mut state = source.write();
+        state.last_snapshot = self.generation;
+        state.recorded = None;
+        drop(state);
+        self.plant(id, offset, item, copy, self.generation)
+    }
+
+    fn new_root(&self, id: RootId, level: u8) -> Node {
+        let at = self.writer.next_virtual(self.pool.nodesize());
+        self.new_node(id, level, at)
+    }
+
+    /// Registers a tree of one dirty block, and its root item.
+    fn plant(
+        &self,
+        id: RootId,
+        offset: u64,
+        item: &RootItem,
+        root: Node,
+        last_snapshot: Generation,
+    ) -> Result<Arc<Tree>, TreeError> {
+        let (bytenr, level) = (root.header().bytenr, root.level());
+        let tree = Tree::new(TreeRoot { id, bytenr, generation: self.generation, level }, last_snapshot);
+        {
+            let mut state = tree.write();
+            state.dirty.insert(bytenr, Arc::new(root));
+            state.recorded = None;
+        }
+        self.writer.dirty_nodes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let tree = self.pool.register_tree(tree);
+        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        let key = Key::new(id.object_id(), KeyType::ROOT_ITEM, offset);
+        self.insert(&root_tree, &key, item.as_bytes())?;
+        Ok(tree)
+    }
+
+    /// Changes a tree's root item; `None` if there is no such tree. What the tree itself decides is overwritten at
+    /// the commit.
+    pub fn change_root_item<T>(
+        &self,
+        id: RootId,
+        change: impl FnOnce(&mut RootItem) -> T,
+    ) -> Result<Option<T>, TreeError> {
+        let Some((key, mut item)) = self.pool.root_item(id)? else {
+            return Ok(None);
+        };
+        let changed = change(&mut item);
+        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        self.replace(&root_tree, &key, item.as_bytes())?;
+        Ok(Some(changed))
+    }
+
+    /// Writes the roots that have moved into their root items; whether there were any.
+    pub(super) fn record_roots(&self) -> Result<bool, TreeError> {
+        let mut busy = false;
+        for tree in self.pool.known_trees() {
+            // These two are recorded in the superblock.
+            if matches!(tree.id(), RootId::ROOT_TREE | RootId::CHUNK_TREE) {
+                continue;
+            }
+            let (root, last_snapshot, grown) = {
+                let mut state = tree.write_quietly();
+                if state.recorded == Some(state.root) {
+                    continue;
+                }
+                state.recorded = Some(state.root);
+                (state.root, state.last_snapshot, std::mem::take(&mut state.grown))
+            };
+            self.record_root(tree.id(), &root, last_snapshot, grown)?;
+            busy = true;
+        }
+        Ok(busy)
+    }
+
+    fn record_root(
+        &self,
+        id: RootId,
+        root: &TreeRoot,
+        last_snapshot: Generation,
+        grown: i64,
+    ) -> Result<(), TreeError> {
+        let now = (self.writer.options.clock)();
+        let nodesize = i64::from(self.pool.nodesize());
+        let found = self.change_root_item(id, |item| {
+            item.bytenr = root.bytenr;
+            item.generation = self.generation;
+            item.generation_v2 = self.generation;
+            item.level = root.level;
+            let used = item.bytes_used.get().saturating_add_signed(grown.saturating_mul(nodesize));
+            item.bytes_used.set(used);
+            if id.is_file_tree() {
+                item.last_snapshot = last_snapshot;
+                item.ctransid = self.generation;
+                item.ctime = now;
+            }
+        })?;
+        found.ok_or(TreeError::NoTree(id))
+    }
+}

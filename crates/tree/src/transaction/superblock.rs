@@ -1,0 +1,72 @@
+//! The superblock of a transaction.
+
+use crate::{Editor, TreeError, TreeRoot};
+use brindle_ondisk::{Logical, RootBackup, RootId, Superblock};
+use std::sync::PoisonError;
+
+impl Editor<'_> {
+    /// The superblock that the settled transaction is reached by.
+    pub(super) fn next_superblock(&self) -> Result<Box<Superblock>, TreeError> {
+        let pool = self.pool;
+        let mut next = Box::new(Superblock::clone(&pool.superblock()));
+        let uuid_tree_was_current = next.uuid_tree_generation.get() == next.generation.get();
+        let (root, chunk_root) = (pool.tree(RootId::ROOT_TREE)?.root(), pool.tree(RootId::CHUNK_TREE)?.root());
+        next.generation = self.generation;
+        (next.root, next.root_level) = (root.bytenr, root.level);
+        (next.chunk_root, next.chunk_root_level) = (chunk_root.bytenr, chunk_root.level);
+        next.chunk_root_generation = chunk_root.generation;
+        next.log_root = Logical::new(0);
+        next.log_root_level = 0;
+        next.bytes_used.set(self.writer.space.bytes_used());
+        // Nobody has looked at the UUID tree but us, and we keep it.
+        if uuid_tree_was_current {
+            next.uuid_tree_generation.set(self.generation.get());
+        }
+        let features = *self.writer.features.lock().unwrap_or_else(PoisonError::into_inner);
+        next.incompat_flags.set((next.incompat() | features).bits());
+        if let Some(chunks) = self.writer.space.system_chunk_array(pool)? {
+            let length = chunks.len();
+            next.sys_chunk_array[..length].copy_from_slice(&chunks);
+            next.sys_chunk_array[length..].fill(0);
+            next.sys_chunk_array_size.set(u32::try_from(length).expect("it fits into the array"));
+        }
+        self.back_up_roots(&mut next)?;
+        Ok(next)
+    }
+
+    /// Puts the roots into the slot behind the newest one.
+    fn back_up_roots(&self, next: &mut Superblock) -> Result<(), TreeError> {
+        let newest = (0..next.super_roots.len()).max_by_key(|slot| next.super_roots[*slot].tree_root_gen);
+        let slot = newest.map_or(0, |newest| (newest + 1) % next.super_roots.len());
+        let root = |id| Ok::<TreeRoot, TreeError>(self.pool.tree(id)?.root());
+        let (extents, files) = (root(RootId::EXTENT_TREE)?, root(RootId::FS_TREE)?);
+        let (devices, checksums) = (root(RootId::DEV_TREE)?, root(RootId::CSUM_TREE)?);
+        next.super_roots[slot] = RootBackup {
+            tree_root: next.root,
+            tree_root_gen: next.generation,
+            chunk_root: next.chunk_root,
+            chunk_root_gen: next.chunk_root_generation,
+            extent_root: extents.bytenr,
+            extent_root_gen: extents.generation,
+            fs_root: files.bytenr,
+            fs_root_gen: files.generation,
+            dev_root: devices.bytenr,
+            dev_root_gen: devices.generation,
+            csum_root: checksums.bytenr,
+            csum_root_gen: checksums.generation,
+            total_bytes: next.total_bytes,
+            bytes_used: next.bytes_used,
+            num_devices: next.num_devices,
+            unused_64: Default::default(),
+            tree_root_level: next.root_level,
+            chunk_root_level: next.chunk_root_level,
+            extent_root_level: extents.level,
+            fs_root_level: files.level,
+            dev_root_level: devices.level,
+            csum_root_level: checksums.level,
+            unused_8: Default::default(),
+        };
+        Ok(())
+    }
+}
+
