@@ -74,6 +74,25 @@ pub enum FsError {
     /// A directory has no contents to read.
     #[error("{0} is a directory")]
     IsADirectory(InodeId),
+    /// The range or the file is not one that this can be done with (`EINVAL`).
+    #[error("{file}: {why}")]
+    Invalid {
+        /// The file.
+        file: InodeId,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The file would pass the greatest size (`EFBIG`).
+    #[error("{0} would become too large")]
+    TooLarge(InodeId),
+    /// Contents written earlier could not be brought to the devices, and are lost.
+    #[error("{file}: contents were lost when they were written back: {why}")]
+    WriteBack {
+        /// The file.
+        file: InodeId,
+        /// Why.
+        why: std::sync::Arc<Self>,
+    },
     /// Only regular files and symbolic links have contents.
     #[error("{0} is not a regular file")]
     NotAFile(InodeId),

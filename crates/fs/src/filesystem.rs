@@ -1,5 +1,7 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
+use crate::data::DataContext;
+use crate::inodes::InodeTable;
 use crate::neighbours::Neighbours;
 use crate::subvolume::SubvolumeTrees;
 use crate::{FsError, InodeId};
@@ -38,6 +40,10 @@ pub struct Filesystem {
     warnings: Vec<String>,
     /// Where small files were read last.
     pub(crate) neighbours: Neighbours,
+    /// The inodes in use.
+    pub(crate) inodes: InodeTable,
+    /// What writing contents takes.
+    pub(crate) data: DataContext,
 }
 
 impl Filesystem {
@@ -54,7 +60,8 @@ impl Filesystem {
         }
         let root = InodeId::root_of(RootId::FS_TREE);
         let (trees, neighbours) = (SubvolumeTrees::default(), Neighbours::default());
-        let mut filesystem = Self { pool, trees, root, warnings, neighbours };
+        let (inodes, data) = (InodeTable::default(), DataContext::default());
+        let mut filesystem = Self { pool, trees, root, warnings, neighbours, inodes, data };
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)
     }

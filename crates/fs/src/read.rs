@@ -3,7 +3,7 @@
 use crate::compression::decompress;
 use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
 use crate::neighbours::SMALL_FILE_BYTES;
-use crate::{Attributes, FileType, Filesystem, FsError, InodeId};
+use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
 use brindle_volume::DataChecksums;
@@ -13,17 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 const READAHEAD_MIN_BYTES: u64 = 512 << 10;
 const READAHEAD_MAX_BYTES: u64 = 8 << 20;
 
-/// A file opened for reading, to be shared by threads.
+/// An open file, to be shared by threads.
 #[derive(Debug)]
 pub struct OpenFile {
     id: InodeId,
     size: u64,
     has_checksums: bool,
-    state: Mutex<FileState>,
+    state: Mutex<ReaderState>,
+    inode: Arc<Inode>,
 }
 
 #[derive(Debug, Default)]
-struct FileState {
+struct ReaderState {
     window: Option<Arc<ExtentWindow>>,
     /// The compressed extent that was read last, and what it holds: the next read often wants more of it.
     decompressed: Option<(Logical, Arc<[u8]>)>,
@@ -52,7 +53,12 @@ impl OpenFile {
         self.size
     }
 
-    fn with_state<T>(&self, act: impl FnOnce(&mut FileState) -> T) -> T {
+    /// What is shared by all who use the inode.
+    pub fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    fn with_state<T>(&self, act: impl FnOnce(&mut ReaderState) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -60,11 +66,11 @@ impl OpenFile {
 impl Filesystem {
     /// Opens a regular file, or a symbolic link to read its target.
     pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
-        Self::open_known(&self.attributes(id)?)
+        self.open_known(&self.attributes(id)?)
     }
 
     /// Opens a file whose attributes the caller has just read.
-    pub fn open_known(attributes: &Attributes) -> Result<OpenFile, FsError> {
+    pub fn open_known(&self, attributes: &Attributes) -> Result<OpenFile, FsError> {
         let id = attributes.id;
         match attributes.kind {
             FileType::Regular | FileType::Symlink => {}
@@ -72,7 +78,8 @@ impl Filesystem {
             _ => return Err(FsError::NotAFile(id)),
         }
         let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
-        Ok(OpenFile { id, size: attributes.size, has_checksums, state: Mutex::default() })
+        let (inode, size) = (self.inodes.get(id), attributes.size);
+        Ok(OpenFile { id, size, has_checksums, state: Mutex::default(), inode })
     }
 
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
@@ -104,7 +111,7 @@ impl Filesystem {
         if attributes.kind != FileType::Symlink {
             return Err(FsError::NotASymlink(id));
         }
-        let file = Self::open_known(&attributes)?;
+        let file = self.open_known(&attributes)?;
         let key = id.key(KeyType::INODE_ITEM, 0);
         let refuse = |defect| FsError::Item { file: id, key, defect };
         if file.size > TARGET_MAX {
