@@ -196,7 +196,7 @@ mod tests {
             checksum_type: ChecksumType::Xxhash64,
             tree_uuid: Uuid([3; 16]),
             seed_uuids: Vec::new(),
-            max_generation: 8,
+            max_generation: brindle_ondisk::GenerationLimit::new(8),
         };
         let (_, bytes) = blocks.iter().find(|(at, _)| *at == expected.bytenr).expect("there is such a block");
         let node = Node::check(bytes.clone().into(), &context, expected).expect("passes the tree checker");

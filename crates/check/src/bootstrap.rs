@@ -25,7 +25,7 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Poo
     let volume = Volume::open(devices.clone(), &options.volume)?;
     let ledger = Ledger::new(PASSES.iter().map(|pass| pass.name), options.max_findings);
     let mut has_chunk_tree = false;
-    let root = chunk_root(volume.superblock());
+    let root = chunk_root(&volume.superblock());
     let reader = Reader::new(&volume, &ledger, false);
     reader.walk_small(RootId::CHUNK_TREE, &root, &mut |leaf| {
         has_chunk_tree = true;
@@ -62,7 +62,7 @@ fn add_leaf(volume: &Volume, leaf: &Node, ledger: &Ledger) {
 
 impl Pool {
     /// The pool's superblock.
-    pub fn superblock(&self) -> &Superblock {
+    pub fn superblock(&self) -> Arc<Superblock> {
         self.volume.superblock()
     }
 

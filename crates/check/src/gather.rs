@@ -241,7 +241,8 @@ impl Gather<'_> {
         };
         references::from_file_extent(leaf.node, key, extent, leaf.is_full_backref, &mut state.references);
         let generation = extent.header().generation;
-        if generation.get() > self.reader.context.max_generation && generation > leaf.node.generation() {
+        if generation.get() > self.reader.context.max_generation.get() && generation > leaf.node.generation()
+        {
             let (tree, inode) = (leaf.tree.id, key.objectid);
             let problem = "the generation of a file extent lies in the future";
             self.ledger.report(page::FILES, Finding::InodeRule { tree, inode, problem });

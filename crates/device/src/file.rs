@@ -6,9 +6,9 @@ use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
     seek,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, pwritev};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -172,6 +172,14 @@ impl WritableDevice for FileDevice {
         written.map_err(|source| DeviceError::Write { device, offset, length, source })
     }
 
+    fn write_pieces_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.check_range(offset, length)?;
+        let device = self.name.clone();
+        let written = write_all_vectored(&self.file, offset, pieces);
+        written.map_err(|source| DeviceError::Write { device, offset, length: length as u64, source })
+    }
+
     fn flush(&self) -> Result<(), DeviceError> {
         self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.clone(), source })
     }
@@ -205,6 +213,31 @@ impl WritableDevice for FileDevice {
         self.size_bytes.store(size_bytes, Relaxed);
         Ok(())
     }
+}
+
+/// The most pieces that one system call takes (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+fn write_all_vectored(file: &File, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+    let mut at = offset;
+    for pieces in pieces.chunks(PIECES_MAX) {
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left = &mut slices[..];
+        // Takes away what is empty at the beginning.
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match pwritev(file, left, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether `length` bytes at `offset` lie within `size_bytes`.
@@ -251,6 +284,24 @@ mod tests {
         device.set_size(4 << 20).expect("an image can grow");
         device.flush().expect("flush");
         assert_eq!(FileDevice::open(&path).expect("open").size_bytes(), 4 << 20);
+    }
+
+    #[test]
+    fn pieces_are_written_one_behind_the_other() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let device = FileDevice::create(&directory.path().join("image"), 1 << 20).expect("create");
+        let bytes: Vec<u8> = (0..5000u32).map(|number| number.to_le_bytes()[0] | 1).collect();
+        let mut pieces: Vec<&[u8]> = bytes.chunks(3).collect();
+        pieces.insert(0, &[]);
+        pieces.insert(1030, &[]);
+        device.write_pieces_at(100, &pieces).expect("write");
+        let mut found = vec![0; 5002];
+        device.read_at(99, &mut found).expect("read");
+        assert!(found[1..5001] == bytes && found[0] == 0 && found[5001] == 0);
+        assert!(matches!(
+            device.write_pieces_at((1 << 20) - 3, &pieces[1..4]),
+            Err(DeviceError::BeyondEnd { .. })
+        ));
     }
 
     #[test]

@@ -46,6 +46,15 @@ pub trait WritableDevice: Device {
     /// Writes all of `bytes` from `offset` on; a failure may leave a part of them written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 
+    /// Writes several pieces, one behind the other, from `offset` on; a failure may leave a part of them written.
+    fn write_pieces_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+        match pieces {
+            [] => Ok(()),
+            [one] => self.write_at(offset, one),
+            several => self.write_at(offset, &several.concat()),
+        }
+    }
+
     /// Makes durable everything written before.
     fn flush(&self) -> Result<(), DeviceError>;
 

@@ -51,7 +51,7 @@ impl Filesystem {
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, FsError> {
         let pool = Pool::open(devices, &options.pool)?;
         let mut warnings: Vec<String> = pool.volume().warnings().iter().map(ToString::to_string).collect();
-        if TreeRoot::log_root_tree(pool.superblock()).is_some() {
+        if TreeRoot::log_root_tree(&pool.superblock()).is_some() {
             warnings.push(
                 "the pool has a log tree: what was fsynced after the last commit is not shown, for the log is \
                  not replayed"

@@ -62,10 +62,18 @@ pub const UNSUPPORTED_INCOMPAT: Incompat = Incompat::ZONED
     .union(Incompat::RAID_STRIPE_TREE)
     .union(Incompat::REMAP_TREE);
 
+/// Features that brindle reads and does not write: every change of an extent would have to be accounted for.
+pub const UNWRITABLE_INCOMPAT: Incompat = UNSUPPORTED_INCOMPAT.union(Incompat::SIMPLE_QUOTA);
+
 impl Incompat {
     /// The bits, by name or by number, that keep brindle from reading the pool.
     pub fn refused(self) -> Vec<String> {
         names(self & (UNSUPPORTED_INCOMPAT | Self::from_bits_retain(!Self::all().bits())))
+    }
+
+    /// The bits, by name or by number, that keep brindle from writing the pool.
+    pub fn refused_for_writing(self) -> Vec<String> {
+        names(self & (UNWRITABLE_INCOMPAT | Self::from_bits_retain(!Self::all().bits())))
     }
 
     /// Every bit that is set, by name or by number.
@@ -80,9 +88,14 @@ impl CompatRo {
         names(self)
     }
 
+    /// The bits, by number, that keep brindle from writing the pool.
+    pub fn refused_for_writing(self) -> Vec<String> {
+        names(self.difference(Self::all()))
+    }
+
     /// Whether there is a bit that forbids writing.
     pub fn forbids_writing(self) -> bool {
-        !self.difference(Self::all()).is_empty()
+        !self.refused_for_writing().is_empty()
     }
 }
 
@@ -107,7 +120,9 @@ mod tests {
             (Incompat::MIXED_BACKREF | Incompat::ZONED | Incompat::REMAP_TREE).bits() | 1 << 40,
         );
         assert_eq!(flags.refused(), ["ZONED", "REMAP_TREE", "unknown flag: 0x10000000000"]);
-        assert!((Incompat::RAID56 | Incompat::SIMPLE_QUOTA).refused().is_empty());
+        let readable = Incompat::RAID56 | Incompat::SIMPLE_QUOTA;
+        assert!(readable.refused().is_empty());
+        assert_eq!(readable.refused_for_writing(), ["SIMPLE_QUOTA"]);
     }
 
     #[test]

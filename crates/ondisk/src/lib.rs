@@ -30,7 +30,7 @@ extern crate self as brindle_ondisk;
 pub use address::{DevId, Generation, Logical, ObjectId, Physical, RootId};
 pub use checksum::{Checksum, ChecksumType};
 pub use defect::Defect;
-pub use feature::{CompatRo, Incompat, UNSUPPORTED_INCOMPAT};
+pub use feature::{CompatRo, Incompat, UNSUPPORTED_INCOMPAT, UNWRITABLE_INCOMPAT};
 pub use item::Item;
 pub use key::{Key, KeyType};
 pub use name_hash::{extref_hash, name_hash};
@@ -39,7 +39,7 @@ pub use profile::{BlockGroupType, Profile, ProfileAttributes};
 pub use superblock::{
     RootBackup, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, SYS_CHUNK_ARRAY_SIZE, Superblock, SuperblockDefect,
 };
-pub use tree_checker::TreeContext;
+pub use tree_checker::{GenerationLimit, TreeContext};
 pub use uuid::Uuid;
 
 const _: () = assert!(usize::BITS >= 64, "lengths and offsets of the format are held in usize");

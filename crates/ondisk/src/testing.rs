@@ -21,7 +21,7 @@ pub(crate) fn context() -> TreeContext {
         checksum_type: ChecksumType::Crc32c,
         tree_uuid: Uuid([7; 16]),
         seed_uuids: Vec::new(),
-        max_generation: TRANSID + 1,
+        max_generation: crate::GenerationLimit::new(TRANSID + 1),
     }
 }
 

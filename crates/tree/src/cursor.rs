@@ -173,7 +173,9 @@ impl<'p> Cursor<'p> {
             };
             drop(state);
             match failed.take() {
-                Some((before, error)) if before.bytenr == absent.bytenr && before.generation == absent.generation => {
+                Some((before, error))
+                    if before.bytenr == absent.bytenr && before.generation == absent.generation =>
+                {
                     return Err(error);
                 }
                 _ => {}

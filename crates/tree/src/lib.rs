@@ -26,9 +26,9 @@ mod tree;
 
 pub use cache::CacheStatistics;
 pub use cursor::{Cursor, Readahead};
+pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
-pub use editor::{Editor, Verdict};
 pub use refs::DataRange;
 pub use root::TreeRoot;
 pub use space::{DiscardMode, ReservedExtent, Urgency};

@@ -4,7 +4,9 @@ use crate::cache::NodeCache;
 use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
 use brindle_device::Device;
 use brindle_ondisk::item::RootItem;
-use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock};
+use brindle_ondisk::{
+    Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
+};
 use brindle_volume::Volume;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -53,8 +55,8 @@ impl Pool {
         &self.volume
     }
 
-    /// The superblock that the pool was opened by.
-    pub fn superblock(&self) -> &Superblock {
+    /// The superblock of the last commit.
+    pub fn superblock(&self) -> Arc<Superblock> {
         self.volume.superblock()
     }
 
@@ -79,10 +81,10 @@ impl Pool {
     fn find_tree(&self, id: RootId) -> Result<Tree, TreeError> {
         let never = Generation::new(0);
         match id {
-            RootId::ROOT_TREE => Ok(Tree::new(TreeRoot::root_tree(self.superblock()), never)),
-            RootId::CHUNK_TREE => Ok(Tree::new(TreeRoot::chunk_tree(self.superblock()), never)),
+            RootId::ROOT_TREE => Ok(Tree::new(TreeRoot::root_tree(&self.superblock()), never)),
+            RootId::CHUNK_TREE => Ok(Tree::new(TreeRoot::chunk_tree(&self.superblock()), never)),
             RootId::TREE_LOG => {
-                let root = TreeRoot::log_root_tree(self.superblock()).ok_or(TreeError::NoTree(id))?;
+                let root = TreeRoot::log_root_tree(&self.superblock()).ok_or(TreeError::NoTree(id))?;
                 Ok(Tree::new(root, never))
             }
             _ => {

@@ -92,4 +92,3 @@ pub(crate) fn is_virtual(at: Logical) -> bool {
 pub(crate) fn virtual_address(number: u64, nodesize: u32) -> Logical {
     Logical::new(VIRTUAL | number.wrapping_mul(nodesize.into()))
 }
-

@@ -68,6 +68,12 @@ impl ChunkMap {
         Ok(())
     }
 
+    /// Takes away the chunk that begins there, if there is one.
+    pub(crate) fn remove(&mut self, start: Logical) -> bool {
+        let found = self.sorted.binary_search_by_key(&start, |chunk| chunk.start);
+        found.map(|index| self.sorted.remove(index)).is_ok()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Chunk> {
         self.sorted.iter().map(Arc::as_ref)
     }

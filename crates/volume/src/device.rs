@@ -1,11 +1,12 @@
 //! A device of the pool, there or not, and what it has got wrong so far.
 
 use crate::DeviceCounters;
-use brindle_device::{Device, DeviceClass};
+use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Uuid};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use zerocopy::FromZeros;
 
 /// A device of the pool.
 #[derive(Clone, Debug)]
@@ -14,8 +15,10 @@ pub(crate) struct PoolDevice {
     pub(crate) uuid: Uuid,
     /// `None` if it is missing.
     pub(crate) device: Option<Arc<dyn Device>>,
-    pub(crate) total_bytes: u64,
-    pub(crate) bytes_used: u64,
+    /// The same device, if the pool may write it.
+    pub(crate) writable: Option<Arc<dyn WritableDevice>>,
+    /// As the chunk tree has it, or the device's superblock.
+    pub(crate) item: DevItem,
     /// Of its superblock.
     pub(crate) generation: Option<Generation>,
     /// It has missed transactions.
@@ -36,6 +39,9 @@ pub(crate) struct Counters {
     pub(crate) checksum_errors: AtomicU64,
     pub(crate) generation_errors: AtomicU64,
     pub(crate) recovered: AtomicU64,
+    pub(crate) write_errors: AtomicU64,
+    pub(crate) flush_errors: AtomicU64,
+    pub(crate) repaired: AtomicU64,
 }
 
 impl PoolDevice {
@@ -45,8 +51,8 @@ impl PoolDevice {
             devid,
             uuid,
             device: None,
-            total_bytes: 0,
-            bytes_used: 0,
+            writable: None,
+            item: DevItem { devid, uuid, ..DevItem::new_zeroed() },
             generation: None,
             is_stale: false,
             is_seed: false,
@@ -58,8 +64,12 @@ impl PoolDevice {
 
     /// Takes over what the chunk tree or the superblock says of the device.
     pub(crate) fn describe(&mut self, item: &DevItem) {
-        self.total_bytes = item.total_bytes.get();
-        self.bytes_used = item.bytes_used.get();
+        self.item = *item;
+    }
+
+    /// Its size in bytes, as the pool has it.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.item.total_bytes.get()
     }
 
     /// What messages call it.
@@ -78,10 +88,14 @@ impl PoolDevice {
 impl Counters {
     /// Everything that speaks against the device.
     pub(crate) fn errors(&self) -> u64 {
-        let [reads, checksums, generations] =
-            [&self.read_errors, &self.checksum_errors, &self.generation_errors]
-                .map(|count| count.load(Relaxed));
-        reads.saturating_add(checksums).saturating_add(generations)
+        let all = [
+            &self.read_errors,
+            &self.checksum_errors,
+            &self.generation_errors,
+            &self.write_errors,
+            &self.flush_errors,
+        ];
+        all.iter().map(|count| count.load(Relaxed)).fold(0, u64::saturating_add)
     }
 
     pub(crate) fn snapshot(&self) -> DeviceCounters {
@@ -90,6 +104,9 @@ impl Counters {
             checksum_errors: self.checksum_errors.load(Relaxed),
             generation_errors: self.generation_errors.load(Relaxed),
             recovered: self.recovered.load(Relaxed),
+            write_errors: self.write_errors.load(Relaxed),
+            flush_errors: self.flush_errors.load(Relaxed),
+            repaired: self.repaired.load(Relaxed),
         }
     }
 }

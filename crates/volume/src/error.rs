@@ -1,6 +1,6 @@
 //! What can go wrong, and what opening a pool survives.
 
-use crate::UnusedDevice;
+use crate::{NotWritable, UnusedDevice};
 use brindle_device::DeviceError;
 use brindle_ondisk::{
     BlockGroupType, Checksum, CorruptNode, Defect, DevId, Generation, Logical, Physical, SuperblockDefect,
@@ -81,6 +81,9 @@ pub enum VolumeError {
         /// Whether the pool can be read without them, if asked to.
         degraded_helps: bool,
     },
+    /// The pool can be read, and may not be written.
+    #[error("cannot be written: {0}")]
+    NotWritable(NotWritable),
 }
 
 /// A device of the pool that was not given.
@@ -163,7 +166,53 @@ pub enum ReadError {
     },
 }
 
-/// One failed attempt to obtain some bytes.
+/// Why bytes could not be written, or not be made durable.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The volume was opened to be read.
+    #[error("the pool was opened read-only")]
+    ReadOnly,
+    /// No chunk holds the address.
+    #[error("logical {logical}: no chunk holds this address")]
+    Unmapped {
+        /// The address.
+        logical: Logical,
+    },
+    /// The request is not one that can be met.
+    #[error("writing logical {logical}, {length} bytes: {why}")]
+    Request {
+        /// Where it begins.
+        logical: Logical,
+        /// Its length in bytes.
+        length: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// More devices failed than the profile tolerates.
+    #[error("writing logical {logical}, {length} bytes: {}", join(.attempts))]
+    Failed {
+        /// Where what is lost begins.
+        logical: Logical,
+        /// Its length in bytes.
+        length: u64,
+        /// What went wrong.
+        attempts: Vec<Attempt>,
+    },
+    /// Too many devices failed to make durable what they were given.
+    #[error("flushing: {}", join(.failures))]
+    Flush {
+        /// What went wrong.
+        failures: Vec<DeviceError>,
+    },
+    /// Too many devices have no new superblock.
+    #[error("writing superblocks: {}", join(.failures))]
+    Superblocks {
+        /// What went wrong.
+        failures: Vec<DeviceError>,
+    },
+}
+
+/// One failed attempt to obtain or to write some bytes.
 #[derive(Debug)]
 pub struct Attempt {
     /// The device that failed; of a rebuild that went through, the device that should hold the bytes.

@@ -162,9 +162,28 @@ impl Layout {
         self.profile.attributes().ncopies > 1
     }
 
-    /// Where a column lies; with parity, P and Q count as the columns that follow the data.
+    /// Whether lost stripes are rebuilt from parity.
+    pub(crate) fn has_parity(&self) -> bool {
+        self.profile.has_parity()
+    }
+
+    /// Strips of data in a row.
+    pub(crate) fn columns(&self) -> u64 {
+        self.columns
+    }
+
+    /// Strips of parity in a row.
+    pub(crate) fn parities(&self) -> u64 {
+        self.profile.attributes().nparity.into()
+    }
+
+    /// Where a column of a row lies; with parity, P and Q count as the columns that follow the data.
+    pub(crate) fn stripe_in_row(&self, row: u64, column: u64) -> usize {
+        self.to_index((column + row % self.stripes) % self.stripes)
+    }
+
     fn stripe_of_column(&self, run: &Run, column: u64) -> usize {
-        self.to_index((column + run.row % self.stripes) % self.stripes)
+        self.stripe_in_row(run.row, column)
     }
 
     fn to_index(self, stripe: u64) -> usize {

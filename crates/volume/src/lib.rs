@@ -1,6 +1,6 @@
-//! Logical to physical: the chunk map, RAID geometry and mirror choice. Turns a read of a logical range
-//! into reads on devices, answers a bad copy from another one or rebuilds it from parity, and counts what
-//! each device got wrong.
+//! Logical to physical: the chunk map, RAID geometry and mirror choice. Turns a read or write of a logical
+//! range into I/O on devices, answers a bad copy from another one or rebuilds it from parity, keeps parity
+//! right, and counts what each device got wrong.
 //! Must not know: trees, transactions, files, or where chunk items are stored.
 //!
 //! What is known of the pool (its devices, its chunks) is one immutable snapshot, replaced as a whole when
@@ -17,6 +17,8 @@ mod read;
 mod scan;
 mod status;
 mod volume;
+mod writable;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -24,8 +26,10 @@ mod tests;
 pub use checksums::DataChecksums;
 pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
-    Warning,
+    Warning, WriteError,
 };
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
-pub use status::{ChunkStatus, DeviceCounters, DeviceStatus, StripeStatus};
+pub use status::{ChunkStatus, DeviceCounters, DeviceStatus, StripeStatus, WritableDeviceStatus};
 pub use volume::Volume;
+pub use writable::NotWritable;
+pub use write::SuperblockCopies;

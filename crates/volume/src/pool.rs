@@ -45,7 +45,7 @@ impl Pool {
         let Some(given) = &device.device else {
             return;
         };
-        let (size_bytes, total_bytes) = (given.size_bytes(), device.total_bytes);
+        let (size_bytes, total_bytes) = (given.size_bytes(), device.total_bytes());
         if size_bytes < total_bytes {
             let (device, devid) = (given.name().to_owned(), device.devid);
             self.warn(Warning::Short { device, devid, size_bytes, total_bytes });
@@ -87,6 +87,26 @@ impl Pool {
         })
     }
 
+    /// Takes a chunk away; false if there is none that begins there.
+    pub(crate) fn remove_chunk(&mut self, start: Logical) -> bool {
+        self.chunks.remove(start)
+    }
+
+    /// The device of an id; members come before those of a seed.
+    pub(crate) fn device_mut(&mut self, devid: DevId) -> Option<&mut PoolDevice> {
+        let is_it = |device: &&mut PoolDevice| device.devid == devid && !device.is_intruder;
+        let (seeds, members): (Vec<_>, Vec<_>) =
+            self.devices.iter_mut().filter(is_it).partition(|device| device.is_seed);
+        members.into_iter().chain(seeds).next()
+    }
+
+    /// Whether a chunk may be written: no seed is, and what is missing must be tolerable.
+    pub(crate) fn is_writable(&self, chunk: &Chunk) -> bool {
+        let device = |stripe: usize| &self.devices[chunk.stripes[stripe].device];
+        (0..chunk.stripes.len()).all(|stripe| !device(stripe).is_seed)
+            && chunk.layout.survives(|stripe| device(stripe).writable.is_none())
+    }
+
     /// The index of a device, known or missing, or among those given that belong to the seed.
     fn resolve(&mut self, devid: DevId, uuid: Uuid) -> usize {
         let known = |device: &PoolDevice| device.devid == devid && device.uuid == uuid;
@@ -97,7 +117,9 @@ impl Pool {
             found.superblock.dev_item.devid == devid && found.superblock.dev_item.uuid == uuid
         };
         let device = match self.strangers.iter().position(is_it) {
-            Some(index) => PoolDevice { is_seed: true, ..present(&self.strangers.remove(index)) },
+            Some(index) => {
+                PoolDevice { is_seed: true, writable: None, ..present(&self.strangers.remove(index)) }
+            }
             None => PoolDevice::missing(devid, uuid),
         };
         self.devices.push(device);
@@ -169,6 +191,7 @@ impl Pool {
             let intruder = &mut self.devices[index];
             intruder.is_intruder = true;
             let (devid, uuid) = (intruder.devid, intruder.uuid);
+            intruder.writable = None;
             if let Some(device) = intruder.device.take() {
                 let device = device.name().to_owned();
                 let reason = UnusedReason::NotInPool(devid);
@@ -194,6 +217,7 @@ fn present(found: &Found) -> PoolDevice {
     let item = &found.superblock.dev_item;
     let mut device = PoolDevice::missing(item.devid, item.uuid);
     device.device = Some(Arc::clone(&found.device));
+    device.writable = found.writable.clone();
     device.generation = Some(found.superblock.generation);
     device.describe(item);
     device

@@ -1,7 +1,7 @@
 //! Which of the devices given form the pool: reads every copy of every superblock, and picks.
 
 use crate::{SuperblockProblem, VolumeError, Warning};
-use brindle_device::Device;
+use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::{
     DevId, Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid, to_u64,
 };
@@ -40,6 +40,8 @@ pub enum UnusedReason {
     Duplicate(DevId),
     /// The pool's chunk tree doesn't know it.
     NotInPool(DevId),
+    /// It has missed transactions, and the pool is written without it.
+    Stale(DevId),
 }
 
 impl fmt::Display for UnusedDevice {
@@ -53,14 +55,30 @@ impl fmt::Display for UnusedDevice {
             UnusedReason::NotInPool(devid) => {
                 write!(f, "{} says it is devid {devid}, which the pool does not have", self.device)
             }
+            UnusedReason::Stale(devid) => {
+                write!(
+                    f,
+                    "{} (devid {devid}) has missed transactions, the pool is written without",
+                    self.device
+                )
+            }
         }
     }
+}
+
+/// A device as it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) device: Arc<dyn Device>,
+    /// The same device, if it was given to be written.
+    pub(crate) writable: Option<Arc<dyn WritableDevice>>,
 }
 
 /// A device with the best of its superblocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) device: Arc<dyn Device>,
+    pub(crate) writable: Option<Arc<dyn WritableDevice>>,
     pub(crate) superblock: Arc<Superblock>,
 }
 
@@ -69,11 +87,11 @@ impl Found {
         UnusedDevice { device: self.device.name().to_owned(), reason }
     }
 
-    fn generation(&self) -> Generation {
+    pub(crate) fn generation(&self) -> Generation {
         self.superblock.generation
     }
 
-    fn devid(&self) -> DevId {
+    pub(crate) fn devid(&self) -> DevId {
         self.superblock.dev_item.devid
     }
 }
@@ -85,6 +103,8 @@ pub(crate) struct Scan {
     pub(crate) superblock: Arc<Superblock>,
     /// The devices of the pool, by devid.
     pub(crate) members: Vec<Found>,
+    /// Devices that are members no less than another of the same devid and generation.
+    pub(crate) twins: Vec<Found>,
     /// Devices of other pools: some may be the seeds of this one.
     pub(crate) strangers: Vec<Found>,
     pub(crate) unused: Vec<UnusedDevice>,
@@ -92,7 +112,7 @@ pub(crate) struct Scan {
 }
 
 /// Reads all superblocks and picks the pool.
-pub(crate) fn scan(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Scan, VolumeError> {
+pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, VolumeError> {
     if devices.is_empty() {
         return Err(VolumeError::NoDevices);
     }
@@ -120,7 +140,7 @@ pub(crate) fn scan(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Resu
         found.into_iter().partition(|(found, _)| found.superblock.fsid == fsid);
     let strangers = strangers.into_iter().map(|(found, _)| found).collect();
     let (members, warnings): (Vec<_>, Vec<_>) = members.into_iter().unzip();
-    let members = without_duplicates(members, &mut unused);
+    let (members, twins) = without_duplicates(members, &mut unused);
     // Devid 0 is the target of a running replacement; the pool's own devices know better.
     let best = members
         .iter()
@@ -128,7 +148,7 @@ pub(crate) fn scan(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Resu
     let superblock = Arc::clone(&best.expect("the chosen pool has a device").superblock);
     let mut warnings: Vec<Warning> = warnings.into_iter().flatten().collect();
     warnings.extend(members.iter().filter_map(|found| stale(found, superblock.generation)));
-    Ok(Scan { superblock, members, strangers, unused, warnings })
+    Ok(Scan { superblock, members, twins, strangers, unused, warnings })
 }
 
 fn stale(found: &Found, expected: Generation) -> Option<Warning> {
@@ -147,18 +167,22 @@ fn choose_pool(found: &[(Found, Vec<Warning>)], asked: Option<Uuid>) -> Option<U
     .map(|superblock| superblock.fsid)
 }
 
-/// One device for each devid, the newest; in the order of their devids.
-fn without_duplicates(mut members: Vec<Found>, unused: &mut Vec<UnusedDevice>) -> Vec<Found> {
+/// One device for each devid, the newest; in the order of their devids. Also those that are just as new.
+fn without_duplicates(mut members: Vec<Found>, unused: &mut Vec<UnusedDevice>) -> (Vec<Found>, Vec<Found>) {
     members.sort_by_key(|found| (found.devid(), Reverse(found.generation())));
-    let mut kept: Vec<Found> = Vec::new();
+    let (mut kept, mut twins): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
     for found in members {
-        if kept.last().is_some_and(|last| last.devid() == found.devid()) {
-            unused.push(found.unused(UnusedReason::Duplicate(found.devid())));
-        } else {
-            kept.push(found);
+        match kept.last().filter(|last| last.devid() == found.devid()) {
+            None => kept.push(found),
+            Some(last) => {
+                unused.push(found.unused(UnusedReason::Duplicate(found.devid())));
+                if last.generation() == found.generation() {
+                    twins.push(found);
+                }
+            }
         }
     }
-    kept
+    (kept, twins)
 }
 
 enum Examined {
@@ -185,7 +209,8 @@ impl Refusal {
 
 /// Reads the copies of one device's superblock; among equal generations the first copy is the best, because
 /// the log's root is written to that one alone.
-fn examine(device: Arc<dyn Device>, options: &OpenOptions) -> Examined {
+fn examine(given: Given, options: &OpenOptions) -> Examined {
+    let Given { device, writable } = given;
     let name = device.name().to_owned();
     let mut best: Option<Box<Superblock>> = None;
     let mut problems = Vec::new();
@@ -221,7 +246,7 @@ fn examine(device: Arc<dyn Device>, options: &OpenOptions) -> Examined {
     problems.retain(|(_, problem)| !matches!(problem, SuperblockProblem::NotThere));
     let warn = |(offset, problem)| Warning::Superblock { device: name.clone(), offset, problem };
     let warnings = problems.into_iter().map(warn).collect();
-    Examined::Usable(Found { device, superblock: Arc::from(superblock) }, warnings)
+    Examined::Usable(Found { device, writable, superblock: Arc::from(superblock) }, warnings)
 }
 
 enum Problem {

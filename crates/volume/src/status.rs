@@ -1,6 +1,8 @@
 //! What a pool is made of, for those who show it.
 
+use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{BlockGroupType, DevId, Generation, Logical, Physical, Uuid};
+use brindle_policy::placement::{AllocationHint, PlacementClass};
 
 /// A device of the pool.
 #[derive(Clone, Debug)]
@@ -40,6 +42,25 @@ pub struct DeviceCounters {
     pub generation_errors: u64,
     /// Sectors and blocks that were read from elsewhere in place of a bad one here.
     pub recovered: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Flushes that failed.
+    pub flush_errors: u64,
+    /// Sectors and blocks that were written anew because they were bad.
+    pub repaired: u64,
+}
+
+/// A device that is there and may be written, for those who decide what goes where.
+#[derive(Clone, Debug)]
+pub struct WritableDeviceStatus {
+    /// As the pool has it, or will have it: id, UUID, size, bytes in use.
+    pub item: DevItem,
+    /// The size of the device itself, in bytes.
+    pub size_bytes: u64,
+    /// Flash or spindle; the pool may store a hint that says more.
+    pub class: PlacementClass,
+    /// What the pool stores (`dev_item.type`).
+    pub hint: AllocationHint,
 }
 
 /// A chunk.
@@ -51,6 +72,8 @@ pub struct ChunkStatus {
     pub length: u64,
     /// What it holds, and its profile.
     pub kind: BlockGroupType,
+    /// It may be written: no device of it belongs to a seed, and enough of them are there.
+    pub writable: bool,
     /// Its pieces on the devices.
     pub stripes: Vec<StripeStatus>,
 }

@@ -1,11 +1,13 @@
 //! The volume: a pool's devices behind one logical address space.
 
 use crate::pool::Pool;
-use crate::scan::{self, OpenOptions, UnusedDevice};
-use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning};
-use brindle_device::Device;
+use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
+use crate::write::Locks;
+use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning, WritableDeviceStatus, writable};
+use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_ondisk::item::{Chunk, DevItem};
-use brindle_ondisk::{Logical, Superblock, TreeContext};
+use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
+use brindle_policy::placement::{AllocationHint, PlacementClass};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A pool's devices behind one logical address space.
@@ -15,10 +17,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// [`Volume::check_complete`].
 #[derive(Debug)]
 pub struct Volume {
-    superblock: Arc<Superblock>,
+    superblock: RwLock<Arc<Superblock>>,
     context: TreeContext,
     degraded: bool,
+    is_writable: bool,
     pool: RwLock<Arc<Pool>>,
+    pub(crate) locks: Locks,
 }
 
 impl Volume {
@@ -27,7 +31,27 @@ impl Volume {
     /// copy of highest generation counts; the pool's superblock is that of highest generation, among equals
     /// of lowest devid.
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, VolumeError> {
-        let scan = scan::scan(devices, options)?;
+        let given = devices.into_iter().map(|device| Given { device, writable: None });
+        Self::of_scan(scan::scan(given.collect(), options)?, options, false)
+    }
+
+    /// Opens the pool as [`Volume::open`] does, to be written too. A pool that may only be read is refused,
+    /// and nothing is written. The devices of a seed are never written. A device that was away for long is
+    /// taken for missing, and stays stale.
+    pub fn open_writable(
+        devices: Vec<Arc<dyn WritableDevice>>,
+        options: &OpenOptions,
+    ) -> Result<Self, VolumeError> {
+        let given = devices.into_iter().map(|writable| {
+            let device: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(&writable);
+            Given { device, writable: Some(writable) }
+        });
+        let mut scan = scan::scan(given.collect(), options)?;
+        writable::check(&mut scan, options.degraded).map_err(VolumeError::NotWritable)?;
+        Self::of_scan(scan, options, true)
+    }
+
+    fn of_scan(scan: Scan, options: &OpenOptions, is_writable: bool) -> Result<Self, VolumeError> {
         let superblock = Arc::clone(&scan.superblock);
         let mut context = TreeContext::new(&superblock);
         let seeds = scan.strangers.iter().filter(|found| found.superblock.is_seeding());
@@ -38,12 +62,36 @@ impl Volume {
             let (key, chunk) = chunk.map_err(|defect| VolumeError::Chunk { start: at, defect })?;
             pool.add_chunk(Logical::new(key.offset()), &chunk)?;
         }
-        Ok(Self { superblock, context, degraded: options.degraded, pool: RwLock::new(Arc::new(pool)) })
+        Ok(Self {
+            superblock: RwLock::new(superblock),
+            context,
+            degraded: options.degraded,
+            is_writable,
+            pool: RwLock::new(Arc::new(pool)),
+            locks: Locks::default(),
+        })
     }
 
-    /// The pool's superblock.
-    pub fn superblock(&self) -> &Superblock {
-        &self.superblock
+    /// Whether it was opened to be written.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// The pool's superblock: that of the last commit.
+    pub fn superblock(&self) -> Arc<Superblock> {
+        Arc::clone(&self.superblock.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Another superblock was committed.
+    pub(crate) fn set_superblock(&self, superblock: Superblock) {
+        self.set_generation(superblock.generation);
+        let mut current = self.superblock.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(superblock);
+    }
+
+    /// The pool has come to this generation: blocks of the next one may be met from now on.
+    pub fn set_generation(&self, generation: Generation) {
+        self.context.max_generation.raise(generation.get().saturating_add(1));
     }
 
     /// What of the superblock decides how a tree block must look.
@@ -77,10 +125,30 @@ impl Volume {
         })
     }
 
+    /// Takes a chunk away that is no longer; false if there is none that begins there. Who reads or writes
+    /// it right now goes on.
+    pub fn remove_chunk(&self, start: Logical) -> bool {
+        self.change(|pool| pool.remove_chunk(start))
+    }
+
+    /// A device has another size, or more or less of it belongs to chunks; false if there is no such device.
+    pub fn update_device(&self, devid: DevId, total_bytes: u64, bytes_used: u64) -> bool {
+        self.change(|pool| {
+            let Some(device) = pool.device_mut(devid) else { return false };
+            device.item.total_bytes.set(total_bytes);
+            device.item.bytes_used.set(bytes_used);
+            true
+        })
+    }
+
     /// After the chunk tree has been read: whether every chunk can be, and whether there is every device
     /// (or the pool was opened degraded).
     pub fn check_complete(&self) -> Result<(), VolumeError> {
-        self.change(|pool| pool.check_complete(self.degraded))
+        self.change(|pool| pool.check_complete(self.degraded))?;
+        if self.is_writable {
+            writable::check_sizes(&self.snapshot()).map_err(VolumeError::NotWritable)?;
+        }
+        Ok(())
     }
 
     /// The chunks known so far, by address.
@@ -90,6 +158,7 @@ impl Volume {
             start: chunk.start,
             length: chunk.length,
             kind: chunk.kind,
+            writable: pool.is_writable(chunk),
             stripes: chunk
                 .stripes
                 .iter()
@@ -113,8 +182,8 @@ impl Volume {
                 devid: device.devid,
                 uuid: device.uuid,
                 name: device.name(),
-                total_bytes: device.total_bytes,
-                bytes_used: device.bytes_used,
+                total_bytes: device.total_bytes(),
+                bytes_used: device.item.bytes_used.get(),
                 missing: device.device.is_none(),
                 is_seed: device.is_seed,
                 is_stale: device.is_stale,
@@ -124,6 +193,24 @@ impl Volume {
             })
             .collect();
         devices.sort_by_key(|device| device.devid);
+        devices
+    }
+
+    /// The devices that new chunks may lie on, by devid.
+    pub fn writable_devices(&self) -> Vec<WritableDeviceStatus> {
+        let pool = self.snapshot();
+        let status = |device: &crate::device::PoolDevice| {
+            let writable = device.writable.as_ref()?;
+            let is_fast = writable.class() == DeviceClass::Solid;
+            Some(WritableDeviceStatus {
+                item: device.item,
+                size_bytes: writable.size_bytes(),
+                class: if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk },
+                hint: AllocationHint::from_disk(device.item.device_type.get()).unwrap_or_default(),
+            })
+        };
+        let mut devices: Vec<_> = pool.devices.iter().filter_map(status).collect();
+        devices.sort_by_key(|device| device.item.devid);
         devices
     }
 

@@ -17,7 +17,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     let Some(gathered) = &mut examination.gathered else { return };
     let facts = &mut gathered.facts;
     facts.dev_extents.sort_by_key(|extent| (extent.devid, extent.offset));
-    let superblock = examination.pool.superblock();
+    let superblock = &examination.pool.superblock();
     let is_seeded = examination.pool.volume().devices().iter().any(|device| device.is_seed);
     check_stripes(facts, is_seeded, ledger);
     check_overlaps(facts, ledger);

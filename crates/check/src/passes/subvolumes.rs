@@ -55,7 +55,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
             ledger.report(page::SUBVOLUMES, Finding::Root { subvolume: *id, problem });
         }
     }
-    check_uuids(&subvolumes, facts, examination.pool.superblock(), ledger);
+    check_uuids(&subvolumes, facts, &examination.pool.superblock(), ledger);
 }
 
 fn compare(

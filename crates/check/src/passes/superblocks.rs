@@ -13,7 +13,7 @@ use brindle_volume::Warning;
 
 pub(crate) fn run(examination: &mut Examination<'_>) {
     let ledger = examination.ledger;
-    let of_pool = examination.pool.superblock();
+    let of_pool = &examination.pool.superblock();
     for device in examination.pool.devices() {
         check_device(examination, device.as_ref(), of_pool);
     }

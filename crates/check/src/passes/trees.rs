@@ -19,7 +19,7 @@ const NEEDED: [(RootId, &str); 4] = [
 
 pub(crate) fn run(examination: &mut Examination<'_>) {
     let (reader, ledger) = (examination.reader, examination.ledger);
-    let superblock = examination.pool.superblock();
+    let superblock = &examination.pool.superblock();
     let trees = roots::find(reader, superblock);
     for (id, name) in NEEDED {
         if trees.iter().all(|tree| tree.id != id) {

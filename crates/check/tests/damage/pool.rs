@@ -59,7 +59,7 @@ impl Pool {
         check(shared(&self.devices), options, &NoProgress)
     }
 
-    pub(crate) fn superblock(&self) -> &Superblock {
+    pub(crate) fn superblock(&self) -> Arc<Superblock> {
         self.volume.superblock()
     }
 

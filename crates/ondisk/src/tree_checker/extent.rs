@@ -16,7 +16,7 @@ pub(super) fn check_extent(place: ItemPlace<'_>, key: &Key, extent: &ExtentItem<
     }
     if place.is_future(extent.header.generation) {
         let found = extent.header.generation.get();
-        let bound = place.context.max_generation;
+        let bound = place.context.max_generation.get();
         return Err(Defect::expected("generation of extent lies in the future", bound, found));
     }
     check_range(place, key, is_data)?;

@@ -21,7 +21,7 @@ pub(super) fn check_inode(place: ItemPlace<'_>, key: &Key, inode: &InodeItem) ->
         ("transid of inode lies in the future", inode.transid),
     ] {
         if place.is_future(generation) {
-            return Err(Defect::expected(why, place.context.max_generation, generation.get()));
+            return Err(Defect::expected(why, place.context.max_generation.get(), generation.get()));
         }
     }
     let mode = inode.mode.get();

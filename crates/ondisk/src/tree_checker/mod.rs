@@ -25,6 +25,7 @@ use crate::{
     ChecksumType, Defect, Generation, Item, Key, KeyType, MAX_LEVEL, Node, NodeExpectation, NodeHeader,
     RootId, Superblock, Uuid, to_u64, to_usize,
 };
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What of the superblock decides how a tree block must look.
 #[derive(Clone, Debug)]
@@ -40,7 +41,34 @@ pub struct TreeContext {
     /// UUIDs that blocks may carry instead: those of the seeds that the pool grew from.
     pub seed_uuids: Vec<Uuid>,
     /// The greatest generation that any block can have: the running transaction's. Who commits, moves it on.
-    pub max_generation: u64,
+    pub max_generation: GenerationLimit,
+}
+
+/// The greatest generation that any block can have; it moves on while others read it.
+#[derive(Debug)]
+pub struct GenerationLimit(AtomicU64);
+
+impl GenerationLimit {
+    /// A limit to begin with.
+    pub const fn new(generation: u64) -> Self {
+        Self(AtomicU64::new(generation))
+    }
+
+    /// The limit of now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Moves the limit on; it never goes back.
+    pub fn raise(&self, generation: u64) {
+        self.0.fetch_max(generation, Relaxed);
+    }
+}
+
+impl Clone for GenerationLimit {
+    fn clone(&self) -> Self {
+        Self::new(self.get())
+    }
 }
 
 impl TreeContext {
@@ -53,7 +81,7 @@ impl TreeContext {
             tree_uuid: superblock.tree_uuid(),
             seed_uuids: Vec::new(),
             // A log tree is written in the transaction that the superblock has yet to see.
-            max_generation: superblock.generation.get().saturating_add(1),
+            max_generation: GenerationLimit::new(superblock.generation.get().saturating_add(1)),
         }
     }
 }
@@ -94,8 +122,8 @@ pub(crate) fn check_header(
         Some(generation) if generation != header.generation => {
             Err(Defect::expected("generation differs from its parent's word", generation.get(), found))
         }
-        None if found > context.max_generation => {
-            Err(Defect::expected("generation lies in the future", context.max_generation, found))
+        None if found > context.max_generation.get() => {
+            Err(Defect::expected("generation lies in the future", context.max_generation.get(), found))
         }
         _ => Ok(()),
     }
@@ -236,7 +264,7 @@ impl<'a> ItemPlace<'a> {
     /// Whether a transaction is none that has been. What a leaf holds is no younger than the leaf, whose own
     /// generation its parent vouches for.
     fn is_future(&self, generation: Generation) -> bool {
-        generation.get() > self.context.max_generation && generation > self.node.generation()
+        generation.get() > self.context.max_generation.get() && generation > self.node.generation()
     }
 
     /// Whether this is an address where something can begin.

@@ -19,7 +19,7 @@ pub(super) fn check_root(place: ItemPlace<'_>, key: &Key, root: &RootItem) -> Re
         ("last_snapshot of root lies in the future", root.last_snapshot),
     ] {
         if place.is_future(generation) {
-            return Err(Defect::expected(why, place.context.max_generation, generation.get()));
+            return Err(Defect::expected(why, place.context.max_generation.get(), generation.get()));
         }
     }
     if !place.is_aligned(root.bytenr.get()) {

@@ -116,7 +116,7 @@ impl Pool {
     }
 
     /// Reads a run, or part of it, in one way.
-    pub(super) fn read_run(
+    pub(crate) fn read_run(
         &self,
         chunk: &Chunk,
         run: &Run,

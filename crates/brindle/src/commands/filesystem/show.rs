@@ -93,14 +93,14 @@ impl Shown {
     }
 
     fn new(volume: &Volume) -> Self {
-        Self { superblock: volume.superblock().clone(), devices: volume.devices() }
+        Self { superblock: Superblock::clone(&volume.superblock()), devices: volume.devices() }
     }
 }
 
 /// Adds the devices that the chunk tree knows, as far as it can be read.
 fn add_devices(volume: &Volume) {
     let context = volume.tree_context();
-    let root = TreeRoot::chunk_tree(volume.superblock());
+    let root = TreeRoot::chunk_tree(&volume.superblock());
     let mut pending = vec![NodeExpectation::root(root.bytenr, root.generation, root.level)];
     while let Some(expected) = pending.pop() {
         let check = |bytes: _| Node::check(bytes, context, &expected);

@@ -98,7 +98,7 @@ pub(crate) fn run(command: &DumpTreeCommand) -> Result<ExitCode> {
     let mut dump = Dump::new(command, &pool);
     dump.everything()?;
     if !command.json.json && dump.ends_with_totals() {
-        print_totals(&mut dump.out, pool.superblock())?;
+        print_totals(&mut dump.out, &pool.superblock())?;
     }
     dump.out.flush()?;
     Ok(if dump.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -137,7 +137,7 @@ impl<W: Write> Dump<'_, W> {
         if let Some(tree) = self.command.tree {
             return self.chosen_tree(tree);
         }
-        let superblock = self.pool.superblock();
+        let superblock = &self.pool.superblock();
         let log = TreeRoot::log_root_tree(superblock);
         if !self.command.extents && !self.command.uuid {
             self.fixed_tree("root tree", TreeRoot::root_tree(superblock))?;
@@ -200,7 +200,7 @@ impl<W: Write> Dump<'_, W> {
 
     /// The tree of `--tree`; every one of its root items, where a relocation left several.
     fn chosen_tree(&mut self, tree: RootId) -> Result<()> {
-        let superblock = self.pool.superblock();
+        let superblock = &self.pool.superblock();
         match tree {
             RootId::ROOT_TREE => self.fixed_tree("root tree", TreeRoot::root_tree(superblock)),
             RootId::CHUNK_TREE => self.fixed_tree("chunk tree", TreeRoot::chunk_tree(superblock)),

@@ -1,0 +1,121 @@
+//! Whether a pool that can be read may also be written.
+
+use crate::UnusedReason;
+use crate::pool::Pool;
+use crate::scan::{Found, Scan};
+use brindle_ondisk::{DevId, Generation, Superblock};
+use thiserror::Error;
+
+/// Flags of a superblock that are no reason to keep off: `WRITTEN`, `RELOC` and `ERROR`.
+const HARMLESS_FLAGS: u64 = 0b111;
+/// A pool that is a seed (`BTRFS_SUPER_FLAG_SEEDING`).
+const SEEDING: u64 = 1 << 32;
+/// A device may be this many generations behind without having missed anything: a crash came between the
+/// superblocks of one commit, which are written when everything else is durable everywhere.
+const CRASH_GENERATIONS: u64 = 1;
+
+/// Why a pool may only be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotWritable {
+    /// Features that must be known to write, by name or by number.
+    #[error("unsupported feature{}: {}", if .0.len() == 1 { "" } else { "s" }, .0.join(", "))]
+    Features(Vec<String>),
+    /// It is a seed, which others have grown from.
+    #[error("it is a seed")]
+    Seed,
+    /// Flags of the superblock: an image of metadata only, or a conversion that was not finished.
+    #[error("unsupported superblock flags {0:#x}")]
+    Flags(u64),
+    /// A device replacement is under way.
+    #[error("{device} is about to replace another device")]
+    Replacing {
+        /// The target.
+        device: String,
+    },
+    /// Two devices claim to be the same one.
+    #[error("{device} is devid {devid}, as is another device just as new")]
+    Twins {
+        /// One of them.
+        device: String,
+        /// What they claim to be.
+        devid: DevId,
+    },
+    /// A device has missed transactions, and was to take part.
+    #[error(
+        "{device} (devid {devid}) is stale, its generation is {generation}, the pool's {expected}; with \
+         -o degraded the pool is written without it"
+    )]
+    Stale {
+        /// The device.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// The last transaction it took part in.
+        generation: Generation,
+        /// The pool's last transaction.
+        expected: Generation,
+    },
+    /// A device is shorter than the pool has it.
+    #[error("{device} (devid {devid}) ends at {size_bytes}, the pool has it as {total_bytes} bytes long")]
+    Short {
+        /// The device.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// Its size in bytes by its device item.
+        total_bytes: u64,
+    },
+}
+
+/// Whether the pool may be written, by its superblocks; devices that it is to be written without are put
+/// aside.
+pub(crate) fn check(scan: &mut Scan, degraded: bool) -> Result<(), NotWritable> {
+    check_superblock(&scan.superblock)?;
+    let name = |found: &Found| found.device.name().to_owned();
+    if let Some(twin) = scan.twins.first() {
+        return Err(NotWritable::Twins { device: name(twin), devid: twin.devid() });
+    }
+    if let Some(target) = scan.members.iter().find(|found| found.devid() == DevId::new(0)) {
+        return Err(NotWritable::Replacing { device: name(target) });
+    }
+    let expected = scan.superblock.generation;
+    let is_stale =
+        |found: &Found| found.generation().get().saturating_add(CRASH_GENERATIONS) < expected.get();
+    if let Some(stale) = scan.members.iter().find(|found| is_stale(found) && !degraded) {
+        let (devid, generation) = (stale.devid(), stale.generation());
+        return Err(NotWritable::Stale { device: name(stale), devid, generation, expected });
+    }
+    let (stale, current): (Vec<_>, Vec<_>) = scan.members.drain(..).partition(is_stale);
+    scan.members = current;
+    scan.unused.extend(stale.iter().map(|found| found.unused(UnusedReason::Stale(found.devid()))));
+    Ok(())
+}
+
+fn check_superblock(superblock: &Superblock) -> Result<(), NotWritable> {
+    let mut features = superblock.incompat().refused_for_writing();
+    features.extend(superblock.compat_ro().refused_for_writing());
+    if !features.is_empty() {
+        return Err(NotWritable::Features(features));
+    }
+    let flags = superblock.flags.get() & !HARMLESS_FLAGS;
+    match flags {
+        0 => Ok(()),
+        _ if flags & SEEDING != 0 => Err(NotWritable::Seed),
+        _ => Err(NotWritable::Flags(flags)),
+    }
+}
+
+/// Whether every device is as long as the pool has it: what lies beyond its end would be lost.
+pub(crate) fn check_sizes(pool: &Pool) -> Result<(), NotWritable> {
+    for member in &pool.devices {
+        let Some(device) = &member.writable else { continue };
+        let (size_bytes, total_bytes) = (device.size_bytes(), member.total_bytes());
+        if size_bytes < total_bytes {
+            let (device, devid) = (device.name().to_owned(), member.devid);
+            return Err(NotWritable::Short { device, devid, size_bytes, total_bytes });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Giving back the space of what is no longer used.
+
+use crate::Volume;
+use crate::chunk::Chunk;
+use crate::layout::{STRIP_BYTES, Way};
+use crate::pool::Pool;
+use brindle_ondisk::Logical;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+impl Volume {
+    /// Tells the devices that a range is not used any more, as well as it can be done; answers how many bytes
+    /// of them were given back. With parity only whole rows are: the others still need their parity.
+    pub fn discard(&self, logical: Logical, length: u64) -> u64 {
+        if !self.is_writable() {
+            return 0;
+        }
+        let pool = self.snapshot();
+        let _no_repairs = self.locks.writer();
+        let mut places: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
+        let mut done = 0;
+        while done < length {
+            let Some(at) = logical.checked_add(done) else { break };
+            let Some(chunk) = pool.chunks.find(at) else { break };
+            let Some(offset) = chunk.offset_of(at) else { break };
+            let now = (length - done).min(chunk.length - offset);
+            if pool.is_writable(chunk) {
+                add_places(&pool, chunk, offset..offset + now, &mut places);
+            }
+            done += now;
+        }
+        places.into_iter().map(|(device, ranges)| discard_on(&pool, device, ranges)).sum()
+    }
+}
+
+/// Where a range of a chunk lies.
+fn add_places(pool: &Pool, chunk: &Chunk, range: Range<u64>, places: &mut BTreeMap<usize, Vec<Range<u64>>>) {
+    let mut add = |stripe: usize, start: u64, length: u64| {
+        let place = &chunk.stripes[stripe];
+        if pool.devices[place.device].writable.is_some() {
+            let start = place.physical.get() + start;
+            places.entry(place.device).or_default().push(start..start + length);
+        }
+    };
+    if chunk.layout.has_parity() {
+        let row_bytes = chunk.layout.columns() * STRIP_BYTES;
+        let rows = range.start.div_ceil(row_bytes)..range.end / row_bytes;
+        if rows.start < rows.end {
+            let length = (rows.end - rows.start) * STRIP_BYTES;
+            (0..chunk.stripes.len()).for_each(|stripe| add(stripe, rows.start * STRIP_BYTES, length));
+        }
+        return;
+    }
+    let mut at = range.start;
+    while at < range.end {
+        let run = chunk.layout.run_at(at);
+        let length = run.length.min(range.end - at);
+        for way in 0..chunk.layout.ways() {
+            if let Way::Direct(stripe) = chunk.layout.way(&run, way) {
+                add(stripe, run.stripe_offset, length);
+            }
+        }
+        at += length;
+    }
+}
+
+fn discard_on(pool: &Pool, device: usize, mut ranges: Vec<Range<u64>>) -> u64 {
+    let Some(device) = &pool.devices[device].writable else { return 0 };
+    ranges.sort_by_key(|range| range.start);
+    let mut given_back = 0;
+    for together in ranges.chunk_by(|a, b| a.end == b.start) {
+        let start = together[0].start;
+        let length: u64 = together.iter().map(|range| range.end - range.start).sum();
+        match device.discard(start, length) {
+            Ok(true) => given_back += length,
+            Ok(false) => {}
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    given_back
+}

@@ -1,0 +1,129 @@
+//! Making durable what was written, and the superblocks that make it count.
+
+use crate::device::{PoolDevice, count};
+use crate::pool::Pool;
+use crate::{Volume, WriteError};
+use brindle_device::{DeviceError, WritableDevice};
+use brindle_ondisk::item::DevItem;
+use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use zerocopy::IntoBytes;
+
+/// Which copies of the superblock are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperblockCopies {
+    /// All that the device has room for: a commit.
+    All,
+    /// The first of each device: a log that was synced.
+    First,
+}
+
+impl Volume {
+    /// Makes durable everything written before, on all devices at the same time. Devices may fail as long as
+    /// every chunk can be read without them.
+    pub fn flush(&self) -> Result<(), WriteError> {
+        if !self.is_writable() {
+            return Err(WriteError::ReadOnly);
+        }
+        let pool = self.snapshot();
+        let failed = on_each(&pool, |member, device| {
+            device.flush().inspect_err(|error| {
+                tracing::warn!("{error}");
+                count(&member.counters.flush_errors);
+            })
+        });
+        tolerated(&pool, failed).map_err(|failures| WriteError::Flush { failures })
+    }
+
+    /// Writes a superblock to every device, on all of them at the same time: each with its own device item (as
+    /// given; devices that are not among those given keep what they have), its place and its checksum. Devices
+    /// may fail as long as every chunk can be read without them. Afterwards the pool's superblock is this one.
+    pub fn write_superblocks(
+        &self,
+        template: &Superblock,
+        device_items: &[DevItem],
+        copies: SuperblockCopies,
+    ) -> Result<(), WriteError> {
+        if !self.is_writable() {
+            return Err(WriteError::ReadOnly);
+        }
+        let pool = self.snapshot();
+        let failed = on_each(&pool, |member, device| {
+            let given = device_items.iter().find(|item| item.devid == member.devid);
+            let written = write_copies(template, given.unwrap_or(&member.item), device, copies);
+            written.inspect_err(|error| {
+                tracing::warn!("{error}");
+                count(&member.counters.write_errors);
+            })
+        });
+        tolerated(&pool, failed).map_err(|failures| WriteError::Superblocks { failures })?;
+        self.set_superblock(template.clone());
+        Ok(())
+    }
+}
+
+/// Writes one device's copies. The first one is what counts: nobody looks at the others while it is there.
+fn write_copies(
+    template: &Superblock,
+    item: &DevItem,
+    device: &dyn WritableDevice,
+    copies: SuperblockCopies,
+) -> Result<(), DeviceError> {
+    let size_bytes = item.total_bytes.get().min(device.size_bytes());
+    let fits = |offset: &u64| offset + to_u64(SUPERBLOCK_SIZE) <= size_bytes;
+    let number = if copies == SuperblockCopies::All { SUPERBLOCK_OFFSETS.len() } else { 1 };
+    let mut superblock = Box::new(template.clone());
+    superblock.dev_item = *item;
+    let mut first = Ok(());
+    for (copy, offset) in SUPERBLOCK_OFFSETS.into_iter().filter(fits).take(number).enumerate() {
+        superblock.bytenr.set(offset);
+        let checksum = superblock.compute_checksum(superblock.checksum_type());
+        superblock.csum.fill(0);
+        superblock.csum[..checksum.as_bytes().len()].copy_from_slice(checksum.as_bytes());
+        match device.write_at(offset, superblock.as_bytes()) {
+            Err(error) if copy == 0 => first = Err(error),
+            Err(error) => tracing::warn!("{error}"),
+            Ok(()) => {}
+        }
+    }
+    first
+}
+
+/// Does something with every device that may be written, all at the same time; answers with those that failed.
+fn on_each(
+    pool: &Pool,
+    act: impl Fn(&PoolDevice, &dyn WritableDevice) -> Result<(), DeviceError> + Sync,
+) -> Vec<(usize, DeviceError)> {
+    let there = |(index, member)| {
+        let member: &PoolDevice = member;
+        member.writable.as_ref().map(|device| (index, member, device.as_ref()))
+    };
+    let there: Vec<_> = pool.devices.iter().enumerate().filter_map(there).collect();
+    let act = &act;
+    let do_one = move |(index, member, device): (usize, &PoolDevice, &dyn WritableDevice)| {
+        act(member, device).err().map(|error| (index, error))
+    };
+    if let [only] = there[..] {
+        return do_one(only).into_iter().collect();
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = there.into_iter().map(|one| scope.spawn(move || do_one(one))).collect();
+        threads.into_iter().filter_map(|it| it.join().expect("writing does not panic")).collect()
+    })
+}
+
+/// Whether everything can be read without the devices that failed, and one did not.
+fn tolerated(pool: &Pool, failed: Vec<(usize, DeviceError)>) -> Result<(), Vec<DeviceError>> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let is_lost = |index: usize| {
+        let member = &pool.devices[index];
+        failed.iter().any(|(failed, _)| *failed == index) || (member.writable.is_none() && !member.is_seed)
+    };
+    let survive =
+        pool.chunks.iter().all(|chunk| chunk.layout.survives(|stripe| is_lost(chunk.stripes[stripe].device)));
+    if survive && (0..pool.devices.len()).any(|index| !is_lost(index) && !pool.devices[index].is_seed) {
+        return Ok(());
+    }
+    Err(failed.into_iter().map(|(_, error)| error).collect())
+}

@@ -1,0 +1,40 @@
+//! Who waits for whom while writing.
+
+use super::row::RowKey;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+const ROW_LOCKS: usize = 64;
+
+/// Locks of a volume. They guard what is on the devices, so there is nothing that a panic could leave broken.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    /// One for each row, some rows sharing one; nobody holds two.
+    rows: [Mutex<()>; ROW_LOCKS],
+    repair: RwLock<()>,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self { rows: std::array::from_fn(|_| Mutex::new(())), repair: RwLock::new(()) }
+    }
+}
+
+impl Locks {
+    /// Held while a part of a row is written, from reading the rest of it on.
+    pub(super) fn row(&self, key: RowKey) -> MutexGuard<'_, ()> {
+        let number = key.chunk.get().wrapping_shr(16).wrapping_add(key.row);
+        let number = brindle_ondisk::to_usize(number % ROW_LOCKS as u64);
+        self.rows[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while something is written.
+    pub(super) fn writer(&self) -> RwLockReadGuard<'_, ()> {
+        self.repair.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while a bad copy is compared once more and written over: nobody writes meanwhile, so that what
+    /// was read cannot have been replaced.
+    pub(crate) fn repair(&self) -> RwLockWriteGuard<'_, ()> {
+        self.repair.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,149 @@
+//! Writing: a logical range becomes pieces on devices, pieces that lie one behind the other become one write,
+//! and devices work at the same time.
+//!
+//! With parity, a row that is written as a whole needs nothing read. Of a row written in part the rest is
+//! read, and parity made anew from all of it, rather than from the old parity and the difference: parity of a
+//! row that was never written, or was being written in a crash, means nothing, and would never come right.
+//! Only the data of a device that is not there has to be taken from the old parity. Two writers of one row
+//! take turns ([`Locks::row`]); writers of whole rows are alone in them.
+//!
+//! A write that fails is tolerated as long as the profile tolerates the loss of all that failed and all that
+//! is missing. The device is tried again the next time.
+
+mod discard;
+mod durable;
+mod locks;
+mod plan;
+mod row;
+
+pub use durable::SuperblockCopies;
+pub(crate) use locks::Locks;
+
+use crate::chunk::Chunk;
+use crate::pool::Pool;
+use crate::{Volume, WriteError};
+use brindle_ondisk::{Logical, to_u64, to_usize};
+use plan::Plan;
+use row::{Row, RowKey};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Parity is computed and held for this many bytes of data at once.
+const PARITY_BATCH_BYTES: u64 = 16 << 20;
+/// No more rows than these wait for the rest of them to be read at one time.
+const ROW_THREADS: usize = 8;
+
+impl Volume {
+    /// Writes one tree block to all its copies.
+    pub fn write_block(&self, logical: Logical, bytes: &[u8]) -> Result<(), WriteError> {
+        self.write_blocks(&[(logical, bytes)])
+    }
+
+    /// Writes many tree blocks to all their copies: those that follow each other as one piece, devices at the
+    /// same time. In any order; nothing is durable before [`Volume::flush`].
+    pub fn write_blocks(&self, blocks: &[(Logical, &[u8])]) -> Result<(), WriteError> {
+        if !self.is_writable() {
+            return Err(WriteError::ReadOnly);
+        }
+        let pool = self.snapshot();
+        let _no_repairs = self.locks.writer();
+        let mut plan = Plan::default();
+        let mut rows: BTreeMap<RowKey, Row<'_>> = BTreeMap::new();
+        for (logical, bytes) in blocks {
+            let (chunk, offset) = self.locate(&pool, *logical, bytes)?;
+            split(&pool, chunk, offset, bytes, &mut plan, &mut rows)?;
+        }
+        plan.run(&pool)?;
+        self.write_rows(&pool, rows)
+    }
+
+    /// Writes data to all its copies: whole sectors, within one chunk.
+    pub fn write_data(&self, logical: Logical, bytes: &[u8]) -> Result<(), WriteError> {
+        self.write_blocks(&[(logical, bytes)])
+    }
+
+    /// The chunk that holds all of a range, and where in it the range begins.
+    fn locate<'p>(
+        &self,
+        pool: &'p Pool,
+        logical: Logical,
+        bytes: &[u8],
+    ) -> Result<(&'p Arc<Chunk>, u64), WriteError> {
+        let length = to_u64(bytes.len());
+        let refuse = |why| Err(WriteError::Request { logical, length, why });
+        let sector_bytes = u64::from(self.tree_context().sectorsize);
+        if !logical.is_aligned(sector_bytes) || !length.is_multiple_of(sector_bytes) {
+            return refuse("not of whole sectors");
+        }
+        let chunk = pool.chunks.find(logical).ok_or(WriteError::Unmapped { logical })?;
+        let offset = chunk.offset_of(logical).unwrap_or(0);
+        if chunk.length - offset < length {
+            return refuse("passes the end of its chunk");
+        }
+        if chunk.stripes.iter().any(|stripe| pool.devices[stripe.device].is_seed) {
+            return refuse("its chunk belongs to a seed");
+        }
+        Ok((chunk, offset))
+    }
+
+    /// Writes what belongs to chunks with parity.
+    fn write_rows(&self, pool: &Pool, rows: BTreeMap<RowKey, Row<'_>>) -> Result<(), WriteError> {
+        let (whole, partial): (Vec<_>, Vec<_>) = rows.into_values().partition(Row::is_whole);
+        let mut plan = Plan::default();
+        let mut planned = 0;
+        for row in &whole {
+            row.plan(pool, &mut plan)?;
+            planned += row.data_bytes();
+            if planned >= PARITY_BATCH_BYTES {
+                std::mem::take(&mut plan).run(pool)?;
+                planned = 0;
+            }
+        }
+        plan.run(pool)?;
+        let write_one = |row: &Row<'_>| {
+            let _only_one = self.locks.row(row.key());
+            let mut plan = Plan::default();
+            row.plan(pool, &mut plan)?;
+            plan.run(pool)
+        };
+        let share = partial.len().div_ceil(ROW_THREADS).max(1);
+        if partial.len() < 2 {
+            return partial.iter().try_for_each(write_one);
+        }
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = partial
+                .chunks(share)
+                .map(|rows| scope.spawn(move || rows.iter().try_for_each(write_one)))
+                .collect();
+            let results = threads.into_iter().map(|thread| thread.join().expect("writing does not panic"));
+            // All of them are waited for, whatever the first says.
+            results.collect::<Vec<_>>().into_iter().collect()
+        })
+    }
+}
+
+/// Splits a range into pieces: those with parity are gathered by row, the others planned.
+fn split<'a>(
+    pool: &Pool,
+    chunk: &Arc<Chunk>,
+    offset: u64,
+    bytes: &'a [u8],
+    plan: &mut Plan<'a>,
+    rows: &mut BTreeMap<RowKey, Row<'a>>,
+) -> Result<(), WriteError> {
+    let (mut offset, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let mut run = chunk.layout.run_at(offset);
+        run.length = run.length.min(to_u64(rest.len()));
+        let (now, later) = rest.split_at(to_usize(run.length));
+        if chunk.layout.has_parity() {
+            let key = RowKey { chunk: chunk.start, row: run.row };
+            rows.entry(key).or_insert_with(|| Row::new(chunk, run.row)).push(&run, now);
+        } else {
+            plan.add_copies(pool, chunk, offset, &run, now)?;
+        }
+        offset += run.length;
+        rest = later;
+    }
+    Ok(())
+}

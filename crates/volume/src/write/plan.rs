@@ -1,0 +1,207 @@
+//! What is to be written where, and whether enough of it was.
+
+use crate::chunk::Chunk;
+use crate::device::count;
+use crate::layout::{Run, Way};
+use crate::pool::Pool;
+use crate::{Attempt, AttemptFailure, WriteError};
+use brindle_device::{DeviceError, WritableDevice};
+use brindle_ondisk::{Logical, Physical, to_u64};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// Less than this is written by the caller's own thread, device after device: a write that the host only
+/// takes note of is done sooner than another thread begins.
+const PARALLEL_BYTES: u64 = 128 << 10;
+
+/// Writes to be made, by device.
+#[derive(Debug, Default)]
+pub(super) struct Plan<'a> {
+    units: Vec<Unit>,
+    devices: BTreeMap<usize, Vec<Piece<'a>>>,
+    bytes: u64,
+}
+
+/// Bytes that are lost together, when more than so many stripes fail: the copies of a run, or a row.
+#[derive(Debug)]
+pub(super) struct Unit {
+    pub(super) logical: Logical,
+    pub(super) length: u64,
+    /// How many stripes may still fail.
+    pub(super) spare: usize,
+}
+
+/// Bytes for one place.
+#[derive(Debug)]
+struct Piece<'a> {
+    physical: u64,
+    bytes: Cow<'a, [u8]>,
+    unit: usize,
+    stripe: usize,
+}
+
+/// A write that failed.
+struct Failure {
+    device: usize,
+    physical: u64,
+    unit: usize,
+    stripe: usize,
+    error: DeviceError,
+}
+
+impl<'a> Plan<'a> {
+    /// Adds all copies of a run.
+    pub(super) fn add_copies(
+        &mut self,
+        pool: &Pool,
+        chunk: &Chunk,
+        offset: u64,
+        run: &Run,
+        bytes: &'a [u8],
+    ) -> Result<(), WriteError> {
+        let stripes = (0..chunk.layout.ways()).filter_map(|way| match chunk.layout.way(run, way) {
+            Way::Direct(stripe) => Some(stripe),
+            Way::Rebuild(_) => None,
+        });
+        let (there, missing): (Vec<_>, Vec<_>) = stripes.partition(|stripe| is_there(pool, chunk, *stripe));
+        let (logical, length) = (chunk.start + offset, run.length);
+        let Some(spare) = there.len().checked_sub(1) else {
+            let attempts =
+                missing.iter().map(|stripe| missing_attempt(pool, chunk, *stripe, run.stripe_offset));
+            return Err(WriteError::Failed { logical, length, attempts: attempts.collect() });
+        };
+        let unit = self.add_unit(Unit { logical, length, spare });
+        for stripe in there {
+            self.add_piece(chunk, stripe, run.stripe_offset, Cow::Borrowed(bytes), unit);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_unit(&mut self, unit: Unit) -> usize {
+        self.units.push(unit);
+        self.units.len() - 1
+    }
+
+    /// Adds bytes for one stripe, whose device is there.
+    pub(super) fn add_piece(
+        &mut self,
+        chunk: &Chunk,
+        stripe: usize,
+        stripe_offset: u64,
+        bytes: Cow<'a, [u8]>,
+        unit: usize,
+    ) {
+        let place = &chunk.stripes[stripe];
+        let physical = place.physical.get() + stripe_offset;
+        self.bytes += to_u64(bytes.len());
+        self.devices.entry(place.device).or_default().push(Piece { physical, bytes, unit, stripe });
+    }
+
+    /// Writes everything, devices at the same time. Everything is tried, whatever fails.
+    pub(super) fn run(mut self, pool: &Pool) -> Result<(), WriteError> {
+        for pieces in self.devices.values_mut() {
+            pieces.sort_by_key(|piece| piece.physical);
+        }
+        let write = |(device, pieces): (&usize, &Vec<Piece<'_>>)| write_to(pool, *device, pieces);
+        let failures: Vec<Failure> = if self.devices.len() < 2 || self.bytes < PARALLEL_BYTES {
+            self.devices.iter().flat_map(write).collect()
+        } else {
+            std::thread::scope(|scope| {
+                let work = self.devices.iter().map(|work| scope.spawn(move || write(work)));
+                let threads: Vec<_> = work.collect();
+                threads.into_iter().flat_map(|it| it.join().expect("writing does not panic")).collect()
+            })
+        };
+        self.judge(pool, failures)
+    }
+
+    /// Whether what failed can be tolerated.
+    fn judge(&self, pool: &Pool, failures: Vec<Failure>) -> Result<(), WriteError> {
+        let mut lost: BTreeMap<usize, Vec<Failure>> = BTreeMap::new();
+        for failure in failures {
+            match lost.entry(failure.unit) {
+                Entry::Occupied(entry) => entry.into_mut().push(failure),
+                Entry::Vacant(entry) => drop(entry.insert(vec![failure])),
+            }
+        }
+        for (unit, failures) in lost {
+            let unit = &self.units[unit];
+            let mut stripes: Vec<usize> = failures.iter().map(|failure| failure.stripe).collect();
+            stripes.sort_unstable();
+            stripes.dedup();
+            if stripes.len() > unit.spare {
+                let attempts = failures.into_iter().map(|failure| Attempt {
+                    device: pool.devices[failure.device].name(),
+                    devid: pool.devices[failure.device].devid,
+                    offset: Physical::new(failure.physical),
+                    rebuilt_without: Vec::new(),
+                    failure: AttemptFailure::Io(failure.error),
+                });
+                let attempts = attempts.collect();
+                return Err(WriteError::Failed { logical: unit.logical, length: unit.length, attempts });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a stripe can be written.
+pub(super) fn is_there(pool: &Pool, chunk: &Chunk, stripe: usize) -> bool {
+    pool.devices[chunk.stripes[stripe].device].writable.is_some()
+}
+
+/// What is to be said of a stripe whose device is not there.
+pub(super) fn missing_attempt(pool: &Pool, chunk: &Chunk, stripe: usize, stripe_offset: u64) -> Attempt {
+    let place = &chunk.stripes[stripe];
+    Attempt {
+        device: pool.devices[place.device].name(),
+        devid: place.devid,
+        offset: Physical::new(place.physical.get().saturating_add(stripe_offset)),
+        rebuilt_without: Vec::new(),
+        failure: AttemptFailure::Missing,
+    }
+}
+
+/// Writes sorted pieces to one device, those that lie one behind the other at once.
+fn write_to(pool: &Pool, index: usize, pieces: &[Piece<'_>]) -> Vec<Failure> {
+    let member = &pool.devices[index];
+    let device = member.writable.as_ref().expect("only devices that are there are planned for");
+    let follows = |a: &Piece<'_>, b: &Piece<'_>| a.physical + to_u64(a.bytes.len()) == b.physical;
+    let mut failures = Vec::new();
+    for together in pieces.chunk_by(follows) {
+        let bytes: Vec<&[u8]> = together.iter().map(|piece| piece.bytes.as_ref()).collect();
+        if let Err(error) = device.write_pieces_at(together[0].physical, &bytes) {
+            tracing::warn!("{error}");
+            count(&member.counters.write_errors);
+            failures.extend(write_apart(device.as_ref(), index, together, error));
+        }
+    }
+    failures
+}
+
+/// Of pieces whose write has failed, writes each by itself: what is bad is seldom all of it.
+fn write_apart(
+    device: &dyn WritableDevice,
+    index: usize,
+    pieces: &[Piece<'_>],
+    error: DeviceError,
+) -> Vec<Failure> {
+    let failed = |piece: &Piece<'_>, error| Failure {
+        device: index,
+        physical: piece.physical,
+        unit: piece.unit,
+        stripe: piece.stripe,
+        error,
+    };
+    match pieces {
+        [only] => vec![failed(only, error)],
+        several => {
+            let apart = several.iter().filter_map(|piece| {
+                let written = device.write_at(piece.physical, &piece.bytes);
+                written.err().map(|error| failed(piece, error))
+            });
+            apart.collect()
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A row of a chunk with parity: what is new in it, what must be read, and the parity of both.
+
+use super::plan::{Plan, Unit, is_there, missing_attempt};
+use crate::chunk::Chunk;
+use crate::layout::{Run, STRIP_BYTES};
+use crate::parity::syndromes;
+use crate::pool::Pool;
+use crate::{Attempt, WriteError};
+use brindle_ondisk::{Logical, to_u64, to_usize};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Which row of which chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowKey {
+    pub(crate) chunk: Logical,
+    pub(crate) row: u64,
+}
+
+/// What is to be written to a row.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    chunk: Arc<Chunk>,
+    row: u64,
+    pieces: Vec<Piece<'a>>,
+}
+
+/// Bytes for a part of a strip.
+#[derive(Debug)]
+struct Piece<'a> {
+    column: u64,
+    /// Where in the strip.
+    start: u64,
+    bytes: &'a [u8],
+}
+
+impl Piece<'_> {
+    fn end(&self) -> u64 {
+        self.start + to_u64(self.bytes.len())
+    }
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(chunk: &Arc<Chunk>, row: u64) -> Self {
+        Self { chunk: Arc::clone(chunk), row, pieces: Vec::new() }
+    }
+
+    /// Adds what a run is to hold.
+    pub(super) fn push(&mut self, run: &Run, bytes: &'a [u8]) {
+        let start = run.stripe_offset % STRIP_BYTES;
+        self.pieces.push(Piece { column: run.column, start, bytes });
+    }
+
+    pub(super) fn key(&self) -> RowKey {
+        RowKey { chunk: self.chunk.start, row: self.row }
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum()
+    }
+
+    /// Whether all of it is new.
+    pub(super) fn is_whole(&self) -> bool {
+        self.data_bytes() == self.chunk.layout.columns() * STRIP_BYTES
+    }
+
+    /// Plans the writes of the new data and of the parity. What must be read for that, is.
+    pub(super) fn plan(&self, pool: &Pool, plan: &mut Plan<'a>) -> Result<(), WriteError> {
+        let layout = &self.chunk.layout;
+        let all = layout.columns() + layout.parities();
+        let lost: Vec<usize> = (0..all)
+            .map(|column| layout.stripe_in_row(self.row, column))
+            .filter(|stripe| !is_there(pool, &self.chunk, *stripe))
+            .collect();
+        let Some(spare) = to_usize(layout.parities()).checked_sub(lost.len()) else {
+            let offset = self.row * STRIP_BYTES;
+            let attempts = lost.iter().map(|stripe| missing_attempt(pool, &self.chunk, *stripe, offset));
+            return Err(self.failed(attempts.collect()));
+        };
+        let unit = plan.add_unit(Unit { logical: self.logical(), length: self.length(), spare });
+        for piece in &self.pieces {
+            self.place(pool, plan, piece.column, piece.start, Cow::Borrowed(piece.bytes), unit);
+        }
+        let parity = (layout.columns()..all).map(|column| layout.stripe_in_row(self.row, column));
+        if parity.into_iter().all(|stripe| lost.contains(&stripe)) {
+            return Ok(());
+        }
+        for range in self.ranges() {
+            let columns: Vec<Cow<'_, [u8]>> = (0..layout.columns())
+                .map(|column| self.column(pool, column, &range))
+                .collect::<Result<_, _>>()?;
+            let columns: Vec<&[u8]> = columns.iter().map(Cow::as_ref).collect();
+            let (p, q) = syndromes(&columns);
+            for (column, parity) in (layout.columns()..all).zip([p, q]) {
+                self.place(pool, plan, column, range.start, Cow::Owned(parity), unit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans the write of bytes to a column, if its device is there.
+    fn place(
+        &self,
+        pool: &Pool,
+        plan: &mut Plan<'a>,
+        column: u64,
+        start: u64,
+        bytes: Cow<'a, [u8]>,
+        unit: usize,
+    ) {
+        let stripe = self.chunk.layout.stripe_in_row(self.row, column);
+        if is_there(pool, &self.chunk, stripe) {
+            plan.add_piece(&self.chunk, stripe, self.row * STRIP_BYTES + start, bytes, unit);
+        }
+    }
+
+    /// The parts of a strip in which any column has something new.
+    fn ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = self.pieces.iter().map(|piece| piece.start..piece.end()).collect();
+        ranges.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match merged.last_mut().filter(|last| last.end >= range.start) {
+                Some(last) => last.end = last.end.max(range.end),
+                None => merged.push(range),
+            }
+        }
+        merged
+    }
+
+    /// What a column will hold: what is new, and what is there already.
+    fn column(&self, pool: &Pool, column: u64, range: &Range<u64>) -> Result<Cow<'a, [u8]>, WriteError> {
+        let mut pieces: Vec<&Piece<'a>> = self.pieces.iter().collect();
+        pieces.retain(|piece| piece.column == column && piece.start < range.end && range.start < piece.end());
+        pieces.sort_by_key(|piece| piece.start);
+        if let [piece] = pieces[..]
+            && piece.start == range.start
+            && piece.end() == range.end
+        {
+            return Ok(Cow::Borrowed(piece.bytes));
+        }
+        let mut bytes = vec![0; to_usize(range.end - range.start)];
+        let mut at = range.start;
+        let within = |at: u64| to_usize(at - range.start);
+        for piece in pieces {
+            self.read_old(pool, column, at, &mut bytes[within(at)..within(piece.start.max(at))])?;
+            bytes[within(piece.start)..within(piece.end())].copy_from_slice(piece.bytes);
+            at = piece.end();
+        }
+        self.read_old(pool, column, at, &mut bytes[within(at)..])?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Reads what a column holds, from its device or else by rebuilding it.
+    fn read_old(&self, pool: &Pool, column: u64, start: u64, buffer: &mut [u8]) -> Result<(), WriteError> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let (stripe_offset, length) = (self.row * STRIP_BYTES + start, to_u64(buffer.len()));
+        let run = Run { row: self.row, column, stripe_offset, length };
+        let mut attempts: Vec<Attempt> = Vec::new();
+        for way in 0..self.chunk.layout.ways() {
+            match pool.read_run(&self.chunk, &run, way, buffer) {
+                Ok(()) => return Ok(()),
+                Err(attempt) => attempts.push(*attempt),
+            }
+        }
+        Err(self.failed(attempts))
+    }
+
+    fn failed(&self, attempts: Vec<Attempt>) -> WriteError {
+        WriteError::Failed { logical: self.logical(), length: self.length(), attempts }
+    }
+
+    fn logical(&self) -> Logical {
+        self.chunk.start + self.row * self.length()
+    }
+
+    fn length(&self) -> u64 {
+        self.chunk.layout.columns() * STRIP_BYTES
+    }
+}
