@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     let mut context = testing::context();
     context.nodesize = if options & 2 == 0 { 4096 } else { 16384 };
     // Blocks of real pools have generations of their own.
-    context.max_generation = 1 << 20;
+    context.max_generation.raise(1 << 20);
     let nodesize = context.nodesize as usize;
     let mut block = vec![0; nodesize];
     block.iter_mut().skip(GENERATION).zip(body).for_each(|(target, source)| *target = *source);
