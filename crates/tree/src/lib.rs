@@ -31,6 +31,6 @@ pub use error::TreeError;
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::DataRange;
 pub use root::TreeRoot;
-pub use space::{DiscardMode, ReservedExtent, Urgency};
+pub use space::{DeviceSpace, DiscardMode, GroupSummary, ReservedExtent, SpaceSummary, Urgency};
 pub use transaction::{Clock, Need, Transaction, WriterOptions};
 pub use tree::Tree;

@@ -1,7 +1,8 @@
 //! Space: block groups, what of them is free, reserved or pinned, and chunks made and returned.
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
-use brindle_ondisk::{BlockGroupType, Logical};
+use brindle_ondisk::{BlockGroupType, DevId, Logical};
+use std::ops::Range;
 
 /// The space of the pool.
 #[derive(Debug)]
@@ -73,7 +74,15 @@ impl Space {
         todo!()
     }
 
-    /// Places for so many tree blocks, in as few and as long runs as there are, near `hint` if possible.
+    /// Looks up free space until [`allocate_blocks`](Self::allocate_blocks) can serve everything that is changed so
+    /// far: call it before each round of a commit, with no tree locked, for it reads trees.
+    pub(crate) fn prepare(&self, pool: &Pool) -> Result<(), TreeError> {
+        let _ = pool;
+        todo!()
+    }
+
+    /// Places for so many tree blocks, in as few and as long runs as there are, near `hint` if possible. Reads no
+    /// tree, so that it may be called with trees locked.
     pub(crate) fn allocate_blocks(
         &self,
         pool: &Pool,
@@ -85,14 +94,16 @@ impl Space {
         todo!()
     }
 
-    /// An extent got its item in the extent tree.
+    /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or
+    /// [`Pool::reserve_extent`].
     pub(crate) fn extent_recorded(&self, start: Logical, length: u64) {
         let _ = (start, length);
         todo!()
     }
 
-    /// An extent lost its item in the extent tree (`was_recorded`), or is given up without ever having had one.
-    /// Either way its space is pinned.
+    /// An extent is about to lose its item in the extent tree (`was_recorded`; call it before the item is removed, so
+    /// that who looks for free space never takes it for free), or is given up without ever having had one. Either
+    /// way its space is pinned.
     pub(crate) fn extent_freed(&self, start: Logical, length: u64, was_recorded: bool) {
         let _ = (start, length, was_recorded);
         todo!()
@@ -139,8 +150,71 @@ impl Space {
     }
 }
 
+/// How much space there is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceSummary {
+    /// By content and profile.
+    pub groups: Vec<GroupSummary>,
+    /// By devid.
+    pub devices: Vec<DeviceSpace>,
+    /// Data space that was promised and not taken yet, in bytes.
+    pub promised_data_bytes: u64,
+    /// Metadata space that running operations were promised, in bytes.
+    pub promised_metadata_bytes: u64,
+    /// Metadata space that is kept back so that files can be deleted on a full pool, in bytes.
+    pub kept_back_bytes: u64,
+}
+
+/// All block groups of one content and profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// Content and profile.
+    pub kind: BlockGroupType,
+    /// Their logical length, in bytes.
+    pub total_bytes: u64,
+    /// What has an item in the extent tree, in bytes.
+    pub used_bytes: u64,
+    /// What is taken and has no item yet, in bytes.
+    pub reserved_bytes: u64,
+    /// What was freed, and can be used again when that is durable, in bytes.
+    pub pinned_bytes: u64,
+    /// What is free and can't be used, because its devices can't be written or superblocks lie there, in bytes.
+    pub read_only_bytes: u64,
+}
+
+/// A device's unallocated space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSpace {
+    /// Its id in the pool.
+    pub devid: DevId,
+    /// What of it the pool uses, in bytes.
+    pub total_bytes: u64,
+    /// What belongs to no chunk, in bytes.
+    pub unallocated_bytes: u64,
+}
+
 impl Pool {
-    /// Promises so many bytes of data space; [`TreeError::NoSpace`] if there are not.
+    /// How much space there is as of now.
+    pub fn space_summary(&self) -> Result<SpaceSummary, TreeError> {
+        todo!()
+    }
+
+    /// Tells devices of what was freed ([`DiscardMode::Async`]), at most about so many bytes; how many it were. To be
+    /// called from time to time, with no tree locked and outside of a transaction.
+    pub fn discard_step(&self, budget_bytes: u64) -> Result<u64, TreeError> {
+        let _ = budget_bytes;
+        todo!()
+    }
+
+    /// Tells devices of every free range of at least so many bytes, within a range of logical addresses, and of what
+    /// belongs to no chunk (`fstrim`); how many bytes it were.
+    pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
+        let _ = (range, min_bytes);
+        todo!()
+    }
+
+    /// Promises so many bytes of data space; [`TreeError::NoSpace`] if there are not. May commit if that helps: not to
+    /// be called within a transaction.
     pub fn reserve_data(&self, bytes: u64) -> Result<(), TreeError> {
         let _ = bytes;
         todo!()
