@@ -40,6 +40,9 @@ impl NodeHeader {
     pub const FLAG_WRITTEN: u64 = 1 << 0;
     /// The block belongs to a relocation tree, whatever its owner says (`BTRFS_HEADER_FLAG_RELOC`).
     pub const FLAG_RELOC: u64 = 1 << 1;
+    /// The top byte of every block since 2009: back references as the extent tree has them now
+    /// (`BTRFS_MIXED_BACKREF_REV`).
+    pub const MIXED_BACKREF: u64 = 1 << 56;
 
     /// Whether the block claims to have been written.
     pub fn is_written(&self) -> bool {
@@ -194,12 +197,18 @@ impl Node {
         if stored != computed {
             return Err(refuse(None, NodeProblem::Checksum { stored, computed }));
         }
-        let header = tree_checker::check_header(node.header(), context, expected);
-        header.map_err(|defect| refuse(None, NodeProblem::Header(defect)))?;
-        tree_checker::check_body(&node, context)
-            .and_then(|()| tree_checker::check_first_key(&node, expected))
-            .map_err(|problem| refuse(Some(node.header().owner), problem))?;
+        node.verify(context, expected)?;
         Ok(node)
+    }
+
+    /// What the gate asks of a block, its checksum aside: whoever has changed one asks before it is written.
+    pub fn verify(&self, context: &TreeContext, expected: &NodeExpectation) -> Result<(), CorruptNode> {
+        let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
+        tree_checker::check_header(self.header(), context, expected)
+            .map_err(|defect| refuse(None, NodeProblem::Header(defect)))?;
+        tree_checker::check_body(self, context)
+            .and_then(|()| tree_checker::check_first_key(self, expected))
+            .map_err(|problem| refuse(Some(self.header().owner), problem))
     }
 
     /// The header.
@@ -313,5 +322,6 @@ impl Key {
     }
 }
 
+mod edit;
 #[cfg(test)]
 mod tests;
