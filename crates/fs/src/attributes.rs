@@ -60,6 +60,15 @@ impl From<&Timespec> for Timestamp {
     }
 }
 
+impl From<Timestamp> for Timespec {
+    fn from(time: Timestamp) -> Self {
+        let mut disk = Self::default();
+        disk.sec.set(time.seconds);
+        disk.nsec.set(time.nanoseconds);
+        disk
+    }
+}
+
 /// What `stat` tells of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {

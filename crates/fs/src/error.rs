@@ -65,6 +65,53 @@ pub enum FsError {
     /// There is no such name.
     #[error("no such file or directory: {}", String::from_utf8_lossy(.0))]
     NotFound(Vec<u8>),
+    /// The name is taken.
+    #[error("{} exists already", String::from_utf8_lossy(.0))]
+    Exists(Vec<u8>),
+    /// Nothing can have this name.
+    #[error("invalid name {:?}", String::from_utf8_lossy(.0))]
+    InvalidName(Vec<u8>),
+    /// A name, or what a symbolic link says, is too long.
+    #[error("name too long: {}", String::from_utf8_lossy(.0))]
+    NameTooLong(Vec<u8>),
+    /// Too many names of one directory have the same hash for this one to fit (`EOVERFLOW`).
+    #[error("no room for another name of the hash of {}", String::from_utf8_lossy(.0))]
+    TooManyCollisions(Vec<u8>),
+    /// Only an empty directory can be removed.
+    #[error("{0} is not empty")]
+    NotEmpty(InodeId),
+    /// An inode can't have names in several subvolumes.
+    #[error("{0} can't leave its subvolume")]
+    CrossSubvolume(InodeId),
+    /// The inode has as many names as it can have.
+    #[error("{0} has too many names")]
+    TooManyLinks(InodeId),
+    /// What the inode's flags forbid (`EPERM`).
+    #[error("{file}: {why}")]
+    NotPermitted {
+        /// The inode.
+        file: InodeId,
+        /// Why not.
+        why: &'static str,
+    },
+    /// There is no such extended attribute.
+    #[error("no extended attribute {}", String::from_utf8_lossy(.0))]
+    NoXattr(Vec<u8>),
+    /// There is such an extended attribute already.
+    #[error("there is an extended attribute {} already", String::from_utf8_lossy(.0))]
+    XattrExists(Vec<u8>),
+    /// An extended attribute does not fit into a tree block (`ENOSPC`).
+    #[error("extended attribute {} is too large", String::from_utf8_lossy(.0))]
+    XattrTooLarge(Vec<u8>),
+    /// The subvolume is read-only.
+    #[error("subvolume {0} is read-only")]
+    ReadOnlySubvolume(RootId),
+    /// The subvolume is the default one, and can't be deleted (`EPERM`).
+    #[error("subvolume {0} is the default one")]
+    DefaultSubvolume(RootId),
+    /// The subvolume has others below it (`ENOTEMPTY`).
+    #[error("subvolume {0} holds subvolume {1}")]
+    NestedSubvolume(RootId, RootId),
     /// There is no such inode.
     #[error("{0} does not exist")]
     NoInode(InodeId),

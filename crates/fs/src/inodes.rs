@@ -1,7 +1,26 @@
 //! Inodes in memory: one [`Inode`] each, shared by all who use it, gone when nobody does.
+//!
+//! **Locks**, outermost first; nobody waits for one while it holds a later one:
+//! 1. the lock of renames ([`WriteState::renames`](crate::filesystem::WriteState)): who moves a directory to another
+//!    one, so that nobody's ancestors change meanwhile;
+//! 2. the subvolumes' [`WriteAccess`](crate::subvolume::WriteAccess), by ascending id: held shared by each operation
+//!    that writes, alone by what makes a subvolume read-only or deletes it;
+//! 3. [`Inode::names`], **by ascending [`InodeId`]**, whatever is whose parent. A directory's is held by who changes
+//!    its entries, any inode's by who changes its link count, and by who opens or closes it;
+//! 4. what `data` has;
+//! 5. part in the running transaction ([`Pool::join`](brindle_tree::Pool::join)), never twice: whoever waits for
+//!    a commit with part in the transaction waits for itself;
+//! 6. the trees' own locks.
+//!
+//! Who needs a directory and what a name in it stands for looks the name up, locks both in their order, looks again,
+//! and begins anew if the name stands for something else by then. Lookups, listings and `stat` take no lock but the
+//! trees'.
+//!
+//! A commit takes none of these locks; it waits for the parts in the transaction only.
 
 use crate::InodeId;
 use crate::data::FileState;
+use crate::namespace::NameState;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -14,18 +33,24 @@ const SWEEP_MIN: usize = 64;
 #[derive(Debug)]
 pub struct Inode {
     id: InodeId,
+    names: Mutex<NameState>,
     /// What of its contents is in memory only.
     pub(crate) data: FileState,
 }
 
 impl Inode {
     fn new(id: InodeId) -> Self {
-        Self { id, data: FileState::default() }
+        Self { id, names: Mutex::default(), data: FileState::default() }
     }
 
     /// Which inode.
     pub fn id(&self) -> InodeId {
         self.id
+    }
+
+    /// The lock of its names; see the module's text for the order.
+    pub(crate) fn names(&self) -> MutexGuard<'_, NameState> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,9 +83,80 @@ impl InodeTable {
         inode
     }
 
+    /// The inode of this id, if it is in memory.
+    pub(crate) fn find(&self, id: InodeId) -> Option<Arc<Inode>> {
+        self.shard(id).inodes.get(&id).and_then(Weak::upgrade)
+    }
+
     fn shard(&self, id: InodeId) -> MutexGuard<'_, Shard> {
         let mixed = id.number.get() ^ id.tree.get().rotate_left(7);
         let index = brindle_ondisk::to_usize(mixed) % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Locks the names of several inodes, each once, in their order.
+pub(crate) fn lock_names<'i>(inodes: &[&'i Arc<Inode>]) -> NameLocks<'i> {
+    let mut sorted: Vec<&'i Arc<Inode>> = inodes.to_vec();
+    sorted.sort_unstable_by_key(|inode| inode.id);
+    sorted.dedup_by_key(|inode| inode.id);
+    NameLocks(sorted.into_iter().map(|inode| (inode.id, inode.names())).collect())
+}
+
+/// The locked names of several inodes.
+#[derive(Debug)]
+pub(crate) struct NameLocks<'i>(Vec<(InodeId, MutexGuard<'i, NameState>)>);
+
+impl NameLocks<'_> {
+    /// The state of one of them.
+    pub(crate) fn of(&mut self, id: InodeId) -> &mut NameState {
+        let found = self.0.iter_mut().find(|(locked, _)| *locked == id);
+        &mut found.expect("who asks for a state has locked it").1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_ondisk::{ObjectId, RootId};
+
+    fn id(number: u64) -> InodeId {
+        InodeId { tree: RootId::FS_TREE, number: ObjectId::new(number) }
+    }
+
+    #[test]
+    fn an_inode_is_the_same_for_all_and_forgotten_when_unused() {
+        let table = InodeTable::default();
+        let first = table.get(id(257));
+        assert!(Arc::ptr_eq(&first, &table.get(id(257))));
+        assert!(!Arc::ptr_eq(&first, &table.get(id(258))));
+        first.names().opens = 3;
+        drop(first);
+        assert!(table.find(id(257)).is_none());
+        assert_eq!(table.get(id(257)).names().opens, 0, "the state went with the last user");
+    }
+
+    #[test]
+    fn what_nobody_uses_takes_no_memory_for_long() {
+        let table = InodeTable::default();
+        let kept = table.get(id(256));
+        for number in 257..100_000 {
+            let _ = table.get(id(number));
+        }
+        let entries: usize =
+            (256..256 + SHARDS as u64).map(|number| table.shard(id(number)).inodes.len()).sum();
+        assert!(entries <= SHARDS * (SWEEP_MIN + 1), "{entries} entries");
+        assert!(Arc::ptr_eq(&kept, &table.get(id(256))));
+    }
+
+    #[test]
+    fn several_are_locked_in_their_order_and_each_once() {
+        let table = InodeTable::default();
+        let (a, b) = (table.get(id(300)), table.get(id(299)));
+        let mut locks = lock_names(&[&a, &b, &a]);
+        assert_eq!(locks.0.iter().map(|(id, _)| id.number.get()).collect::<Vec<_>>(), [299, 300]);
+        locks.of(id(300)).opens = 1;
+        drop(locks);
+        assert_eq!(a.names().opens, 1);
     }
 }

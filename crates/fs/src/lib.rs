@@ -10,6 +10,8 @@
 //! A pool with a non-empty log tree is read as of its last full commit; [`Filesystem::warnings`] says so.
 
 mod attributes;
+mod attributes_change;
+mod background;
 mod checksums;
 mod compression;
 mod data;
@@ -17,25 +19,37 @@ mod directory;
 mod error;
 mod extents;
 mod filesystem;
+mod inode_flags;
 mod inodes;
+mod namespace;
 mod neighbours;
+mod orphan;
 mod read;
 mod seek;
 mod statfs;
 mod subvolume;
+mod subvolume_change;
+mod write_options;
 mod xattr;
+mod xattr_change;
 
 pub use attributes::{Attributes, InodeId, Timestamp};
-pub use brindle_ondisk::item::{FileType, InodeFlags};
+pub use attributes_change::{AttributeChange, NewTime};
+pub use background::Remaining;
+pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use compression::{DecompressError, decompress};
-pub use data::AllocateMode;
+pub use data::{AllocateMode, CompressionChoice};
 pub use directory::DirectoryEntry;
 pub use error::FsError;
 pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};
+pub use inode_flags::FileFlags;
 pub use inodes::Inode;
+pub use namespace::{NewInode, RenameMode};
 pub use read::OpenFile;
 pub use seek::Whence;
 pub use statfs::SpaceStatistics;
 pub use subvolume::Subvolume;
+pub use write_options::{AtimeMode, FixedHost, Host, SystemHost, WriteOptions};
 pub use xattr::Xattr;
+pub use xattr_change::XattrMode;

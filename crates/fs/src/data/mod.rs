@@ -9,5 +9,6 @@ mod write;
 mod writeback;
 
 pub use allocate::AllocateMode;
+pub use options::CompressionChoice;
 pub(crate) use options::DataContext;
 pub(crate) use state::FileState;

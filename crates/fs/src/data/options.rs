@@ -1,5 +1,6 @@
 //! What all files have in common: how contents are written.
 
+use crate::WriteOptions;
 use brindle_ondisk::item::Compression;
 
 /// What all files have in common.
@@ -7,6 +8,18 @@ use brindle_ondisk::item::Compression;
 pub(crate) struct DataContext {
     /// How contents are written.
     pub(crate) settings: Settings,
+}
+
+impl DataContext {
+    pub(crate) fn new(options: &WriteOptions) -> Self {
+        Self {
+            settings: Settings {
+                compression: options.compression,
+                max_inline_bytes: options.max_inline_bytes,
+                dirty_bytes_max: options.dirty_bytes_max,
+            },
+        }
+    }
 }
 
 /// How contents are written, unless the inode says otherwise.
@@ -22,13 +35,13 @@ pub(crate) struct Settings {
 
 /// A way to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CompressionChoice {
+pub struct CompressionChoice {
     /// The algorithm.
-    pub(crate) algorithm: Compression,
+    pub algorithm: Compression,
     /// How hard it tries; `None` for its default.
-    pub(crate) level: Option<u8>,
+    pub level: Option<u8>,
     /// Also files that did not compress well before.
-    pub(crate) force: bool,
+    pub force: bool,
 }
 
 impl Default for Settings {

@@ -1,0 +1,89 @@
+//! Names: making, linking, renaming and removing what directories hold.
+//!
+//! Each operation takes the locks that [`inodes`](crate::inodes) tells of, checks everything that can be refused,
+//! and only then takes part in the transaction: one part for the whole operation, so that a commit has all of it
+//! or nothing, and an error behind the first changed item means that the pool is broken, not the request.
+//!
+//! What the VFS checks before it asks a filesystem is its business and not repeated here: permissions, the sticky
+//! bit, the caller's limits. Checked is what would harm the pool, and what Linux does not know behind FUSE:
+//! immutable and append-only inodes.
+
+mod create;
+mod link;
+mod rename;
+mod unlink;
+
+use crate::FsError;
+
+/// The longest name, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+/// What is locked with the names of an inode.
+#[derive(Debug, Default)]
+pub(crate) struct NameState {
+    /// The index of a directory's next entry, once it has been looked up.
+    pub(crate) next_index: Option<u64>,
+    /// How many have it open; it stays while somebody has, also without a name.
+    pub(crate) opens: u32,
+    /// It has no name (any more), and goes when nobody has it open.
+    pub(crate) is_unnamed: bool,
+}
+
+/// An inode to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewInode<'a> {
+    /// Type and permissions, as in `st_mode`.
+    pub mode: u32,
+    /// Permissions not to be given, unless the directory has a default ACL, which then counts instead. 0 if the
+    /// caller has applied it.
+    pub umask: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group; that of the directory, if that has the set-group-id bit.
+    pub gid: u32,
+    /// Device number of a device node, as on disk: major from bit 20 on, minor in the low 20 bits.
+    pub rdev: u64,
+    /// What a symbolic link says.
+    pub target: Option<&'a [u8]>,
+}
+
+/// What a rename does with the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RenameMode {
+    /// What has the new name loses it.
+    #[default]
+    Replace,
+    /// Refuses if the new name is taken (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// The two change places (`RENAME_EXCHANGE`).
+    Exchange,
+    /// Like `Replace`, and leaves a character device of number 0 under the old name (`RENAME_WHITEOUT`).
+    Whiteout,
+}
+
+/// Refuses what can't be a name.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), FsError> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(FsError::NameTooLong(name.to_vec()));
+    }
+    if matches!(name, b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(FsError::InvalidName(name.to_vec()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_lead_elsewhere_are_refused() {
+        for name in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
+            assert!(matches!(check_name(name), Err(FsError::InvalidName(_))), "{name:?}");
+        }
+        assert!(matches!(check_name(&[b'a'; 256]), Err(FsError::NameTooLong(_))));
+        for name in [&b"a"[..], b"...", b" ", b"\xff", &[b'a'; 255]] {
+            assert!(check_name(name).is_ok(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! How a filesystem that is written behaves, and what it asks of its host: the time, and numbers nobody else has.
+
+use crate::Timestamp;
+use crate::data::CompressionChoice;
+use brindle_ondisk::Uuid;
+use brindle_ondisk::item::Timespec;
+use brindle_policy::placement::PlacementMode;
+use brindle_tree::{DiscardMode, WriterOptions};
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The longest contents that are kept inside an item unless told otherwise, in bytes, as the kernel has it.
+const MAX_INLINE_BYTES: u32 = 2048;
+
+/// How much is kept in memory before it is written unless told otherwise, in bytes.
+const DIRTY_BYTES_MAX: u64 = 128 << 20;
+
+/// How a filesystem that is written behaves. How often to commit is the caller's business.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// How new data is compressed, if at all (`compress`, `compress-force`).
+    pub compression: Option<CompressionChoice>,
+    /// New files are overwritten in place, and so have no checksums (`nodatacow`).
+    pub nodatacow: bool,
+    /// New files have no checksums (`nodatasum`).
+    pub nodatasum: bool,
+    /// The longest contents that are kept inside an item, in bytes (`max_inline`).
+    pub max_inline_bytes: u32,
+    /// Contents in memory that are not written yet, of all files, from which on a writer has to write some of them
+    /// back, in bytes.
+    pub dirty_bytes_max: u64,
+    /// Freed space is given back to the devices (`discard=async`).
+    pub discard: bool,
+    /// When the time of the last access is kept.
+    pub atime: AtimeMode,
+    /// How much the class of a device weighs when a chunk is made.
+    pub placement: PlacementMode,
+    /// The time, and random numbers.
+    pub host: Arc<dyn Host>,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            compression: None,
+            nodatacow: false,
+            nodatasum: false,
+            max_inline_bytes: MAX_INLINE_BYTES,
+            dirty_bytes_max: DIRTY_BYTES_MAX,
+            discard: false,
+            atime: AtimeMode::default(),
+            placement: PlacementMode::default(),
+            host: Arc::new(SystemHost),
+        }
+    }
+}
+
+impl WriteOptions {
+    /// What of this the trees must know.
+    pub(crate) fn for_pool(&self) -> WriterOptions {
+        let host = Arc::clone(&self.host);
+        WriterOptions {
+            discard: if self.discard { DiscardMode::Async } else { DiscardMode::None },
+            placement: self.placement,
+            clock: Arc::new(move || Timespec::from(host.now())),
+        }
+    }
+}
+
+/// When the time of the last access is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtimeMode {
+    /// When it is older than the last change, or than a day (`relatime`).
+    #[default]
+    Relative,
+    /// At each access (`strictatime`).
+    Strict,
+    /// Never (`noatime`).
+    Never,
+}
+
+/// What the world outside has to give.
+pub trait Host: Debug + Send + Sync {
+    /// The time.
+    fn now(&self) -> Timestamp;
+
+    /// A UUID that nobody else has.
+    fn new_uuid(&self) -> Uuid;
+}
+
+/// The clock and the random numbers of the system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemHost;
+
+impl Host for SystemHost {
+    fn now(&self) -> Timestamp {
+        let (seconds, nanoseconds) = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos()),
+            // A clock set before 1970 is wrong anyhow.
+            Err(_) => (0, 0),
+        };
+        Timestamp { seconds, nanoseconds }
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        let random = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+        if random.is_err() {
+            // Without a source of randomness (a bare chroot) time and place are the next best.
+            let now = self.now();
+            bytes[..8].copy_from_slice(&now.seconds.to_le_bytes());
+            bytes[8..12].copy_from_slice(&now.nanoseconds.to_le_bytes());
+            bytes[12..].copy_from_slice(&std::process::id().to_le_bytes());
+        }
+        version_4(bytes)
+    }
+}
+
+/// A host that says the same each time it is asked anew: for tests, and for images that can be made again.
+#[derive(Debug)]
+pub struct FixedHost {
+    now: Timestamp,
+    uuids: AtomicU64,
+}
+
+impl FixedHost {
+    /// A host where it is always this time.
+    pub const fn new(now: Timestamp) -> Self {
+        Self { now, uuids: AtomicU64::new(1) }
+    }
+}
+
+impl Host for FixedHost {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        let number = self.uuids.fetch_add(1, Ordering::Relaxed);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.now.seconds.to_be_bytes());
+        bytes[8..].copy_from_slice(&number.to_be_bytes());
+        version_4(bytes)
+    }
+}
+
+/// Marks bytes as a random UUID.
+fn version_4(mut bytes: [u8; 16]) -> Uuid {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Uuid(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_differ_and_are_of_version_4() {
+        let fixed = FixedHost::new(Timestamp { seconds: 1_700_000_000, nanoseconds: 5 });
+        for host in [&SystemHost as &dyn Host, &fixed] {
+            let (a, b) = (host.new_uuid(), host.new_uuid());
+            assert_ne!(a, b);
+            assert_eq!((a.0[6] >> 4, a.0[8] >> 6), (4, 2));
+        }
+        assert_eq!(fixed.now(), fixed.now());
+        assert!(SystemHost.now().seconds > 1_600_000_000);
+    }
+}
