@@ -5,6 +5,7 @@
 //! anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
 //! looks for its place from the root if not.
 
+use crate::pool::is_expected;
 use crate::tree::TreeState;
 use crate::{Pool, Tree, TreeError};
 use brindle_ondisk::{Key, KeyPtr, Node, NodeExpectation, RootId};
@@ -31,6 +32,8 @@ pub struct Cursor<'p> {
     path: Vec<Step>,
     /// The version of the tree that the path is of.
     version: u64,
+    /// What the descent under way has had to read: a small cache may have forgotten it again.
+    fetched: Vec<Arc<Node>>,
 }
 
 /// A block that a descent needs and that is not in memory.
@@ -51,7 +54,7 @@ struct Step {
 
 impl<'p> Cursor<'p> {
     pub(crate) fn new(pool: &'p Pool, tree: Arc<Tree>, readahead: Readahead) -> Self {
-        Self { pool, tree, readahead, path: Vec::new(), version: 0 }
+        Self { pool, tree, readahead, path: Vec::new(), version: 0, fetched: Vec::new() }
     }
 
     /// The item here.
@@ -168,20 +171,22 @@ impl<'p> Cursor<'p> {
             let state = tree.read();
             self.version = tree.version();
             let absent = match walk(self, &state)? {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.fetched.clear();
+                    return Ok(());
+                }
                 Err(Absent(expected)) => expected,
             };
             drop(state);
-            match failed.take() {
-                Some((before, error))
-                    if before.bytenr == absent.bytenr && before.generation == absent.generation =>
-                {
-                    return Err(error);
-                }
-                _ => {}
+            let same = |before: &NodeExpectation| {
+                (before.bytenr, before.generation) == (absent.bytenr, absent.generation)
+            };
+            if let Some((_, error)) = failed.take().filter(|(before, _)| same(before)) {
+                return Err(error);
             }
-            if let Err(error) = self.pool.read_node(&absent) {
-                failed = Some((absent, error));
+            match self.pool.read_node(&absent) {
+                Ok(node) => self.fetched.push(node),
+                Err(error) => failed = Some((absent, error)),
             }
         }
     }
@@ -189,7 +194,8 @@ impl<'p> Cursor<'p> {
     /// A block that is expected, of the right tree, if it is in memory.
     fn find(&self, state: &TreeState, expected: &NodeExpectation) -> Result<Option<Arc<Node>>, TreeError> {
         let dirty = state.dirty.get(&expected.bytenr).map(Arc::clone);
-        let Some(node) = dirty.or_else(|| self.pool.node_in_memory(expected)) else {
+        let fetched = || self.fetched.iter().find(|node| is_expected(node, expected)).map(Arc::clone);
+        let Some(node) = dirty.or_else(fetched).or_else(|| self.pool.node_in_memory(expected)) else {
             return Ok(None);
         };
         let (tree, owner) = (self.tree.id(), node.header().owner);

@@ -1,6 +1,6 @@
 //! What can go wrong on the way to an item.
 
-use brindle_ondisk::{Defect, Key, Logical, RootId};
+use brindle_ondisk::{CorruptNode, Defect, Key, Logical, RootId};
 use brindle_volume::{ReadError, VolumeError};
 use std::sync::Arc;
 use thiserror::Error;
@@ -58,6 +58,15 @@ pub enum TreeError {
     /// The pool was opened to be read only, or has become so.
     #[error("the pool is read-only: {0}")]
     ReadOnly(Arc<str>),
+    /// The pool can't be written until somebody has ended what was begun.
+    #[error("the pool can't be written: {0}")]
+    UnderWay(&'static str),
+    /// A block that was to be written is not what it should be: a mistake of brindle's, and nothing was written.
+    #[error("refused to write a tree block: {0}")]
+    Refused(CorruptNode),
+    /// The books of a transaction could not be closed: a mistake of brindle's, and nothing was written.
+    #[error("the transaction does not settle")]
+    Unsettled,
     /// A tree that should be there is not.
     #[error("there is no {}", tree_name(*.0))]
     NoTree(RootId),

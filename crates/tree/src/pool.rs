@@ -1,6 +1,7 @@
 //! A pool whose trees can be read.
 
 use crate::cache::NodeCache;
+use crate::transaction::Writer;
 use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
 use brindle_device::Device;
 use brindle_ondisk::item::RootItem;
@@ -9,7 +10,7 @@ use brindle_ondisk::{
 };
 use brindle_volume::Volume;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// The memory that cached nodes may take unless told otherwise, in bytes.
 pub const DEFAULT_CACHE_BYTES: usize = 64 << 20;
@@ -36,15 +37,21 @@ pub struct Pool {
     cache: NodeCache,
     /// The trees that somebody has asked for.
     trees: RwLock<HashMap<RootId, Arc<Tree>>>,
+    /// What it takes to change them; empty if the pool is only read.
+    writer: OnceLock<Writer>,
 }
 
 impl Pool {
     /// Opens the pool that lies on `devices`: superblocks, then the chunk tree, after which every logical
     /// address can be read.
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, TreeError> {
-        let volume = Volume::open(devices, &options.volume)?;
-        let cache = NodeCache::new(options.cache_bytes, volume.tree_context().nodesize);
-        let pool = Self { volume, cache, trees: RwLock::default() };
+        Self::from_volume(Volume::open(devices, &options.volume)?, options.cache_bytes)
+    }
+
+    /// The pool of a volume whose chunks have not been read yet.
+    pub(crate) fn from_volume(volume: Volume, cache_bytes: usize) -> Result<Self, TreeError> {
+        let cache = NodeCache::new(cache_bytes, volume.tree_context().nodesize);
+        let pool = Self { volume, cache, trees: RwLock::default(), writer: OnceLock::new() };
         pool.load_chunk_tree()?;
         pool.volume.check_complete()?;
         Ok(pool)
@@ -76,6 +83,40 @@ impl Pool {
                 Ok(Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree))))
             }
         }
+    }
+
+    /// The trees that somebody has asked for, by id.
+    pub(crate) fn known_trees(&self) -> Vec<Arc<Tree>> {
+        let mut trees: Vec<_> =
+            self.trees.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect();
+        trees.sort_unstable_by_key(|tree| tree.id());
+        trees
+    }
+
+    /// Makes a new tree known.
+    pub(crate) fn register_tree(&self, tree: Tree) -> Arc<Tree> {
+        let tree = Arc::new(tree);
+        let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+        trees.insert(tree.id(), Arc::clone(&tree));
+        tree
+    }
+
+    /// Forgets a tree that is deleted.
+    pub(crate) fn forget_tree(&self, id: RootId) {
+        self.trees.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    pub(crate) fn writer_slot(&self) -> &OnceLock<Writer> {
+        &self.writer
+    }
+
+    pub(crate) fn set_writer(&self, writer: Writer) {
+        assert!(self.writer.set(writer).is_ok(), "a pool is made writable once");
+    }
+
+    /// The size of a tree block, in bytes.
+    pub fn nodesize(&self) -> u32 {
+        self.volume.tree_context().nodesize
     }
 
     fn find_tree(&self, id: RootId) -> Result<Tree, TreeError> {
@@ -146,7 +187,16 @@ impl Pool {
     /// A checked node, if it is in memory.
     pub(crate) fn node_in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>> {
         // A cached node was checked against what another parent said; this one may say something else.
-        self.cache.get(expected.bytenr).filter(|node| is_expected(node, expected))
+        let cached = self.cache.get(expected.bytenr).filter(|node| is_expected(node, expected));
+        cached.or_else(|| {
+            let frozen = self.writer.get()?.frozen_node(expected.bytenr);
+            frozen.filter(|node| is_expected(node, expected))
+        })
+    }
+
+    /// Puts a node into the cache.
+    pub(crate) fn remember_node(&self, at: Logical, node: &Arc<Node>) {
+        self.cache.insert(at, Arc::clone(node));
     }
 
     /// Asks the devices for nodes that will be read soon, those that follow each other in one piece.
@@ -187,8 +237,9 @@ impl Pool {
 }
 
 /// Whether a node is the one that this parent means.
-fn is_expected(node: &Node, expected: &NodeExpectation) -> bool {
-    expected.generation.is_none_or(|generation| generation == node.generation())
+pub(crate) fn is_expected(node: &Node, expected: &NodeExpectation) -> bool {
+    node.header().bytenr == expected.bytenr
+        && expected.generation.is_none_or(|generation| generation == node.generation())
         && expected.level.is_none_or(|level| level == node.level())
         && expected.first_key.is_none_or(|key| node.key(0) == Some(key))
 }

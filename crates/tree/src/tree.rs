@@ -30,12 +30,16 @@ pub(crate) struct TreeState {
     pub(crate) dirty: HashMap<Logical, Arc<Node>>,
     /// Blocks of this generation or older may be shared with a snapshot; 0 where nothing is ever shared.
     pub(crate) last_snapshot: Generation,
+    /// What the tree of roots says, as far as this transaction has brought it up to date.
+    pub(crate) recorded: Option<TreeRoot>,
+    /// Blocks that the tree has gained since, for the root item's `bytes_used`.
+    pub(crate) grown: i64,
 }
 
 impl Tree {
     /// A tree that begins here.
     pub fn new(root: TreeRoot, last_snapshot: Generation) -> Self {
-        let state = TreeState { root, dirty: HashMap::new(), last_snapshot };
+        let state = TreeState { root, dirty: HashMap::new(), last_snapshot, recorded: Some(root), grown: 0 };
         Self { id: root.id, state: RwLock::new(state), version: AtomicU64::new(0) }
     }
 
@@ -68,6 +72,11 @@ impl Tree {
         let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         self.version.fetch_add(1, Ordering::Relaxed);
         state
+    }
+
+    /// The right to change what is said of the tree, not its blocks.
+    pub(crate) fn write_quietly(&self) -> RwLockWriteGuard<'_, TreeState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state's version; call it with the state locked.

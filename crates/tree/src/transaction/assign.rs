@@ -76,7 +76,7 @@ fn repoint(node: &mut Node, place: Option<Logical>, places: &HashMap<Logical, Lo
     for slot in 0..node.key_ptrs().len() {
         let child = node.key_ptrs()[slot].blockptr;
         if let Some(place) = places.get(&child) {
-            node.set_child_address(slot, *place);
+            node.pointer_mut(slot).blockptr = *place;
         }
     }
 }

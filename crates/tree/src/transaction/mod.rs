@@ -1,19 +1,105 @@
-//! Transactions: joining, committing, giving up.
+//! Transactions: many operations, one moment at which all of them are on disk.
+//!
+//! A pool has one *running* transaction; an operation takes part in it ([`Pool::join`]) while it changes trees. What
+//! it changes lives in memory: blocks of the running transaction have virtual addresses, references wait in
+//! `refs`, space is counted in `space`. [`Pool::commit`] makes a transaction durable, one at a time:
+//!
+//! 1. *Advance*: delayed references are applied while operations go on.
+//! 2. *Close*: the gate closes, the operations inside finish. From here to step 4 nobody changes anything else.
+//! 3. *Settle*, in rounds until nothing is left: blocks get addresses, tree by tree, level by level in the order of
+//!    keys, so that siblings lie side by side; delayed references are applied; free space tree, block groups, chunks
+//!    and devices are brought up to date; root items get the new roots. Each round changes blocks that the rounds
+//!    before have copied already, so they end.
+//! 4. *Freeze*: the blocks of the transaction become immutable and wait in `frozen`, the next transaction begins, the
+//!    gate opens.
+//! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush; superblocks;
+//!    flush.
+//! 6. *Unpin*: what the transaction freed is free.
+//!
+//! A crash before the superblocks of step 5 leaves the pool of the last commit: nothing that it reaches has been
+//! overwritten, for new blocks lie in space that was free, and what was freed since is pinned. Between the
+//! superblocks of several devices either generation is whole. An error in steps 1 to 5 ends all writing: the pool
+//! is read-only from then on, says why, and is on disk as of its last commit.
+//!
+//! Locks, in the order in which they are taken: commit lock, gate, tree (subvolumes, then the tree of roots, then
+//! the others), `refs`, `space`. An operation must not join twice at a time, and must not commit while it is part
+//! of a transaction.
 
+mod gate;
 mod options;
 
 pub use options::{Clock, WriterOptions};
 
 use crate::refs::DelayedRefs;
-use crate::space::{Space, Urgency};
+use crate::space::{MetadataReservation, Space, Urgency};
+use crate::tree::virtual_address;
 use crate::{Editor, Pool, TreeError};
+use brindle_ondisk::{Generation, Incompat, Logical, Node};
+use gate::Gate;
+use std::collections::HashMap;
+use std::fmt;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// Changed blocks take this share of the node cache's budget before operations wait for a commit.
+const DIRTY_SHARE: usize = 2;
+/// However small the budget, so many blocks may be dirty.
+const DIRTY_NODES_MIN: usize = 1024;
+/// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
+const BLOCKS_PER_ITEM: u64 = 4;
 
 /// What a writable pool has on top of one that is only read.
-#[derive(Debug)]
 pub struct Writer {
     pub(crate) refs: DelayedRefs,
     pub(crate) space: Space,
+    /// Blocks in the `dirty` maps of all trees.
+    pub(crate) dirty_nodes: AtomicUsize,
+    gate: Gate,
+    next_virtual: AtomicU64,
+    /// Blocks that are final and not written yet.
+    frozen: RwLock<HashMap<Logical, Arc<Node>>>,
+    /// Held by whoever commits, or needs that nobody does.
+    commit: Mutex<Durable>,
+    /// Features that the next superblock is to have.
+    features: Mutex<Incompat>,
+    /// Why nothing is written any more.
+    aborted: OnceLock<Arc<str>>,
+    dirty_nodes_max: usize,
+    options: WriterOptions,
+}
+
+/// What is on disk.
+#[derive(Debug)]
+struct Durable {
+    generation: Generation,
+}
+
+impl Writer {
+    /// An address for a block that has no place yet.
+    pub(crate) fn next_virtual(&self, nodesize: u32) -> Logical {
+        virtual_address(self.next_virtual.fetch_add(1, Ordering::Relaxed), nodesize)
+    }
+
+    /// A block that is final and not written yet.
+    pub(crate) fn frozen_node(&self, at: Logical) -> Option<Arc<Node>> {
+        self.frozen.read().unwrap_or_else(PoisonError::into_inner).get(&at).map(Arc::clone)
+    }
+
+    /// Ends all writing.
+    fn abort(&self, error: &TreeError) {
+        let why: Arc<str> = error.to_string().into();
+        if self.aborted.set(Arc::clone(&why)).is_ok() {
+            tracing::error!("the pool is read-only from now on, as of its last commit: {why}");
+        }
+    }
+
+    fn check_alive(&self) -> Result<(), TreeError> {
+        match self.aborted.get() {
+            Some(why) => Err(TreeError::ReadOnly(Arc::clone(why))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What an operation will need of the pool.
@@ -41,6 +127,7 @@ impl Need {
 #[derive(Debug)]
 pub struct Transaction<'p> {
     editor: Editor<'p>,
+    reservation: MetadataReservation,
 }
 
 impl<'p> Deref for Transaction<'p> {
@@ -51,14 +138,90 @@ impl<'p> Deref for Transaction<'p> {
     }
 }
 
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        let writer = self.editor.writer;
+        writer.space.release_metadata(std::mem::take(&mut self.reservation));
+        writer.gate.leave();
+    }
+}
+
 impl Pool {
     /// Takes part in the running transaction. Waits while one is being closed; [`TreeError::NoSpace`] if there is
     /// no room for what the operation needs.
     pub fn join(&self, need: Need) -> Result<Transaction<'_>, TreeError> {
-        let _ = need;
-        todo!()
+        let writer = self.writer()?;
+        writer.check_alive()?;
+        if writer.dirty_nodes.load(Ordering::Relaxed) > writer.dirty_nodes_max {
+            self.commit()?;
+        }
+        let nodesize = u64::from(self.volume().tree_context().nodesize);
+        let bytes = brindle_ondisk::to_u64(need.items) * BLOCKS_PER_ITEM * nodesize;
+        let reserve = || writer.space.reserve_metadata(self, bytes, need.urgency);
+        let reservation = match reserve()? {
+            Some(reservation) => reservation,
+            // What is pinned is free after a commit.
+            None => {
+                self.commit()?;
+                reserve()?.ok_or_else(|| TreeError::NoSpace("metadata".to_owned()))?
+            }
+        };
+        let generation = writer.gate.enter();
+        let editor = Editor { pool: self, writer, generation };
+        let transaction = Transaction { editor, reservation };
+        writer.check_alive()?;
+        Ok(transaction)
     }
 
+    /// Does something while nobody else changes anything and no commit can come between: what a snapshot needs.
+    pub fn exclusively<T>(
+        &self,
+        act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+    ) -> Result<T, TreeError> {
+        let writer = self.writer()?;
+        let _durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.check_alive()?;
+        let generation = writer.gate.close();
+        let done = act(&Editor { pool: self, writer, generation });
+        writer.gate.open(generation);
+        done
+    }
+
+    /// Ends all writing, as an error inside a commit does: for an operation that failed half way.
+    pub fn abort(&self, error: &TreeError) {
+        if let Ok(writer) = self.writer() {
+            writer.abort(error);
+        }
+    }
+
+    /// Why nothing can be written (any more); `None` if it can.
+    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+        match self.writer() {
+            Ok(writer) => writer.aborted.get().map(Arc::clone),
+            Err(_) => Some("it was opened to be read only".into()),
+        }
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Writer, TreeError> {
+        let read_only = || TreeError::ReadOnly("it was opened to be read only".into());
+        self.writer_slot().get().ok_or_else(read_only)
+    }
+}
+
+impl Editor<'_> {
+    /// Says that the pool uses a feature from now on; the next superblock has its bit.
+    pub fn use_feature(&self, feature: Incompat) {
+        *self.writer.features.lock().unwrap_or_else(PoisonError::into_inner) |= feature;
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("gate", &self.gate).field("aborted", &self.aborted).finish_non_exhaustive()
+    }
+}
+
+impl Pool {
     /// Makes everything durable that was changed before the call. Callers that come together share a commit.
     pub fn commit(&self) -> Result<(), TreeError> {
         todo!()

@@ -3,53 +3,12 @@
 use super::gate::Gate;
 use super::{DIRTY_NODES_MIN, DIRTY_SHARE, Durable, Writer};
 use crate::refs::DelayedRefs;
-use crate::space::{DiscardMode, Space};
-use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot};
+use crate::space::Space;
+use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
 use brindle_device::WritableDevice;
-use brindle_ondisk::item::Timespec;
 use brindle_ondisk::{Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
-use brindle_policy::placement::PlacementMode;
 use brindle_volume::Volume;
-use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The time that new things get.
-pub type Clock = Arc<dyn Fn() -> Timespec + Send + Sync>;
-
-/// How a pool is written.
-#[derive(Clone)]
-pub struct WriterOptions {
-    /// Whether freed space is given back to the devices.
-    pub discard: DiscardMode,
-    /// Where new chunks go.
-    pub placement: PlacementMode,
-    /// What time it is.
-    pub clock: Clock,
-}
-
-impl Default for WriterOptions {
-    fn default() -> Self {
-        Self { discard: DiscardMode::default(), placement: PlacementMode::default(), clock: Arc::new(system_time) }
-    }
-}
-
-impl fmt::Debug for WriterOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriterOptions")
-            .field("discard", &self.discard)
-            .field("placement", &self.placement)
-            .finish_non_exhaustive()
-    }
-}
-
-fn system_time() -> Timespec {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut time = Timespec::default();
-    time.sec.set(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
-    time.nsec.set(since.subsec_nanos());
-    time
-}
 
 impl Pool {
     /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that nobody has replayed, a

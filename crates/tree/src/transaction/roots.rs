@@ -2,7 +2,7 @@
 
 use crate::{Editor, Tree, TreeError, TreeRoot};
 use brindle_ondisk::item::RootItem;
-use brindle_ondisk::{Generation, Key, KeyType, Node, RootId};
+use brindle_ondisk::{Generation, Key, KeyType, Node, NodeHeader, RootId};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -10,7 +10,7 @@ impl Editor<'_> {
     /// Makes an empty tree. `item` is its root item but for what the tree itself decides: place, level and
     /// generation; `offset` that of the item's key.
     pub fn create_tree(&self, id: RootId, offset: u64, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
-        let leaf = self.new_root(id, 0);
+        let leaf = self.empty_leaf(id)?;
         self.plant(id, offset, item, leaf, Generation::new(0))
     }
 
@@ -28,8 +28,7 @@ impl Editor<'_> {
         self.freeze_tree(source);
         let expected = source.root().expectation();
         let root = self.pool.read_node(&expected)?;
-        let mut copy = Node::clone(&root);
-        copy.renew(id, self.generation, self.writer.next_virtual(self.pool.nodesize()));
+        let copy = root.copy(self.writer.next_virtual(self.pool.nodesize()), id, self.generation);
         self.share_children(&copy)?;
         let mut state = source.write();
         state.last_snapshot = self.generation;
@@ -38,9 +37,19 @@ impl Editor<'_> {
         self.plant(id, offset, item, copy, self.generation)
     }
 
-    fn new_root(&self, id: RootId, level: u8) -> Node {
-        let at = self.writer.next_virtual(self.pool.nodesize());
-        self.new_node(id, level, at)
+    fn empty_leaf(&self, id: RootId) -> Result<Node, TreeError> {
+        // What all blocks have in common, a block of the pool's own knows.
+        let like = self.pool.read_node(&self.pool.tree(RootId::CHUNK_TREE)?.root().expectation());
+        let nodesize = self.pool.nodesize();
+        let header = NodeHeader {
+            fsid: self.pool.volume().tree_context().tree_uuid,
+            bytenr: self.writer.next_virtual(nodesize),
+            generation: self.generation,
+            owner: id,
+            level: 0,
+            ..*like?.header()
+        };
+        Ok(Node::empty(nodesize, &header))
     }
 
     /// Registers a tree of one dirty block, and its root item.
