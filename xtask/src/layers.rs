@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/architecture.md` says what each is for.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "brindle-ondisk",
     "brindle-policy",
     "brindle-device",
@@ -14,6 +14,7 @@ const LAYERS: [&str; 13] = [
     "brindle-fs",
     "brindle-check",
     "brindle-care",
+    "brindle-kernel",
     "brindle-fuse",
     "brindle",
     "brindle-testing",

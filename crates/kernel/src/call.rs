@@ -1,0 +1,45 @@
+//! The calls themselves. An ioctl's number holds the size of its argument; here that is checked against the type.
+#![expect(unsafe_code, reason = "ioctl can be had in no other way; this crate may")]
+
+use rustix::io::Result;
+use rustix::ioctl::{Getter, NoArg, Setter, Updater, ioctl};
+use std::os::fd::OwnedFd;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Whether the number is one for arguments of this type.
+const fn fits<T>(number: u32) -> bool {
+    const SIZE_MASK: u32 = (1 << 14) - 1;
+    ((number >> 16) & SIZE_MASK) as usize == size_of::<T>()
+}
+
+/// An ioctl that answers something.
+pub(crate) fn get<const NUMBER: u32, T: FromBytes>(file: &OwnedFd) -> Result<T> {
+    const { assert!(fits::<T>(NUMBER)) };
+    // SAFETY: by its number the ioctl fills so many bytes, and any bytes are a value of the type.
+    unsafe { ioctl(file, Getter::<NUMBER, T>::new()) }
+}
+
+/// An ioctl that is told something.
+pub(crate) fn set<const NUMBER: u32, T: IntoBytes>(file: &OwnedFd, value: T) -> Result<()> {
+    const { assert!(fits::<T>(NUMBER)) };
+    // SAFETY: by its number the ioctl reads so many bytes, and all of them are initialised; the
+    // ioctls of this crate take no addresses in them.
+    unsafe { ioctl(file, Setter::<NUMBER, T>::new(value)) }
+}
+
+/// An ioctl that is told something, and answers in the same place.
+pub(crate) fn update<const NUMBER: u32, T: IntoBytes + FromBytes>(
+    file: &OwnedFd,
+    value: &mut T,
+) -> Result<()> {
+    const { assert!(fits::<T>(NUMBER)) };
+    // SAFETY: as both above.
+    unsafe { ioctl(file, Updater::<NUMBER, T>::new(value)) }
+}
+
+/// An ioctl that says nothing but its number.
+pub(crate) fn tell<const NUMBER: u32>(file: &OwnedFd) -> Result<()> {
+    const { assert!(fits::<()>(NUMBER)) };
+    // SAFETY: the ioctl has no argument.
+    unsafe { ioctl(file, NoArg::<NUMBER>::new()) }
+}

@@ -1,0 +1,270 @@
+//! Asking a mounted filesystem: a mount of the kernel or of ours, which speak the same language but for snapshots and
+//! lists.
+
+use crate::call;
+use crate::message::{
+    self, FilesystemInfo, Label, READ_ONLY, ServerInfo, SnapshotRequest, SubvolumeInfo, SubvolumePage,
+    VolumeArgumentsV2,
+};
+use crate::number;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use zerocopy::FromZeros;
+
+/// A file or directory of a mounted filesystem, by which it is asked.
+#[derive(Debug)]
+pub struct Mounted {
+    file: OwnedFd,
+    path: PathBuf,
+    kind: Kind,
+}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Kernel,
+    Brindle,
+}
+
+/// One subvolume of a list.
+#[derive(Clone, Debug)]
+pub struct SubvolumeRecord {
+    /// What there is to know of it.
+    pub info: SubvolumeInfo,
+    /// Its path from the top level.
+    pub path: Vec<u8>,
+}
+
+/// Why a mounted filesystem did not do what it was asked to.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// The path cannot be opened, or the request was refused.
+    #[error("{path}: {what}: {source}")]
+    Refused {
+        /// What was asked.
+        path: PathBuf,
+        /// What for.
+        what: &'static str,
+        /// Why not.
+        source: Errno,
+    },
+    /// Neither a btrfs of the kernel nor a mount of ours.
+    #[error("{0}: not on a mounted btrfs")]
+    NotBtrfs(PathBuf),
+    /// Only a mount of ours can do that.
+    #[error("{path}: {what}: only a mount of brindle answers that; use btrfs(8) on a mount of the kernel")]
+    KernelMount {
+        /// What was asked.
+        path: PathBuf,
+        /// What for.
+        what: &'static str,
+    },
+    /// No name for a subvolume.
+    #[error("{}: no name for a subvolume: 1 to 255 bytes, no slash", String::from_utf8_lossy(.0))]
+    Name(Vec<u8>),
+    /// Not the root directory of a subvolume.
+    #[error("{0}: not a subvolume")]
+    NotASubvolume(PathBuf),
+}
+
+/// `f_type` of btrfs.
+const BTRFS_MAGIC: u64 = 0x9123_683e;
+/// The inode number of a subvolume's root on a mount of the kernel.
+const ROOT_INODE: u64 = 256;
+/// In a mount of ours the subvolume stands above these bits of the number.
+const INODE_BITS: u32 = 48;
+
+impl Mounted {
+    /// Opens a file or directory of a mounted filesystem.
+    pub fn open(path: &Path) -> Result<Self, ControlError> {
+        let refused = |what| move |source| ControlError::Refused { path: path.to_owned(), what, source };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(refused("open"))?;
+        let magic = rustix::fs::fstatfs(&file).map_err(refused("statfs"))?.f_type;
+        let kind = if u64::try_from(magic).is_ok_and(|magic| magic == BTRFS_MAGIC) {
+            Kind::Kernel
+        } else {
+            Kind::Brindle
+        };
+        let mounted = Self { file, path: path.to_owned(), kind };
+        match kind {
+            Kind::Brindle if mounted.server().is_err() => Err(ControlError::NotBtrfs(path.to_owned())),
+            _ => Ok(mounted),
+        }
+    }
+
+    /// Who serves a mount of ours.
+    pub fn server(&self) -> Result<ServerInfo, ControlError> {
+        let answer = call::get::<{ number::BRINDLE_SERVER }, ServerInfo>(&self.file);
+        self.explain("who serves it", answer)
+    }
+
+    /// What there is to know of the filesystem.
+    pub fn filesystem(&self) -> Result<FilesystemInfo, ControlError> {
+        let answer = call::get::<{ number::FILESYSTEM_INFO }, FilesystemInfo>(&self.file);
+        self.explain("filesystem", answer)
+    }
+
+    /// Makes durable all that was written.
+    pub fn sync(&self) -> Result<(), ControlError> {
+        // What the kernel still has of files that are open comes first.
+        self.explain("sync", rustix::fs::syncfs(&self.file))?;
+        self.explain("sync", call::tell::<{ number::SYNC }>(&self.file))
+    }
+
+    /// The label.
+    pub fn label(&self) -> Result<Vec<u8>, ControlError> {
+        let answer = call::get::<{ number::GET_LABEL }, Label>(&self.file);
+        Ok(message::text(&self.explain("label", answer)?.0).to_vec())
+    }
+
+    /// Gives it another label.
+    pub fn set_label(&self, label: &[u8]) -> Result<(), ControlError> {
+        let label = Label(message::field(label).ok_or_else(|| self.refused("label", Errno::NAMETOOLONG))?);
+        let answer = call::set::<{ number::SET_LABEL }, Label>(&self.file, label);
+        self.explain("label", answer)
+    }
+
+    /// Makes a subvolume in this directory.
+    pub fn create_subvolume(&self, name: &[u8]) -> Result<(), ControlError> {
+        let arguments = named(name, 0)?;
+        let answer = call::set::<{ number::SUBVOLUME_CREATE_V2 }, VolumeArgumentsV2>(&self.file, arguments);
+        self.explain("make a subvolume", answer)
+    }
+
+    /// Makes a snapshot of a subvolume in this directory.
+    pub fn snapshot(&self, source: &Self, name: &[u8], is_read_only: bool) -> Result<(), ControlError> {
+        let what = "make a snapshot";
+        let stat = source.subvolume_root()?;
+        // What the kernel holds back of the source is to be in the snapshot.
+        self.explain(what, rustix::fs::syncfs(&source.file))?;
+        let flags = if is_read_only { READ_ONLY } else { 0 };
+        let answer = match self.kind {
+            Kind::Brindle => {
+                let name = message::field(name).ok_or_else(|| ControlError::Name(name.to_vec()))?;
+                let request = SnapshotRequest { source: stat, flags, name };
+                call::set::<{ number::BRINDLE_SNAPSHOT }, SnapshotRequest>(&self.file, request)
+            }
+            Kind::Kernel => {
+                let mut arguments = named(name, flags)?;
+                arguments.fd = source.file.as_raw_fd().into();
+                call::set::<{ number::SNAPSHOT_CREATE_V2 }, VolumeArgumentsV2>(&self.file, arguments)
+            }
+        };
+        self.explain(what, answer)
+    }
+
+    /// Deletes the subvolume of this name in this directory.
+    pub fn delete_subvolume(&self, name: &[u8]) -> Result<(), ControlError> {
+        let arguments = named(name, 0)?;
+        let answer = call::set::<{ number::SNAPSHOT_DESTROY_V2 }, VolumeArgumentsV2>(&self.file, arguments);
+        self.explain("delete the subvolume", answer)
+    }
+
+    /// What there is to know of the subvolume that this lies in.
+    pub fn subvolume(&self) -> Result<SubvolumeInfo, ControlError> {
+        let answer = call::get::<{ number::SUBVOLUME_INFO }, SubvolumeInfo>(&self.file);
+        self.explain("subvolume", answer)
+    }
+
+    /// Whether the subvolume of which this is the root is read-only.
+    pub fn is_read_only(&self) -> Result<bool, ControlError> {
+        let answer = call::get::<{ number::SUBVOLUME_GET_FLAGS }, u64>(&self.file);
+        Ok(self.explain("subvolume flags", answer)? & READ_ONLY != 0)
+    }
+
+    /// Makes the subvolume of which this is the root read-only, or writable.
+    pub fn set_read_only(&self, is_read_only: bool) -> Result<(), ControlError> {
+        let what = "subvolume flags";
+        // What the kernel holds back could not be written any more.
+        self.explain(what, rustix::fs::syncfs(&self.file))?;
+        let flags = if is_read_only { READ_ONLY } else { 0 };
+        let answer = call::set::<{ number::SUBVOLUME_SET_FLAGS }, u64>(&self.file, flags);
+        self.explain(what, answer)
+    }
+
+    /// Makes a subvolume the one that is mounted if none is named.
+    pub fn set_default_subvolume(&self, id: u64) -> Result<(), ControlError> {
+        let answer = call::set::<{ number::DEFAULT_SUBVOLUME }, u64>(&self.file, id);
+        self.explain("set the default subvolume", answer)
+    }
+
+    /// All subvolumes and the id of the default one; of a mount of ours.
+    pub fn subvolumes(&self) -> Result<(Vec<SubvolumeRecord>, u64), ControlError> {
+        let what = "list subvolumes";
+        if self.kind == Kind::Kernel {
+            return Err(ControlError::KernelMount { path: self.path.clone(), what });
+        }
+        let mut found: Vec<SubvolumeRecord> = Vec::new();
+        let mut page = SubvolumePage::empty(0);
+        loop {
+            let answer = call::update::<{ number::BRINDLE_SUBVOLUMES }, SubvolumePage>(&self.file, &mut page);
+            self.explain(what, answer)?;
+            let before = found.len();
+            found.extend(page.iter().map(|(info, path)| SubvolumeRecord { info, path: path.to_vec() }));
+            match found.last() {
+                Some(last) if found.len() > before && last.info.id > page.after => page.after = last.info.id,
+                _ => return Ok((found, page.default_subvolume)),
+            }
+            page.used = 0;
+        }
+    }
+
+    /// Its inode number, if it is the root of a subvolume.
+    fn subvolume_root(&self) -> Result<u64, ControlError> {
+        let stat = self.explain("stat", rustix::fs::fstat(&self.file))?;
+        let number = match self.kind {
+            Kind::Kernel => stat.st_ino,
+            Kind::Brindle => stat.st_ino & ((1 << INODE_BITS) - 1),
+        };
+        let is_root = FileType::from_raw_mode(stat.st_mode) == FileType::Directory && number == ROOT_INODE;
+        // Numbers beyond the usual are for the server to judge.
+        let is_unusual = self.kind == Kind::Brindle && stat.st_ino >> INODE_BITS == 0xffff;
+        if is_root || is_unusual {
+            Ok(stat.st_ino)
+        } else {
+            Err(ControlError::NotASubvolume(self.path.clone()))
+        }
+    }
+
+    fn explain<T>(&self, what: &'static str, answer: Result<T, Errno>) -> Result<T, ControlError> {
+        answer.map_err(|source| self.refused(what, source))
+    }
+
+    fn refused(&self, what: &'static str, source: Errno) -> ControlError {
+        ControlError::Refused { path: self.path.clone(), what, source }
+    }
+}
+
+fn named(name: &[u8], flags: u64) -> Result<VolumeArgumentsV2, ControlError> {
+    const NAME_MAX: usize = 255;
+    let is_name =
+        (1..=NAME_MAX).contains(&name.len()) && !name.contains(&b'/') && name != b"." && name != b"..";
+    let refuse = || ControlError::Name(name.to_vec());
+    let field = message::field(name).filter(|_| is_name).ok_or_else(refuse)?;
+    Ok(VolumeArgumentsV2 { flags, name: field, ..VolumeArgumentsV2::new_zeroed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_btrfs_is_refused() {
+        let error = Mounted::open(Path::new("/proc")).expect_err("no btrfs");
+        assert!(matches!(error, ControlError::NotBtrfs(_)), "{error}");
+        let error = Mounted::open(Path::new("/nowhere")).expect_err("nothing there");
+        assert!(matches!(error, ControlError::Refused { source: Errno::NOENT, .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for name in [&b""[..], b"a/b", b"..", b"a\0b", &[b'x'; 256]] {
+            assert!(matches!(named(name, 0), Err(ControlError::Name(_))));
+        }
+        assert_eq!(message::text(&named(&[b'x'; 255], 0).expect("a name").name).len(), 255);
+    }
+}

@@ -1,0 +1,293 @@
+//! What ioctls carry, in the machine's own byte order.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A name (`btrfs_ioctl_vol_args`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct VolumeArguments {
+    /// Unused here.
+    pub fd: i64,
+    /// With a zero at the end.
+    pub name: [u8; 4088],
+}
+const _: () = assert!(size_of::<VolumeArguments>() == 4096);
+
+/// A name and flags (`btrfs_ioctl_vol_args_v2`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct VolumeArgumentsV2 {
+    /// The source of a snapshot, as a file descriptor of the caller.
+    pub fd: i64,
+    /// Unused here.
+    pub transid: u64,
+    /// [`READ_ONLY`], [`BY_ID`].
+    pub flags: u64,
+    /// Quota groups; not for us.
+    pub unused: [u64; 4],
+    /// With a zero at the end; or, [by id](BY_ID), the id in the first eight bytes.
+    pub name: [u8; 4040],
+}
+const _: () = assert!(size_of::<VolumeArgumentsV2>() == 4096);
+
+/// The snapshot or subvolume is read-only (`BTRFS_SUBVOL_RDONLY`).
+pub const READ_ONLY: u64 = 1 << 1;
+/// The subvolume is named by its id (`BTRFS_SUBVOL_SPEC_BY_ID`).
+pub const BY_ID: u64 = 1 << 4;
+
+/// A subvolume and a path in it (`btrfs_ioctl_ino_lookup_args`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct InodeLookup {
+    /// The subvolume; 0 for that of the open file, which is then answered.
+    pub subvolume: u64,
+    /// The inode number in it.
+    pub inode: u64,
+    /// The path from the root of the subvolume, a slash behind each part, and a zero.
+    pub path: [u8; 4080],
+}
+const _: () = assert!(size_of::<InodeLookup>() == 4096);
+
+/// A point in time (`btrfs_ioctl_timespec`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Time {
+    /// Since 1970.
+    pub seconds: u64,
+    /// On top of them.
+    pub nanoseconds: u32,
+    /// Nothing.
+    pub padding: u32,
+}
+
+/// What there is to know of a subvolume (`btrfs_ioctl_get_subvol_info_args`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SubvolumeInfo {
+    /// Its id.
+    pub id: u64,
+    /// Its name, with a zero at the end; empty for the top level.
+    pub name: [u8; 256],
+    /// The subvolume that holds it; 0 for the top level.
+    pub parent: u64,
+    /// The directory that holds it.
+    pub directory: u64,
+    /// The transaction that changed it last.
+    pub generation: u64,
+    /// Its flags on disk.
+    pub flags: u64,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// The UUID of what it is a snapshot of.
+    pub parent_uuid: [u8; 16],
+    /// The UUID of what it was received from.
+    pub received_uuid: [u8; 16],
+    /// Transactions: of the last change, of creation, of sending, of receiving.
+    pub transactions: [u64; 4],
+    /// Times of the same.
+    pub times: [Time; 4],
+    /// Nothing.
+    pub reserved: [u64; 8],
+}
+const _: () = assert!(size_of::<SubvolumeInfo>() == 504);
+
+/// What there is to know of a filesystem (`btrfs_ioctl_fs_info_args`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FilesystemInfo {
+    /// The greatest device id.
+    pub devid_max: u64,
+    /// How many devices there are.
+    pub devices: u64,
+    /// UUID of the filesystem.
+    pub fsid: [u8; 16],
+    /// Size of a tree block, in bytes.
+    pub nodesize: u32,
+    /// Size of a sector, in bytes.
+    pub sectorsize: u32,
+    /// What cloned ranges are multiples of, in bytes.
+    pub clone_alignment: u32,
+    /// Number of the checksum algorithm.
+    pub checksum_type: u16,
+    /// Size of a checksum, in bytes.
+    pub checksum_size: u16,
+    /// What below was asked for and is answered; nothing here.
+    pub flags: u64,
+    /// The last committed transaction.
+    pub generation: u64,
+    /// UUID in the tree blocks.
+    pub metadata_uuid: [u8; 16],
+    /// Nothing.
+    pub reserved: [u8; 944],
+}
+const _: () = assert!(size_of::<FilesystemInfo>() == 1024);
+
+/// What there is to know of a device (`btrfs_ioctl_dev_info_args`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceInfo {
+    /// Which device.
+    pub devid: u64,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Allocated to chunks, in bytes.
+    pub used_bytes: u64,
+    /// Its size, in bytes.
+    pub total_bytes: u64,
+    /// UUID of the filesystem.
+    pub fsid: [u8; 16],
+    /// Nothing.
+    pub reserved: [u64; 377],
+    /// Its path, with a zero at the end.
+    pub path: [u8; 1024],
+}
+const _: () = assert!(size_of::<DeviceInfo>() == 4096);
+
+/// A label, with a zero at the end.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Label(pub [u8; 256]);
+
+/// What to give back (`fstrim_range`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TrimRange {
+    /// From here on.
+    pub start: u64,
+    /// So much; the answer says how much was given back.
+    pub length: u64,
+    /// No shorter pieces.
+    pub minimum: u64,
+}
+
+/// A snapshot to be made (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SnapshotRequest {
+    /// The inode number of the source, as `stat` shows it.
+    pub source: u64,
+    /// [`READ_ONLY`].
+    pub flags: u64,
+    /// With a zero at the end.
+    pub name: [u8; 256],
+}
+
+/// Part of the list of subvolumes (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SubvolumePage {
+    /// Asked for: those of a greater id.
+    pub after: u64,
+    /// Answered: how many bytes of [`records`](Self::records) are used; 0 if there are no more subvolumes.
+    pub used: u64,
+    /// The default subvolume.
+    pub default_subvolume: u64,
+    /// For each a [`SubvolumeInfo`] and the path from the top level: its length in eight bytes, and its bytes.
+    pub records: [u8; 15_000],
+}
+
+/// Who serves a mount (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ServerInfo {
+    /// UUID of the filesystem.
+    pub fsid: [u8; 16],
+    /// The process.
+    pub process: u32,
+    /// 1 if the mount may be written.
+    pub is_writable: u32,
+}
+
+/// The bytes before the zero.
+pub fn text(field: &[u8]) -> &[u8] {
+    field.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// A name with zeros behind it; `None` if it has no room, or holds a zero.
+pub fn field<const N: usize>(name: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let is_text = name.len() < N && !name.contains(&0);
+    is_text.then(|| bytes[..name.len()].copy_from_slice(name))?;
+    Some(bytes)
+}
+
+impl SubvolumePage {
+    /// An answer without subvolumes.
+    pub fn empty(default_subvolume: u64) -> Self {
+        Self { after: 0, used: 0, default_subvolume, records: [0; 15_000] }
+    }
+
+    /// Adds a subvolume; false if it has no room any more. A path longer than a page is cut off.
+    pub fn push(&mut self, info: &SubvolumeInfo, path: &[u8]) -> bool {
+        const HEAD: usize = size_of::<SubvolumeInfo>() + size_of::<u64>();
+        let path = &path[..path.len().min(self.records.len() - HEAD)];
+        let used = usize::try_from(self.used).unwrap_or(usize::MAX).min(self.records.len());
+        let free = &mut self.records[used..];
+        let needed = HEAD + path.len();
+        if free.len() < needed {
+            return false;
+        }
+        free[..size_of::<SubvolumeInfo>()].copy_from_slice(info.as_bytes());
+        free[size_of::<SubvolumeInfo>()..HEAD].copy_from_slice(&path.len().to_ne_bytes());
+        free[HEAD..needed].copy_from_slice(path);
+        self.used = u64::try_from(used + needed).expect("less than a page");
+        true
+    }
+
+    /// The subvolumes of an answer.
+    pub fn iter(&self) -> impl Iterator<Item = (SubvolumeInfo, &[u8])> {
+        let used = usize::try_from(self.used).unwrap_or(usize::MAX).min(self.records.len());
+        let mut rest = &self.records[..used];
+        std::iter::from_fn(move || {
+            let (info, behind) = SubvolumeInfo::read_from_prefix(rest).ok()?;
+            let (length, behind) = u64::read_from_prefix(behind).ok()?;
+            let (path, behind) = behind.split_at_checked(usize::try_from(length).ok()?)?;
+            rest = behind;
+            Some((info, path))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn names_have_an_end() {
+        let label: [u8; 8] = field(b"label").expect("room");
+        assert_eq!(text(&label), b"label");
+        assert_eq!(field::<5>(b"label"), None, "no room for the zero");
+        assert_eq!(field::<8>(b"a\0b"), None);
+        assert_eq!(text(b"whole"), b"whole");
+    }
+
+    #[test]
+    fn a_page_holds_what_was_put_into_it() {
+        let mut page = SubvolumePage::empty(5);
+        let mut info = SubvolumeInfo::new_zeroed();
+        let mut pushed = 0;
+        loop {
+            info.id = 256 + pushed;
+            if !page.push(&info, format!("some/path/{pushed}").as_bytes()) {
+                break;
+            }
+            pushed += 1;
+        }
+        assert!(pushed > 20);
+        let found: Vec<_> = page.iter().map(|(info, path)| (info.id, path.to_vec())).collect();
+        assert_eq!(found.len() as u64, pushed);
+        assert_eq!(found[7], (263, b"some/path/7".to_vec()));
+        let mut page = SubvolumePage::empty(5);
+        assert!(page.push(&info, &[b'x'; 100_000]), "cut off, but there");
+        assert_eq!(page.iter().count(), 1);
+    }
+
+    #[test]
+    fn nonsense_in_a_page_ends_it() {
+        let mut page = SubvolumePage::empty(5);
+        page.used = u64::MAX;
+        page.records.fill(0xff);
+        assert_eq!(page.iter().count(), 0);
+    }
+}

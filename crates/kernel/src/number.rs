@@ -1,0 +1,80 @@
+//! The numbers of ioctls.
+
+use crate::message::{
+    DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SubvolumeInfo,
+    SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2,
+};
+
+/// What an ioctl's argument is to the kernel.
+#[derive(Clone, Copy)]
+enum Direction {
+    None = 0,
+    Write = 1,
+    Read = 2,
+    Both = 3,
+}
+
+const BTRFS: u8 = 0x94;
+/// Ours; used by nobody in the kernel's list.
+const BRINDLE: u8 = 0xeb;
+
+/// The number as `_IOC` of the kernel makes it on all machines that we know of.
+const fn number<T>(direction: Direction, family: u8, command: u8) -> u32 {
+    const SIZE_BITS: u32 = 14;
+    let size = size_of::<T>();
+    assert!(size < 1 << SIZE_BITS, "the size has 14 bits");
+    #[expect(clippy::cast_possible_truncation, reason = "just checked")]
+    let size = size as u32;
+    (direction as u32) << 30 | size << 16 | (family as u32) << 8 | command as u32
+}
+
+/// Makes a subvolume in the directory.
+pub const SUBVOLUME_CREATE: u32 = number::<VolumeArguments>(Direction::Write, BTRFS, 14);
+/// Makes a subvolume in the directory.
+pub const SUBVOLUME_CREATE_V2: u32 = number::<VolumeArgumentsV2>(Direction::Write, BTRFS, 24);
+/// Makes a snapshot in the directory.
+pub const SNAPSHOT_CREATE_V2: u32 = number::<VolumeArgumentsV2>(Direction::Write, BTRFS, 23);
+/// Deletes a subvolume of the directory.
+pub const SNAPSHOT_DESTROY: u32 = number::<VolumeArguments>(Direction::Write, BTRFS, 15);
+/// Deletes a subvolume of the directory, or by its id.
+pub const SNAPSHOT_DESTROY_V2: u32 = number::<VolumeArgumentsV2>(Direction::Write, BTRFS, 63);
+/// Whether the subvolume is read-only.
+pub const SUBVOLUME_GET_FLAGS: u32 = number::<u64>(Direction::Read, BTRFS, 25);
+/// Makes the subvolume read-only or writable.
+pub const SUBVOLUME_SET_FLAGS: u32 = number::<u64>(Direction::Write, BTRFS, 26);
+/// Sets the default subvolume.
+pub const DEFAULT_SUBVOLUME: u32 = number::<u64>(Direction::Write, BTRFS, 19);
+/// The subvolume of a file, and its path in it.
+pub const INODE_LOOKUP: u32 = number::<InodeLookup>(Direction::Both, BTRFS, 18);
+/// What there is to know of the subvolume.
+pub const SUBVOLUME_INFO: u32 = number::<SubvolumeInfo>(Direction::Read, BTRFS, 60);
+/// Commits.
+pub const SYNC: u32 = number::<()>(Direction::None, BTRFS, 8);
+/// Begins a commit; answers the transaction.
+pub const START_SYNC: u32 = number::<u64>(Direction::Read, BTRFS, 24);
+/// Waits for the commit of a transaction.
+pub const WAIT_SYNC: u32 = number::<u64>(Direction::Write, BTRFS, 22);
+/// What there is to know of the filesystem.
+pub const FILESYSTEM_INFO: u32 = number::<FilesystemInfo>(Direction::Read, BTRFS, 31);
+/// What there is to know of a device.
+pub const DEVICE_INFO: u32 = number::<DeviceInfo>(Direction::Both, BTRFS, 30);
+/// The label (`FS_IOC_GETFSLABEL`).
+pub const GET_LABEL: u32 = number::<Label>(Direction::Read, BTRFS, 49);
+/// Sets the label (`FS_IOC_SETFSLABEL`).
+pub const SET_LABEL: u32 = number::<Label>(Direction::Write, BTRFS, 50);
+/// Gives unused space back to the devices (`FITRIM`).
+pub const TRIM: u32 = number::<TrimRange>(Direction::Both, b'X', 121);
+
+/// Ours: makes a snapshot of the subvolume whose root has this inode number.
+pub const BRINDLE_SNAPSHOT: u32 = number::<SnapshotRequest>(Direction::Write, BRINDLE, 1);
+/// Ours: lists subvolumes.
+pub const BRINDLE_SUBVOLUMES: u32 = number::<SubvolumePage>(Direction::Both, BRINDLE, 2);
+/// Ours: who serves the mount.
+pub const BRINDLE_SERVER: u32 = number::<ServerInfo>(Direction::Read, BRINDLE, 3);
+
+// As the kernel's headers have them.
+const _: () = assert!(SYNC == 0x9408);
+const _: () = assert!(SUBVOLUME_CREATE == 0x5000_940e && SUBVOLUME_GET_FLAGS == 0x8008_9419);
+const _: () = assert!(INODE_LOOKUP == 0xd000_9412 && SUBVOLUME_INFO == 0x81f8_943c);
+const _: () = assert!(FILESYSTEM_INFO == 0x8400_941f && DEVICE_INFO == 0xd000_941e);
+const _: () = assert!(GET_LABEL == 0x8100_9431 && TRIM == 0xc018_5879);
