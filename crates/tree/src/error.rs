@@ -1,7 +1,7 @@
 //! What can go wrong on the way to an item.
 
 use brindle_ondisk::{CorruptNode, Defect, Key, Logical, RootId};
-use brindle_volume::{ReadError, VolumeError};
+use brindle_volume::{ReadError, VolumeError, WriteError};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -67,6 +67,9 @@ pub enum TreeError {
     /// The books of a transaction could not be closed: a mistake of brindle's, and nothing was written.
     #[error("the transaction does not settle")]
     Unsettled,
+    /// A device failed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
     /// A tree that should be there is not.
     #[error("there is no {}", tree_name(*.0))]
     NoTree(RootId),

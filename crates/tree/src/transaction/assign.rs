@@ -39,8 +39,7 @@ impl Editor<'_> {
             .into_iter()
             .map(|(at, mut node)| {
                 let place = places.get(&at).copied();
-                let points_to_moved =
-                    node.key_ptrs().iter().any(|pointer| is_virtual(pointer.blockptr));
+                let points_to_moved = node.key_ptrs().iter().any(|pointer| is_virtual(pointer.blockptr));
                 if place.is_some() || points_to_moved {
                     repoint(Arc::make_mut(&mut node), place, places);
                 }

@@ -3,7 +3,9 @@
 use super::Writer;
 use crate::space::Pinned;
 use crate::{Editor, Pool, Tree, TreeError};
+use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, Superblock};
+use brindle_volume::SuperblockCopies;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,6 +19,7 @@ const BLOCKS_PER_WRITE: usize = 512;
 /// A transaction that nothing can change any more.
 struct Frozen {
     superblock: Box<Superblock>,
+    devices: Vec<DevItem>,
     pinned: Pinned,
 }
 
@@ -39,7 +42,9 @@ impl Pool {
     }
 
     fn has_changes(&self, writer: &Writer) -> bool {
-        writer.refs.len() > 0 || writer.space.has_changes() || self.known_trees().iter().any(|tree| tree.is_dirty())
+        writer.refs.len() > 0
+            || writer.space.has_changes()
+            || self.known_trees().iter().any(|tree| tree.is_dirty())
     }
 
     fn commit_running(&self, writer: &Writer) -> Result<Generation, TreeError> {
@@ -53,27 +58,30 @@ impl Pool {
         let next = if frozen.is_ok() { Generation::new(generation.get() + 1) } else { generation };
         writer.gate.open(next);
         let frozen = frozen?;
-        self.write(writer, &frozen.superblock)?;
+        self.write(writer, &frozen)?;
         writer.frozen.write().unwrap_or_else(PoisonError::into_inner).clear();
         writer.space.unpin(self, frozen.pinned);
         Ok(generation)
     }
 
     /// Blocks, flush, superblocks, flush.
-    fn write(&self, writer: &Writer, superblock: &Superblock) -> Result<(), TreeError> {
+    fn write(&self, writer: &Writer, frozen: &Frozen) -> Result<(), TreeError> {
         let mut blocks: Vec<(Logical, Arc<Node>)> = {
-            let frozen = writer.frozen.read().unwrap_or_else(PoisonError::into_inner);
-            frozen.iter().map(|(at, node)| (*at, Arc::clone(node))).collect()
+            let waiting = writer.frozen.read().unwrap_or_else(PoisonError::into_inner);
+            waiting.iter().map(|(at, node)| (*at, Arc::clone(node))).collect()
         };
         blocks.sort_unstable_by_key(|(at, _)| *at);
         for batch in blocks.chunks(BLOCKS_PER_WRITE) {
-            let sealed: Vec<(Logical, Node)> =
-                batch.par_iter().map(|(at, node)| Ok((*at, self.seal(*at, node)?))).collect::<Result<_, TreeError>>()?;
-            let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
+            let sealed: Vec<(Logical, Node)> = batch
+                .par_iter()
+                .map(|(at, node)| Ok((*at, self.seal(*at, node)?)))
+                .collect::<Result<_, TreeError>>()?;
+            let writes: Vec<(Logical, &[u8])> =
+                sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
             self.volume().write_blocks(&writes)?;
         }
         self.volume().flush()?;
-        self.volume().write_superblocks(superblock)?;
+        self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::All)?;
         self.volume().flush()?;
         Ok(())
     }
@@ -82,14 +90,14 @@ impl Pool {
     fn seal(&self, at: Logical, node: &Node) -> Result<Node, TreeError> {
         let context = self.volume().tree_context();
         let mut sealed = node.clone();
-        sealed.seal(&context);
+        sealed.seal(context);
         let expected = NodeExpectation {
             bytenr: at,
             generation: Some(node.generation()),
             level: Some(node.level()),
             first_key: None,
         };
-        sealed.verify(&context, &expected).map_err(TreeError::Refused)?;
+        sealed.verify(context, &expected).map_err(TreeError::Refused)?;
         Ok(sealed)
     }
 }
@@ -99,6 +107,7 @@ impl Editor<'_> {
     fn settle(&self) -> Result<(), TreeError> {
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
+            self.writer.space.prepare(self.pool)?;
             for tree in self.pool.known_trees() {
                 busy |= self.assign_addresses(&tree)? > 0;
             }
@@ -118,9 +127,8 @@ impl Editor<'_> {
         for tree in self.pool.known_trees() {
             self.freeze_tree(&tree);
         }
-        let pinned = self.writer.space.freeze();
-        self.pool.volume().set_generation(Generation::new(self.generation.get() + 1));
-        Ok(Frozen { superblock, pinned })
+        let devices = self.pool.volume().writable_devices().into_iter().map(|device| device.item).collect();
+        Ok(Frozen { superblock, devices, pinned: self.writer.space.freeze() })
     }
 
     /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.

@@ -25,8 +25,13 @@
 //! the others), `refs`, `space`. An operation must not join twice at a time, and must not commit while it is part
 //! of a transaction.
 
+mod assign;
+mod commit;
 mod gate;
+mod open;
 mod options;
+mod roots;
+mod superblock;
 
 pub use options::{Clock, WriterOptions};
 
@@ -217,13 +222,9 @@ impl Editor<'_> {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("gate", &self.gate).field("aborted", &self.aborted).finish_non_exhaustive()
-    }
-}
-
-impl Pool {
-    /// Makes everything durable that was changed before the call. Callers that come together share a commit.
-    pub fn commit(&self) -> Result<(), TreeError> {
-        todo!()
+        f.debug_struct("Writer")
+            .field("gate", &self.gate)
+            .field("aborted", &self.aborted)
+            .finish_non_exhaustive()
     }
 }

@@ -24,6 +24,7 @@ impl Editor<'_> {
         item: &RootItem,
     ) -> Result<Arc<Tree>, TreeError> {
         // What is shared has an address and changes no more.
+        self.writer.space.prepare(self.pool)?;
         self.assign_addresses(source)?;
         self.freeze_tree(source);
         let expected = source.root().expectation();

@@ -10,7 +10,8 @@ impl Editor<'_> {
         let pool = self.pool;
         let mut next = Box::new(Superblock::clone(&pool.superblock()));
         let uuid_tree_was_current = next.uuid_tree_generation.get() == next.generation.get();
-        let (root, chunk_root) = (pool.tree(RootId::ROOT_TREE)?.root(), pool.tree(RootId::CHUNK_TREE)?.root());
+        let (root, chunk_root) =
+            (pool.tree(RootId::ROOT_TREE)?.root(), pool.tree(RootId::CHUNK_TREE)?.root());
         next.generation = self.generation;
         (next.root, next.root_level) = (root.bytenr, root.level);
         (next.chunk_root, next.chunk_root_level) = (chunk_root.bytenr, chunk_root.level);
@@ -69,4 +70,3 @@ impl Editor<'_> {
         Ok(())
     }
 }
-
