@@ -4,6 +4,7 @@ use super::prefix;
 use crate::name_hash::raw_crc32c;
 use crate::{Defect, Generation, Key, KeyType, Logical, ObjectId, RootId, to_u64};
 use bitflags::bitflags;
+use std::cmp::Reverse;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -119,6 +120,60 @@ impl BackRef {
         }
     }
 
+    /// Where the reference stands among inline ones: by type, ascending, and within a type by what it names,
+    /// descending, so that a search can end early. References of equal rank may stand in any order.
+    pub fn inline_rank(&self) -> (KeyType, Reverse<u64>) {
+        let name = match self {
+            Self::Tree(root) | Self::Owner(root) => root.get(),
+            Self::SharedTree(parent) | Self::SharedData { parent, .. } => parent.get(),
+            Self::Data(data) => data.hash(),
+        };
+        (self.key_type(), Reverse(name))
+    }
+
+    /// How many bytes it takes inline.
+    pub const fn inline_size(&self) -> usize {
+        1 + match self {
+            Self::Tree(_) | Self::SharedTree(_) | Self::Owner(_) => size_of::<U64>(),
+            Self::Data(_) => size_of::<ExtentDataRef>(),
+            Self::SharedData { .. } => size_of::<U64>() + size_of::<SharedDataRef>(),
+        }
+    }
+
+    /// Writes it as an inline reference.
+    pub fn write_inline(&self, into: &mut Vec<u8>) {
+        into.push(self.key_type().0);
+        match self {
+            Self::Tree(root) | Self::Owner(root) => into.extend_from_slice(root.as_bytes()),
+            Self::SharedTree(parent) => into.extend_from_slice(parent.as_bytes()),
+            Self::Data(data) => into.extend_from_slice(data.as_bytes()),
+            Self::SharedData { parent, count } => {
+                into.extend_from_slice(parent.as_bytes());
+                into.extend_from_slice(&count.to_le_bytes());
+            }
+        }
+    }
+
+    /// The key of the item that it is when it is one of its own, of the extent that begins at `extent`. That of a
+    /// data reference is the first of those that it may have.
+    pub fn key(&self, extent: Logical) -> Key {
+        let offset = match self {
+            Self::Tree(root) | Self::Owner(root) => root.get(),
+            Self::SharedTree(parent) | Self::SharedData { parent, .. } => parent.get(),
+            Self::Data(data) => data.hash(),
+        };
+        Key::new(ObjectId::new(extent.get()), self.key_type(), offset)
+    }
+
+    /// The data of the item that it is when it is one of its own.
+    pub fn item_data(&self) -> Vec<u8> {
+        match self {
+            Self::Tree(_) | Self::SharedTree(_) | Self::Owner(_) => Vec::new(),
+            Self::Data(data) => data.as_bytes().to_vec(),
+            Self::SharedData { count, .. } => count.to_le_bytes().to_vec(),
+        }
+    }
+
     /// A reference that is an item of its own.
     pub(super) fn parse_keyed(key: &Key, data: &[u8]) -> Result<Self, Defect> {
         let (reference, rest) = match key.item_type {
@@ -203,5 +258,56 @@ impl Iterator for ExtentRefs<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         super::inode::next_packed(&mut self.0, BackRef::parse_inline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Item;
+
+    fn some_of_each() -> [BackRef; 5] {
+        let data = ExtentDataRef {
+            root: RootId::new(256),
+            objectid: ObjectId::new(257),
+            offset: U64::new(4096),
+            count: U32::new(3),
+        };
+        [
+            BackRef::Owner(RootId::new(256)),
+            BackRef::Tree(RootId::new(5)),
+            BackRef::Data(data),
+            BackRef::SharedTree(Logical::new(1 << 20)),
+            BackRef::SharedData { parent: Logical::new(1 << 21), count: 7 },
+        ]
+    }
+
+    #[test]
+    fn inline_references_come_back_as_they_were() {
+        let mut bytes = Vec::new();
+        for reference in some_of_each() {
+            let before = bytes.len();
+            reference.write_inline(&mut bytes);
+            assert_eq!(bytes.len() - before, reference.inline_size());
+        }
+        let read: Result<Vec<BackRef>, Defect> = ExtentRefs(&bytes).collect();
+        assert_eq!(read.expect("well formed"), some_of_each());
+    }
+
+    #[test]
+    fn keyed_references_come_back_as_they_were() {
+        for reference in some_of_each().into_iter().skip(1) {
+            let key = reference.key(Logical::new(1 << 30));
+            assert_eq!(key.objectid.get(), 1 << 30);
+            let data = reference.item_data();
+            assert!(matches!(Item::parse(&key, &data), Ok(Item::ExtentRef(read)) if read == reference));
+        }
+    }
+
+    #[test]
+    fn ranks_are_by_type_and_then_descending() {
+        let ranks = some_of_each().map(|reference| reference.inline_rank());
+        assert!(ranks.is_sorted());
+        assert!(BackRef::Tree(RootId::new(6)).inline_rank() < BackRef::Tree(RootId::new(5)).inline_rank());
     }
 }

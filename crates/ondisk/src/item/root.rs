@@ -96,6 +96,21 @@ impl RootItem {
         Ok(item)
     }
 
+    /// Notes in the bytes of a root item of either size how far dropping the tree has come: the children of the
+    /// node at `level` on the way to `key` are gone up to there, `key` not included.
+    pub fn write_drop_progress(data: &mut [u8], key: &Key, level: u8) -> Result<(), Defect> {
+        const PROGRESS: usize = std::mem::offset_of!(RootItem, drop_progress);
+        const { assert!(std::mem::offset_of!(RootItem, drop_level) == PROGRESS + size_of::<Key>()) };
+        let short = Defect::new("root item is cut off", to_u64(data.len()));
+        let (at_key, rest) = data
+            .get_mut(PROGRESS..)
+            .and_then(|tail| tail.split_at_mut_checked(size_of::<Key>()))
+            .ok_or(short)?;
+        at_key.copy_from_slice(key.as_bytes());
+        *rest.first_mut().ok_or(short)? = level;
+        Ok(())
+    }
+
     /// The flags, unknown ones kept.
     pub fn root_flags(&self) -> RootFlags {
         RootFlags::from_bits_retain(self.flags.get())

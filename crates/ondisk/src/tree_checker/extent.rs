@@ -67,7 +67,7 @@ fn check_level(level: u64) -> Result<(), Defect> {
 fn check_inline_refs(place: ItemPlace<'_>, extent: &ExtentItem<'_>, is_data: bool) -> Result<(), Defect> {
     let refs = extent.header.refs.get();
     let mut count = 0u64;
-    let mut previous: Option<(KeyType, u64)> = None;
+    let mut previous = None;
     for reference in extent.inline_refs {
         let reference = reference?;
         check_ref(place, &reference)?;
@@ -75,11 +75,11 @@ fn check_inline_refs(place: ItemPlace<'_>, extent: &ExtentItem<'_>, is_data: boo
             let found = reference.key_type().0.into();
             return Err(Defect::new("inline ref of the other kind of extent", found));
         }
-        let order = (reference.key_type(), rank(&reference));
-        if previous.is_some_and(|(kind, rank)| kind > order.0 || kind == order.0 && rank < order.1) {
-            return Err(Defect::new("inline refs are not sorted (type shown)", order.0.0.into()));
+        let rank = reference.inline_rank();
+        if previous.is_some_and(|previous| previous > rank) {
+            return Err(Defect::new("inline refs are not sorted (type shown)", rank.0.0.into()));
         }
-        previous = Some(order);
+        previous = Some(rank);
         count = count.saturating_add(reference.count());
     }
     if refs == 0 {
@@ -121,12 +121,4 @@ fn check_ref(place: ItemPlace<'_>, reference: &BackRef) -> Result<(), Defect> {
 
 fn is_of_tree_block(reference: &BackRef) -> bool {
     matches!(reference, BackRef::Tree(_) | BackRef::SharedTree(_))
-}
-
-fn rank(reference: &BackRef) -> u64 {
-    match reference {
-        BackRef::Tree(root) | BackRef::Owner(root) => root.get(),
-        BackRef::SharedTree(parent) | BackRef::SharedData { parent, .. } => parent.get(),
-        BackRef::Data(data) => data.hash(),
-    }
 }
