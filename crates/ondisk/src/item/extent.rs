@@ -243,6 +243,25 @@ impl<'a> ExtentItem<'a> {
         Ok(Self { header, tree_block, inline_refs: ExtentRefs(rest) })
     }
 
+    /// The bytes of an item of these parts; the references are in the order of [`BackRef::inline_rank`].
+    pub fn encode(
+        header: &ExtentItemHeader,
+        tree_block: Option<&TreeBlockInfo>,
+        inline_refs: &[BackRef],
+    ) -> Vec<u8> {
+        let refs: usize = inline_refs.iter().map(BackRef::inline_size).sum();
+        let fixed = size_of::<ExtentItemHeader>() + size_of::<TreeBlockInfo>();
+        let mut bytes = Vec::with_capacity(fixed + refs);
+        bytes.extend_from_slice(header.as_bytes());
+        if let Some(info) = tree_block {
+            bytes.extend_from_slice(info.as_bytes());
+        }
+        for reference in inline_refs {
+            reference.write_inline(&mut bytes);
+        }
+        bytes
+    }
+
     /// The flags, unknown ones kept.
     pub fn flags(&self) -> ExtentFlags {
         ExtentFlags::from_bits_retain(self.header.flags.get())

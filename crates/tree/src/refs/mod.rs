@@ -1,9 +1,41 @@
 //! Delayed references: who refers to an extent, collected in memory, merged, and applied to the extent tree.
+//!
+//! An extent, of data or a tree block, lives as long as somebody refers to it, and the extent tree says who. Each
+//! operation changes a few of these references. Changing the extent tree for each at once would change, with every
+//! block of it that is copied, further references without end; so changes wait in [`DelayedRefs`], one head for
+//! an extent, where those of one referrer add up to one number, and are applied in the order of addresses: by the
+//! commit, and in part before it, while operations go on.
+//!
+//! The life of a head: the first change makes it; later ones are added to it; [`Editor::run_delayed_refs`] takes it
+//! out and applies it as a whole. An extent whose references are all gone is freed then, not before: between two
+//! operations an extent must never be without references if it is to live, so *who replaces a reference adds the
+//! new one first*. A new extent that is applied without references never had an item; its space is given up like
+//! that of any other.
+//!
+//! Who wants to know how many references there are adds what waits to what the extent tree has
+//! ([`Editor::block_references`], [`Editor::data_references`]). A gate keeps a runner from moving changes from one
+//! to the other meanwhile. The order of locks is: a tree's, then that of the decision on a shared block, then the
+//! gate, then the extent tree's and the checksum tree's; nothing that waits for the gate holds one of the last two.
+//!
+//! A crash loses what waits together with the operations that it came from: heads are empty at the end of each
+//! commit. A reference that is to be dropped and is not there means that the pool was corrupt before; the error
+//! ends the transaction, and the last commit stays whole.
 
-use crate::{Editor, Tree, TreeError};
+mod checksum;
+mod delayed;
+mod dropping;
+mod lookup;
+mod record;
+mod run;
+mod sharing;
+
+pub(crate) use delayed::DelayedRefs;
+
+use crate::Editor;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
-use brindle_ondisk::{Logical, Node, RootId};
-use std::sync::Arc;
+use brindle_ondisk::{Incompat, Key, Logical, Node, RootId};
+use delayed::{Extent, ExtentKind, Referrer};
+use record::Layout;
 
 /// A range of data on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +46,6 @@ pub struct DataRange {
     pub length: u64,
 }
 
-/// Changes of references that the extent tree does not have yet.
-#[derive(Debug, Default)]
-pub(crate) struct DelayedRefs {}
-
 /// Who refers to a block, as the extent tree will have it once everything delayed is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockReferences {
@@ -25,93 +53,56 @@ pub(crate) struct BlockReferences {
     pub(crate) flags: ExtentFlags,
 }
 
-impl DelayedRefs {
-    /// How many extents have changes waiting.
-    pub(crate) fn len(&self) -> usize {
-        todo!()
-    }
-}
-
 impl Editor<'_> {
     /// A file of a subvolume refers to an extent: `reference.count` times more. `is_new`: the extent was reserved
     /// and never referred to before.
     pub fn add_data_reference(&self, range: DataRange, reference: &ExtentDataRef, is_new: bool) {
-        let _ = (range, reference, is_new);
-        todo!()
+        let (extent, who) = (Extent::data(range), Referrer::of_data(reference));
+        let count = reference.count.get().into();
+        if is_new {
+            self.writer.refs.create(&extent, who, count);
+        } else {
+            self.writer.refs.change(&extent, who, count);
+        }
     }
 
     /// A file of a subvolume refers to an extent `reference.count` times less. The last one frees it, with its
-    /// checksums.
+    /// checksums; so what takes the place of a reference is added before it is dropped.
     pub fn drop_data_reference(&self, range: DataRange, reference: &ExtentDataRef) {
-        let _ = (range, reference);
-        todo!()
-    }
-
-    /// How many references an extent of data has, those not applied yet included; 0 if it is not known.
-    pub fn data_references(&self, range: DataRange) -> Result<u64, TreeError> {
-        let _ = range;
-        todo!()
-    }
-
-    /// Adds checksums of consecutive sectors, one after the other.
-    pub fn insert_checksums(&self, start: Logical, checksums: &[u8]) -> Result<(), TreeError> {
-        let _ = (start, checksums);
-        todo!()
-    }
-
-    /// Removes the checksums of a range.
-    pub fn remove_checksums(&self, range: DataRange) -> Result<(), TreeError> {
-        let _ = range;
-        todo!()
-    }
-
-    /// `new` (virtual) takes the place of `old` in a tree. `may_be_shared`: `old` is not the root, and old enough to be
-    /// part of a snapshot.
-    pub(crate) fn block_copied(
-        &self,
-        tree: RootId,
-        old: &Arc<Node>,
-        new: &Node,
-        may_be_shared: bool,
-    ) -> Result<(), TreeError> {
-        let _ = (tree, old, new, may_be_shared);
-        todo!()
+        let count = i64::from(reference.count.get());
+        self.writer.refs.change(&Extent::data(range), Referrer::of_data(reference), -count);
     }
 
     /// A block with a real address leaves its tree, after it has been copied (so that nobody shares it).
     pub(crate) fn block_dropped(&self, tree: RootId, block: &Node) {
-        let _ = (tree, block);
-        todo!()
+        self.writer.refs.change(&self.extent_of(block), Referrer::Tree(tree), -1);
     }
 
     /// A new block has got its real address.
     pub(crate) fn block_assigned(&self, tree: RootId, block: &Node) {
-        let _ = (tree, block);
-        todo!()
+        self.writer.refs.create(&self.extent_of(block), Referrer::Tree(tree), 1);
     }
 
-    /// Who refers to a block of a real address.
-    pub(crate) fn block_references(&self, at: Logical, level: u8) -> Result<BlockReferences, TreeError> {
-        let _ = (at, level);
-        todo!()
+    fn extent_of(&self, block: &Node) -> Extent {
+        self.block_extent(block.header().bytenr, block.level(), block.key(0).unwrap_or_default())
     }
 
-    /// Applies what waits, at most `limit` extents; how many it were.
-    pub(crate) fn run_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
-        let _ = limit;
-        todo!()
+    fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
+        let length = self.pool.volume().tree_context().nodesize.into();
+        Extent { start, length, kind: ExtentKind::Block { level, first_key } }
     }
 
-    /// Every block and extent that a node refers to gets one more reference of a new tree (a snapshot's root).
-    pub(crate) fn share_children(&self, copy: &Node) -> Result<(), TreeError> {
-        let _ = copy;
-        todo!()
+    fn layout(&self) -> Layout {
+        Layout {
+            nodesize: brindle_ondisk::to_usize(self.pool.volume().tree_context().nodesize.into()),
+            skinny: self.pool.superblock().incompat().contains(Incompat::SKINNY_METADATA),
+            generation: self.generation,
+        }
     }
+}
 
-    /// Drops part of a deleted tree: at most about `budget` blocks, progress kept in its root item; whether it is
-    /// gone (its root item too).
-    pub fn drop_tree(&self, tree: &Tree, budget: usize) -> Result<bool, TreeError> {
-        let _ = (tree, budget);
-        todo!()
+impl Extent {
+    fn data(range: DataRange) -> Self {
+        Self { start: range.start, length: range.length, kind: ExtentKind::Data }
     }
 }

@@ -1,0 +1,291 @@
+//! What changes of references wait, merged by extent.
+
+use brindle_ondisk::item::{BackRef, ExtentDataRef};
+use brindle_ondisk::{Key, Logical, ObjectId, RootId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Who refers to an extent; how often is said elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Referrer {
+    /// A tree, to a block that it holds.
+    Tree(RootId),
+    /// A block, to its child.
+    SharedTree(Logical),
+    /// A file of a tree, to data.
+    Data {
+        /// The tree.
+        root: RootId,
+        /// The file.
+        objectid: ObjectId,
+        /// Where in the file the extent would begin.
+        offset: u64,
+    },
+    /// A leaf, to the data that its items have.
+    SharedData(Logical),
+}
+
+/// What an extent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExtentKind {
+    /// A tree block.
+    Block {
+        /// Its level.
+        level: u8,
+        /// Its first key, which only the item of a new block needs, and only without skinny metadata.
+        first_key: Key,
+    },
+    /// Data of files.
+    Data,
+}
+
+/// An extent that a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) start: Logical,
+    pub(crate) length: u64,
+    pub(crate) kind: ExtentKind,
+}
+
+/// What waits for one extent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) length: u64,
+    pub(crate) kind: ExtentKind,
+    /// The extent tree has no item of it yet.
+    pub(crate) is_new: bool,
+    /// The block gets the flag `FULL_BACKREF`.
+    pub(crate) becomes_full: bool,
+    /// By how much each count changes; none by 0.
+    pub(crate) changes: Vec<(Referrer, i64)>,
+}
+
+/// In how many ways decisions on shared blocks are locked.
+const SHARING_LOCKS: usize = 32;
+
+/// Changes of references that the extent tree does not have yet.
+#[derive(Debug, Default)]
+pub(crate) struct DelayedRefs {
+    heads: Mutex<BTreeMap<Logical, Head>>,
+    /// Held for writing while changes are between here and the extent tree, so that who holds it for reading finds
+    /// each of them in exactly one of the two.
+    gate: RwLock<()>,
+    /// Held from the look at a block's references to the changes that follow from it, by all who may share it.
+    sharing: [Mutex<()>; SHARING_LOCKS],
+    /// Held while items of the checksum tree are split and joined.
+    checksums: Mutex<()>,
+    /// How far the conversion of a dropped tree's shared blocks has come.
+    conversions: Mutex<HashMap<RootId, Key>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Referrer {
+    /// Who a reference is from; `None` for a note of the owner, which is no reference.
+    pub(crate) fn of(reference: &BackRef) -> Option<Self> {
+        Some(match reference {
+            BackRef::Tree(root) => Self::Tree(*root),
+            BackRef::SharedTree(parent) => Self::SharedTree(*parent),
+            BackRef::Data(data) => Self::of_data(data),
+            BackRef::SharedData { parent, .. } => Self::SharedData(*parent),
+            BackRef::Owner(_) => return None,
+        })
+    }
+
+    /// The file of a data reference.
+    pub(crate) fn of_data(data: &ExtentDataRef) -> Self {
+        Self::Data { root: data.root, objectid: data.objectid, offset: data.offset.get() }
+    }
+
+    /// So many references from here.
+    pub(crate) fn times(self, count: u32) -> BackRef {
+        match self {
+            Self::Tree(root) => BackRef::Tree(root),
+            Self::SharedTree(parent) => BackRef::SharedTree(parent),
+            Self::Data { root, objectid, offset } => {
+                BackRef::Data(ExtentDataRef { root, objectid, offset: offset.into(), count: count.into() })
+            }
+            Self::SharedData(parent) => BackRef::SharedData { parent, count },
+        }
+    }
+
+    /// How many references there can be from here.
+    pub(crate) fn most(self) -> u64 {
+        match self {
+            Self::Tree(_) | Self::SharedTree(_) => 1,
+            Self::Data { .. } | Self::SharedData(_) => u32::MAX.into(),
+        }
+    }
+}
+
+impl Head {
+    fn new(extent: &Extent) -> Self {
+        let Extent { length, kind, .. } = *extent;
+        Self { length, kind, is_new: false, becomes_full: false, changes: Vec::new() }
+    }
+
+    fn change(&mut self, who: Referrer, by: i64) {
+        match self.changes.iter().position(|(other, _)| *other == who) {
+            Some(at) => {
+                let (_, sum) = &mut self.changes[at];
+                *sum = sum.saturating_add(by);
+                if *sum == 0 {
+                    self.changes.swap_remove(at);
+                }
+            }
+            None if by != 0 => self.changes.push((who, by)),
+            None => {}
+        }
+    }
+
+    /// By how much the number of references changes.
+    pub(crate) fn sum(&self) -> i64 {
+        self.changes.iter().fold(0, |sum, (_, by)| sum.saturating_add(*by))
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_void(&self) -> bool {
+        !self.is_new && !self.becomes_full && self.changes.is_empty()
+    }
+}
+
+impl DelayedRefs {
+    /// How many extents have changes waiting.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.heads).len()
+    }
+
+    /// Changes a count.
+    pub(crate) fn change(&self, extent: &Extent, who: Referrer, by: i64) {
+        self.change_all([(*extent, who, by)]);
+    }
+
+    /// Changes counts.
+    pub(crate) fn change_all(&self, changes: impl IntoIterator<Item = (Extent, Referrer, i64)>) {
+        let mut heads = lock(&self.heads);
+        for (extent, who, by) in changes {
+            heads.entry(extent.start).or_insert_with(|| Head::new(&extent)).change(who, by);
+        }
+    }
+
+    /// An extent that was never referred to before gets its first references.
+    pub(crate) fn create(&self, extent: &Extent, who: Referrer, count: i64) {
+        let mut heads = lock(&self.heads);
+        let head = heads.entry(extent.start).or_insert_with(|| Head::new(extent));
+        (head.is_new, head.kind, head.length) = (true, extent.kind, extent.length);
+        head.change(who, count);
+    }
+
+    /// What a block refers to is filed under the block from now on.
+    pub(crate) fn set_full(&self, extent: &Extent) {
+        let mut heads = lock(&self.heads);
+        heads.entry(extent.start).or_insert_with(|| Head::new(extent)).becomes_full = true;
+    }
+
+    /// What waits for an extent.
+    pub(crate) fn waiting(&self, start: Logical) -> Option<Head> {
+        lock(&self.heads).get(&start).cloned()
+    }
+
+    /// Takes the first `limit` extents that have changes, in the order of their addresses.
+    pub(super) fn take(&self, _gate: &RwLockWriteGuard<'_, ()>, limit: usize) -> Vec<(Logical, Head)> {
+        let mut heads = lock(&self.heads);
+        std::iter::from_fn(|| heads.pop_first()).take(limit).collect()
+    }
+
+    /// The right to move changes from here to the extent tree.
+    pub(super) fn close(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing moves from here to the extent tree meanwhile.
+    pub(super) fn hold(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody else decides meanwhile by who refers to this block.
+    pub(super) fn lock_block(&self, at: Logical, nodesize: u64) -> MutexGuard<'_, ()> {
+        let number = at.get() / nodesize % SHARING_LOCKS as u64;
+        lock(&self.sharing[usize::try_from(number).expect("a remainder of few")])
+    }
+
+    /// Nobody else splits or joins checksum items meanwhile.
+    pub(super) fn lock_checksums(&self) -> MutexGuard<'_, ()> {
+        lock(&self.checksums)
+    }
+
+    /// Up to which key the blocks of a dropped tree that others share have been converted.
+    pub(super) fn conversion(&self, tree: RootId) -> Key {
+        lock(&self.conversions).get(&tree).copied().unwrap_or(Key::MIN)
+    }
+
+    /// Notes how far conversion has come; `None` when it is over.
+    pub(super) fn note_conversion(&self, tree: RootId, to: Option<Key>) {
+        let mut conversions = lock(&self.conversions);
+        match to {
+            Some(key) => conversions.insert(tree, key),
+            None => conversions.remove(&tree),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXTENT: Extent = Extent { start: Logical::new(1 << 20), length: 4096, kind: ExtentKind::Data };
+
+    fn file(objectid: u64) -> Referrer {
+        Referrer::Data { root: RootId::FS_TREE, objectid: ObjectId::new(objectid), offset: 0 }
+    }
+
+    fn take(refs: &DelayedRefs) -> Vec<(Logical, Head)> {
+        refs.take(&refs.close(), usize::MAX)
+    }
+
+    #[test]
+    fn changes_of_one_referrer_add_up() {
+        let refs = DelayedRefs::default();
+        refs.change(&EXTENT, file(257), 2);
+        refs.change(&EXTENT, file(258), -1);
+        refs.change(&EXTENT, file(257), 1);
+        assert_eq!(refs.len(), 1);
+        assert_eq!(refs.waiting(EXTENT.start).map(|head| head.sum()), Some(2));
+        let taken = take(&refs);
+        assert_eq!(taken[0].1.changes, [(file(257), 3), (file(258), -1)]);
+        assert_eq!(refs.len(), 0);
+    }
+
+    #[test]
+    fn what_cancels_out_leaves_nothing_to_do() {
+        let refs = DelayedRefs::default();
+        refs.change(&EXTENT, file(257), 1);
+        refs.change(&EXTENT, file(257), -1);
+        assert!(take(&refs)[0].1.is_void());
+    }
+
+    #[test]
+    fn a_new_extent_stays_new_when_its_references_come_and_go() {
+        let refs = DelayedRefs::default();
+        refs.create(&EXTENT, file(257), 1);
+        refs.change(&EXTENT, file(257), -1);
+        refs.change(&EXTENT, file(258), 1);
+        let taken = take(&refs);
+        assert!(taken[0].1.is_new && !taken[0].1.is_void());
+        assert_eq!(taken[0].1.changes, [(file(258), 1)]);
+    }
+
+    #[test]
+    fn heads_come_in_the_order_of_addresses_and_no_more_than_asked_for() {
+        let refs = DelayedRefs::default();
+        for start in [5u64, 3, 9, 1] {
+            refs.change(&Extent { start: Logical::new(start << 20), ..EXTENT }, file(257), 1);
+        }
+        let first: Vec<u64> =
+            refs.take(&refs.close(), 3).iter().map(|(start, _)| start.get() >> 20).collect();
+        assert_eq!(first, [1, 3, 5]);
+        assert_eq!(refs.len(), 1);
+    }
+}

@@ -1,0 +1,164 @@
+//! Who refers to an extent: what the extent tree has, and what waits.
+
+use super::delayed::{Extent, ExtentKind, Head, Referrer};
+use super::record::{KeyedRef, Record};
+use super::{BlockReferences, DataRange};
+use crate::{Editor, Readahead, Tree, TreeError};
+use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
+use brindle_ondisk::{Defect, Item, Key, KeyType, Logical, ObjectId, RootId};
+use std::sync::Arc;
+
+/// How far behind its hash a data reference is looked for past the last that was found: references of one hash lie
+/// side by side, but for gaps where some are gone.
+const HASH_GAP_MAX: u64 = 1 << 16;
+
+impl Editor<'_> {
+    /// Who refers to a block of a real address.
+    pub(crate) fn block_references(&self, at: Logical, level: u8) -> Result<BlockReferences, TreeError> {
+        let extent = self.block_extent(at, level, Key::MIN);
+        let (record, head) = self.all_that_is_known(&extent)?;
+        let mut flags = record.as_ref().map_or(ExtentFlags::TREE_BLOCK, Record::flags);
+        if head.as_ref().is_some_and(|head| head.becomes_full) {
+            flags |= ExtentFlags::FULL_BACKREF;
+        }
+        Ok(BlockReferences { count: total(&extent, record.as_ref(), head.as_ref())?, flags })
+    }
+
+    /// How many references an extent of data has, those not applied yet included; 0 if it is not known.
+    pub fn data_references(&self, range: DataRange) -> Result<u64, TreeError> {
+        let extent = Extent::data(range);
+        let (record, head) = self.all_that_is_known(&extent)?;
+        total(&extent, record.as_ref(), head.as_ref())
+    }
+
+    /// Whether anything but this one place in a file of `tree`, however often, may refer to an extent of data: another
+    /// file, or a snapshot. What is not shared may be written in place.
+    pub fn is_data_shared(
+        &self,
+        tree: &Tree,
+        range: DataRange,
+        reference: &ExtentDataRef,
+    ) -> Result<bool, TreeError> {
+        let extent = Extent::data(range);
+        let (record, head) = self.all_that_is_known(&extent)?;
+        if record.is_none() && head.is_none() {
+            return Ok(true);
+        }
+        let generation = record.as_ref().map_or(self.generation, Record::generation);
+        // A snapshot has the leaf that refers to the extent, which does not show until one of them copies the leaf.
+        if generation <= tree.read().last_snapshot
+            || record.as_ref().is_some_and(|record| record.keyed_refs() > 0)
+        {
+            return Ok(true);
+        }
+        let own = Referrer::of_data(reference);
+        let changes = head.map(|head| head.changes).unwrap_or_default();
+        let inline = record.as_ref().map(Record::inline).unwrap_or_default();
+        let recorded = inline.iter().filter_map(|reference| {
+            let count = i64::try_from(reference.count()).expect("32 bits");
+            Referrer::of(reference).map(|who| (who, count))
+        });
+        let mut counts: Vec<(Referrer, i64)> = recorded.collect();
+        for (who, by) in changes {
+            match counts.iter_mut().find(|(other, _)| *other == who) {
+                Some((_, count)) => *count += by,
+                None => counts.push((who, by)),
+            }
+        }
+        Ok(counts.iter().any(|(who, count)| *who != own && *count > 0))
+    }
+
+    /// What the extent tree has of an extent, and what waits, as of one moment.
+    fn all_that_is_known(&self, extent: &Extent) -> Result<(Option<Record>, Option<Head>), TreeError> {
+        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
+        let refs = &self.writer.refs;
+        let _held = refs.hold();
+        let head = refs.waiting(extent.start);
+        if head.as_ref().is_some_and(|head| head.is_new) {
+            return Ok((None, head));
+        }
+        Ok((self.find_record(&tree, extent)?.map(|(_, record)| record), head))
+    }
+
+    /// The item of an extent.
+    pub(super) fn find_record(
+        &self,
+        tree: &Arc<Tree>,
+        extent: &Extent,
+    ) -> Result<Option<(Key, Record)>, TreeError> {
+        let objectid = ObjectId::new(extent.start.get());
+        let mut cursor = self.pool.cursor(tree, Readahead::None);
+        cursor.seek(&Key::first_of(objectid, KeyType::EXTENT_ITEM))?;
+        let is_item = |key: &Key| {
+            key.objectid == objectid && matches!(key.item_type, KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM)
+        };
+        let Some((key, data)) = cursor.item().filter(|(key, _)| is_item(key)) else {
+            return Ok(None);
+        };
+        let refuse = |defect| TreeError::item(tree.id(), key, defect);
+        let record = Record::parse(&key, data).map_err(refuse)?;
+        check_identity(&key, &record, extent).map_err(refuse)?;
+        Ok(Some((key, record)))
+    }
+
+    /// The reference from somewhere, if it is an item of its own.
+    pub(super) fn find_keyed(
+        &self,
+        tree: &Arc<Tree>,
+        start: Logical,
+        who: Referrer,
+    ) -> Result<Option<KeyedRef>, TreeError> {
+        let first = who.times(1).key(start);
+        let mut cursor = self.pool.cursor(tree, Readahead::None);
+        cursor.seek(&first)?;
+        let mut bound = first.offset();
+        while let Some((key, data)) = cursor.item() {
+            if (key.objectid, key.item_type) != (first.objectid, first.item_type) || key.offset() > bound {
+                break;
+            }
+            match Item::parse(&key, data).map_err(|defect| TreeError::item(tree.id(), key, defect))? {
+                Item::ExtentRef(reference) if Referrer::of(&reference) == Some(who) => {
+                    return Ok(Some(KeyedRef { key, reference }));
+                }
+                _ => {}
+            }
+            if !matches!(who, Referrer::Data { .. }) {
+                break;
+            }
+            bound = key.offset().saturating_add(HASH_GAP_MAX);
+            cursor.next()?;
+        }
+        Ok(None)
+    }
+}
+
+fn total(extent: &Extent, record: Option<&Record>, head: Option<&Head>) -> Result<u64, TreeError> {
+    let (recorded, waiting) = (record.map_or(0, Record::refs), head.map_or(0, Head::sum));
+    recorded.checked_add_signed(waiting).ok_or_else(|| {
+        let key = Key::new(ObjectId::new(extent.start.get()), KeyType::EXTENT_ITEM, extent.length);
+        let why = "fewer references than are to be dropped";
+        TreeError::item(RootId::EXTENT_TREE, key, Defect::expected(why, waiting.unsigned_abs(), recorded))
+    })
+}
+
+/// Whether an item is of the extent that it is taken for.
+fn check_identity(key: &Key, record: &Record, extent: &Extent) -> Result<(), Defect> {
+    let is_block = record.flags().contains(ExtentFlags::TREE_BLOCK);
+    let (expected, found) = match extent.kind {
+        ExtentKind::Block { level, .. } if key.item_type == KeyType::METADATA_ITEM => {
+            (level.into(), key.offset())
+        }
+        _ => (extent.length, key.offset()),
+    };
+    if is_block != matches!(extent.kind, ExtentKind::Block { .. }) {
+        return Err(Defect::new("extent is of the other kind", record.flags().bits()));
+    }
+    if expected != found {
+        return Err(Defect::expected(
+            "level or length of extent differs from its referrer's word",
+            expected,
+            found,
+        ));
+    }
+    Ok(())
+}

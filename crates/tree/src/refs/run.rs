@@ -1,0 +1,162 @@
+//! Applying what waits to the extent tree.
+
+use super::DataRange;
+use super::delayed::{Extent, ExtentKind, Head};
+use super::record::{KeyedChange, KeyedRef, Layout, Outcome, Record};
+use crate::{Editor, Tree, TreeError};
+use brindle_ondisk::item::BackRef;
+use brindle_ondisk::{Defect, Key, Logical, RootId};
+use std::sync::Arc;
+
+/// How many extents are applied while lookups wait.
+const BATCH: usize = 64;
+
+/// What applying a batch leaves to be done.
+#[derive(Default)]
+struct Batch {
+    /// Items of new extents, in the order of keys.
+    items: Vec<(Key, Vec<u8>)>,
+    /// Their references that did not fit the items.
+    keyed: Vec<(Logical, BackRef)>,
+    recorded: Vec<Extent>,
+    /// Freed data, neighbours joined.
+    freed: Vec<DataRange>,
+}
+
+impl Batch {
+    fn free_data(&mut self, extent: &Extent) {
+        if extent.kind != ExtentKind::Data {
+            return;
+        }
+        match self.freed.last_mut() {
+            Some(last) if last.start.checked_add(last.length) == Some(extent.start) => {
+                last.length += extent.length
+            }
+            _ => self.freed.push(DataRange { start: extent.start, length: extent.length }),
+        }
+    }
+}
+
+impl Editor<'_> {
+    /// Applies what waits, at most `limit` extents; how many it were.
+    pub(crate) fn run_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
+        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
+        let layout = self.layout();
+        let mut done = 0;
+        while done < limit {
+            let gate = self.writer.refs.close();
+            let heads = self.writer.refs.take(&gate, BATCH.min(limit - done));
+            if heads.is_empty() {
+                break;
+            }
+            done += heads.len();
+            let mut batch = Batch::default();
+            for (start, head) in &heads {
+                let extent = Extent { start: *start, length: head.length, kind: head.kind };
+                if head.is_new {
+                    self.prepare_new(&extent, head, &layout, &mut batch)?;
+                } else if !head.is_void() {
+                    self.apply_head(&tree, &extent, head, &layout, &mut batch)?;
+                }
+            }
+            self.insert_new(&tree, &batch)?;
+            drop(gate);
+            for range in batch.freed {
+                self.remove_checksums(range)?;
+            }
+        }
+        Ok(done)
+    }
+
+    /// A new extent gets its item, unless it is given up already.
+    fn prepare_new(
+        &self,
+        extent: &Extent,
+        head: &Head,
+        layout: &Layout,
+        batch: &mut Batch,
+    ) -> Result<(), TreeError> {
+        let key = layout.key(extent.start, head);
+        let refuse = |defect| TreeError::item(RootId::EXTENT_TREE, key, defect);
+        let outcome = Record::new(head.kind, layout).apply(head, &[], layout).map_err(refuse)?;
+        let Some(item) = outcome.item else {
+            self.writer.space.extent_freed(extent.start, extent.length, false);
+            batch.free_data(extent);
+            return Ok(());
+        };
+        batch.items.push((key, item));
+        batch.recorded.push(*extent);
+        for change in outcome.keyed {
+            match change {
+                KeyedChange::Add(reference) => batch.keyed.push((extent.start, reference)),
+                KeyedChange::Set(..) | KeyedChange::Remove(_) => {
+                    unreachable!("a new extent has no keyed references")
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn insert_new(&self, tree: &Tree, batch: &Batch) -> Result<(), TreeError> {
+        let items: Vec<(Key, &[u8])> =
+            batch.items.iter().map(|(key, item)| (*key, item.as_slice())).collect();
+        self.insert_all(tree, &items)?;
+        for extent in &batch.recorded {
+            self.writer.space.extent_recorded(extent.start, extent.length);
+        }
+        batch.keyed.iter().try_for_each(|(start, reference)| self.insert_keyed(tree, *start, reference))
+    }
+
+    /// Changes what the extent tree has of an extent.
+    fn apply_head(
+        &self,
+        tree: &Arc<Tree>,
+        extent: &Extent,
+        head: &Head,
+        layout: &Layout,
+        batch: &mut Batch,
+    ) -> Result<(), TreeError> {
+        let Some((key, record)) = self.find_record(tree, extent)? else {
+            let defect = Defect::new("extent is referred to and has no item", extent.length);
+            return Err(TreeError::item(tree.id(), layout.key(extent.start, head), defect));
+        };
+        let mut keyed: Vec<KeyedRef> = Vec::new();
+        for who in record.maybe_keyed(head) {
+            keyed.extend(self.find_keyed(tree, extent.start, who)?);
+        }
+        let refuse = |defect| TreeError::item(tree.id(), key, defect);
+        let Outcome { item, keyed } = record.apply(head, &keyed, layout).map_err(refuse)?;
+        for change in &keyed {
+            match change {
+                KeyedChange::Add(reference) => self.insert_keyed(tree, extent.start, reference)?,
+                KeyedChange::Set(key, reference) => self.replace(tree, key, &reference.item_data())?,
+                KeyedChange::Remove(key) => {
+                    self.remove(tree, key)?;
+                }
+            }
+        }
+        match item {
+            Some(item) => self.replace(tree, &key, &item),
+            None => {
+                // Before the item goes: whoever looks for free space there must not find it yet.
+                self.writer.space.extent_freed(extent.start, extent.length, true);
+                self.remove(tree, &key)?;
+                batch.free_data(extent);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a reference as an item of its own: at the first free key, where several have the same hash.
+    fn insert_keyed(&self, tree: &Tree, start: Logical, reference: &BackRef) -> Result<(), TreeError> {
+        let (mut key, data) = (reference.key(start), reference.item_data());
+        loop {
+            match self.insert(tree, &key, &data) {
+                Err(TreeError::Exists { .. }) if matches!(reference, BackRef::Data(_)) => {
+                    key = Key::new(key.objectid, key.item_type, key.offset().wrapping_add(1));
+                }
+                inserted => return inserted,
+            }
+        }
+    }
+}
