@@ -1,6 +1,7 @@
 //! A device of the pool, there or not, and what it has got wrong so far.
 
 use crate::DeviceCounters;
+use crate::lost_writes::LostWrites;
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Uuid};
@@ -30,6 +31,7 @@ pub(crate) struct PoolDevice {
     /// It claims to belong to the pool, and does not.
     pub(crate) is_intruder: bool,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) lost_writes: Arc<LostWrites>,
 }
 
 /// What happened on a device.
@@ -59,6 +61,7 @@ impl PoolDevice {
             is_confirmed: false,
             is_intruder: false,
             counters: Arc::default(),
+            lost_writes: Arc::default(),
         }
     }
 
@@ -78,6 +81,11 @@ impl PoolDevice {
             Some(device) => device.name().to_owned(),
             None => format!("devid {} (missing)", self.devid),
         }
+    }
+
+    /// What it holds may be old, wherever: it was away, or lost what it had taken and not yet made durable.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.is_stale || self.counters.flush_errors.load(Relaxed) > 0
     }
 
     pub(crate) fn is_rotating(&self) -> bool {

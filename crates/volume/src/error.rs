@@ -234,6 +234,8 @@ pub enum AttemptFailure {
     Missing,
     /// The device failed.
     Io(DeviceError),
+    /// The device failed when this was written, so that it holds something older.
+    LostWrite,
     /// The data don't match their checksum.
     Checksum {
         /// As computed from what was read.
@@ -254,6 +256,7 @@ impl fmt::Display for Attempt {
         match &self.failure {
             AttemptFailure::Missing => f.write_str(": device is missing"),
             AttemptFailure::Io(error) => write!(f, ": {error}"),
+            AttemptFailure::LostWrite => f.write_str(": writing here has failed before"),
             AttemptFailure::Checksum { found, expected } => {
                 write!(f, ": checksum {found} expected {expected}")
             }

@@ -11,6 +11,7 @@ mod chunk;
 mod device;
 mod error;
 mod layout;
+mod lost_writes;
 mod parity;
 mod pool;
 mod read;

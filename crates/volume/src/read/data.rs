@@ -4,6 +4,7 @@
 use super::way::Piece;
 use crate::chunk::Chunk;
 use crate::pool::Pool;
+use crate::write::Locks;
 use crate::{Attempt, AttemptFailure, DataChecksums, ReadError, Volume};
 use brindle_ondisk::{Checksum, ChecksumType, Logical, to_u64, to_usize};
 
@@ -15,9 +16,16 @@ struct Expected<'a> {
     sector_bytes: usize,
     /// The number of the piece's first sector within the checksums.
     first_sector: usize,
+    /// Whether bad copies are to be repaired.
+    repair: Option<&'a Locks>,
 }
 
 impl Expected<'_> {
+    /// Whether it can be known of a sector of the piece that it is right.
+    fn is_known(&self, sector: usize) -> bool {
+        self.checksums.get(self.first_sector + sector, self.algorithm).is_some()
+    }
+
     /// Whether a sector of the piece is right, as far as can be known.
     fn verify(&self, sector: usize, data: &[u8]) -> Result<(), AttemptFailure> {
         let Some(stored) = self.checksums.get(self.first_sector + sector, self.algorithm) else {
@@ -54,6 +62,7 @@ impl Volume {
             algorithm: context.checksum_type,
             sector_bytes,
             first_sector: 0,
+            repair: self.is_writable().then_some(&self.locks),
         };
         if !checksums.cover(buffer.len() / sector_bytes, expected.algorithm) {
             return refuse("there are fewer checksums than sectors");
@@ -118,16 +127,20 @@ impl Pool {
         expected: &Expected<'_>,
         attempt: Attempt,
     ) -> Result<(), ReadError> {
-        let mut attempts = vec![attempt];
+        let (mut attempts, mut bad) = (vec![attempt], vec![piece.way]);
         for way in self.ways_in_order(chunk, offset) {
             if way == piece.way {
                 continue;
             }
             let piece = Piece { way, ..*piece };
             match self.read_run(chunk, &piece.run, way, buffer) {
-                Ok(()) => return self.verify(chunk, offset, &piece, buffer, expected, &attempts),
+                Ok(()) => {
+                    self.count_recovered(&attempts);
+                    return self.verify(chunk, offset, &piece, buffer, expected, &bad);
+                }
                 Err(attempt) => attempts.push(*attempt),
             }
+            bad.push(way);
         }
         if buffer.len() <= expected.sector_bytes {
             let (logical, length) = (chunk.start + offset, to_u64(buffer.len()));
@@ -139,7 +152,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Verifies what a piece's way has read; bad sectors are recovered. `failed` were tried before.
+    /// Verifies what a piece's way has read; bad sectors are recovered. `failed` are ways tried before, whose
+    /// devices did not answer: they are repaired if it is known of all sectors that they are right.
     fn verify(
         &self,
         chunk: &Chunk,
@@ -147,18 +161,25 @@ impl Pool {
         piece: &Piece,
         buffer: &mut [u8],
         expected: &Expected<'_>,
-        failed: &[Attempt],
+        failed: &[usize],
     ) -> Result<(), ReadError> {
-        self.count_recovered(failed);
         if expected.checksums.are_none() {
             return Ok(());
         }
+        let mut all_right = true;
         for (sector, data) in buffer.chunks_mut(expected.sector_bytes).enumerate() {
+            all_right &= expected.is_known(sector);
             if let Err(failure) = expected.verify(sector, data) {
+                all_right = false;
                 let at = offset + to_u64(sector * expected.sector_bytes);
                 let attempt = self.blame(chunk, at, piece.way, failure);
                 self.recover_sector(chunk, offset, sector, data, expected, Some((piece.way, attempt)))?;
             }
+        }
+        if let Some(locks) = expected.repair
+            && all_right
+        {
+            self.repair(locks, chunk, offset, piece.way, failed, buffer);
         }
         Ok(())
     }
@@ -176,6 +197,7 @@ impl Pool {
         let offset = offset + to_u64(sector * expected.sector_bytes);
         let (bad, attempt) = bad.unzip();
         let mut attempts: Vec<Attempt> = attempt.into_iter().collect();
+        let mut bad_ways: Vec<usize> = bad.into_iter().collect();
         for way in self.ways_in_order(chunk, offset) {
             if bad == Some(way) {
                 continue;
@@ -188,10 +210,16 @@ impl Pool {
             match result {
                 Ok(()) => {
                     self.count_recovered(&attempts);
+                    if let Some(locks) = expected.repair
+                        && expected.is_known(sector)
+                    {
+                        self.repair(locks, chunk, offset, way, &bad_ways, data);
+                    }
                     return Ok(());
                 }
                 Err(attempt) => attempts.push(*attempt),
             }
+            bad_ways.push(way);
         }
         let (logical, length) = (chunk.start + offset, to_u64(data.len()));
         Err(ReadError::Failed { logical, length, attempts })

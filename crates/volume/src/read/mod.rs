@@ -2,6 +2,7 @@
 //! turns out bad is looked for elsewhere.
 
 mod data;
+mod repair;
 mod way;
 
 use crate::chunk::Chunk;
@@ -32,19 +33,27 @@ impl Volume {
         let first = pool.first_way(chunk, offset);
         let mut others = Vec::new().into_iter();
         let mut way = first;
+        let mut bad = Vec::new();
         loop {
             let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
             let failed = match pool.read_block_once(chunk, offset, way, &mut bytes) {
                 Err(attempt) => *attempt,
-                Ok(()) => match validate(bytes) {
-                    Ok(block) => {
-                        pool.count_recovered(&attempts);
-                        return Ok(block);
+                Ok(()) => {
+                    let good = (self.is_writable() && !bad.is_empty()).then(|| bytes.clone());
+                    match validate(bytes) {
+                        Ok(block) => {
+                            pool.count_recovered(&attempts);
+                            if let Some(good) = good {
+                                pool.repair(&self.locks, chunk, offset, way, &bad, &good);
+                            }
+                            return Ok(block);
+                        }
+                        Err(corrupt) => pool.blame(chunk, offset, way, AttemptFailure::Block(corrupt)),
                     }
-                    Err(corrupt) => pool.blame(chunk, offset, way, AttemptFailure::Block(corrupt)),
-                },
+                }
             };
             attempts.push(failed);
+            bad.push(way);
             if attempts.len() == 1 {
                 others = pool.ways_in_order(chunk, offset).into_iter();
             }

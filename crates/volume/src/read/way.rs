@@ -88,7 +88,7 @@ impl Pool {
         let device = &self.devices[chunk.stripes[stripe].device];
         MirrorFacts {
             present: device.device.is_some(),
-            stale: device.is_stale,
+            stale: device.is_in_doubt(),
             rebuilt: false,
             errors: device.counters.errors(),
             rotating: device.is_rotating(),
@@ -145,6 +145,9 @@ impl Pool {
         let physical = place.physical.get().saturating_add(stripe_offset);
         let result = match &pool_device.device {
             None => Err(AttemptFailure::Missing),
+            Some(_) if pool_device.lost_writes.affect(physical, to_u64(buffer.len())) => {
+                Err(AttemptFailure::LostWrite)
+            }
             Some(device) => device.read_at(physical, buffer).map_err(|error| {
                 count(&pool_device.counters.read_errors);
                 AttemptFailure::Io(error)

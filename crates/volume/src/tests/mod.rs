@@ -1,7 +1,11 @@
 //! Whole volumes over devices in memory, laid out by a writer that knows nothing of `layout` and `parity`.
 
+mod failing;
+mod flaky;
 mod golden;
 mod hostile;
 mod open;
 mod recover;
 pub(crate) mod support;
+mod writable;
+mod write;

@@ -217,6 +217,7 @@ pub(crate) fn slow_multiply(mut a: u8, mut b: u8) -> u8 {
 }
 
 /// A pool with one data chunk of random contents.
+#[derive(Clone)]
 pub(crate) struct TestPool {
     pub(crate) chunk: OwnedChunk,
     /// What the chunk holds.

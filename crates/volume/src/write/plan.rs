@@ -1,7 +1,7 @@
 //! What is to be written where, and whether enough of it was.
 
 use crate::chunk::Chunk;
-use crate::device::count;
+use crate::device::{PoolDevice, count};
 use crate::layout::{Run, Way};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, WriteError};
@@ -171,10 +171,14 @@ fn write_to(pool: &Pool, index: usize, pieces: &[Piece<'_>]) -> Vec<Failure> {
     let mut failures = Vec::new();
     for together in pieces.chunk_by(follows) {
         let bytes: Vec<&[u8]> = together.iter().map(|piece| piece.bytes.as_ref()).collect();
-        if let Err(error) = device.write_pieces_at(together[0].physical, &bytes) {
-            tracing::warn!("{error}");
-            count(&member.counters.write_errors);
-            failures.extend(write_apart(device.as_ref(), index, together, error));
+        let length = bytes.iter().map(|bytes| to_u64(bytes.len())).sum();
+        match device.write_pieces_at(together[0].physical, &bytes) {
+            Ok(()) => member.lost_writes.forget(together[0].physical, length),
+            Err(error) => {
+                tracing::warn!("{error}");
+                count(&member.counters.write_errors);
+                failures.extend(write_apart(member, device.as_ref(), index, together, error));
+            }
         }
     }
     failures
@@ -182,26 +186,25 @@ fn write_to(pool: &Pool, index: usize, pieces: &[Piece<'_>]) -> Vec<Failure> {
 
 /// Of pieces whose write has failed, writes each by itself: what is bad is seldom all of it.
 fn write_apart(
+    member: &PoolDevice,
     device: &dyn WritableDevice,
     index: usize,
     pieces: &[Piece<'_>],
     error: DeviceError,
 ) -> Vec<Failure> {
-    let failed = |piece: &Piece<'_>, error| Failure {
-        device: index,
-        physical: piece.physical,
-        unit: piece.unit,
-        stripe: piece.stripe,
-        error,
+    let failed = |piece: &Piece<'_>, error| {
+        member.lost_writes.remember(piece.physical, to_u64(piece.bytes.len()));
+        Failure { device: index, physical: piece.physical, unit: piece.unit, stripe: piece.stripe, error }
     };
-    match pieces {
-        [only] => vec![failed(only, error)],
-        several => {
-            let apart = several.iter().filter_map(|piece| {
-                let written = device.write_at(piece.physical, &piece.bytes);
-                written.err().map(|error| failed(piece, error))
-            });
-            apart.collect()
-        }
+    if let [only] = pieces {
+        return vec![failed(only, error)];
     }
+    let apart = pieces.iter().filter_map(|piece| match device.write_at(piece.physical, &piece.bytes) {
+        Ok(()) => {
+            member.lost_writes.forget(piece.physical, to_u64(piece.bytes.len()));
+            None
+        }
+        Err(error) => Some(failed(piece, error)),
+    });
+    apart.collect()
 }

@@ -10,6 +10,7 @@ use brindle_ondisk::{Logical, to_u64, to_usize};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Which row of which chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,7 +161,13 @@ impl<'a> Row<'a> {
         let (stripe_offset, length) = (self.row * STRIP_BYTES + start, to_u64(buffer.len()));
         let run = Run { row: self.row, column, stripe_offset, length };
         let mut attempts: Vec<Attempt> = Vec::new();
-        for way in 0..self.chunk.layout.ways() {
+        let direct = &self.chunk.stripes[self.chunk.layout.stripe_in_row(self.row, column)];
+        let in_doubt = pool.devices[direct.device].counters.flush_errors.load(Relaxed) > 0;
+        let ways = self.chunk.layout.ways();
+        let direct_last = (1..ways).chain([0]);
+        let direct_first = 0..ways;
+        let order: Vec<usize> = if in_doubt { direct_last.collect() } else { direct_first.collect() };
+        for way in order {
             match pool.read_run(&self.chunk, &run, way, buffer) {
                 Ok(()) => return Ok(()),
                 Err(attempt) => attempts.push(*attempt),

@@ -1,0 +1,116 @@
+//! Where a device failed to take a write that the pool could do without: what it holds there is old, and
+//! nothing but this tells it from what is right.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A device that has lost more places than this is not read at all.
+const RANGES_MAX: usize = 1 << 16;
+
+/// Places of one device.
+#[derive(Debug, Default)]
+pub(crate) struct LostWrites {
+    /// Whether there are any: nearly always, there are none.
+    any: AtomicBool,
+    places: Mutex<Places>,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    /// Start and end; they neither overlap nor touch.
+    ranges: BTreeMap<u64, u64>,
+    everywhere: bool,
+}
+
+impl LostWrites {
+    /// A write has failed.
+    pub(crate) fn remember(&self, offset: u64, length: u64) {
+        let mut places = self.lock();
+        let (mut start, mut end) = (offset, offset.saturating_add(length));
+        for (from, to) in places.touching(start, end) {
+            places.ranges.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        places.ranges.insert(start, end);
+        places.everywhere |= places.ranges.len() > RANGES_MAX;
+        self.any.store(true, Relaxed);
+    }
+
+    /// A write has succeeded.
+    pub(crate) fn forget(&self, offset: u64, length: u64) {
+        if !self.any.load(Relaxed) {
+            return;
+        }
+        let mut places = self.lock();
+        let end = offset.saturating_add(length);
+        for (from, to) in places.touching(offset, end) {
+            places.ranges.remove(&from);
+            if from < offset {
+                places.ranges.insert(from, offset);
+            }
+            if to > end {
+                places.ranges.insert(end, to);
+            }
+        }
+        self.any.store(places.everywhere || !places.ranges.is_empty(), Relaxed);
+    }
+
+    /// Whether a range holds something old.
+    pub(crate) fn affect(&self, offset: u64, length: u64) -> bool {
+        if !self.any.load(Relaxed) {
+            return false;
+        }
+        let places = self.lock();
+        let end = offset.saturating_add(length);
+        places.everywhere || places.ranges.range(..end).next_back().is_some_and(|(_, to)| *to > offset)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    /// The ranges that overlap or touch one.
+    fn touching(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let before = self.ranges.range(..=end).rev();
+        before.take_while(|(_, to)| **to >= start).map(|(from, to)| (*from, *to)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_ondisk::to_usize;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_places_are_those_of_a_plain_table(
+            operations in prop::collection::vec((any::<bool>(), 0..60u64, 1..12u64), 1..60),
+        ) {
+            let (lost, mut model) = (LostWrites::default(), [false; 80]);
+            for (is_failure, offset, length) in operations {
+                if is_failure { lost.remember(offset, length) } else { lost.forget(offset, length) }
+                let range = to_usize(offset)..to_usize(offset + length);
+                model[range].fill(is_failure);
+                for at in 0..79u64 {
+                    prop_assert_eq!(lost.affect(at, 1), model[to_usize(at)], "at {}", at);
+                    let either = model[to_usize(at)] || model[to_usize(at + 1)];
+                    prop_assert_eq!(lost.affect(at, 2), either, "at {}", at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_places_are_everywhere() {
+        let lost = LostWrites::default();
+        for place in 0..=RANGES_MAX as u64 {
+            assert!(!lost.affect(u64::MAX / 2, 1));
+            lost.remember(place * 3, 1);
+        }
+        assert!(lost.affect(u64::MAX / 2, 1));
+    }
+}

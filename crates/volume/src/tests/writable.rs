@@ -1,0 +1,132 @@
+//! Which pools are written, and which only read.
+
+use super::flaky::Flaky;
+use super::support::*;
+use crate::{NotWritable, OpenOptions, UnusedReason, Volume, VolumeError};
+use brindle_device::{Device, DeviceClass, WritableDevice};
+use brindle_ondisk::{BlockGroupType, DevId, Incompat, Superblock};
+use brindle_policy::placement::{AllocationHint, PlacementClass};
+use std::sync::Arc;
+
+const SIZE: usize = 256 << 10;
+
+fn member(superblock: &Superblock) -> Arc<Flaky> {
+    let mut image = vec![0; SIZE];
+    put_superblock(&mut image, superblock, STRIP);
+    Arc::new(Flaky::new(&format!("member{}", superblock.dev_item.devid), &image))
+}
+
+fn open(devices: &[Arc<Flaky>], degraded: bool) -> Result<Volume, VolumeError> {
+    let options = OpenOptions { degraded, ..OpenOptions::default() };
+    let given = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
+    let volume = Volume::open_writable(given.collect(), &options)?;
+    for devid in 1..=volume.superblock().num_devices.get() {
+        volume.add_device(&dev_item(devid, FSID, SIZE as u64))?;
+    }
+    volume.check_complete()?;
+    Ok(volume)
+}
+
+/// Refused, by these words, with nothing written, while reading is fine.
+fn refused(devices: &[Arc<Flaky>], words: &str) {
+    let error = open(devices, false).expect_err("not to be written");
+    assert!(matches!(error, VolumeError::NotWritable(_)), "{error}");
+    assert_eq!(error.to_string(), format!("cannot be written: {words}"));
+    let given = devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    let readable = Volume::open(given, &OpenOptions::default()).expect("to be read");
+    assert!(!readable.is_writable() && readable.writable_devices().is_empty());
+    assert!(devices.iter().all(|device| device.writes.lock().expect("no panic").is_empty()));
+}
+
+#[test]
+fn unknown_features_and_flags_are_refused_by_name() {
+    let with = |edit: fn(&mut Superblock)| {
+        let mut superblock = superblock(FSID, 1, 1, 5);
+        edit(&mut superblock);
+        [member(&superblock)]
+    };
+    open(&with(|_| {}), false).expect("an ordinary pool");
+    open(&with(|it| it.flags.set(1)), false).expect("written");
+    open(&with(|it| it.compat_ro_flags.set(0b1111)), false).expect("all are known");
+    refused(
+        &with(|it| it.compat_ro_flags.set(1 << 40 | 1 << 9)),
+        "unsupported features: unknown flag: 0x200, unknown flag: 0x10000000000",
+    );
+    let quota = |it: &mut Superblock| it.incompat_flags.set(Incompat::SIMPLE_QUOTA.bits() | 1);
+    refused(&with(quota), "unsupported feature: SIMPLE_QUOTA");
+    refused(&with(|it| it.flags.set(1 << 32 | 1)), "it is a seed");
+    refused(&with(|it| it.flags.set(1 << 33)), "unsupported superblock flags 0x200000000");
+}
+
+#[test]
+fn a_replacement_under_way_and_twins_are_refused() {
+    let first = member(&superblock(FSID, 1, 2, 5));
+    let target = member(&superblock(FSID, 0, 2, 5));
+    refused(&[Arc::clone(&first), target], "member0 is about to replace another device");
+    let twin = member(&superblock(FSID, 1, 1, 5));
+    refused(&[Arc::clone(&first), twin], "member1 is devid 1, as is another device just as new");
+    let older = member(&superblock(FSID, 1, 1, 4));
+    open(&[member(&superblock(FSID, 1, 1, 5)), older], false).expect("the newer one counts");
+}
+
+#[test]
+fn a_stale_device_is_left_out_unless_only_a_crash_came_between() {
+    let devices =
+        |behind: u64| [member(&superblock(FSID, 1, 2, 9)), member(&superblock(FSID, 2, 2, 9 - behind))];
+    assert_eq!(open(&devices(1), false).expect("as after a crash").writable_devices().len(), 2);
+    let words = "member2 (devid 2) is stale, its generation is 7, the pool's 9; with -o degraded the pool is \
+                 written without it";
+    refused(&devices(2), words);
+    let devices = devices(2);
+    let volume = open(&devices, true).expect("degraded");
+    assert_eq!(volume.writable_devices().len(), 1);
+    assert!(
+        matches!(volume.unused_devices()[0].reason, UnusedReason::Stale(devid) if devid == DevId::new(2))
+    );
+    let raid1 = OwnedChunk::new(BlockGroupType::DATA | BlockGroupType::RAID1, STRIP as u64, {
+        vec![stripe(1, 3 * STRIP as u64), stripe(2, 3 * STRIP as u64)]
+    });
+    volume.add_chunk(START, &raid1.view()).expect("chunk");
+    volume.write_data(START, &[1; SECTOR]).expect("one copy is enough");
+    volume.write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All).expect("one");
+    volume.flush().expect("one");
+    assert!(devices[1].writes.lock().expect("no panic").is_empty(), "it stays stale");
+    let raid0 = OwnedChunk::new(BlockGroupType::DATA | BlockGroupType::RAID0, 2 * STRIP as u64, {
+        vec![stripe(1, 0), stripe(2, 0)]
+    });
+    volume.add_chunk(START + (1 << 20), &raid0.view()).expect("chunk");
+    assert!(matches!(
+        volume.check_complete(),
+        Err(VolumeError::MissingDevices { degraded_helps: false, .. })
+    ));
+    let writable: Vec<bool> = volume.chunks().iter().map(|chunk| chunk.writable).collect();
+    assert_eq!(writable, [true, true, false]);
+}
+
+#[test]
+fn a_device_that_was_cut_off_is_refused() {
+    let device = member(&superblock(FSID, 1, 1, 5));
+    let volume = Volume::open_writable(vec![device], &OpenOptions::default()).expect("open");
+    volume.add_device(&dev_item(1, FSID, SIZE as u64 + 4096)).expect("device");
+    match volume.check_complete() {
+        Err(VolumeError::NotWritable(NotWritable::Short { size_bytes, .. })) => {
+            assert_eq!(size_bytes, SIZE as u64);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_known_of_devices_for_placement_follows_their_items() {
+    let devices = [member(&superblock(FSID, 1, 2, 5)), member(&superblock(FSID, 2, 2, 5))];
+    let volume = open(&devices, false).expect("open");
+    let mut item = dev_item(2, FSID, SIZE as u64);
+    item.device_type.set(3);
+    volume.add_device(&item).expect("again");
+    assert!(volume.update_device(DevId::new(2), 1 << 17, 1 << 16));
+    assert!(!volume.update_device(DevId::new(3), 1 << 17, 1 << 16));
+    let status = &volume.writable_devices()[1];
+    assert_eq!((status.item.total_bytes.get(), status.item.bytes_used.get()), (1 << 17, 1 << 16));
+    assert_eq!((status.size_bytes, devices[1].class()), (SIZE as u64, DeviceClass::Solid));
+    assert_eq!((status.class, status.hint), (PlacementClass::Fast, AllocationHint::DataOnly));
+}
