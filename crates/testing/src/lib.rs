@@ -5,6 +5,7 @@
 //! Must not know: how brindle reads or writes a pool. What it says about a tree or an image comes from
 //! the kernel or the model alone, so that it can be held against us.
 
+pub mod crash;
 pub mod damage;
 pub mod golden;
 pub mod manifest;

@@ -18,6 +18,7 @@ pub use generator::Generator;
 pub use mix::Mix;
 pub use shrink::shrink;
 pub use target::{Target, compare};
+pub(crate) use trial::apply_both;
 pub use trial::{Disagreement, Trial, replay};
 
 use crate::manifest::Time;

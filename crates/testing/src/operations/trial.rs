@@ -99,7 +99,7 @@ impl<T: Target> Side<T> {
     fn step(&mut self, operation: &Operation) -> Result<(), Disagreement> {
         self.step += 1;
         let disagree = |what| Disagreement { step: self.step, what };
-        apply_both(&mut self.model, &mut self.target, operation).map_err(disagree)?;
+        let _ = apply_both(&mut self.model, &mut self.target, operation).map_err(disagree)?;
         let is_due = self.compare_every > 0 && self.step.is_multiple_of(self.compare_every);
         if is_due || *operation == Operation::Remount { self.end() } else { Ok(()) }
     }
@@ -109,12 +109,12 @@ impl<T: Target> Side<T> {
     }
 }
 
-/// Does one operation on both, which must answer the same.
+/// Does one operation on both, which must answer the same; says how the target answered.
 pub(crate) fn apply_both(
     model: &mut Model,
     target: &mut impl Target,
     operation: &Operation,
-) -> Result<(), String> {
+) -> Result<Result<(), Errno>, String> {
     let before = target.may_be_full().then(|| model.clone());
     let expected = model.apply(operation);
     let answer = target.apply(operation);
@@ -126,10 +126,10 @@ pub(crate) fn apply_both(
             // A file that can't be written any more was not written either.
             let _ = model.adopt(path, &bytes);
         }
-        return Ok(());
+        return Ok(answer);
     }
     if answer == expected {
-        return Ok(());
+        return Ok(answer);
     }
     let words =
         |result: Result<(), Errno>| result.map_or_else(|errno| errno.to_string(), |()| "success".to_owned());

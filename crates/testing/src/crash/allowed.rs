@@ -1,0 +1,114 @@
+//! Whether a tree is one that a crash may leave.
+
+use super::Promise;
+use super::history::{History, Step};
+use crate::manifest::{Entry, Kind, Manifest, Time};
+use crate::model::{Model, TreePath};
+use crate::operations::Operation;
+use std::collections::BTreeSet;
+
+/// The step whose state was found, if it was one as a whole.
+pub(super) type Verdict<'h> = Result<Option<&'h Model>, String>;
+
+impl History {
+    /// Holds a tree, found after a crash at `point`, against what may be there.
+    pub(super) fn judge(&self, point: usize, promise: Promise, found: &Manifest) -> Verdict<'_> {
+        let is_commit = |step: &&Step| step.is_commit(promise.fsync_commits);
+        let base = self.steps.iter().rposition(|step| is_commit(&step) && step.is_done(point)).unwrap_or(0);
+        let since: Vec<&Step> = self.steps[base..].iter().take_while(|step| step.is_begun(point)).collect();
+        let whole = since.iter().enumerate().filter(|(number, step)| *number == 0 || is_commit(step));
+        let mut differences = Vec::new();
+        for (number, step) in whole {
+            match step.expectation().difference(found) {
+                None => return Ok(Some(&step.model)),
+                Some(difference) => differences.push((base + number, difference)),
+            }
+        }
+        if promise.commits_only_when_asked && promise.fsync_commits {
+            return Err(words(&differences));
+        }
+        let mixture = Mixture { since: &since, found, point, promise };
+        mixture.first_difference().map_or(Ok(None), Err)
+    }
+}
+
+fn words(differences: &[(usize, String)]) -> String {
+    let each =
+        differences.iter().map(|(step, words)| format!("held against the commit of step {step}: {words}"));
+    each.collect::<Vec<String>>().join("; ")
+}
+
+/// A tree in which each path may be as it was at a time of its own.
+struct Mixture<'a> {
+    /// From the last commit on.
+    since: &'a [&'a Step],
+    found: &'a Manifest,
+    point: usize,
+    promise: Promise,
+}
+
+impl Mixture<'_> {
+    fn first_difference(&self) -> Option<String> {
+        let mut paths: BTreeSet<&[u8]> = self.found.entries().map(|entry| &entry.path[..]).collect();
+        for step in self.since {
+            paths.extend(step.expectation().manifest().entries().map(|entry| &entry.path[..]));
+        }
+        paths.into_iter().find_map(|path| self.difference_at(path))
+    }
+
+    fn difference_at(&self, path: &[u8]) -> Option<String> {
+        let path = TreePath::new(path);
+        let synced = |step: &&Step| {
+            matches!(&step.operation, Operation::SyncFile { path: synced } if *synced == path)
+                && step.is_done(self.point)
+        };
+        // Neither a commit nor an fsync takes back what an fsync made durable.
+        let first = self.since.iter().rposition(synced).unwrap_or(0);
+        let versions = &self.since[first..];
+        let found = self.found.entry(path.bytes());
+        let is_one = versions.iter().any(|step| self.is_version(&path, step, found, false));
+        let is_rewritten = || {
+            let entries = versions.iter().map(|step| step.expectation().manifest().entry(path.bytes()));
+            let payloads: Vec<_> = entries.flatten().map(|entry| (&entry.kind, entry.size)).collect();
+            !self.promise.commits_only_when_asked
+                && payloads.windows(2).any(|pair| pair[0] != pair[1])
+                && versions.iter().any(|step| self.is_version(&path, step, found, true))
+        };
+        if is_one || is_rewritten() {
+            return None;
+        }
+        let since = if first == 0 { "commit" } else { "fsync" };
+        let found = found.map_or_else(|| "missing".to_owned(), ToString::to_string);
+        let expected = self.since[first].expectation().manifest().entry(path.bytes());
+        let expected = expected.map_or_else(|| "nothing there".to_owned(), ToString::to_string);
+        Some(format!("{path}: was never so since its last {since}: {found}; it was then: {expected}"))
+    }
+
+    fn is_version(
+        &self,
+        path: &TreePath,
+        step: &Step,
+        found: Option<&Entry>,
+        ignores_contents: bool,
+    ) -> bool {
+        let expectation = step.expectation();
+        let Some((expected, found)) = expectation.manifest().entry(path.bytes()).zip(found) else {
+            return expectation.allows(path.bytes(), found);
+        };
+        let mut found = found.clone();
+        // What other names there are, and with them a directory's size and time, may be of another moment.
+        found.same_as.clone_from(&expected.same_as);
+        let is_file = matches!((&found.kind, &expected.kind), (Kind::File { .. }, Kind::File { .. }));
+        if expected.kind == Kind::Directory || (is_file && ignores_contents) {
+            found.size = expected.size;
+            found.mtime = expected.mtime;
+        }
+        if is_file && ignores_contents {
+            found.kind = expected.kind.clone();
+        }
+        if found.mtime == (Time { sec: 0, nsec: 0 }) {
+            found.mtime = expected.mtime;
+        }
+        expectation.allows(path.bytes(), Some(&found))
+    }
+}

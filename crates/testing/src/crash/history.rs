@@ -1,0 +1,150 @@
+//! What was done, and where in the record of the devices.
+
+use super::Subject;
+use crate::model::{Errno, Expectation, Model};
+use crate::operations::{Generator, Mix, Operation, apply_both, compare};
+use brindle_device::WritableDevice;
+use brindle_sim::{CrashDevice, Fault, FaultyDevice, Recorder, Recording};
+use std::sync::{Arc, OnceLock};
+
+/// A run of operations on devices that wrote everything down.
+pub(super) struct History {
+    pub(super) recording: Recording,
+    /// The first is the mount of the new pool.
+    pub(super) steps: Vec<Step>,
+    /// Whether a fault was met.
+    pub(super) is_cut_short: bool,
+}
+
+/// One operation.
+pub(super) struct Step {
+    pub(super) operation: Operation,
+    /// The crash point when it was called.
+    pub(super) start: usize,
+    /// The crash point when it returned; `None` if it failed for a fault, and may still be half done.
+    pub(super) end: Option<usize>,
+    /// Whether it was refused, as it had to be.
+    pub(super) is_refused: bool,
+    /// After it.
+    pub(super) model: Model,
+    expectation: OnceLock<Expectation>,
+}
+
+/// What is to be recorded.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) seed: u64,
+    pub(super) operations: usize,
+    pub(super) mix: Mix,
+    pub(super) sector_bytes: u64,
+    /// On which device, and which.
+    pub(super) fault: Option<(usize, Fault)>,
+}
+
+impl Step {
+    fn new(operation: Operation, start: usize, end: Option<usize>, model: Model) -> Self {
+        Self { operation, start, end, is_refused: false, model, expectation: OnceLock::new() }
+    }
+
+    /// What the tree must be after it.
+    pub(super) fn expectation(&self) -> &Expectation {
+        self.expectation.get_or_init(|| self.model.expectation())
+    }
+
+    /// Whether it had returned at a crash point.
+    pub(super) fn is_done(&self, point: usize) -> bool {
+        self.end.is_some_and(|end| end <= point)
+    }
+
+    /// Whether it made everything before it durable, if it returned.
+    pub(super) fn is_commit(&self, fsync_commits: bool) -> bool {
+        match self.operation {
+            _ if self.is_refused => false,
+            Operation::Sync | Operation::Remount => true,
+            Operation::SyncFile { .. } => fsync_commits,
+            _ => false,
+        }
+    }
+
+    /// Whether it had been called at a crash point.
+    pub(super) fn is_begun(&self, point: usize) -> bool {
+        self.start <= point
+    }
+}
+
+/// The devices of a subject while it is recorded, and what is open on them.
+struct Stage<'s, S: Subject> {
+    subject: &'s S,
+    recorder: Recorder,
+    devices: Vec<Arc<dyn WritableDevice>>,
+    faulty: Vec<Arc<FaultyDevice>>,
+    /// `None` only after a remount failed.
+    target: Option<S::Target>,
+}
+
+/// Does the operations of a script.
+pub(super) fn record<S: Subject>(subject: &S, script: &Script) -> Result<History, String> {
+    let mut stage = Stage::set(subject, script)?;
+    let mut generator = Generator::new(script.seed, script.mix.clone());
+    let mut model = Model::new();
+    let mut steps = vec![Step::new(Operation::Remount, 0, Some(0), model.clone())];
+    let mut is_cut_short = false;
+    for number in 0..script.operations {
+        // The last one makes all durable, and the end of a run of operations that were not is of no use.
+        let is_last = number + 1 == script.operations;
+        let operation = if is_last { Operation::Sync } else { generator.next(&model) };
+        let start = stage.recorder.position();
+        let result = stage.apply(&mut model, &operation);
+        let met_fault = stage.faulty.iter().any(|device| device.counts().faults > 0);
+        match result {
+            Err(_) if met_fault => {
+                // As it was to be: the model may be behind, if the target's answer was not what it should have been.
+                let mut after = steps.last().map_or_else(Model::new, |step| step.model.clone());
+                let _ = after.apply(&operation);
+                steps.push(Step::new(operation, start, None, after));
+                is_cut_short = true;
+                break;
+            }
+            Err(what) => return Err(format!("before any crash, at operation {number}: {what}")),
+            Ok(answer) => {
+                let end = stage.recorder.position();
+                let step = Step::new(operation, start, Some(end), model.clone());
+                steps.push(Step { is_refused: answer.is_err(), ..step });
+            }
+        }
+    }
+    if let (false, Some(target)) = (is_cut_short, &mut stage.target) {
+        compare(&model, target).map_err(|what| format!("before any crash: {what}"))?;
+    }
+    // Some filesystems can't be told to stop without a word; what they do when dropped comes after the record.
+    let recording = stage.recorder.recording().with_sectors_of(script.sector_bytes);
+    Ok(History { recording, steps, is_cut_short })
+}
+
+impl<'s, S: Subject> Stage<'s, S> {
+    fn set(subject: &'s S, script: &Script) -> Result<Self, String> {
+        let recorder = Recorder::new();
+        let new = |device: super::NewDevice| recorder.device(&device.name, device.image, device.class);
+        let recorded: Vec<Arc<CrashDevice>> = subject.make().into_iter().map(new).collect();
+        let faulty: Vec<_> = recorded.into_iter().map(|device| Arc::new(FaultyDevice::new(device))).collect();
+        let devices: Vec<_> =
+            faulty.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+        let target = subject.open(&devices).map_err(|what| format!("a new pool does not open: {what}"))?;
+        if let Some((device, fault)) = &script.fault {
+            faulty[device % faulty.len()].inject(fault.clone());
+        }
+        Ok(Self { subject, recorder, devices, faulty, target: Some(target) })
+    }
+
+    fn apply(&mut self, model: &mut Model, operation: &Operation) -> Result<Result<(), Errno>, String> {
+        if *operation == Operation::Remount {
+            let target = self.target.take().ok_or("an earlier remount failed")?;
+            self.subject.close(target).map_err(|what| format!("does not close: {what}"))?;
+            self.target =
+                Some(self.subject.open(&self.devices).map_err(|what| format!("does not open: {what}"))?);
+            return Ok(Ok(()));
+        }
+        let target = self.target.as_mut().ok_or("an earlier remount failed")?;
+        apply_both(model, target, operation)
+    }
+}

@@ -1,0 +1,91 @@
+//! Crashes, at every write and flush.
+//!
+//! A run of random operations is done once on a filesystem whose devices write everything down, and beside it on
+//! the model. Then, for crash points all over the record, the devices are made as a crash there leaves them: what
+//! was flushed is there, of the rest some is lost, torn or reordered. Each such state is examined, mounted and held
+//! against the model's states:
+//!
+//! - The last commit that had returned before the crash, or the one that was being made, is what must be found,
+//!   to the byte ([`Promise`] says what the filesystem promises beyond, or short of, that).
+//! - A file whose fsync had returned is as it was then, or as a later fsync or commit would have it.
+//! - Now and then the crash comes twice: mounting writes too (it cleans up), so its writes are recorded and cut.
+//! - Now and then the mount is used on: what can be mounted must also be able to go on.
+//!
+//! A state follows from the seed, the crash point and its number at that point, so a failure can be seen again by
+//! the command that its message ends with; if the filesystem writes with several threads, points may move, and only
+//! the whole run of that seed shows it again.
+//!
+//! [`FaultTest`] does the same with devices that fail in the course of the run.
+
+mod allowed;
+mod faults;
+mod history;
+mod state;
+mod test;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod toy;
+
+pub use faults::FaultTest;
+pub use test::{CrashTest, Summary};
+
+use crate::operations::Target;
+use brindle_device::{DeviceClass, WritableDevice};
+use brindle_sim::Image;
+use std::sync::Arc;
+
+/// The filesystem under test, as the harness makes and opens it.
+pub trait Subject: Sync {
+    /// An open one. [`Operation::Remount`](crate::operations::Operation::Remount) never reaches it, for that is
+    /// [`close`](Self::close) and [`open`](Self::open).
+    type Target: Target;
+
+    /// The devices of a new, empty pool.
+    fn make(&self) -> Vec<NewDevice>;
+
+    /// Opens the pool that is on these devices.
+    fn open(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<Self::Target, String>;
+
+    /// Makes everything durable, and lets go of the devices. One that is dropped instead writes nothing more.
+    fn close(&self, target: Self::Target) -> Result<(), String>;
+
+    /// Examines the pool as it lies on its devices, without opening it.
+    fn check(&self, _devices: &[Arc<dyn WritableDevice>]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What a crash may take.
+    fn promise(&self) -> Promise {
+        Promise::default()
+    }
+}
+
+/// A device of a new pool.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// What messages call it.
+    pub name: String,
+    /// What is on it.
+    pub image: Image,
+    /// How it behaves.
+    pub class: DeviceClass,
+}
+
+/// What a filesystem promises of the state after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// An fsync makes everything durable, not only its file.
+    pub fsync_commits: bool,
+    /// It commits only when it is asked to, so that every state is one in which it was. Otherwise each path may be
+    /// as it was at any time since, and bytes that were written since may be there or not.
+    pub commits_only_when_asked: bool,
+}
+
+impl Default for Promise {
+    /// Nothing is durable that was not asked for, and an fsync is a commit.
+    fn default() -> Self {
+        Self { fsync_commits: true, commits_only_when_asked: true }
+    }
+}
