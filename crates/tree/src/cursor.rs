@@ -341,7 +341,7 @@ impl<'p> Cursor<'p> {
 
 /// Whether a tree can hold blocks of this owner: subvolumes share theirs with each other, log and relocation
 /// trees go by several names, and any other tree has only its own.
-fn may_hold(tree: RootId, owner: RootId) -> bool {
+pub(crate) fn may_hold(tree: RootId, owner: RootId) -> bool {
     let is_subvolume = |id: RootId| id == RootId::FS_TREE || id.is_subvolume();
     match tree {
         RootId::TREE_LOG | RootId::TREE_RELOC => true,

@@ -52,6 +52,18 @@ pub enum TreeError {
         /// The item's key.
         key: Key,
     },
+    /// An item that is to be added fits into no leaf.
+    #[error("item {key} of {} is too large: {size} bytes, a leaf takes {size_max}", tree_name(*.tree))]
+    TooLarge {
+        /// The tree.
+        tree: RootId,
+        /// The item's key.
+        key: Key,
+        /// Its size, in bytes.
+        size: usize,
+        /// The most that it can be.
+        size_max: usize,
+    },
     /// There is no room.
     #[error("no space left: {0}")]
     NoSpace(String),

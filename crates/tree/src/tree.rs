@@ -1,6 +1,7 @@
 //! A tree that may change: where it begins now, and its blocks that are not on disk yet.
 
 use crate::TreeRoot;
+use crate::editor::RecentKeys;
 use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,12 +35,21 @@ pub(crate) struct TreeState {
     pub(crate) recorded: Option<TreeRoot>,
     /// Blocks that the tree has gained since, for the root item's `bytes_used`.
     pub(crate) grown: i64,
+    /// Where items were added last.
+    pub(crate) recent: RecentKeys,
 }
 
 impl Tree {
     /// A tree that begins here.
     pub fn new(root: TreeRoot, last_snapshot: Generation) -> Self {
-        let state = TreeState { root, dirty: HashMap::new(), last_snapshot, recorded: Some(root), grown: 0 };
+        let state = TreeState {
+            root,
+            dirty: HashMap::new(),
+            last_snapshot,
+            recorded: Some(root),
+            grown: 0,
+            recent: RecentKeys::default(),
+        };
         Self { id: root.id, state: RwLock::new(state), version: AtomicU64::new(0) }
     }
 

@@ -1,5 +1,33 @@
 //! Changing trees: insert, replace and remove items; blocks are copied, split, filled from their neighbours and
 //! merged on the way.
+//!
+//! Each operation locks its tree, goes down to its leaf through blocks in memory ([`descent`]; what is not there is
+//! read with the lock given back), makes the blocks of that path the transaction's own, and changes the leaf. What
+//! must hold whenever the lock is free:
+//!
+//! - A block belongs to the transaction exactly if it is in the tree's `dirty`; whatever points to one does too.
+//! - The parent's key for a child is the child's first key. No block is empty, but for a root that is a leaf.
+//! - Every block in `dirty` hangs in the tree, once.
+//!
+//! A block is copied before its first change, and whoever keeps the references hears of it before the copy differs.
+//! The copy, like any new block, has a virtual address; should it leave the tree before the commit gives it a real
+//! one, nobody ever hears of it. An operation fails only before its first change or, in the middle of many, between
+//! two leaves, when the tree is whole.
+//!
+//! Splits look at where the last items went ([`habit`]): a stream of ascending keys leaves full leaves behind it,
+//! wherever in the tree it runs; anything else is cut in halves.
+
+mod blocks;
+mod cut;
+mod descent;
+mod habit;
+mod insert;
+mod operations;
+mod remove;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use habit::RecentKeys;
 
 use crate::transaction::Writer;
 use crate::{Pool, Tree, TreeError};
@@ -37,49 +65,45 @@ impl<'p> Editor<'p> {
 
     /// Adds an item; [`TreeError::Exists`] if there is one of this key.
     pub fn insert(&self, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
-        let _ = (tree, key, data);
-        todo!()
+        operations::insert(self, tree, key, data)
     }
 
-    /// Adds items of ascending keys; much faster than one by one where they follow each other.
+    /// Adds items of ascending keys; much faster than one by one where they follow each other. If one of them is
+    /// there already, those before it have been added.
     pub fn insert_all(&self, tree: &Tree, items: &[(Key, &[u8])]) -> Result<(), TreeError> {
-        let _ = (tree, items);
-        todo!()
+        operations::insert_all(self, tree, items)
     }
 
     /// Adds an item, in place of the one of this key if there is one.
     pub fn replace(&self, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
-        let _ = (tree, key, data);
-        todo!()
+        operations::replace(self, tree, key, data)
     }
 
-    /// Changes the bytes of an item, not their number; `None` if there is no such item.
+    /// Changes the bytes of an item, not their number; `None` if there is no such item. `change` must not touch the
+    /// tree.
     pub fn update<T>(
         &self,
         tree: &Tree,
         key: &Key,
         change: impl FnOnce(&mut [u8]) -> T,
     ) -> Result<Option<T>, TreeError> {
-        let _ = (tree, key, change);
-        todo!()
+        operations::update(self, tree, key, change)
     }
 
     /// Changes an item that packs several entries: hands over its bytes, none if there is no such item; what is
-    /// left empty is removed.
+    /// left empty is removed. `change` must not touch the tree.
     pub fn edit<T>(
         &self,
         tree: &Tree,
         key: &Key,
         change: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> Result<T, TreeError> {
-        let _ = (tree, key, change);
-        todo!()
+        operations::edit(self, tree, key, change)
     }
 
     /// Removes an item; whether there was one.
     pub fn remove(&self, tree: &Tree, key: &Key) -> Result<bool, TreeError> {
-        let _ = (tree, key);
-        todo!()
+        remove::remove(self, tree, key)
     }
 
     /// Goes through the items from `first` to `last` (both included) in ascending order and removes those that
@@ -91,7 +115,6 @@ impl<'p> Editor<'p> {
         last: &Key,
         judge: impl FnMut(&Key, &[u8]) -> Verdict,
     ) -> Result<usize, TreeError> {
-        let _ = (tree, first, last, judge);
-        todo!()
+        remove::remove_range(self, tree, first, last, judge)
     }
 }

@@ -1,0 +1,82 @@
+//! What the editing of trees needs of the world around it.
+
+use super::Editor;
+use crate::TreeError;
+use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where blocks come from, and who is to know what becomes of them. A pool, or a model of one.
+pub(crate) trait Blocks {
+    /// The running transaction.
+    fn generation(&self) -> Generation;
+
+    /// A block that the transaction has not changed, if it is in memory.
+    fn in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>>;
+
+    /// The same from a device, if need be. Never called with a tree locked.
+    fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError>;
+
+    /// These will be read soon.
+    fn prefetch(&self, addresses: impl Iterator<Item = Logical>);
+
+    /// An address for a block that has no place yet.
+    fn next_address(&self) -> Logical;
+
+    /// `new` takes the place of `old` in a tree.
+    fn copied(&self, tree: RootId, old: &Arc<Node>, new: &Node, may_be_shared: bool)
+    -> Result<(), TreeError>;
+
+    /// A block with a place, which nobody shares, leaves its tree.
+    fn dropped(&self, tree: RootId, block: &Node);
+
+    /// There is one more block that is not on disk.
+    fn dirtied(&self);
+
+    /// There is one less.
+    fn vanished(&self);
+}
+
+impl Blocks for Editor<'_> {
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    fn in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>> {
+        self.pool.node_in_memory(expected)
+    }
+
+    fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
+        self.pool.read_node(expected)
+    }
+
+    fn prefetch(&self, addresses: impl Iterator<Item = Logical>) {
+        self.pool.prefetch_nodes(addresses);
+    }
+
+    fn next_address(&self) -> Logical {
+        self.writer.next_virtual(self.pool.volume().tree_context().nodesize)
+    }
+
+    fn copied(
+        &self,
+        tree: RootId,
+        old: &Arc<Node>,
+        new: &Node,
+        may_be_shared: bool,
+    ) -> Result<(), TreeError> {
+        self.block_copied(tree, old, new, may_be_shared)
+    }
+
+    fn dropped(&self, tree: RootId, block: &Node) {
+        self.block_dropped(tree, block);
+    }
+
+    fn dirtied(&self) {
+        self.writer.dirty_nodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn vanished(&self) {
+        self.writer.dirty_nodes.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,127 @@
+//! What an editor offers, over any kind of blocks.
+
+use super::blocks::Blocks;
+use super::descent::Edit;
+use super::remove::{Neighbours, lower};
+use crate::{Tree, TreeError};
+use brindle_ondisk::Key;
+use std::cmp::Ordering;
+
+pub(super) fn insert<B: Blocks>(blocks: &B, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
+    let mut edit = Edit::at(blocks, tree, key)?;
+    if edit.is_at(key) {
+        return Err(TreeError::Exists { tree: tree.id(), key: *key });
+    }
+    edit.check_size(key, data.len())?;
+    edit.own(0)?;
+    edit.insert_here(key, data, None);
+    Ok(())
+}
+
+pub(super) fn insert_all<B: Blocks>(
+    blocks: &B,
+    tree: &Tree,
+    items: &[(Key, &[u8])],
+) -> Result<(), TreeError> {
+    assert!(items.is_sorted_by(|(one, _), (next, _)| one < next), "items are added in ascending order");
+    let mut rest = items;
+    while let Some((key, _)) = rest.first() {
+        let mut edit = Edit::at(blocks, tree, key)?;
+        if edit.is_at(key) {
+            return Err(TreeError::Exists { tree: tree.id(), key: *key });
+        }
+        for (key, data) in rest {
+            edit.check_size(key, data.len())?;
+        }
+        edit.own(0)?;
+        let count = edit.insert_run(rest);
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+pub(super) fn replace<B: Blocks>(blocks: &B, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
+    let mut edit = Edit::at(blocks, tree, key)?;
+    edit.check_size(key, data.len())?;
+    let is_there = edit.is_at(key);
+    edit.own(0)?;
+    if is_there {
+        edit.replace_here(key, data);
+    } else {
+        edit.insert_here(key, data, None);
+    }
+    Ok(())
+}
+
+pub(super) fn update<B: Blocks, T>(
+    blocks: &B,
+    tree: &Tree,
+    key: &Key,
+    change: impl FnOnce(&mut [u8]) -> T,
+) -> Result<Option<T>, TreeError> {
+    let mut edit = Edit::at(blocks, tree, key)?;
+    if !edit.is_at(key) {
+        return Ok(None);
+    }
+    edit.own(0)?;
+    let slot = edit.slot();
+    Ok(Some(change(edit.at_level_mut(0).item_data_mut(slot))))
+}
+
+pub(super) fn edit<B: Blocks, T>(
+    blocks: &B,
+    tree: &Tree,
+    key: &Key,
+    change: impl FnOnce(&mut Vec<u8>) -> T,
+) -> Result<T, TreeError> {
+    let mut edit = Edit::at(blocks, tree, key)?;
+    let slot = edit.slot();
+    let before = edit.leaf().item(slot).filter(|(found, _)| found == key).map(|(_, data)| data.to_vec());
+    let mut after = before.clone().unwrap_or_default();
+    let done = change(&mut after);
+    edit.check_size(key, after.len())?;
+    match before {
+        Some(before) if before == after => {}
+        None if after.is_empty() => {}
+        Some(_) if after.is_empty() => {
+            edit.remove_here(&[slot..slot + 1], Neighbours::Both)?;
+            lower(blocks, tree, edit)?;
+        }
+        Some(_) => {
+            edit.own(0)?;
+            edit.replace_here(key, &after);
+        }
+        None => {
+            edit.own(0)?;
+            edit.insert_here(key, &after, None);
+        }
+    }
+    Ok(done)
+}
+
+impl<B: Blocks> Edit<'_, B> {
+    fn check_size(&self, key: &Key, size: usize) -> Result<(), TreeError> {
+        let size_max = self.item_size_max();
+        match size <= size_max {
+            true => Ok(()),
+            false => Err(TreeError::TooLarge { tree: self.tree, key: *key, size, size_max }),
+        }
+    }
+
+    /// Gives the item at the path, which is owned, other data.
+    fn replace_here(&mut self, key: &Key, data: &[u8]) {
+        let slot = self.slot();
+        let leaf = self.at_level_mut(0);
+        let size = leaf.item_data_mut(slot).len();
+        match data.len().cmp(&size) {
+            Ordering::Greater if data.len() - size > leaf.free_space() => {
+                // It may need another leaf. Its key stays that of the leaf meanwhile, if it was the first.
+                leaf.remove(slot..slot + 1);
+                return self.insert_here(key, data, None);
+            }
+            Ordering::Equal => {}
+            _ => leaf.resize_item(slot, data.len()),
+        }
+        leaf.item_data_mut(slot).copy_from_slice(data);
+    }
+}
