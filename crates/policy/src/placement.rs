@@ -16,6 +16,14 @@ use std::fmt;
 /// The unit of lengths on devices: one strip of the striped profiles, in bytes (`BTRFS_STRIPE_LEN`).
 pub const STRIP_BYTES: u64 = 64 << 10;
 
+/// What a chunk's limit comes to for one column is rounded up to this, in bytes.
+const COLUMN_UNIT_BYTES: u64 = 16 << 20;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Pools larger than this have larger metadata chunks, in bytes.
+const LARGE_POOL_BYTES: u64 = 50 * GIB;
+
 /// What kind of device this is, for placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlacementClass {
@@ -124,6 +132,32 @@ pub struct NoSpace {
     pub needed: usize,
     /// How many more could, were they not of the wrong class.
     pub excluded: usize,
+}
+
+/// How large chunks are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLimits {
+    /// The most that one stripe may take, in bytes.
+    pub max_stripe_bytes: u64,
+    /// The most that the logical range may be, in bytes (the kernel's rounding up of a column comes on top).
+    pub max_chunk_bytes: u64,
+}
+
+impl ChunkLimits {
+    /// The limits in a pool whose writable devices have so many bytes: the kernel's.
+    pub fn new(content: BlockGroupType, pool_bytes: u64) -> Self {
+        let most = if content.contains(BlockGroupType::DATA) {
+            10 * GIB
+        } else if content.contains(BlockGroupType::SYSTEM) {
+            32 * MIB
+        } else if pool_bytes > LARGE_POOL_BYTES {
+            GIB
+        } else {
+            256 * MIB
+        };
+        // No chunk takes more than a tenth, so that none fills a small pool alone.
+        Self { max_stripe_bytes: most.min(GIB), max_chunk_bytes: most.min(pool_bytes / 10) }
+    }
 }
 
 impl fmt::Display for NoSpace {
@@ -240,7 +274,7 @@ fn plan(devices: &[(Rank, &DeviceSummary)], request: &ChunkRequest) -> ChunkPlan
     let stripe_bytes = room
         .unwrap_or(0)
         .min(request.max_stripe_bytes)
-        .min(request.max_chunk_bytes / columns)
+        .min((request.max_chunk_bytes / columns).next_multiple_of(COLUMN_UNIT_BYTES))
         // What is too short to be worth having is worse than what is longer than asked.
         .max(least);
     let stripe_bytes = stripe_bytes - stripe_bytes % STRIP_BYTES;

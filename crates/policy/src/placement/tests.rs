@@ -75,6 +75,28 @@ fn example_a_prime_full_spindles_send_data_to_flash() {
 }
 
 #[test]
+fn chunks_are_as_large_as_the_kernel_makes_them() {
+    let chunk = |pool_bytes: u64, content, profile| {
+        let limits = ChunkLimits::new(content, pool_bytes);
+        let request = ChunkRequest {
+            max_stripe_bytes: limits.max_stripe_bytes,
+            max_chunk_bytes: limits.max_chunk_bytes,
+            ..request(content, profile, PlacementMode::Classic)
+        };
+        let devices = [device(1, Bulk, pool_bytes / 2), device(2, Bulk, pool_bytes / 2)];
+        place_chunk(&devices, &request).expect("there is room").chunk_bytes
+    };
+    // As seen on pools that the kernel has filled.
+    assert_eq!(chunk(3 * GIB, DATA, Profile::Single), 320 * MIB);
+    assert_eq!(chunk(100 * GIB, DATA, Profile::Single), GIB);
+    assert_eq!(chunk(100 * GIB, DATA, Profile::Raid0), 2 * GIB);
+    assert_eq!(chunk(100 * GIB, METADATA, Profile::Raid1), GIB);
+    assert_eq!(chunk(3 * GIB, METADATA, Profile::Dup), 256 * MIB);
+    assert_eq!(chunk(256 * MIB, METADATA, Profile::Dup), 32 * MIB);
+    assert_eq!(chunk(100 * GIB, SYSTEM, Profile::Raid1), 32 * MIB);
+}
+
+#[test]
 fn example_b_raid6_needs_three_so_data_is_on_all() {
     assert_eq!(placed(&five(), DATA, Profile::Raid6), [1, 2, 3, 5, 6]);
     assert_eq!(placed(&five(), METADATA, Profile::Raid6), [1, 2, 3]);
