@@ -4,7 +4,7 @@ use crate::Volume;
 use crate::chunk::Chunk;
 use crate::layout::{STRIP_BYTES, Way};
 use crate::pool::Pool;
-use brindle_ondisk::Logical;
+use brindle_ondisk::{DevId, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -30,6 +30,20 @@ impl Volume {
             done += now;
         }
         places.into_iter().map(|(device, ranges)| discard_on(&pool, device, ranges)).sum()
+    }
+}
+
+impl Volume {
+    /// Tells a device that a range of it, which belongs to no chunk, is not used; answers how many bytes of it were
+    /// given back.
+    pub fn discard_device(&self, devid: DevId, start: u64, length: u64) -> u64 {
+        if !self.is_writable() {
+            return 0;
+        }
+        let pool = self.snapshot();
+        let is_it = |device: &crate::device::PoolDevice| device.devid == devid && device.writable.is_some();
+        let device = pool.devices.iter().position(is_it);
+        device.map_or(0, |device| discard_on(&pool, device, vec![start..start + length]))
     }
 }
 
@@ -64,8 +78,10 @@ fn add_places(pool: &Pool, chunk: &Chunk, range: Range<u64>, places: &mut BTreeM
     }
 }
 
-fn discard_on(pool: &Pool, device: usize, mut ranges: Vec<Range<u64>>) -> u64 {
+/// Superblocks stay, wherever they lie.
+fn discard_on(pool: &Pool, device: usize, ranges: Vec<Range<u64>>) -> u64 {
     let Some(device) = &pool.devices[device].writable else { return 0 };
+    let mut ranges: Vec<Range<u64>> = ranges.into_iter().flat_map(without_superblocks).collect();
     ranges.sort_by_key(|range| range.start);
     let mut given_back = 0;
     for together in ranges.chunk_by(|a, b| a.end == b.start) {
@@ -78,4 +94,38 @@ fn discard_on(pool: &Pool, device: usize, mut ranges: Vec<Range<u64>>) -> u64 {
         }
     }
     given_back
+}
+
+/// What is left of a range of a device without the places of superblocks.
+fn without_superblocks(range: Range<u64>) -> Vec<Range<u64>> {
+    let mut left = Vec::new();
+    let mut start = range.start;
+    for superblock in SUPERBLOCK_OFFSETS {
+        let end = superblock + SUPERBLOCK_SIZE as u64;
+        if start < end && superblock < range.end {
+            left.push(start..superblock.max(start));
+            start = end;
+        }
+    }
+    left.push(start..range.end.max(start));
+    left.retain(|range| !range.is_empty());
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn superblocks_are_never_discarded() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(without_superblocks(MIB..63 * MIB), [MIB..63 * MIB]);
+        assert_eq!(without_superblocks(MIB..100 * MIB), [MIB..64 * MIB, 64 * MIB + 4096..100 * MIB]);
+        assert_eq!(without_superblocks(64 * MIB + 1..65 * MIB), [64 * MIB + 4096..65 * MIB]);
+        assert_eq!(without_superblocks(64 * MIB..64 * MIB + 4096), []);
+        assert_eq!(
+            without_superblocks(0..128 * MIB),
+            [0..64 << 10, (64 << 10) + 4096..64 * MIB, 64 * MIB + 4096..128 * MIB]
+        );
+    }
 }
