@@ -64,6 +64,16 @@ pub enum TreeError {
         /// The most that it can be.
         size_max: usize,
     },
+    /// What the trees say of space can't be.
+    #[error("corrupt accounting of space: extent at logical {start}, {length} bytes: {problem}")]
+    Space {
+        /// Where it begins.
+        start: Logical,
+        /// Its length in bytes.
+        length: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// There is no room.
     #[error("no space left: {0}")]
     NoSpace(String),

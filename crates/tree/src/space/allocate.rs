@@ -1,0 +1,165 @@
+//! Taking space: runs of tree blocks, and extents of data.
+//!
+//! Both prefer to go on where the last one ended. When that is not possible, tree blocks take the longest free range
+//! there is, and go on there; so the blocks of a commit, which come in the order of their keys, lie side by side. An
+//! extent of data takes a range that it just fits in, or the longest.
+
+use super::Space;
+use super::group::{Content, Group};
+use super::ranges::Span;
+use super::state::{State, content};
+use crate::{Pool, TreeError};
+use brindle_ondisk::{BlockGroupType, Logical, to_u64};
+use std::cmp::Reverse;
+
+/// Tree blocks go on where the last ones ended if there is room for so many bytes, or for all of them.
+const RUN_BYTES: u64 = 256 << 10;
+/// An extent of data of this length is long enough to be taken without looking for a longer one.
+const GOOD_EXTENT_BYTES: u64 = 1 << 20;
+/// How many block groups are looked into for a good extent before a new chunk is made.
+const LOOK_UPS_MAX: usize = 8;
+
+impl Space {
+    /// Places for so many tree blocks.
+    pub(super) fn take_blocks(
+        &self,
+        pool: &Pool,
+        kind: BlockGroupType,
+        count: usize,
+        hint: Option<Logical>,
+    ) -> Result<Vec<Logical>, TreeError> {
+        let nodesize = u64::from(pool.nodesize());
+        let content = content(self.is_mixed, kind);
+        let mut state = self.lock();
+        let mut places = Vec::with_capacity(count);
+        if let Some(hint) = hint {
+            state.next_blocks[content] = hint.get().checked_add(nodesize);
+        }
+        while places.len() < count {
+            let wanted = to_u64(count - places.len()) * nodesize;
+            let Some((start, length)) = state.take_run(content, wanted, nodesize) else {
+                // The reservation should have seen to it; a new chunk is the last resort.
+                self.make_chunk(pool, &mut state, content)?;
+                continue;
+            };
+            places.extend((start..start + length).step_by(pool.nodesize() as usize).map(Logical::new));
+        }
+        Ok(places)
+    }
+
+    /// Takes an extent of data of `least` to `most` bytes. Reads trees.
+    pub(super) fn take_extent(
+        &self,
+        pool: &Pool,
+        (least, most): (u64, u64),
+        hint: Option<Logical>,
+    ) -> Result<Span, TreeError> {
+        let content = content(self.is_mixed, BlockGroupType::DATA);
+        let good = GOOD_EXTENT_BYTES.min(most).max(least);
+        let mut look_ups = 0;
+        let mut may_make_chunk = true;
+        loop {
+            let unknown = {
+                let mut state = self.lock();
+                if let Some(span) = state.take_data(content, (good, most), hint, self.sectorsize) {
+                    return Ok(span);
+                }
+                let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
+                if unknown.is_none() && may_make_chunk {
+                    may_make_chunk = false;
+                    if self.make_chunk(pool, &mut state, content).is_ok() {
+                        continue;
+                    }
+                }
+                if unknown.is_none() {
+                    if let Some(span) = state.take_data(content, (least, most), hint, self.sectorsize) {
+                        return Ok(span);
+                    }
+                }
+                unknown.or_else(|| state.next_unknown(content))
+            };
+            match unknown {
+                Some(group) => self.look_up(pool, group)?,
+                None => return Err(TreeError::NoSpace(format!("no free range of {least} bytes for data"))),
+            }
+            look_ups += 1;
+        }
+    }
+
+    /// Looks up free ranges until so much is known of a content, or everything. Reads trees.
+    pub(super) fn look_up_until(&self, pool: &Pool, content: Content, bytes: u64) -> Result<(), TreeError> {
+        loop {
+            let unknown = {
+                let state = self.lock();
+                if state.totals(content).looked_up >= bytes { None } else { state.next_unknown(content) }
+            };
+            match unknown {
+                Some(group) => self.look_up(pool, group)?,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl State {
+    /// The group, of those that nobody has looked up, with most room.
+    fn next_unknown(&self, content: Content) -> Option<u64> {
+        let unknown = self.candidates(content).filter(|group| group.free.is_none() && group.available() > 0);
+        unknown.max_by_key(|group| (group.available(), Reverse(group.start))).map(|group| group.start)
+    }
+
+    fn candidates(&self, content: Content) -> impl Iterator<Item = &Group> {
+        self.groups().filter(move |group| group.writable && Content::of(group.kind) == content)
+    }
+
+    /// The group that something may be taken from at an address.
+    fn candidate_at(&self, content: Content, at: u64) -> Option<&Group> {
+        self.group_of(at).filter(|group| group.writable && Content::of(group.kind) == content)
+    }
+
+    /// Takes the next run of tree blocks.
+    fn take_run(&mut self, content: Content, wanted: u64, nodesize: u64) -> Option<Span> {
+        let next = self.next_blocks[content];
+        let enough = wanted.min(RUN_BYTES.max(nodesize));
+        let near =
+            next.and_then(|at| self.candidate_at(content, at)?.room_at(at, (enough, wanted), nodesize));
+        let span = near.or_else(|| self.best_room(content, (nodesize, wanted), nodesize, false))?;
+        self.next_blocks[content] = Some(span.0 + span.1);
+        self.reserve(span);
+        Some(span)
+    }
+
+    /// Takes an extent of data.
+    fn take_data(
+        &mut self,
+        content: Content,
+        bounds: (u64, u64),
+        hint: Option<Logical>,
+        sectorsize: u64,
+    ) -> Option<Span> {
+        let places = [hint.map(Logical::get), self.next_data];
+        let near = |at: u64| self.candidate_at(content, at)?.room_at(at, bounds, sectorsize);
+        let near = places.into_iter().flatten().find_map(near);
+        let span = near.or_else(|| self.best_room(content, bounds, sectorsize, true))?;
+        self.next_data = Some(span.0 + span.1);
+        self.reserve(span);
+        Some(span)
+    }
+
+    /// The best room in any group: of the pool's profile rather than of others, then as long as is wanted.
+    fn best_room(&self, content: Content, bounds: (u64, u64), unit: u64, tight: bool) -> Option<Span> {
+        let profile = self.profile(content);
+        let rooms = self.candidates(content).filter_map(|group| {
+            let room = group.best_room(bounds, unit, tight)?;
+            Some(((group.kind.profile() == Some(profile), room.1, Reverse(room.0)), room))
+        });
+        rooms.max_by_key(|(rank, _)| *rank).map(|(_, room)| room)
+    }
+
+    fn reserve(&mut self, span: Span) {
+        self.change_at(span, |group| {
+            group.reserve(span);
+            Ok(())
+        });
+    }
+}

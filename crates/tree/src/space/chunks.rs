@@ -1,0 +1,267 @@
+//! New chunks: placed, and usable at once; their items are written by the next commit. And chunks that nothing is
+//! in any more, which go back.
+
+use super::Space;
+use super::group::{Content, Group};
+use super::load::new_group;
+use super::state::State;
+use crate::{Pool, TreeError};
+use brindle_ondisk::item::{ChunkHeader, Stripe};
+use brindle_ondisk::{
+    BlockGroupType, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, Physical, Profile, RootId,
+    SYS_CHUNK_ARRAY_SIZE, to_usize,
+};
+use brindle_policy::placement::{
+    ChunkLimits, ChunkPlan, ChunkRequest, DeviceSummary, STRIP_BYTES, place_chunk,
+};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32, U64};
+
+/// Stripes shorter than this are not worth having, in bytes.
+const MIN_STRIPE_BYTES: u64 = 1 << 20;
+/// Profiles from the most to the least protecting, which is the order in which the kernel prefers them where block
+/// groups of several are there.
+const PREFERENCE: [Profile; 9] = [
+    Profile::Raid1c4,
+    Profile::Raid6,
+    Profile::Raid1c3,
+    Profile::Raid5,
+    Profile::Raid10,
+    Profile::Raid1,
+    Profile::Dup,
+    Profile::Raid0,
+    Profile::Single,
+];
+
+/// The profile of new chunks: of those that the pool uses, the first by preference for which there are devices
+/// enough; `single` if there is none.
+pub(super) fn profile_for(used: &[BlockGroupType], devices: usize) -> Profile {
+    let is_possible = |profile: &Profile| {
+        let enough = usize::from(profile.attributes().devs_min) <= devices;
+        enough && used.iter().any(|kind| kind.profile() == Some(*profile))
+    };
+    PREFERENCE.into_iter().find(is_possible).unwrap_or(Profile::Single)
+}
+
+impl State {
+    /// The profile of new chunks of a content.
+    pub(super) fn profile(&self, content: Content) -> Profile {
+        profile_for(&self.kinds(content), self.devices.len())
+    }
+
+    /// The kinds of groups of a content that there are.
+    fn kinds(&self, content: Content) -> Vec<BlockGroupType> {
+        let mut kinds = Vec::new();
+        for group in self.groups().filter(|group| Content::of(group.kind) == content) {
+            if !kinds.contains(&group.kind) {
+                kinds.push(group.kind);
+            }
+        }
+        kinds
+    }
+}
+
+impl Space {
+    /// Makes a chunk, and before it one for the chunk tree if that may run out of room.
+    pub(super) fn make_chunk(
+        &self,
+        pool: &Pool,
+        state: &mut State,
+        content: Content,
+    ) -> Result<(), TreeError> {
+        if content != Content::System {
+            let pending = state.unwritten_chunks.len() + state.to_remove.len() + state.devices.len();
+            let blocks = 2 * (u64::try_from(pending).unwrap_or(u64::MAX) + SYSTEM_BLOCKS);
+            if state.totals(Content::System).available < blocks * u64::from(pool.nodesize()) {
+                // If there is no room for another one, this one may still do.
+                if let Err(error) = self.place(pool, state, Content::System) {
+                    tracing::debug!("no further system chunk: {error}");
+                }
+            }
+        }
+        self.place(pool, state, content)
+    }
+
+    fn place(&self, pool: &Pool, state: &mut State, content: Content) -> Result<(), TreeError> {
+        let profile = state.profile(content);
+        self.warn_if_reduced(state, content, profile);
+        let limits = ChunkLimits::new(content.flags(), state.pool_bytes());
+        let request = ChunkRequest {
+            content: content.flags(),
+            profile,
+            mode: self.placement,
+            max_stripe_bytes: limits.max_stripe_bytes,
+            max_chunk_bytes: limits.max_chunk_bytes,
+            min_stripe_bytes: MIN_STRIPE_BYTES,
+            max_stripes: max_stripes(pool.nodesize()),
+        };
+        let summaries: Vec<DeviceSummary> =
+            state.devices.iter().map(super::device::Device::summary).collect();
+        let plan =
+            place_chunk(&summaries, &request).map_err(|error| TreeError::NoSpace(error.to_string()))?;
+        if content == Content::System && !fits_superblock(state, plan.stripes.len()) {
+            return Err(TreeError::NoSpace("the superblock has no room for another system chunk".into()));
+        }
+        let kind = content.flags() | profile.attributes().flag;
+        let start = Logical::new(state.next_chunk);
+        let stripes = take_stripes(state, &plan);
+        let item = chunk_item(&plan, kind, profile, &stripes, self.sectorsize);
+        let added = self.register(pool, state, start, &item);
+        if added.is_err() {
+            for stripe in &stripes {
+                give_back(state, stripe, plan.stripe_bytes);
+            }
+            return added;
+        }
+        if content == Content::System {
+            state.system_chunks.insert(start.get(), item.clone());
+            state.system_chunks_changed = true;
+        }
+        state.unwritten_chunks.insert(start.get(), item);
+        tracing::debug!("new chunk at logical {start}, {} bytes, {kind}", plan.chunk_bytes);
+        Ok(())
+    }
+
+    /// Makes the chunk known: to those who read and write, and as a group that is all free.
+    fn register(&self, pool: &Pool, state: &mut State, start: Logical, item: &[u8]) -> Result<(), TreeError> {
+        let key = Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, start.get());
+        let Ok(Item::Chunk(chunk)) = Item::parse(&key, item) else {
+            unreachable!("the item was made as one of a chunk");
+        };
+        pool.volume().add_chunk(start, &chunk)?;
+        let status = pool.volume().chunks().into_iter().find(|status| status.start == start);
+        let mut group = new_group(&status.expect("it was added just now"));
+        group.is_fresh = true;
+        let mut free: super::ranges::FreeRanges = [(group.start, group.length)].into_iter().collect();
+        for span in group.excluded.iter() {
+            free.remove(span);
+        }
+        group.free = Some(free);
+        state.add(group);
+        Ok(())
+    }
+
+    /// Redundancy that the pool had so far, and a new chunk does not get, is said once.
+    fn warn_if_reduced(&self, state: &mut State, content: Content, profile: Profile) {
+        let wanted = profile_for(&state.kinds(content), usize::MAX);
+        if wanted != profile && !state.has_warned {
+            state.has_warned = true;
+            tracing::warn!(
+                "{} is {wanted} so far, but for that there are too few writable devices ({}): new chunks are \
+                 {profile}; balance them when the devices are back",
+                content.flags().content_name(),
+                state.devices.len(),
+            );
+        }
+    }
+
+    /// Takes away groups that nothing is in any more. One of each kind stays, so that its profile is remembered, and
+    /// so does what is promised. `needed` is how much metadata space must stay available.
+    pub(super) fn remove_empty(&self, state: &mut State, needed: u64) {
+        let candidates: Vec<u64> = state
+            .groups()
+            .filter(|group| group.is_empty() && group.writable)
+            .map(|group| group.start)
+            .collect();
+        for start in candidates {
+            let group = state.group(start).expect("it was there just now");
+            let (kind, length, content) = (group.kind, group.available(), Content::of(group.kind));
+            let is_last = state.groups().filter(|other| other.kind == kind).nth(1).is_none();
+            let needed = match content {
+                Content::System => continue,
+                Content::Data => state.promised_data,
+                Content::Metadata => 2 * needed,
+                Content::Mixed => state.promised_data.saturating_add(2 * needed),
+            };
+            let is_needed = state.totals(content).available - length < needed;
+            if group.is_fresh || group.written_used.is_none() || is_last || is_needed {
+                continue;
+            }
+            let group = state.take_away(start).expect("it was there just now");
+            for (devid, _) in &group.stripes {
+                if let Some(device) = state.devices.iter_mut().find(|device| device.devid == *devid) {
+                    device.give_up(group.stripe_bytes);
+                }
+            }
+            tracing::debug!("chunk at logical {start} is empty and goes");
+            state.to_remove.push(group);
+        }
+    }
+}
+
+/// The blocks of the chunk tree that one change of it may copy.
+const SYSTEM_BLOCKS: u64 = 4;
+
+/// Takes the plan's room on the devices.
+fn take_stripes(state: &mut State, plan: &ChunkPlan) -> Vec<Stripe> {
+    let stripe = |devid: &brindle_ondisk::DevId| {
+        let device = state.devices.iter_mut().find(|device| device.devid == *devid);
+        let device = device.expect("placement chooses among the devices given");
+        let offset = device.take(plan.stripe_bytes).expect("placement has seen room for it");
+        Stripe { devid: *devid, offset: Physical::new(offset), dev_uuid: device.uuid }
+    };
+    plan.stripes.iter().map(stripe).collect()
+}
+
+fn give_back(state: &mut State, stripe: &Stripe, length: u64) {
+    if let Some(device) = state.devices.iter_mut().find(|device| device.devid == stripe.devid) {
+        device.give_up(length);
+        device.free.insert((stripe.offset.get(), length));
+    }
+}
+
+fn chunk_item(
+    plan: &ChunkPlan,
+    kind: BlockGroupType,
+    profile: Profile,
+    stripes: &[Stripe],
+    sectorsize: u64,
+) -> Vec<u8> {
+    let strip = u32::try_from(STRIP_BYTES).expect("64 KiB");
+    let header = ChunkHeader {
+        length: U64::new(plan.chunk_bytes),
+        owner: RootId::EXTENT_TREE,
+        stripe_len: U64::new(STRIP_BYTES),
+        chunk_type: U64::new(kind.bits()),
+        io_align: U32::new(strip),
+        io_width: U32::new(strip),
+        sector_size: U32::new(u32::try_from(sectorsize).expect("it was 32 bits on disk")),
+        num_stripes: U16::new(u16::try_from(stripes.len()).expect("as many as the request allows")),
+        sub_stripes: U16::new(profile.attributes().sub_stripes),
+    };
+    [header.as_bytes(), stripes.as_bytes()].concat()
+}
+
+/// Whether the superblock's array can take one more system chunk.
+fn fits_superblock(state: &State, stripes: usize) -> bool {
+    let size = |item: usize| size_of::<Key>() + item;
+    let taken: usize = state.system_chunks.values().map(|item| size(item.len())).sum();
+    taken + size(size_of::<ChunkHeader>() + stripes * size_of::<Stripe>()) <= SYS_CHUNK_ARRAY_SIZE
+}
+
+/// How many stripes a chunk item may have: it must fit a leaf, and two of them the superblock.
+fn max_stripes(nodesize: u32) -> u16 {
+    let chunk = size_of::<ChunkHeader>();
+    let leaf = to_usize(nodesize.into()) - size_of::<NodeHeader>() - size_of::<ItemHeader>() - chunk;
+    let array = SYS_CHUNK_ARRAY_SIZE / 2 - size_of::<Key>() - chunk;
+    u16::try_from(leaf.min(array) / size_of::<Stripe>()).expect("bounded by the superblock")
+}
+
+/// A group that is to be written about, without its free ranges.
+pub(super) fn describe(group: &Group) -> (Key, BlockGroupType) {
+    (Key::new(ObjectId::new(group.start), KeyType::BLOCK_GROUP_ITEM, group.length), group.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profile_is_that_of_the_pool_while_there_are_devices_for_it() {
+        let used = [BlockGroupType::DATA, BlockGroupType::DATA | BlockGroupType::RAID1];
+        assert_eq!(profile_for(&used, 2), Profile::Raid1);
+        assert_eq!(profile_for(&used, 1), Profile::Single);
+        assert_eq!(profile_for(&[BlockGroupType::METADATA | BlockGroupType::DUP], 9), Profile::Dup);
+        assert_eq!(profile_for(&[], 9), Profile::Single);
+    }
+}

@@ -1,0 +1,119 @@
+//! Promises of data space, and extents taken and not referred to yet.
+
+use super::Space;
+use super::metadata::Load;
+use super::ranges::Span;
+use super::state::content;
+use crate::{Pool, TreeError};
+use brindle_ondisk::{BlockGroupType, Logical};
+
+/// How often a promise is asked for again after a commit; others may be faster every time.
+const TRIES: usize = 4;
+
+/// Data space that is taken and not referred to yet: it goes back if this is dropped, unless [`keep`](Self::keep)
+/// was called when the extent's first reference was queued.
+#[derive(Debug)]
+pub struct ReservedExtent<'p> {
+    /// Where it begins.
+    pub start: Logical,
+    /// Its length in bytes.
+    pub length: u64,
+    pub(crate) pool: &'p Pool,
+    is_kept: bool,
+}
+
+impl ReservedExtent<'_> {
+    /// The extent is referred to now.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for ReservedExtent<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept
+            && let Ok(writer) = self.pool.writer()
+        {
+            writer.space.give_back((self.start.get(), self.length));
+        }
+    }
+}
+
+impl Pool {
+    /// Promises so many bytes of data space; [`TreeError::NoSpace`] if there are not. May commit if that helps: not to
+    /// be called within a transaction, nor with a tree locked.
+    pub fn reserve_data(&self, bytes: u64) -> Result<(), TreeError> {
+        let writer = self.writer()?;
+        for _ in 0..TRIES {
+            if writer.space.promise_data(self, Space::load_of(self)?, bytes)? {
+                return Ok(());
+            }
+            self.commit()?;
+        }
+        Err(TreeError::NoSpace(format!("no {bytes} bytes for data")))
+    }
+
+    /// Takes back what was promised and is not needed (any more).
+    pub fn release_data(&self, bytes: u64) {
+        if let Ok(writer) = self.writer() {
+            writer.space.release_data(bytes);
+        }
+    }
+
+    /// Takes data space that was promised: one extent of `min` to `max` bytes, multiples of the sector size, as
+    /// long as there is, near `hint` (the end of what it follows) if possible. The promise shrinks by what is taken.
+    /// Reads trees: not to be called with a tree locked.
+    pub fn reserve_extent(
+        &self,
+        min: u64,
+        max: u64,
+        hint: Option<Logical>,
+    ) -> Result<ReservedExtent<'_>, TreeError> {
+        let space = &self.writer()?.space;
+        let (start, length) = space.take_extent(self, (min, max), hint)?;
+        space.release_data(length);
+        Ok(ReservedExtent { start: Logical::new(start), length, pool: self, is_kept: false })
+    }
+}
+
+impl Space {
+    /// Promises data space; `false` if only a commit can help.
+    pub(super) fn promise_data(&self, pool: &Pool, load: Load, bytes: u64) -> Result<bool, TreeError> {
+        let content = content(self.is_mixed, BlockGroupType::DATA);
+        let mut state = self.lock();
+        loop {
+            let mut taken = state.promised_data;
+            if self.is_mixed {
+                let kept = self.kept_back(&state);
+                taken += self.needed(&state, load, 0) + kept.commit + kept.freeing;
+            }
+            let totals = state.totals(content);
+            let available = totals.available.saturating_sub(taken);
+            if available >= bytes {
+                state.promised_data += bytes;
+                return Ok(true);
+            }
+            let Err(error) = self.make_chunk(pool, &mut state, content) else { continue };
+            // Changed metadata of a mixed pool takes room that a commit gives back.
+            let changed = if self.is_mixed { taken - state.promised_data } else { 0 };
+            let is_hopeful = available + totals.pinned + changed >= bytes || load.references > 0;
+            let is_idle = totals.pinned == 0 && load.references == 0 && load.dirty == 0;
+            return if is_hopeful && !is_idle { Ok(false) } else { Err(error) };
+        }
+    }
+
+    /// Takes part of a promise back.
+    pub(super) fn release_data(&self, bytes: u64) {
+        let mut state = self.lock();
+        debug_assert!(state.promised_data >= bytes, "only what was promised is taken back");
+        state.promised_data = state.promised_data.saturating_sub(bytes);
+    }
+
+    /// An extent was taken and not used.
+    fn give_back(&self, span: Span) {
+        self.lock().change_at(span, |group| {
+            group.unreserve(span);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,100 @@
+//! Devices: which parts of them belong to no chunk.
+
+use super::ranges::{FreeRanges, Span};
+use brindle_ondisk::{DevId, Uuid};
+use brindle_policy::placement::{AllocationHint, DeviceSummary, PlacementClass, STRIP_BYTES};
+
+/// Nothing is allocated before this on any device (`BTRFS_DEVICE_RANGE_RESERVED`).
+const RESERVED_BYTES: u64 = 1 << 20;
+
+/// A device that chunks may be placed on.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) devid: DevId,
+    pub(super) uuid: Uuid,
+    pub(super) class: PlacementClass,
+    pub(super) hint: AllocationHint,
+    pub(super) total_bytes: u64,
+    /// What its device item is to say.
+    pub(super) used_bytes: u64,
+    /// What belongs to no chunk.
+    pub(super) free: FreeRanges,
+    /// The device item does not say so yet.
+    pub(super) is_changed: bool,
+}
+
+impl Device {
+    /// What placement needs to know. Only whole strips count.
+    pub(super) fn summary(&self) -> DeviceSummary {
+        let whole = |length: u64| length - length % STRIP_BYTES;
+        DeviceSummary {
+            devid: self.devid,
+            class: self.class,
+            hint: self.hint,
+            max_available_bytes: self.free.longest().map_or(0, |(_, length)| whole(length)),
+            total_available_bytes: self.free.bytes(),
+        }
+    }
+
+    /// Takes so many bytes from the first free range that has them.
+    pub(super) fn take(&mut self, length: u64) -> Option<u64> {
+        let (start, _) = self.free.iter().find(|(_, free)| *free >= length)?;
+        self.free.remove((start, length));
+        self.used_bytes += length;
+        self.is_changed = true;
+        Some(start)
+    }
+
+    /// A device extent belongs to no chunk any more; its range is free only when that is durable.
+    pub(super) fn give_up(&mut self, length: u64) {
+        self.used_bytes = self.used_bytes.saturating_sub(length);
+        self.is_changed = true;
+    }
+}
+
+/// What of a device belongs to no chunk, given what does.
+pub(super) fn unallocated(total_bytes: u64, extents: &[Span]) -> FreeRanges {
+    let mut free = FreeRanges::default();
+    free.insert((RESERVED_BYTES, total_bytes.saturating_sub(RESERVED_BYTES)));
+    for extent in extents {
+        free.remove((extent.0, extent.1.min(u64::MAX - extent.0)));
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn device(total_bytes: u64, extents: &[Span]) -> Device {
+        Device {
+            devid: DevId::new(1),
+            uuid: Uuid::default(),
+            class: PlacementClass::Bulk,
+            hint: AllocationHint::default(),
+            total_bytes,
+            used_bytes: extents.iter().map(|extent| extent.1).sum(),
+            free: unallocated(total_bytes, extents),
+            is_changed: false,
+        }
+    }
+
+    #[test]
+    fn the_beginning_is_reserved_and_what_belongs_to_chunks_is_not_free() {
+        let free = unallocated(100 * MIB, &[(4 * MIB, 8 * MIB), (90 * MIB, 10 * MIB)]);
+        assert_eq!(free.iter().collect::<Vec<_>>(), [(MIB, 3 * MIB), (12 * MIB, 78 * MIB)]);
+        assert!(unallocated(MIB / 2, &[]).is_empty());
+    }
+
+    #[test]
+    fn the_first_hole_that_is_large_enough_is_taken() {
+        let mut device = device(100 * MIB, &[(4 * MIB, 8 * MIB)]);
+        assert_eq!(device.take(4 * MIB), Some(12 * MIB));
+        assert_eq!(device.take(2 * MIB), Some(MIB));
+        assert_eq!(device.take(100 * MIB), None);
+        assert_eq!(device.used_bytes, 14 * MIB);
+        assert_eq!(device.summary().max_available_bytes, 84 * MIB);
+    }
+}

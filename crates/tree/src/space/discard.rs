@@ -1,0 +1,126 @@
+//! Telling devices what is free. A range is taken while its device is told, so that nobody writes to it meanwhile.
+
+use super::Space;
+use super::ranges::Span;
+use crate::{Pool, TreeError};
+use brindle_ondisk::{DevId, Logical};
+use std::ops::Range;
+
+/// The longest range that is taken at once, in bytes.
+const STEP_BYTES: u64 = 256 << 20;
+
+impl Pool {
+    /// Tells devices of what was freed ([`DiscardMode::Async`](crate::DiscardMode)), at most about so many bytes; how
+    /// many it were. To be called from time to time, with no tree locked and outside of a transaction.
+    pub fn discard_step(&self, budget_bytes: u64) -> Result<u64, TreeError> {
+        let space = &self.writer()?.space;
+        let mut done = 0;
+        while done < budget_bytes {
+            let next = space.lock().to_discard.iter().next();
+            let Some(span) = next else { break };
+            let span = (span.0, span.1.min(STEP_BYTES));
+            space.lock().to_discard.remove(span);
+            space.discard(self, span, 0)?;
+            done += span.1;
+        }
+        while done < budget_bytes {
+            let Some((devid, span)) = space.lock().to_discard_on_devices.pop() else { break };
+            space.discard_unallocated(self, devid, span, 0);
+            done += span.1;
+        }
+        Ok(done)
+    }
+
+    /// Tells devices of every free range of at least so many bytes, within a range of logical addresses, and of what
+    /// belongs to no chunk (`fstrim`); how many bytes of devices it were. Not to be called with a tree locked.
+    pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
+        let space = &self.writer()?.space;
+        let (from, to) = (range.start.get(), range.end.get());
+        let groups: Vec<Span> = space.lock().groups().map(|group| (group.start, group.end())).collect();
+        let mut done = 0;
+        for (start, end) in groups {
+            let (start, end) = (start.max(from), end.min(to));
+            if start < end {
+                done += space.discard(self, (start, end - start), min_bytes)?;
+            }
+        }
+        let unallocated: Vec<(DevId, Span)> = {
+            let state = space.lock();
+            let ranges = state.devices.iter().map(|device| (device.devid, &device.free));
+            ranges.flat_map(|(devid, free)| free.iter().map(move |span| (devid, span))).collect()
+        };
+        for (devid, span) in unallocated {
+            done += space.discard_unallocated(self, devid, span, min_bytes);
+        }
+        Ok(done)
+    }
+}
+
+impl Space {
+    /// Discards what of a range is free, and free in one piece of at least so many bytes.
+    fn discard(&self, pool: &Pool, span: Span, min_bytes: u64) -> Result<u64, TreeError> {
+        let mut done = 0;
+        let mut rest = Some(span);
+        while let Some((start, part, behind)) = rest.and_then(|span| self.lock().split(span)) {
+            rest = behind;
+            self.look_up(pool, start)?;
+            let free = {
+                let state = self.lock();
+                let free =
+                    state.group(start).filter(|group| group.writable).and_then(|group| group.free.as_ref());
+                free.map(|free| free.within(part)).unwrap_or_default()
+            };
+            for (from, length) in free.into_iter().filter(|(_, length)| *length >= min_bytes) {
+                let mut at = from;
+                while at < from + length {
+                    let step = (at, STEP_BYTES.min(from + length - at));
+                    done += self.discard_taken(pool, start, step);
+                    at += step.1;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Discards what of a range of one group is free still.
+    fn discard_taken(&self, pool: &Pool, group: u64, span: Span) -> u64 {
+        let taken = self.lock().change(group, |group| {
+            let next = group.next;
+            let free = group.free.as_ref().map(|free| free.within(span)).unwrap_or_default();
+            for part in &free {
+                group.reserve(*part);
+            }
+            group.next = next;
+            free
+        });
+        let mut done = 0;
+        for part in taken.unwrap_or_default() {
+            done += pool.volume().discard(Logical::new(part.0), part.1);
+            self.lock().change(group, |group| group.unreserve(part));
+        }
+        done
+    }
+
+    /// Discards what of a range of a device belongs to no chunk.
+    fn discard_unallocated(&self, pool: &Pool, devid: DevId, span: Span, min_bytes: u64) -> u64 {
+        let take = |parts: &mut Vec<Span>| {
+            let mut state = self.lock();
+            if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
+                *parts = device.free.remove(span);
+            }
+        };
+        let mut parts = Vec::new();
+        take(&mut parts);
+        let mut done = 0;
+        for part in parts {
+            if part.1 >= min_bytes {
+                done += pool.volume().discard_device(devid, part.0, part.1);
+            }
+            let mut state = self.lock();
+            if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
+                device.free.insert(part);
+            }
+        }
+        done
+    }
+}

@@ -1,0 +1,221 @@
+//! Block groups in memory, and the sums over all of a kind.
+
+use super::delta::Delta;
+use super::free_space::Bounds;
+use super::ranges::{FreeRanges, RangeSet, Span};
+use brindle_ondisk::{BlockGroupType, DevId};
+use std::ops::{Index, IndexMut};
+
+/// A block group and its chunk.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) start: u64,
+    pub(super) length: u64,
+    /// What it holds, and its profile.
+    pub(super) kind: BlockGroupType,
+    /// Whether anything may be allocated from it.
+    pub(super) writable: bool,
+    /// Where its chunk lies.
+    pub(super) stripes: Vec<(DevId, u64)>,
+    /// How much each stripe takes.
+    pub(super) stripe_bytes: u64,
+    /// What has an item in the extent tree.
+    pub(super) used: u64,
+    /// What is taken and has no item yet.
+    pub(super) reserved: u64,
+    /// What was freed, and is not to be used before that is durable.
+    pub(super) pinned: u64,
+    /// Where superblocks lie.
+    pub(super) excluded: RangeSet,
+    /// What may be taken; `None` until somebody has looked it up.
+    pub(super) free: Option<FreeRanges>,
+    /// Where the last extent taken ends.
+    pub(super) next: u64,
+    /// What the free space tree does not know yet.
+    pub(super) delta: Delta,
+    /// What the block group item says is used; `None` while there is no item.
+    pub(super) written_used: Option<u64>,
+    /// It was made in the running transaction.
+    pub(super) is_fresh: bool,
+}
+
+impl Group {
+    /// What could be taken, were it all looked up.
+    pub(super) fn available(&self) -> u64 {
+        if !self.writable {
+            return 0;
+        }
+        let taken = self.used + self.reserved + self.pinned + self.excluded.bytes();
+        self.length.saturating_sub(taken)
+    }
+
+    /// What is free and can't be used.
+    pub(super) fn read_only(&self) -> u64 {
+        let taken = self.used + self.reserved + self.pinned;
+        if self.writable { self.excluded.bytes() } else { self.length.saturating_sub(taken) }
+    }
+
+    /// Whether nothing is in it, and nobody waits for it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == 0 && self.reserved == 0 && self.pinned == 0 && self.delta.is_empty()
+    }
+
+    /// The first address behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    /// For the items of the free space tree.
+    pub(super) fn bounds(&self, sectorsize: u64) -> Bounds {
+        Bounds { start: self.start, length: self.length, sectorsize }
+    }
+
+    /// What the group contributes to the sums.
+    pub(super) fn totals(&self) -> Totals {
+        let available = self.available();
+        Totals {
+            bytes: if self.writable { self.length } else { 0 },
+            used: if self.writable { self.used } else { 0 },
+            available,
+            looked_up: if self.free.is_some() { available } else { 0 },
+            pinned: self.pinned,
+        }
+    }
+
+    /// Takes a free range.
+    pub(super) fn reserve(&mut self, span: Span) {
+        let free = self.free.as_mut().expect("who takes a range has found it among the free ones");
+        free.remove(span);
+        self.reserved += span.1;
+        self.next = span.0 + span.1;
+    }
+
+    /// Gives a range back that was taken and not used.
+    pub(super) fn unreserve(&mut self, span: Span) {
+        self.reserved = self.reserved.saturating_sub(span.1);
+        if let Some(free) = &mut self.free {
+            free.insert(span);
+        }
+    }
+
+    /// The place for a range of `least` to `most` bytes at an address, aligned.
+    pub(super) fn room_at(&self, at: u64, (least, most): (u64, u64), unit: u64) -> Option<Span> {
+        let (start, length) = self.free.as_ref()?.holding(at)?;
+        aligned((at, start + length - at), unit).filter(|room| room.1 >= least).map(|room| cut(room, most))
+    }
+
+    /// The best place for a range of `least` to `most` bytes, aligned: one that is just long enough, or the longest
+    /// there is. Without `tight`, always the longest.
+    pub(super) fn best_room(&self, (least, most): (u64, u64), unit: u64, tight: bool) -> Option<Span> {
+        let free = self.free.as_ref()?;
+        let fitting = if tight { free.fitting(most) } else { None };
+        let whole = |span: Span| aligned(span, unit).filter(|room| room.1 >= least);
+        let best = fitting.and_then(whole).or_else(|| free.longest().and_then(whole));
+        // The longest may be so askew that a shorter one has more room.
+        let any = || {
+            let is_hopeful = free.longest().is_some_and(|span| span.1 >= least && unit > 1);
+            if is_hopeful { free.iter().find_map(whole) } else { None }
+        };
+        best.or_else(any).map(|room| cut(room, most))
+    }
+}
+
+/// The aligned part of a range.
+fn aligned((start, length): Span, unit: u64) -> Option<Span> {
+    let from = start.next_multiple_of(unit);
+    let to = (start + length) / unit * unit;
+    (from < to).then(|| (from, to - from))
+}
+
+fn cut((start, length): Span, most: u64) -> Span {
+    (start, length.min(most))
+}
+
+/// What block groups hold, as far as allocation is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Data,
+    Metadata,
+    System,
+    /// Data and metadata.
+    Mixed,
+}
+
+impl Content {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [Self::Data, Self::Metadata, Self::System, Self::Mixed];
+
+    /// What groups of a kind hold.
+    pub(super) fn of(kind: BlockGroupType) -> Self {
+        if kind.contains(BlockGroupType::DATA | BlockGroupType::METADATA) {
+            Self::Mixed
+        } else if kind.contains(BlockGroupType::DATA) {
+            Self::Data
+        } else if kind.contains(BlockGroupType::SYSTEM) {
+            Self::System
+        } else {
+            Self::Metadata
+        }
+    }
+
+    /// The bits of the kind.
+    pub(super) fn flags(self) -> BlockGroupType {
+        match self {
+            Self::Data => BlockGroupType::DATA,
+            Self::Metadata => BlockGroupType::METADATA,
+            Self::System => BlockGroupType::SYSTEM,
+            Self::Mixed => BlockGroupType::DATA | BlockGroupType::METADATA,
+        }
+    }
+}
+
+/// Sums over block groups that may be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Their length.
+    pub(super) bytes: u64,
+    /// What has items in the extent tree.
+    pub(super) used: u64,
+    /// What could be taken.
+    pub(super) available: u64,
+    /// What of that somebody has looked up.
+    pub(super) looked_up: u64,
+    /// What is freed, and not durably so.
+    pub(super) pinned: u64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.used += other.used;
+        self.available += other.available;
+        self.looked_up += other.looked_up;
+        self.pinned += other.pinned;
+    }
+
+    pub(super) fn subtract(&mut self, other: Self) {
+        self.bytes -= other.bytes;
+        self.used -= other.used;
+        self.available -= other.available;
+        self.looked_up -= other.looked_up;
+        self.pinned -= other.pinned;
+    }
+}
+
+/// Something for each content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PerContent<T>([T; Content::ALL.len()]);
+
+impl<T> Index<Content> for PerContent<T> {
+    type Output = T;
+
+    fn index(&self, content: Content) -> &T {
+        &self.0[content as usize]
+    }
+}
+
+impl<T> IndexMut<Content> for PerContent<T> {
+    fn index_mut(&mut self, content: Content) -> &mut T {
+        &mut self.0[content as usize]
+    }
+}

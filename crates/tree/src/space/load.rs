@@ -1,0 +1,229 @@
+//! Reading what is known of space: block groups and devices when the pool is opened, free ranges of a block group
+//! when something is first to be taken from it.
+//!
+//! Free ranges are read from the free space tree as it is now. What it does not know yet is only what the running
+//! transaction has freed (for nothing is taken from a block group before its free ranges are read), and that is
+//! pinned anyway; so what is read, less what is pinned, is free, whatever the transaction is about to write.
+
+use super::Space;
+use super::delta::Delta;
+use super::device::{Device, unallocated};
+use super::estimate::TreeSizes;
+use super::free_space::{Bounds, FreeSpace, FreeSpaceItem};
+use super::group::Group;
+use super::ranges::{FreeRanges, RangeSet, Span};
+use super::state::State;
+use super::superblocks::excluded;
+use crate::{Pool, Readahead, TreeError};
+use brindle_ondisk::item::BlockGroupItem;
+use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
+use brindle_volume::ChunkStatus;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use zerocopy::IntoBytes;
+
+impl Space {
+    /// Block groups, devices and the sizes of trees.
+    pub(super) fn load_state(&self, pool: &Pool) -> Result<State, TreeError> {
+        let mut state = State::default();
+        state.sizes = self.tree_sizes(pool)?;
+        for chunk in pool.volume().chunks() {
+            state.add(self.load_group(pool, &chunk)?);
+        }
+        state.devices = load_devices(pool)?;
+        let superblock = pool.superblock();
+        for chunk in superblock.system_chunks() {
+            let (key, chunk) = chunk.map_err(|defect| {
+                TreeError::item(
+                    RootId::CHUNK_TREE,
+                    Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, 0),
+                    defect,
+                )
+            })?;
+            let item = [chunk.header.as_bytes(), chunk.stripes.as_bytes()].concat();
+            state.system_chunks.insert(key.offset(), item);
+        }
+        let root = pool.tree(RootId::CHUNK_TREE)?.root();
+        state.chunk_tree_uuid = pool.read_node(&root.expectation())?.header().chunk_tree_uuid;
+        Ok(state)
+    }
+
+    /// How large the trees are that a commit changes by itself.
+    pub(super) fn tree_sizes(&self, pool: &Pool) -> Result<TreeSizes, TreeError> {
+        let blocks = |id| {
+            let item = pool.root_item(id)?;
+            Ok::<u64, TreeError>(
+                item.map_or(0, |(_, item)| item.bytes_used.get() / u64::from(pool.nodesize())),
+            )
+        };
+        Ok(TreeSizes {
+            extents: blocks(RootId::EXTENT_TREE)?,
+            free_space: if self.has_free_space_tree { blocks(RootId::FREE_SPACE_TREE)? } else { 0 },
+            block_groups: blocks(self.block_group_tree)?,
+            checksums: blocks(RootId::CSUM_TREE)?,
+        })
+    }
+
+    fn load_group(&self, pool: &Pool, chunk: &ChunkStatus) -> Result<Group, TreeError> {
+        let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
+        let tree = pool.tree(self.block_group_tree)?;
+        let found = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::BlockGroup(item)) => Ok(*item),
+            Ok(_) => Err(Defect::new("not a block group item", 0)),
+            Err(defect) => Err(defect),
+        })?;
+        let item =
+            found.unwrap_or_else(|| Err(Defect::new("chunk without block group item, length", chunk.length)));
+        let refuse = |defect| TreeError::item(self.block_group_tree, key, defect);
+        let item: BlockGroupItem = item.map_err(refuse)?;
+        if item.block_group_type() != chunk.kind {
+            let (expected, found) = (chunk.kind.bits(), item.flags.get());
+            return Err(refuse(Defect::expected("flags of block group", expected, found)));
+        }
+        if item.used.get() > chunk.length {
+            return Err(refuse(Defect::new("more is used than the block group has", item.used.get())));
+        }
+        let mut group = new_group(chunk);
+        group.used = item.used.get();
+        group.written_used = Some(group.used);
+        Ok(group)
+    }
+
+    /// Looks up the free ranges of a group, unless that is done already. Reads trees.
+    pub(super) fn look_up(&self, pool: &Pool, start: u64) -> Result<(), TreeError> {
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = match self.lock().group(start) {
+            Some(group) if group.free.is_none() => group.bounds(self.sectorsize),
+            _ => return Ok(()),
+        };
+        let found = if self.has_free_space_tree {
+            FreeSpace::parse(bounds, &read_items(pool, bounds)?)?.ranges
+        } else {
+            self.unused_ranges(pool, bounds)?
+        };
+        let mut state = self.lock();
+        let pinned = state.pinned_within((bounds.start, bounds.length));
+        let filled = state.change(start, |group| {
+            let mut free: FreeRanges = found.iter().collect();
+            for span in pinned.into_iter().chain(group.excluded.iter()) {
+                free.remove(span);
+            }
+            let (expected, found) = (group.available(), free.bytes());
+            group.free = Some(free);
+            (expected, found)
+        });
+        if let Some((expected, found)) = filled.filter(|(expected, found)| expected != found) {
+            // Who takes less for free than there is loses some room; who takes more is noticed when it is recorded.
+            tracing::warn!(
+                "block group at logical {start}: {found} bytes are free, and {expected} should be"
+            );
+        }
+        Ok(())
+    }
+
+    /// What no extent of the extent tree holds.
+    fn unused_ranges(&self, pool: &Pool, bounds: Bounds) -> Result<RangeSet, TreeError> {
+        let mut free: RangeSet = [(bounds.start, bounds.length)].into_iter().collect();
+        let tree = pool.tree(RootId::EXTENT_TREE)?;
+        let mut cursor = pool.cursor(&tree, Readahead::Forward);
+        cursor.seek(&bounds.first_key())?;
+        while let Some(key) = cursor.key().filter(|key| *key <= bounds.last_key()) {
+            let length = match key.item_type {
+                KeyType::EXTENT_ITEM => key.offset(),
+                KeyType::METADATA_ITEM => pool.nodesize().into(),
+                _ => 0,
+            };
+            let start = key.objectid.get();
+            free.remove((start, length.min(bounds.start + bounds.length - start)));
+            cursor.next()?;
+        }
+        Ok(free)
+    }
+}
+
+/// The items of the free space tree about one block group.
+pub(super) fn read_items(pool: &Pool, bounds: Bounds) -> Result<Vec<FreeSpaceItem>, TreeError> {
+    let tree = pool.tree(RootId::FREE_SPACE_TREE)?;
+    let mut cursor = pool.cursor(&tree, Readahead::Forward);
+    cursor.seek(&bounds.first_key())?;
+    let mut items = Vec::new();
+    while let Some((key, data)) = cursor.item().filter(|(key, _)| *key <= bounds.last_key()) {
+        items.push((key, data.to_vec()));
+        cursor.next()?;
+    }
+    Ok(items)
+}
+
+/// The group of a chunk, as if nothing were in it and nobody knew what is free.
+pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
+    let span = (chunk.start.get(), chunk.length);
+    let places: Vec<u64> = chunk.stripes.iter().map(|stripe| stripe.physical.get()).collect();
+    let stripe_bytes = chunk.stripes.first().map_or(0, |stripe| stripe.length);
+    Group {
+        start: span.0,
+        length: span.1,
+        kind: chunk.kind,
+        writable: chunk.writable,
+        stripes: chunk.stripes.iter().map(|stripe| (stripe.devid, stripe.physical.get())).collect(),
+        stripe_bytes,
+        used: 0,
+        reserved: 0,
+        pinned: 0,
+        excluded: excluded(span, chunk.kind, &places, stripe_bytes).into_iter().collect(),
+        free: None,
+        next: span.0,
+        delta: Delta::default(),
+        written_used: None,
+        is_fresh: false,
+    }
+}
+
+/// The devices that may be written, and what of them belongs to no chunk.
+fn load_devices(pool: &Pool) -> Result<Vec<Device>, TreeError> {
+    let mut extents: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+    for chunk in pool.volume().chunks() {
+        for stripe in &chunk.stripes {
+            extents.entry(stripe.devid.get()).or_default().push((stripe.physical.get(), stripe.length));
+        }
+    }
+    let tree = pool.tree(RootId::DEV_TREE)?;
+    let mut cursor = pool.cursor(&tree, Readahead::Forward);
+    cursor.seek(&Key::MIN)?;
+    while let Some((key, data)) = cursor.item() {
+        if key.item_type == KeyType::DEV_EXTENT {
+            let item =
+                Item::parse(&key, data).map_err(|defect| TreeError::item(RootId::DEV_TREE, key, defect))?;
+            if let Item::DevExtent(item) = item {
+                extents.entry(key.objectid.get()).or_default().push((key.offset(), item.length.get()));
+            }
+        }
+        cursor.next()?;
+    }
+    let device = |status: brindle_volume::WritableDeviceStatus| {
+        let item = status.item;
+        let total_bytes = item.total_bytes.get().min(status.size_bytes);
+        let extents = extents.get(&item.devid.get()).map(Vec::as_slice).unwrap_or_default();
+        Device {
+            devid: item.devid,
+            uuid: item.uuid,
+            class: status.class,
+            hint: status.hint,
+            total_bytes,
+            used_bytes: item.bytes_used.get(),
+            free: unallocated(total_bytes, extents),
+            is_changed: false,
+        }
+    };
+    Ok(pool.volume().writable_devices().into_iter().map(device).collect())
+}
+
+/// Where block group items live.
+pub(super) fn block_group_tree(pool: &Pool) -> RootId {
+    let has_own = pool.superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
+    if has_own { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE }
+}
+
+/// Whether the free space tree is there and can be trusted; if not, it is left alone, and made anew by the kernel.
+pub(super) fn has_free_space_tree(pool: &Pool) -> bool {
+    pool.superblock().compat_ro().contains(CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID)
+}

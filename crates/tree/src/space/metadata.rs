@@ -1,0 +1,147 @@
+//! Promises of metadata space, so that it runs out at an operation and never inside a commit.
+//!
+//! At any time there is room for the blocks that are changed (all of them get new places), for those that running
+//! operations may change, for those that the commit changes by itself, and for what is kept back: a part for
+//! operations that free space, a part for the commit alone.
+
+use super::estimate::{KeptBack, Waiting, commit_blocks, kept_back};
+use super::group::Content;
+use super::state::{State, content};
+use super::{MetadataReservation, Space, Urgency};
+use crate::{Pool, TreeError};
+use brindle_ondisk::{BlockGroupType, to_u64};
+use std::sync::atomic::Ordering;
+
+/// What a pool's changes come to so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    /// Blocks that are changed.
+    pub(super) dirty: u64,
+    /// Extents whose references have changed.
+    pub(super) references: u64,
+    /// Trees that have been asked for.
+    pub(super) trees: u64,
+}
+
+/// What to do about a promise that can't be given yet.
+enum Shortage {
+    /// A new chunk may help.
+    Chunk,
+    /// A commit may.
+    Commit,
+}
+
+impl Space {
+    /// What waits to be committed.
+    pub(super) fn load_of(pool: &Pool) -> Result<Load, TreeError> {
+        let writer = pool.writer()?;
+        Ok(Load {
+            dirty: to_u64(writer.dirty_nodes.load(Ordering::Relaxed)),
+            references: to_u64(writer.refs.len()),
+            trees: to_u64(pool.known_trees().len()),
+        })
+    }
+
+    /// What tree blocks are in, other than those of the chunk tree.
+    fn metadata(&self) -> Content {
+        content(self.is_mixed, BlockGroupType::METADATA)
+    }
+
+    /// How much metadata space must be available for everything that is changed and promised, and `more`; without
+    /// what is kept back.
+    pub(super) fn needed(&self, state: &State, load: Load, more: u64) -> u64 {
+        let promised = state.promised_metadata.saturating_add(more);
+        let waiting = Waiting {
+            blocks: load.dirty + promised.div_ceil(self.nodesize),
+            references: load.references,
+            trees: load.trees,
+            groups: to_u64(state.group_count()),
+        };
+        let own = commit_blocks(waiting, state.sizes, self.nodesize);
+        (load.dirty + own).saturating_mul(self.nodesize).saturating_add(promised)
+    }
+
+    /// What is kept back of metadata space.
+    pub(super) fn kept_back(&self, state: &State) -> KeptBack {
+        kept_back(state.totals(self.metadata()).bytes, self.nodesize)
+    }
+
+    /// Promises metadata space on top of what waits. `Ok(None)`: a commit may help.
+    pub(super) fn promise(
+        &self,
+        pool: &Pool,
+        load: Load,
+        bytes: u64,
+        urgency: Urgency,
+    ) -> Result<Option<MetadataReservation>, TreeError> {
+        loop {
+            let required = {
+                let mut state = self.lock();
+                let (required, available) = self.balance(&state, load, bytes, urgency);
+                if available < required {
+                    match self.shortage(&state, load, bytes) {
+                        Shortage::Commit => return Ok(None),
+                        Shortage::Chunk => match self.make_chunk(pool, &mut state, self.metadata()) {
+                            Ok(()) => continue,
+                            Err(_) if self.may_be_freed(&state, load) => return Ok(None),
+                            Err(error) => return Err(error),
+                        },
+                    }
+                }
+                if state.totals(self.metadata()).looked_up >= required || !state.has_unknown(self.metadata())
+                {
+                    state.promised_metadata += bytes;
+                    return Ok(Some(MetadataReservation { bytes }));
+                }
+                required
+            };
+            self.look_up_until(pool, self.metadata(), required)?;
+        }
+    }
+
+    /// What must be available, and what is.
+    fn balance(&self, state: &State, load: Load, bytes: u64, urgency: Urgency) -> (u64, u64) {
+        let kept = self.kept_back(state);
+        let kept = match urgency {
+            Urgency::Normal => kept.commit + kept.freeing,
+            Urgency::Freeing => kept.commit,
+        };
+        let promised_data = if self.is_mixed { state.promised_data } else { 0 };
+        let available = state.totals(self.metadata()).available.saturating_sub(promised_data);
+        (self.needed(state, load, bytes) + kept, available)
+    }
+
+    /// Whether a commit makes room: it does if things are pinned or changed, and there is a good part of the space
+    /// left that no item accounts for. Else a chunk is better than commit after commit.
+    fn shortage(&self, state: &State, load: Load, bytes: u64) -> Shortage {
+        let totals = state.totals(self.metadata());
+        let kept = self.kept_back(state);
+        let after = totals.bytes.saturating_sub(totals.used + load.dirty * self.nodesize);
+        let idle = Load { dirty: 0, references: 0, trees: load.trees };
+        let wanted = self.needed(state, idle, bytes) + kept.commit + kept.freeing + totals.bytes / 8;
+        if self.may_be_freed(state, load) && after >= wanted { Shortage::Commit } else { Shortage::Chunk }
+    }
+
+    /// Whether a commit changes anything about what is available.
+    fn may_be_freed(&self, state: &State, load: Load) -> bool {
+        state.totals(self.metadata()).pinned > 0 || load.dirty > 0 || load.references > 0
+    }
+
+    /// Sees to it that enough is looked up for what is changed.
+    pub(super) fn look_up_for_commit(&self, pool: &Pool, load: Load) -> Result<(), TreeError> {
+        let (needed, commit) = {
+            let state = self.lock();
+            (self.needed(&state, load, 0), self.kept_back(&state).commit)
+        };
+        self.look_up_until(pool, Content::System, u64::MAX)?;
+        self.look_up_until(pool, self.metadata(), needed.saturating_add(commit))
+    }
+}
+
+impl State {
+    /// Whether there is a group with room that nobody has looked up.
+    fn has_unknown(&self, content: Content) -> bool {
+        let totals = self.totals(content);
+        totals.looked_up < totals.available
+    }
+}

@@ -1,0 +1,107 @@
+//! Freed space: pinned until what freed it is durable, then free, and (if that is wanted) discarded.
+
+use super::group::Group;
+use super::ranges::{RangeSet, Span};
+use super::{DiscardMode, Space};
+use crate::Pool;
+use brindle_ondisk::Logical;
+use std::sync::Arc;
+
+/// What is freed in a transaction, to be used again only when it is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned {
+    ranges: Arc<RangeSet>,
+    /// Block groups that are no more; their chunks are to go.
+    removed: Vec<Group>,
+}
+
+impl Space {
+    /// An extent got its item.
+    pub(super) fn record(&self, span: Span) {
+        let keeps_delta = self.has_free_space_tree;
+        self.lock().change_at(span, |group| {
+            let reserved =
+                group.reserved.checked_sub(span.1).ok_or("it gets an item, and was never taken")?;
+            group.reserved = reserved;
+            group.used += span.1;
+            if keeps_delta {
+                group.delta.take(span);
+            }
+            Ok(())
+        });
+    }
+
+    /// An extent is not used any more.
+    pub(super) fn pin(&self, span: Span, was_recorded: bool) {
+        let keeps_delta = self.has_free_space_tree;
+        let mut state = self.lock();
+        if !state.pinned_within(span).is_empty() {
+            state.damage.get_or_insert((span, "it is freed twice"));
+            return;
+        }
+        state.change_at(span, |group| {
+            let amount = if was_recorded { &mut group.used } else { &mut group.reserved };
+            *amount =
+                amount.checked_sub(span.1).ok_or("it is freed, and more than its block group has in use")?;
+            group.pinned += span.1;
+            if was_recorded && keeps_delta {
+                group.delta.free(span);
+            }
+            Ok(())
+        });
+        state.pinned.insert(span);
+    }
+
+    /// The transaction is frozen: what it has freed stays pinned, apart from what the next one frees.
+    pub(super) fn freeze_pins(&self) -> Pinned {
+        let mut state = self.lock();
+        let ranges = Arc::new(std::mem::take(&mut state.pinned));
+        assert!(state.frozen.is_none(), "one transaction is made durable at a time");
+        state.frozen = Some(Arc::clone(&ranges));
+        let fresh: Vec<u64> =
+            state.groups().filter(|group| group.is_fresh).map(|group| group.start).collect();
+        for start in fresh {
+            state.change(start, |group| group.is_fresh = false);
+        }
+        Pinned { ranges, removed: std::mem::take(&mut state.removed) }
+    }
+
+    /// The transaction is durable.
+    pub(super) fn release_pins(&self, pool: &Pool, pinned: Pinned) {
+        for group in &pinned.removed {
+            pool.volume().remove_chunk(Logical::new(group.start));
+        }
+        let mut state = self.lock();
+        state.frozen = None;
+        for span in pinned.ranges.iter() {
+            let mut rest = Some(span);
+            while let Some((start, part, behind)) = rest.and_then(|span| state.split(span)) {
+                let is_empty = state.change(start, |group| {
+                    group.pinned = group.pinned.saturating_sub(part.1);
+                    if let Some(free) = &mut group.free {
+                        free.insert(part);
+                    }
+                    group.is_empty()
+                });
+                state.may_remove |= is_empty == Some(true);
+                rest = behind;
+            }
+            if self.discard == DiscardMode::Async {
+                state.to_discard.insert(span);
+            }
+        }
+        for group in pinned.removed {
+            let mut stripes = group.stripes.clone();
+            stripes.dedup();
+            for (devid, start) in stripes {
+                if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
+                    device.free.insert((start, group.stripe_bytes));
+                }
+                if self.discard == DiscardMode::Async {
+                    state.to_discard_on_devices.push((devid, (start, group.stripe_bytes)));
+                }
+            }
+            state.to_discard.remove((group.start, group.length));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that is known of the pool's space, behind one lock, under which nothing is read or written.
+
+use super::device::Device;
+use super::estimate::TreeSizes;
+use super::group::{Content, Group, PerContent, Totals};
+use super::ranges::{RangeSet, Span};
+use brindle_ondisk::{BlockGroupType, DevId, Uuid};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is wrong with an extent.
+pub(super) type Problem = &'static str;
+
+/// What is known of the pool's space.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// By address. Changed through [`State::change`] only, which keeps the sums.
+    groups: BTreeMap<u64, Group>,
+    totals: PerContent<Totals>,
+    pub(super) devices: Vec<Device>,
+    /// What the running transaction has freed.
+    pub(super) pinned: RangeSet,
+    /// What the transaction freed that is being made durable.
+    pub(super) frozen: Option<Arc<RangeSet>>,
+    /// Chunks without items: address and chunk item.
+    pub(super) unwritten_chunks: BTreeMap<u64, Vec<u8>>,
+    /// Block groups that were taken away, and still have items.
+    pub(super) to_remove: Vec<Group>,
+    /// Block groups that were taken away in the running transaction, without items any more.
+    pub(super) removed: Vec<Group>,
+    /// A block group may be empty that was not so before.
+    pub(super) may_remove: bool,
+    /// System chunks, as the superblock has them, by address.
+    pub(super) system_chunks: BTreeMap<u64, Vec<u8>>,
+    pub(super) system_chunks_changed: bool,
+    /// Behind every chunk that there is or was since the pool was opened.
+    pub(super) next_chunk: u64,
+    pub(super) chunk_tree_uuid: Uuid,
+    /// Data space that was promised and not taken yet.
+    pub(super) promised_data: u64,
+    /// Metadata space that running operations were promised.
+    pub(super) promised_metadata: u64,
+    /// Where the last data extent ends.
+    pub(super) next_data: Option<u64>,
+    /// Where the last tree blocks end, by content.
+    pub(super) next_blocks: PerContent<Option<u64>>,
+    pub(super) sizes: TreeSizes,
+    /// What is to be discarded, if it still is free then.
+    pub(super) to_discard: RangeSet,
+    /// Unallocated ranges of devices that are to be discarded.
+    pub(super) to_discard_on_devices: Vec<(DevId, Span)>,
+    /// What was found to be wrong; nothing is written any more.
+    pub(super) damage: Option<(Span, Problem)>,
+    /// A chunk could not be made as its profile demands, and that was said.
+    pub(super) has_warned: bool,
+}
+
+impl State {
+    /// The groups in order.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+
+    /// How many groups there are.
+    pub(super) fn group_count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The sums over groups of a content.
+    pub(super) fn totals(&self, content: Content) -> Totals {
+        self.totals[content]
+    }
+
+    /// The group that begins there.
+    pub(super) fn group(&self, start: u64) -> Option<&Group> {
+        self.groups.get(&start)
+    }
+
+    /// The group that holds an address.
+    pub(super) fn group_of(&self, address: u64) -> Option<&Group> {
+        let (_, group) = self.groups.range(..=address).next_back()?;
+        (address < group.end()).then_some(group)
+    }
+
+    /// Changes the group that begins there, and the sums with it.
+    pub(super) fn change<T>(&mut self, start: u64, change: impl FnOnce(&mut Group) -> T) -> Option<T> {
+        let group = self.groups.get_mut(&start)?;
+        let totals = &mut self.totals[Content::of(group.kind)];
+        totals.subtract(group.totals());
+        let done = change(group);
+        totals.add(group.totals());
+        Some(done)
+    }
+
+    /// Changes the group that holds an extent. If there is none, the trees are wrong, and the next commit says so.
+    pub(super) fn change_at(&mut self, extent: Span, change: impl FnOnce(&mut Group) -> Result<(), Problem>) {
+        let group = self.group_of(extent.0).filter(|group| extent.0.saturating_add(extent.1) <= group.end());
+        let changed = match group.map(|group| group.start) {
+            Some(start) => self.change(start, change).unwrap_or(Ok(())),
+            None => Err("lies in no block group"),
+        };
+        if let Err(problem) = changed {
+            self.damage.get_or_insert((extent, problem));
+        }
+    }
+
+    /// Adds a group.
+    pub(super) fn add(&mut self, group: Group) {
+        self.next_chunk = self.next_chunk.max(group.end());
+        self.totals[Content::of(group.kind)].add(group.totals());
+        self.groups.insert(group.start, group);
+    }
+
+    /// Takes a group away.
+    pub(super) fn take_away(&mut self, start: u64) -> Option<Group> {
+        let group = self.groups.remove(&start)?;
+        self.totals[Content::of(group.kind)].subtract(group.totals());
+        Some(group)
+    }
+
+    /// What is pinned of a range, by the running transaction or by the one before.
+    pub(super) fn pinned_within(&self, span: Span) -> Vec<Span> {
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.within(span)).unwrap_or_default();
+        let mut pinned = self.pinned.within(span);
+        pinned.extend(frozen);
+        pinned
+    }
+
+    /// The part of a span in the group where it begins, and the rest; pinned ranges of neighbouring groups may have
+    /// grown together.
+    pub(super) fn split(&self, span: Span) -> Option<(u64, Span, Option<Span>)> {
+        let group = self.group_of(span.0)?;
+        let length = span.1.min(group.end() - span.0);
+        let rest = (length < span.1).then(|| (span.0 + length, span.1 - length));
+        Some((group.start, (span.0, length), rest))
+    }
+
+    /// Devices' bytes that chunks may be made of.
+    pub(super) fn pool_bytes(&self) -> u64 {
+        self.devices.iter().map(|device| device.total_bytes).sum()
+    }
+}
+
+/// What a pool of mixed block groups, or of others, keeps its data or metadata in.
+pub(super) fn content(is_mixed: bool, content: BlockGroupType) -> Content {
+    match Content::of(content) {
+        Content::System => Content::System,
+        _ if is_mixed => Content::Mixed,
+        content => content,
+    }
+}

@@ -1,0 +1,78 @@
+//! Where superblocks lie inside of chunks: what is free there must not be used.
+
+use super::ranges::Span;
+use brindle_ondisk::{BlockGroupType, Profile, SUPERBLOCK_OFFSETS};
+use brindle_policy::placement::STRIP_BYTES;
+
+/// The logical ranges of a chunk that lie on a superblock, a strip each (a row of strips with parity): what the
+/// kernel leaves out too. `stripes` are offsets on devices, all of `stripe_bytes`.
+pub(super) fn excluded(
+    (start, length): Span,
+    kind: BlockGroupType,
+    stripes: &[u64],
+    stripe_bytes: u64,
+) -> Vec<Span> {
+    let profile = kind.profile().unwrap_or(Profile::Single);
+    let attributes = profile.attributes();
+    let count = stripes.len() as u64;
+    let parity = u64::from(attributes.nparity);
+    let columns = (count / u64::from(attributes.ncopies)).saturating_sub(parity).max(1);
+    let mut spans = Vec::new();
+    for (number, physical) in (0..).zip(stripes) {
+        for superblock in SUPERBLOCK_OFFSETS {
+            let Some(offset) = superblock.checked_sub(*physical).filter(|offset| *offset < stripe_bytes)
+            else {
+                continue;
+            };
+            let row = offset / STRIP_BYTES;
+            let (first, strips) = match profile {
+                Profile::Raid0 => (row * count + number, 1),
+                Profile::Raid10 => (row * columns + number / u64::from(attributes.sub_stripes), 1),
+                Profile::Raid5 | Profile::Raid6 => (row * columns, columns),
+                _ => (row, 1),
+            };
+            let (from, to) = (first * STRIP_BYTES, ((first + strips) * STRIP_BYTES).min(length));
+            if from < to {
+                spans.push((start + from, to - from));
+            }
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn both_copies_of_dup_are_regarded() {
+        let kind = BlockGroupType::METADATA | BlockGroupType::DUP;
+        let spans = excluded((1000 * MIB, 256 * MIB), kind, &[37 * MIB, 300 * MIB], 256 * MIB);
+        assert_eq!(spans, [(1027 * MIB, STRIP_BYTES)]);
+        let spans = excluded((1000 * MIB, 32 * MIB), kind, &[37 * MIB, 60 * MIB], 32 * MIB);
+        assert_eq!(spans, [(1027 * MIB, STRIP_BYTES), (1004 * MIB, STRIP_BYTES)]);
+    }
+
+    #[test]
+    fn stripes_are_dealt() {
+        let raid0 = BlockGroupType::DATA | BlockGroupType::RAID0;
+        let spans = excluded((0, 128 * MIB), raid0, &[60 * MIB, 200 * MIB], 64 * MIB);
+        // Row 64 of the first of two stripes.
+        assert_eq!(spans, [(128 * STRIP_BYTES, STRIP_BYTES)]);
+        let raid10 = BlockGroupType::DATA | BlockGroupType::RAID10;
+        let stripes = [200 * MIB, 200 * MIB, 200 * MIB, 60 * MIB];
+        assert_eq!(excluded((0, 128 * MIB), raid10, &stripes, 64 * MIB), [(129 * STRIP_BYTES, STRIP_BYTES)]);
+        let raid6 = BlockGroupType::DATA | BlockGroupType::RAID6;
+        assert_eq!(
+            excluded((0, 128 * MIB), raid6, &stripes, 64 * MIB),
+            [(128 * STRIP_BYTES, 2 * STRIP_BYTES)]
+        );
+    }
+
+    #[test]
+    fn a_chunk_beside_superblocks_has_no_hole() {
+        assert_eq!(excluded((0, 63 * MIB), BlockGroupType::DATA, &[MIB], 63 * MIB), []);
+    }
+}

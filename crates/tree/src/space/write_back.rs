@@ -1,0 +1,266 @@
+//! What a commit writes about space: chunks and device extents, device items, block group items, free space.
+//!
+//! Each call writes what has changed since the one before; to write is to change trees, and so to use space, and so
+//! it takes several rounds, each with less to do.
+
+use super::Space;
+use super::chunks::describe;
+use super::delta::Delta;
+use super::free_space::{Bounds, Edits, FreeSpace, difference};
+use super::group::Group;
+use super::load::read_items;
+use super::state::State;
+use crate::{Editor, TreeError, Verdict};
+use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem};
+use brindle_ondisk::{BlockGroupType, Defect, DevId, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use std::sync::PoisonError;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What has changed since the last call.
+#[derive(Debug, Default)]
+struct Work {
+    chunks: Vec<(u64, Vec<u8>)>,
+    removed: Vec<Group>,
+    devices: Vec<DeviceChange>,
+    groups: Vec<GroupChange>,
+    chunk_tree_uuid: Uuid,
+}
+
+#[derive(Debug)]
+struct DeviceChange {
+    devid: DevId,
+    total_bytes: u64,
+    used_bytes: u64,
+}
+
+#[derive(Debug)]
+struct GroupChange {
+    bounds: Bounds,
+    key: Key,
+    kind: BlockGroupType,
+    used: u64,
+    is_new: bool,
+    is_used_changed: bool,
+    delta: Delta,
+    /// For a new one: where its chunk lies.
+    stripes: Vec<(DevId, u64)>,
+    stripe_bytes: u64,
+}
+
+impl Work {
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.removed.is_empty() && self.devices.is_empty() && self.groups.is_empty()
+    }
+}
+
+impl Space {
+    /// Whether there is anything to write.
+    pub(super) fn has_work(&self) -> bool {
+        let state = self.lock();
+        state.may_remove
+            || !state.unwritten_chunks.is_empty()
+            || !state.to_remove.is_empty()
+            || state.devices.iter().any(|device| device.is_changed)
+            || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
+    }
+
+    /// Writes what has changed since the last call; whether there was anything.
+    pub(super) fn write_changes(&self, editor: &Editor<'_>) -> Result<bool, TreeError> {
+        let load = Self::load_of(editor.pool)?;
+        let work = {
+            let mut state = self.lock();
+            if let Some(((start, length), problem)) = state.damage {
+                return Err(TreeError::Space { start: Logical::new(start), length, problem });
+            }
+            if std::mem::take(&mut state.may_remove) {
+                let needed = self.needed(&state, load, 0) + self.kept_back(&state).freeing;
+                self.remove_empty(&mut state, needed);
+            }
+            take_work(&mut state, self.sectorsize)
+        };
+        if work.is_empty() {
+            return Ok(false);
+        }
+        self.write_chunks(editor, &work)?;
+        self.write_devices(editor, &work.devices)?;
+        let groups = editor.pool.tree(self.block_group_tree)?;
+        for group in &work.groups {
+            write_block_group(editor, &groups, group)?;
+        }
+        for group in &work.removed {
+            editor.remove(&groups, &describe(group).0)?;
+        }
+        if self.has_free_space_tree {
+            for group in &work.groups {
+                self.write_free_space(editor, group)?;
+            }
+            for group in &work.removed {
+                self.forget_free_space(editor, group.bounds(self.sectorsize))?;
+            }
+        }
+        self.lock().removed.extend(work.removed);
+        Ok(true)
+    }
+
+    /// Chunks, and their pieces of devices.
+    fn write_chunks(&self, editor: &Editor<'_>, work: &Work) -> Result<(), TreeError> {
+        if work.chunks.is_empty() && work.removed.is_empty() {
+            return Ok(());
+        }
+        let chunks = editor.pool.tree(RootId::CHUNK_TREE)?;
+        let devices = editor.pool.tree(RootId::DEV_TREE)?;
+        let chunk_key = |start| Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, start);
+        let extent_key =
+            |(devid, start): &(DevId, u64)| Key::new(ObjectId::new(devid.get()), KeyType::DEV_EXTENT, *start);
+        for group in &work.removed {
+            editor.remove(&chunks, &chunk_key(group.start))?;
+            for stripe in &group.stripes {
+                editor.remove(&devices, &extent_key(stripe))?;
+            }
+        }
+        for (start, item) in &work.chunks {
+            editor.insert(&chunks, &chunk_key(*start), item)?;
+        }
+        for group in work.groups.iter().filter(|group| group.is_new) {
+            let item = DevExtent {
+                chunk_tree: RootId::CHUNK_TREE,
+                chunk_objectid: ObjectId::FIRST_CHUNK_TREE,
+                chunk_offset: Logical::new(group.bounds.start),
+                length: U64::new(group.stripe_bytes),
+                chunk_tree_uuid: work.chunk_tree_uuid,
+            };
+            for stripe in &group.stripes {
+                editor.insert(&devices, &extent_key(stripe), item.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_devices(&self, editor: &Editor<'_>, devices: &[DeviceChange]) -> Result<(), TreeError> {
+        let tree = editor.pool.tree(RootId::CHUNK_TREE)?;
+        for device in devices {
+            let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, device.devid.get());
+            let found = editor.update(&tree, &key, |data| {
+                if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
+                    item.bytes_used.set(device.used_bytes);
+                }
+            })?;
+            if found.is_none() {
+                let defect = Defect::new("no item of device", device.devid.get());
+                return Err(TreeError::item(RootId::CHUNK_TREE, key, defect));
+            }
+            // Each device's superblock has a copy.
+            editor.pool.volume().update_device(device.devid, device.total_bytes, device.used_bytes);
+        }
+        Ok(())
+    }
+
+    /// Brings the free space tree up to date about one group.
+    fn write_free_space(&self, editor: &Editor<'_>, group: &GroupChange) -> Result<(), TreeError> {
+        if group.delta.is_empty() && !group.is_new {
+            return Ok(());
+        }
+        let bounds = group.bounds;
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = read_items(editor.pool, bounds)?;
+        let mut space = if group.is_new {
+            // What mkfs may have left behind about a group of long ago does not count.
+            let ranges = [(bounds.start, bounds.length)].into_iter().collect();
+            FreeSpace { ranges, uses_bitmaps: false }
+        } else {
+            FreeSpace::parse(bounds, &before)?
+        };
+        group.delta.apply(&mut space.ranges).map_err(|wrong| {
+            let problem = if wrong.is_free {
+                "it is freed, and free already by the free space tree"
+            } else {
+                "it is in use, and the free space tree does not have it as free before"
+            };
+            TreeError::Space { start: Logical::new(wrong.start), length: wrong.length, problem }
+        })?;
+        space.choose_layout(bounds);
+        apply_edits(editor, difference(&before, space.items(bounds)))
+    }
+
+    fn forget_free_space(&self, editor: &Editor<'_>, bounds: Bounds) -> Result<(), TreeError> {
+        let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
+        editor.remove_range(&tree, &bounds.first_key(), &bounds.last_key(), |_, _| Verdict::Remove)?;
+        Ok(())
+    }
+}
+
+/// Takes what has changed; it counts as written from then on, for if it can't be, nothing is any more.
+fn take_work(state: &mut State, sectorsize: u64) -> Work {
+    let mut work = Work {
+        chunks: std::mem::take(&mut state.unwritten_chunks).into_iter().collect(),
+        removed: std::mem::take(&mut state.to_remove),
+        chunk_tree_uuid: state.chunk_tree_uuid,
+        ..Work::default()
+    };
+    for device in state.devices.iter_mut().filter(|device| device.is_changed) {
+        device.is_changed = false;
+        let (devid, total_bytes, used_bytes) = (device.devid, device.total_bytes, device.used_bytes);
+        work.devices.push(DeviceChange { devid, total_bytes, used_bytes });
+    }
+    let is_changed = |group: &&Group| group.written_used != Some(group.used) || !group.delta.is_empty();
+    let changed: Vec<u64> = state.groups().filter(is_changed).map(|group| group.start).collect();
+    for start in changed {
+        let change = state.change(start, |group| take_group(group, sectorsize));
+        work.groups.extend(change);
+    }
+    work
+}
+
+fn take_group(group: &mut Group, sectorsize: u64) -> GroupChange {
+    let (key, kind) = describe(group);
+    let before = group.written_used.replace(group.used);
+    let is_new = before.is_none();
+    GroupChange {
+        bounds: group.bounds(sectorsize),
+        key,
+        kind,
+        used: group.used,
+        is_new,
+        is_used_changed: before != Some(group.used),
+        delta: std::mem::take(&mut group.delta),
+        stripes: if is_new { group.stripes.clone() } else { Vec::new() },
+        stripe_bytes: group.stripe_bytes,
+    }
+}
+
+fn write_block_group(editor: &Editor<'_>, tree: &crate::Tree, group: &GroupChange) -> Result<(), TreeError> {
+    if group.is_new {
+        let item = BlockGroupItem {
+            used: U64::new(group.used),
+            chunk_objectid: ObjectId::FIRST_CHUNK_TREE,
+            flags: U64::new(group.kind.bits()),
+        };
+        return editor.insert(tree, &group.key, item.as_bytes());
+    }
+    if !group.is_used_changed {
+        return Ok(());
+    }
+    let found = editor.update(tree, &group.key, |data| {
+        if let Ok((item, _)) = BlockGroupItem::mut_from_prefix(data) {
+            item.used.set(group.used);
+        }
+    })?;
+    found.ok_or_else(|| TreeError::item(tree.id(), group.key, Defect::new("block group item is gone", 0)))
+}
+
+fn apply_edits(editor: &Editor<'_>, edits: Edits) -> Result<(), TreeError> {
+    let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
+    for key in &edits.removed {
+        editor.remove(&tree, key)?;
+    }
+    for (key, data) in &edits.changed {
+        editor.replace(&tree, key, data)?;
+    }
+    if !edits.added.is_empty() {
+        let added: Vec<(Key, &[u8])> =
+            edits.added.iter().map(|(key, data)| (*key, data.as_slice())).collect();
+        editor.insert_all(&tree, &added)?;
+    }
+    Ok(())
+}
