@@ -1,0 +1,4 @@
+//! What the crate does as a whole.
+
+mod cursor;
+mod writing;
