@@ -4,7 +4,7 @@ use super::Writer;
 use crate::space::Pinned;
 use crate::{Editor, Pool, Tree, TreeError};
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, Superblock};
+use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId, Superblock};
 use brindle_volume::SuperblockCopies;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -105,6 +105,7 @@ impl Pool {
 impl Editor<'_> {
     /// Rounds, until nothing is left to bring up to date.
     fn settle(&self) -> Result<(), TreeError> {
+        self.renew_root_tree()?;
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             self.writer.space.prepare(self.pool)?;
@@ -119,6 +120,14 @@ impl Editor<'_> {
             }
         }
         Err(TreeError::Unsettled)
+    }
+
+    /// The root of the tree of roots is of the superblock's generation, whatever the transaction has changed.
+    fn renew_root_tree(&self) -> Result<(), TreeError> {
+        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        let (key, _) = self.pool.root_item(RootId::FS_TREE)?.ok_or(TreeError::NoTree(RootId::FS_TREE))?;
+        self.update(&root_tree, &key, |_| ())?;
+        Ok(())
     }
 
     /// The blocks of the transaction become final.

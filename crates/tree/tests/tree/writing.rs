@@ -19,7 +19,9 @@ struct Bench {
 
 impl Bench {
     fn new(devices: usize, size_mib: u64, change: impl FnOnce(&mut MkfsOptions)) -> Self {
-        let device = |number| Arc::new(SparseDevice::new(format!("memory{number}"), size_mib << 20, DeviceClass::Unknown));
+        let device = |number| {
+            Arc::new(SparseDevice::new(format!("memory{number}"), size_mib << 20, DeviceClass::Unknown))
+        };
         let devices: Vec<_> = (0..devices).map(device).collect();
         let mut options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
         change(&mut options);
@@ -40,7 +42,7 @@ impl Bench {
         let options = CheckOptions { all_copies: true, ..CheckOptions::default() };
         let report = check(devices.collect(), &options, &NoProgress).expect("the pool opens");
         let findings: Vec<String> =
-            report.findings().take(20).map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+            report.findings().take(60).map(|(pass, finding)| format!("{pass}: {finding}")).collect();
         assert!(findings.is_empty(), "{when}:\n{}", findings.join("\n"));
     }
 }
