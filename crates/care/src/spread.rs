@@ -7,6 +7,7 @@
 
 use brindle_ondisk::Profile;
 use brindle_policy::placement::STRIP_BYTES;
+use brindle_volume::syndromes;
 
 const STRIP: usize = brindle_ondisk::to_usize(STRIP_BYTES);
 
@@ -44,30 +45,14 @@ fn with_parity(bytes: &[u8], stripes: usize, parities: usize) -> Vec<Vec<u8>> {
         for (strip, data) in strips.iter_mut().zip(data.chunks(STRIP)) {
             strip[..data.len()].copy_from_slice(data);
         }
-        let (p, q) = parity(&strips);
+        let columns: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
+        let (p, q) = syndromes(&columns);
         strips.extend([p, q].into_iter().take(parities));
         for (column, strip) in strips.into_iter().enumerate() {
             spread[(column + row) % stripes].extend(strip);
         }
     }
     spread
-}
-
-/// P and Q of a row.
-fn parity(strips: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
-    let (mut p, mut q) = (vec![0; STRIP], vec![0; STRIP]);
-    // From the last to the first, so that each is doubled as often as there are others before it.
-    for strip in strips.iter().rev() {
-        for ((p, q), data) in p.iter_mut().zip(&mut q).zip(strip) {
-            *p ^= data;
-            *q = double(*q) ^ data;
-        }
-    }
-    (p, q)
-}
-
-const fn double(value: u8) -> u8 {
-    (value << 1) ^ (0x1d & (value >> 7).wrapping_neg())
 }
 
 #[cfg(test)]

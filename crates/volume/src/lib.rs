@@ -29,6 +29,7 @@ pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
     Warning, WriteError,
 };
+pub use parity::syndromes;
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
 pub use status::{ChunkStatus, DeviceCounters, DeviceStatus, StripeStatus, WritableDeviceStatus};
 pub use volume::Volume;

@@ -136,7 +136,7 @@ pub(crate) fn add_multiple(target: &mut [u8], source: &[u8], factor: u8) {
 }
 
 /// P and Q of a row, or of a part of each of its strips: `columns` are the data, all of one length.
-pub(crate) fn syndromes(columns: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
+pub fn syndromes(columns: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
     let length = columns.first().map_or(0, |column| column.len());
     let (mut p, mut q) = (vec![0; length], vec![0; length]);
     // From the last to the first, so that each is doubled as often as there are others before it.
