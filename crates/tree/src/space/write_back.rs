@@ -55,11 +55,11 @@ impl Work {
 }
 
 impl Space {
-    /// Whether there is anything to write.
+    /// Whether there is anything to write. That a group may have become empty is no reason: it goes with the next
+    /// transaction that has one.
     pub(super) fn has_work(&self) -> bool {
         let state = self.lock();
-        state.may_remove
-            || !state.unwritten_chunks.is_empty()
+        !state.unwritten_chunks.is_empty()
             || !state.to_remove.is_empty()
             || state.devices.iter().any(|device| device.is_changed)
             || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
