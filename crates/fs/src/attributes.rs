@@ -166,8 +166,19 @@ impl Filesystem {
             return Ok(Attributes::empty_subvolume(id));
         }
         let key = id.key(KeyType::INODE_ITEM, 0);
-        let found = self.pool().with_item(&self.tree(id.tree)?, &key, |data| parse(id, &key, data))?;
-        found.unwrap_or(Err(FsError::NoInode(id)))
+        loop {
+            let inode = self.inodes.find(id);
+            let stamp = inode.as_ref().map(|inode| inode.data.stamp());
+            let found = self.pool().with_item(&self.tree(id.tree)?, &key, |data| parse(id, &key, data))?;
+            let mut attributes = found.unwrap_or(Err(FsError::NoInode(id)))?;
+            let Some(inode) = inode else {
+                return Ok(attributes);
+            };
+            inode.data.overlay(&mut attributes);
+            if stamp == Some(inode.data.stamp()) {
+                return Ok(attributes);
+            }
+        }
     }
 
     /// What there is to know of several inodes, in the order asked for. Faster than one by one where their
@@ -192,6 +203,8 @@ impl Filesystem {
                 found[*index] = match cursor.seek(&key) {
                     Err(error) => Err(error.into()),
                     Ok(()) => match cursor.item().filter(|(at, _)| *at == key) {
+                        // Of what is in memory, the item alone does not tell everything.
+                        Some(_) if self.inodes.find(id).is_some() => self.attributes(id),
                         Some((key, data)) => parse(id, &key, data),
                         None => Err(FsError::NoInode(id)),
                     },

@@ -7,24 +7,47 @@ use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
 use brindle_volume::DataChecksums;
+use std::ops::{Deref, Range};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How far ahead of a sequential reader the devices are asked for, at first and at the most, in bytes.
 const READAHEAD_MIN_BYTES: u64 = 512 << 10;
 const READAHEAD_MAX_BYTES: u64 = 8 << 20;
 
+/// How often a read that has met a writeback begins anew, until it waits for the writeback.
+const READ_AGAIN_MAX: usize = 3;
+
 /// An open file, to be shared by threads.
 #[derive(Debug)]
 pub struct OpenFile {
     id: InodeId,
-    size: u64,
-    has_checksums: bool,
-    state: Mutex<ReaderState>,
     inode: Arc<Inode>,
+    has_checksums: AtomicBool,
+    state: Mutex<ReaderState>,
+    /// How many failed writebacks of the file this opener knows of.
+    pub(crate) known_failures: AtomicU64,
+}
+
+/// A file that is read as of a version of its items.
+#[derive(Clone, Copy)]
+struct Reading<'f> {
+    file: &'f OpenFile,
+    version: u64,
+}
+
+impl Deref for Reading<'_> {
+    type Target = OpenFile;
+
+    fn deref(&self) -> &OpenFile {
+        self.file
+    }
 }
 
 #[derive(Debug, Default)]
 struct ReaderState {
+    /// The version of the file's items that the rest was read from.
+    version: u64,
     window: Option<Arc<ExtentWindow>>,
     /// The compressed extent that was read last, and what it holds: the next read often wants more of it.
     decompressed: Option<(Logical, Arc<[u8]>)>,
@@ -50,7 +73,7 @@ impl OpenFile {
 
     /// The size in bytes.
     pub fn size(&self) -> u64 {
-        self.size
+        self.inode.data.size().expect("opening tells the size")
     }
 
     /// What is shared by all who use the inode.
@@ -78,29 +101,89 @@ impl Filesystem {
             _ => return Err(FsError::NotAFile(id)),
         }
         let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
-        let (inode, size) = (self.inodes.get(id), attributes.size);
-        Ok(OpenFile { id, size, has_checksums, state: Mutex::default(), inode })
+        let inode = self.inodes.get(id);
+        if inode.data.size().is_none() {
+            // What the caller has read may be older than a write by somebody who is done with the file by now;
+            // from here on the inode stays in memory.
+            let size = if self.is_writable() { self.attributes(id)?.size } else { attributes.size };
+            inode.data.load(size);
+        }
+        let known_failures = inode.data.memory().failures.into();
+        let has_checksums = AtomicBool::new(has_checksums);
+        Ok(OpenFile { id, inode, has_checksums, state: Mutex::default(), known_failures })
     }
 
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
     pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
-        let length = to_usize(file.size.saturating_sub(offset)).min(buffer.len());
-        let buffer = &mut buffer[..length];
-        let end = offset + to_u64(length);
-        if file.size > SMALL_FILE_BYTES {
-            self.read_ahead(file, offset, end)?;
+        let _entry = file.inode.data.shared();
+        self.read_inside(file, offset, buffer)
+    }
+
+    /// Reads like [`read`](Self::read), for who has passed the file's gate.
+    pub(crate) fn read_inside(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, FsError> {
+        for _ in 0..READ_AGAIN_MAX {
+            if let Some(length) = self.read_once(file, offset, buffer)? {
+                return Ok(length);
+            }
+        }
+        let _turn = file.inode.data.writeback_turn();
+        let read = self.read_once(file, offset, buffer)?;
+        Ok(read.expect("only writeback changes the items of a file that is read, and it is not its turn"))
+    }
+
+    /// Reads from memory, then what is not there from the devices; `None` if the file's items have changed meanwhile.
+    fn read_once(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<Option<usize>, FsError> {
+        let (size, length, version, gaps) = {
+            let memory = file.inode.data.memory();
+            let length = to_usize(memory.size.saturating_sub(offset)).min(buffer.len());
+            let gaps = if length == 0 { Vec::new() } else { memory.copy_to(offset, &mut buffer[..length]) };
+            (memory.size, length, memory.version, gaps)
+        };
+        if gaps.is_empty() {
+            return Ok(Some(length));
+        }
+        file.with_state(|state| state.use_version(version));
+        let reading = Reading { file, version };
+        let read = self.read_gaps(reading, size, offset, &mut buffer[..length], &gaps);
+        if file.inode.data.stamp() != version {
+            return Ok(None);
+        }
+        read.map(|()| Some(length))
+    }
+
+    /// Fills parts of `buffer`, which begins at `offset`, from the devices.
+    fn read_gaps(
+        &self,
+        file: Reading<'_>,
+        size: u64,
+        offset: u64,
+        buffer: &mut [u8],
+        gaps: &[Range<u64>],
+    ) -> Result<(), FsError> {
+        let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
+            return Ok(());
+        };
+        if size > SMALL_FILE_BYTES {
+            self.read_ahead(file, first.start, last.end, size)?;
         } else {
-            self.read_ahead_of_neighbours(file, offset, end)?;
+            self.read_ahead_of_neighbours(file, first.start, last.end)?;
         }
-        let mut at = offset;
-        while at < end {
-            let window = self.window(file, at)?;
-            let piece_end = end.min(window.end());
-            let range = overlap(offset, length, at, piece_end);
-            self.read_window(file, &window, at, &mut buffer[range])?;
-            at = piece_end;
+        for gap in gaps {
+            let mut at = gap.start;
+            while at < gap.end {
+                let window = self.window(file, at)?;
+                let piece_end = gap.end.min(window.end());
+                let range = overlap(offset, buffer.len(), at, piece_end);
+                self.read_window(file, &window, at, &mut buffer[range])?;
+                at = piece_end;
+            }
         }
-        Ok(length)
+        Ok(())
     }
 
     /// The target of a symbolic link.
@@ -112,12 +195,13 @@ impl Filesystem {
             return Err(FsError::NotASymlink(id));
         }
         let file = self.open_known(&attributes)?;
+        let size = file.size();
         let key = id.key(KeyType::INODE_ITEM, 0);
         let refuse = |defect| FsError::Item { file: id, key, defect };
-        if file.size > TARGET_MAX {
-            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, file.size)));
+        if size > TARGET_MAX {
+            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, size)));
         }
-        let mut target = vec![0; to_usize(file.size)];
+        let mut target = vec![0; to_usize(size)];
         let length = self.read(&file, 0, &mut target)?;
         target.truncate(length);
         if let Some(at) = target.iter().position(|byte| *byte == 0) {
@@ -127,20 +211,24 @@ impl Filesystem {
     }
 
     /// The window of extents that covers `offset`: the file's own, or a new one.
-    fn window(&self, file: &OpenFile, offset: u64) -> Result<Arc<ExtentWindow>, FsError> {
-        let known = file.with_state(|state| state.window.clone());
+    fn window(&self, file: Reading<'_>, offset: u64) -> Result<Arc<ExtentWindow>, FsError> {
+        let known = file.with_state(|state| state.of_version(file.version)?.window.clone());
         if let Some(window) = known.filter(|window| window.covers(offset)) {
             return Ok(window);
         }
         let window = Arc::new(self.extent_window(file.id, offset)?);
-        file.with_state(|state| state.window = Some(Arc::clone(&window)));
+        file.with_state(|state| {
+            if let Some(state) = state.of_version(file.version) {
+                state.window = Some(Arc::clone(&window));
+            }
+        });
         Ok(window)
     }
 
     /// Fills `buffer`, which begins at `offset` and lies within the window.
     fn read_window(
         &self,
-        file: &OpenFile,
+        file: Reading<'_>,
         window: &ExtentWindow,
         offset: u64,
         buffer: &mut [u8],
@@ -163,7 +251,7 @@ impl Filesystem {
     /// Fills `buffer`, which begins at `offset` of the file and lies within the extent.
     fn read_extent(
         &self,
-        file: &OpenFile,
+        file: Reading<'_>,
         extent: &Extent,
         offset: u64,
         buffer: &mut [u8],
@@ -193,7 +281,7 @@ impl Filesystem {
     /// which it wants only a part are read aside, for a checksum covers a sector.
     fn read_plain(
         &self,
-        file: &OpenFile,
+        file: Reading<'_>,
         offset: u64,
         address: Logical,
         buffer: &mut [u8],
@@ -226,19 +314,24 @@ impl Filesystem {
     /// Reads whole sectors and verifies them.
     fn read_sectors(
         &self,
-        file: &OpenFile,
+        file: Reading<'_>,
         offset: u64,
         address: Logical,
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
         let volume = self.pool().volume();
         let failed = |source| FsError::Data { file: file.id, offset, source };
-        if !file.has_checksums {
+        if !file.has_checksums.load(Ordering::Relaxed) {
             return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
         }
         let checksums = self.checksums(address, to_u64(buffer.len()))?;
         let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
         if checksums.found != sectors {
+            // The flag can be given to a file while it is empty.
+            if self.is_writable() && self.attributes(file.id)?.flags.contains(InodeFlags::NODATASUM) {
+                file.has_checksums.store(false, Ordering::Relaxed);
+                return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
+            }
             return Err(FsError::NoChecksum {
                 file: file.id,
                 offset,
@@ -253,11 +346,11 @@ impl Filesystem {
     /// What a compressed extent holds.
     fn decompressed(
         &self,
-        file: &OpenFile,
+        file: Reading<'_>,
         offset: u64,
         extent: &CompressedExtent,
     ) -> Result<Arc<[u8]>, FsError> {
-        let last = file.with_state(|state| state.decompressed.clone());
+        let last = file.with_state(|state| state.of_version(file.version)?.decompressed.clone());
         if let Some((_, whole)) = last.filter(|(address, _)| *address == extent.address) {
             return Ok(whole);
         }
@@ -266,13 +359,17 @@ impl Filesystem {
         let mut whole = vec![0; to_usize(extent.ram_length)];
         self.decompress(file, offset, extent.address, extent.compression, &compressed, &mut whole)?;
         let whole: Arc<[u8]> = whole.into();
-        file.with_state(|state| state.decompressed = Some((extent.address, Arc::clone(&whole))));
+        file.with_state(|state| {
+            if let Some(state) = state.of_version(file.version) {
+                state.decompressed = Some((extent.address, Arc::clone(&whole)));
+            }
+        });
         Ok(whole)
     }
 
     fn decompress(
         &self,
-        file: &OpenFile,
+        file: Reading<'_>,
         offset: u64,
         at: Logical,
         algorithm: Compression,
@@ -291,7 +388,7 @@ impl Filesystem {
     }
 
     /// Asks the devices for the files that probably follow a small one.
-    fn read_ahead_of_neighbours(&self, file: &OpenFile, offset: u64, end: u64) -> Result<(), FsError> {
+    fn read_ahead_of_neighbours(&self, file: Reading<'_>, offset: u64, end: u64) -> Result<(), FsError> {
         if offset >= end {
             return Ok(());
         }
@@ -313,8 +410,8 @@ impl Filesystem {
     }
 
     /// Asks the devices for what a sequential reader will want next.
-    fn read_ahead(&self, file: &OpenFile, offset: u64, end: u64) -> Result<(), FsError> {
-        let range = file.with_state(|state| state.readahead.advance(offset, end, file.size));
+    fn read_ahead(&self, file: Reading<'_>, offset: u64, end: u64, size: u64) -> Result<(), FsError> {
+        let range = file.with_state(|state| state.readahead.advance(offset, end, size));
         let Some(range) = range else {
             return Ok(());
         };
@@ -337,6 +434,20 @@ impl Filesystem {
             }
         }
         Ok(())
+    }
+}
+
+impl ReaderState {
+    /// What was read from items of this version.
+    fn of_version(&mut self, version: u64) -> Option<&mut Self> {
+        (self.version == version).then_some(self)
+    }
+
+    /// Forgets what was read from items of another version.
+    fn use_version(&mut self, version: u64) {
+        if self.version != version {
+            (self.version, self.window, self.decompressed) = (version, None, None);
+        }
     }
 }
 

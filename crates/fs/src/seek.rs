@@ -1,6 +1,7 @@
 //! Where in a file there is data, and where there is none.
 
 use crate::{Filesystem, FsError, OpenFile};
+use std::ops::Range;
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,25 +16,43 @@ impl Filesystem {
     /// The first offset from `offset` on that is what is looked for; `None` where there is no such (`ENXIO`).
     /// Preallocated space counts as a hole, as it does for the kernel.
     pub fn seek(&self, file: &OpenFile, offset: u64, whence: Whence) -> Result<Option<u64>, FsError> {
-        if offset >= file.size() {
+        let _entry = file.inode().data.shared();
+        let size = file.size();
+        if offset >= size {
             return Ok(None);
         }
         let mut at = offset;
-        while at < file.size() {
-            let window = self.extent_window(file.id(), at)?;
-            for extent in window.from(at) {
-                let is_hole_before = extent.start > at;
-                match whence {
-                    Whence::Hole if is_hole_before => return Ok(Some(at)),
-                    Whence::Data if extent.start < file.size() => return Ok(Some(at.max(extent.start))),
-                    _ => at = extent.end(),
-                }
+        while at < size {
+            let data = self.data_from(file, at)?.filter(|data| data.start < size);
+            match (whence, data) {
+                (Whence::Data, data) => return Ok(data.map(|data| data.start.max(at))),
+                (Whence::Hole, Some(data)) if data.start <= at => at = data.end,
+                (Whence::Hole, _) => return Ok(Some(at)),
             }
-            if whence == Whence::Hole && at < window.end() {
-                break;
+        }
+        Ok(Some(size))
+    }
+
+    /// The first data that ends behind `offset`, in memory or on disk; the end of it is perhaps not all of it.
+    fn data_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Range<u64>>, FsError> {
+        // Memory first: what goes from there to the disk meanwhile is found twice, rather than not at all.
+        let in_memory = file.inode().data.memory().first_from(offset);
+        let on_disk = self.data_on_disk_from(file, offset)?;
+        let first = [in_memory, on_disk].into_iter().flatten();
+        Ok(first.min_by_key(|data| (data.start.max(offset), std::cmp::Reverse(data.end))))
+    }
+
+    fn data_on_disk_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Range<u64>>, FsError> {
+        let mut at = offset;
+        loop {
+            let window = self.extent_window(file.id(), at)?;
+            if let Some(extent) = window.from(at).first() {
+                return Ok(Some(extent.start..extent.end()));
+            }
+            if window.end() == u64::MAX {
+                return Ok(None);
             }
             at = window.end();
         }
-        Ok((whence == Whence::Hole).then_some(at.min(file.size())))
     }
 }

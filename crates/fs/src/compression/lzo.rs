@@ -3,8 +3,44 @@
 //! of a sector: where fewer than four bytes are left, they are padding.
 
 use super::DecompressError;
+use brindle_ondisk::to_u64;
+use lzokay::compress::{Dict, compress_no_alloc, compress_worst_size};
+use std::cell::RefCell;
 
 const LENGTH_BYTES: usize = 4;
+
+thread_local! {
+    /// A dictionary is larger than what it helps to compress.
+    static DICTIONARY: RefCell<Box<Dict>> = RefCell::new(Dict::new());
+}
+
+/// Compresses into `output`, which is empty, at most to its capacity; whether that was enough.
+pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, sectorsize: usize) -> bool {
+    let capacity = output.capacity();
+    let mut segment = vec![0; compress_worst_size(sectorsize)];
+    output.extend_from_slice(&[0; LENGTH_BYTES]);
+    for sector in input.chunks(sectorsize) {
+        let compressed = DICTIONARY.with_borrow_mut(|dict| compress_no_alloc(sector, &mut segment, dict));
+        let Ok(length) = compressed else {
+            return false;
+        };
+        let left_in_sector = sectorsize - output.len() % sectorsize;
+        let padding = if left_in_sector < LENGTH_BYTES { left_in_sector } else { 0 };
+        if output.len() + padding + LENGTH_BYTES + length > capacity {
+            return false;
+        }
+        output.resize(output.len() + padding, 0);
+        output.extend_from_slice(&length_bytes(length));
+        output.extend_from_slice(&segment[..length]);
+    }
+    let total = length_bytes(output.len());
+    output[..LENGTH_BYTES].copy_from_slice(&total);
+    true
+}
+
+fn length_bytes(length: usize) -> [u8; LENGTH_BYTES] {
+    u32::try_from(to_u64(length)).expect("an extent is small").to_le_bytes()
+}
 
 pub(super) fn decompress(
     input: &[u8],

@@ -1,5 +1,4 @@
 use super::*;
-use std::io::Write;
 
 const SECTOR: usize = 4096;
 
@@ -9,44 +8,18 @@ fn sample(length: usize) -> Vec<u8> {
         .collect()
 }
 
-fn zlib(data: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(data).expect("memory takes it");
-    encoder.finish().expect("memory takes it")
-}
+const ALGORITHMS: [Compression; 3] = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
 
-fn lzo(data: &[u8]) -> Vec<u8> {
-    let mut framed = vec![0; 4];
-    for segment in data.chunks(SECTOR) {
-        let compressed = lzokay::compress::compress(segment).expect("compresses");
-        let left = SECTOR - framed.len() % SECTOR;
-        if left < 4 {
-            framed.resize(framed.len() + left, 0);
-        }
-        framed.extend(u32::try_from(compressed.len()).expect("small").to_le_bytes());
-        framed.extend(compressed);
-    }
-    let total = u32::try_from(framed.len()).expect("small").to_le_bytes();
-    framed[..4].copy_from_slice(&total);
-    framed
-}
-
-fn zstd(data: &[u8]) -> Vec<u8> {
-    ::zstd::bulk::compress(data, 3).expect("compresses")
-}
-
-type Compress = fn(&[u8]) -> Vec<u8>;
-
-fn every_algorithm() -> [(Compression, Compress); 3] {
-    [(Compression::Zlib, zlib), (Compression::Lzo, lzo), (Compression::Zstd, zstd)]
+fn compressed(algorithm: Compression, data: &[u8]) -> Vec<u8> {
+    compress(algorithm, None, data, data.len() * 2 + 100, SECTOR).expect("there is room")
 }
 
 #[test]
 fn what_was_compressed_comes_back_with_padding_ignored_and_zeros_behind() {
-    for (algorithm, compress) in every_algorithm() {
+    for algorithm in ALGORITHMS {
         for length in [1, 100, SECTOR - 1, SECTOR, SECTOR + 1, 128 << 10] {
             let data = sample(length);
-            let mut input = compress(&data);
+            let mut input = compressed(algorithm, &data);
             input.resize(input.len().next_multiple_of(SECTOR), 0);
             let mut output = vec![0xff; length + 10];
             decompress(algorithm, &input, &mut output, SECTOR).expect("decompresses");
@@ -58,18 +31,18 @@ fn what_was_compressed_comes_back_with_padding_ignored_and_zeros_behind() {
 
 #[test]
 fn a_smaller_buffer_takes_the_begin() {
-    for (algorithm, compress) in every_algorithm() {
+    for algorithm in ALGORITHMS {
         let data = sample(3 * SECTOR);
         let mut output = vec![0; 2 * SECTOR];
-        decompress(algorithm, &compress(&data), &mut output, SECTOR).expect("decompresses");
+        decompress(algorithm, &compressed(algorithm, &data), &mut output, SECTOR).expect("decompresses");
         assert_eq!(output, data[..2 * SECTOR], "{algorithm}");
     }
 }
 
 #[test]
 fn a_stream_that_ends_too_soon_is_an_error() {
-    for (algorithm, compress) in every_algorithm() {
-        let input = compress(&sample(10 * SECTOR));
+    for algorithm in ALGORITHMS {
+        let input = compressed(algorithm, &sample(10 * SECTOR));
         let mut output = vec![0; 10 * SECTOR];
         let cut = &input[..input.len() / 2];
         decompress(algorithm, cut, &mut output, SECTOR).expect_err("half is missing");
@@ -84,7 +57,7 @@ proptest::proptest! {
         algorithm in 0usize..3,
     ) {
         let mut output = vec![0; length];
-        let _ = decompress(every_algorithm()[algorithm].0, &input, &mut output, SECTOR);
+        let _ = decompress(ALGORITHMS[algorithm], &input, &mut output, SECTOR);
     }
 }
 
@@ -98,4 +71,66 @@ fn zstd_gets_no_window_larger_than_an_extent() {
     assert!(output.iter().all(|byte| *byte == 0xaa));
     let error = decompress(Compression::Zstd, &frame(18), &mut output, 4096).expect_err("a larger one");
     assert!(error.to_string().contains("requires too much memory"), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_given_up() {
+    let data = sample(32 * SECTOR);
+    for algorithm in ALGORITHMS {
+        let length = compressed(algorithm, &data).len();
+        for level in [None, Some(0), Some(255)] {
+            let exact = compress(algorithm, level, &data, length * 2, SECTOR).expect("fits").len();
+            assert!(compress(algorithm, level, &data, exact, SECTOR).is_some(), "{algorithm} {level:?}");
+            assert!(compress(algorithm, level, &data, exact - 1, SECTOR).is_none(), "{algorithm} {level:?}");
+        }
+        assert!(length < data.len() / 2, "{algorithm}: {length}");
+    }
+}
+
+#[test]
+fn no_length_of_an_lzo_segment_lies_across_the_border_of_a_sector() {
+    // Contents of every kind of size; the frame is read here by its rules alone.
+    for seed in 0..200usize {
+        let data: Vec<u8> = (0..32 * SECTOR)
+            .map(|at| if at % (7 + seed) < 3 + seed % 5 { (at * at >> 5) as u8 } else { 0 })
+            .collect();
+        let framed = compressed(Compression::Lzo, &data);
+        let number =
+            |at: usize| u32::from_le_bytes(*framed[at..].first_chunk().expect("four bytes")) as usize;
+        assert_eq!(number(0), framed.len());
+        let (mut at, mut segments) = (4, 0);
+        while at < framed.len() {
+            if SECTOR - at % SECTOR < 4 {
+                at = at.next_multiple_of(SECTOR);
+            }
+            assert_eq!(at / SECTOR, (at + 3) / SECTOR);
+            at += 4 + number(at);
+            segments += 1;
+        }
+        assert_eq!((at, segments), (framed.len(), 32));
+        let mut output = vec![1; data.len()];
+        decompress(Compression::Lzo, &framed, &mut output, SECTOR).expect("decompresses");
+        assert_eq!(output, data);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn everything_comes_back(
+        parts in proptest::collection::vec((proptest::prelude::any::<u8>(), 1usize..3000, 0usize..2), 1..40),
+        algorithm in 0usize..3,
+        level in 0u8..20,
+    ) {
+        let mut data = Vec::new();
+        for (byte, length, kind) in parts {
+            let byte_at = |at: usize| if kind == 0 { byte } else { (at * at * 31 >> 3) as u8 ^ byte };
+            data.extend((0..length).map(byte_at));
+        }
+        data.truncate(128 << 10);
+        let algorithm = ALGORITHMS[algorithm];
+        let input = compress(algorithm, Some(level), &data, data.len() * 2 + 100, SECTOR).expect("there is room");
+        let mut output = vec![9; data.len()];
+        decompress(algorithm, &input, &mut output, SECTOR).expect("decompresses");
+        proptest::prop_assert_eq!(output, data);
+    }
 }

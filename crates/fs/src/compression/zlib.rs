@@ -1,7 +1,18 @@
 //! zlib: one stream an extent; the rest of the last sector is padding.
 
 use super::DecompressError;
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use std::ops::RangeInclusive;
+
+/// The levels there are, and the one taken unless told otherwise (`BTRFS_ZLIB_DEFAULT_LEVEL`).
+pub(super) const LEVELS: RangeInclusive<u8> = 1..=9;
+pub(super) const LEVEL_DEFAULT: u8 = 3;
+
+/// Compresses into `output`, which is empty, at most to its capacity; whether that was enough.
+pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, level: u8) -> bool {
+    let mut stream = Compress::new(Compression::new(level.into()), true);
+    matches!(stream.compress_vec(input, output, FlushCompress::Finish), Ok(Status::StreamEnd))
+}
 
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<usize, DecompressError> {
     let mut stream = Decompress::new(true);

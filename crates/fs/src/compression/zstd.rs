@@ -2,13 +2,19 @@
 
 use super::DecompressError;
 use std::cell::RefCell;
-use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
+use std::ops::RangeInclusive;
+use zstd::zstd_safe::{CCtx, DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
 /// The largest window that an extent can make use of (`ZSTD_BTRFS_MAX_WINDOWLOG`): a frame that wants a larger
 /// one would only have memory allocated for nothing.
 const WINDOW_LOG_MAX: u32 = 17;
 
+/// The levels there are, and the one taken unless told otherwise (`ZSTD_BTRFS_DEFAULT_LEVEL`).
+pub(super) const LEVELS: RangeInclusive<u8> = 1..=15;
+pub(super) const LEVEL_DEFAULT: u8 = 3;
+
 thread_local! {
+    static COMPRESSOR: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
     /// A context costs more to make than a small extent to decompress.
     static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(context());
 }
@@ -17,6 +23,12 @@ fn context() -> DCtx<'static> {
     let mut context = DCtx::create();
     context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).expect("17 is a window that zstd knows");
     context
+}
+
+/// Compresses into `output`, which is empty, at most to its capacity; whether that was enough. The library takes
+/// no larger a window than the input fills, so that of an extent is never too large.
+pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, level: u8) -> bool {
+    COMPRESSOR.with_borrow_mut(|context| context.compress(output, input, level.into()).is_ok())
 }
 
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Result<usize, DecompressError> {

@@ -1,6 +1,18 @@
 //! `fallocate`: space in advance, holes, zeros.
 
-use crate::{Filesystem, FsError, OpenFile};
+use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
+use super::piece::{Piece, Place, Span};
+use super::promise::Promise;
+use super::write::FILE_SIZE_MAX;
+use crate::{Filesystem, FsError, Inode, OpenFile};
+use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::{Generation, to_usize};
+use brindle_tree::{Need, ReservedExtent, Tree};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The longest preallocated extent, in bytes, as the kernel has it.
+const PREALLOC_MAX_BYTES: u64 = 256 << 20;
 
 /// What becomes of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +38,205 @@ impl Filesystem {
         offset: u64,
         length: u64,
     ) -> Result<(), FsError> {
-        let _ = (file, mode, offset, length);
-        todo!()
+        self.writing()?;
+        let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX);
+        let range = offset..end.ok_or(FsError::TooLarge(file.id()))?;
+        if range.is_empty() {
+            return Err(FsError::Invalid { file: file.id(), why: "an empty range" });
+        }
+        let _alone = file.inode().data.exclusive();
+        let done = match mode {
+            AllocateMode::PunchHole => self.punch(file, &range),
+            AllocateMode::Allocate => self.preallocate(file, &range, true, false),
+            AllocateMode::AllocateKeepSize => self.preallocate(file, &range, false, false),
+            AllocateMode::ZeroRange => self.preallocate(file, &range, true, true),
+            AllocateMode::ZeroRangeKeepSize => self.preallocate(file, &range, false, true),
+        };
+        self.data.note(file.inode(), &mut file.inode().data.memory());
+        done
+    }
+
+    fn punch(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), FsError> {
+        let size = file.size();
+        if range.start >= size {
+            return Ok(());
+        }
+        // What is behind the end counts as zeros already, so the last sector may go as a whole.
+        let end = if range.end >= size { range.end.next_multiple_of(self.sector()) } else { range.end };
+        self.clear(file, &(range.start..end))
+    }
+
+    /// Lets a range read as zeros, and takes its whole sectors out of the file.
+    fn clear(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), FsError> {
+        let sector = self.sector();
+        let (from, to) = (range.start.next_multiple_of(sector), range.end / sector * sector);
+        if from > to {
+            return self.zero_bytes(file, range);
+        }
+        self.zero_bytes(file, &(range.start..from))?;
+        self.zero_bytes(file, &(to..range.end))?;
+        let inode = file.inode();
+        let surplus = {
+            let mut memory = inode.data.memory();
+            memory.changed = Some(self.data.now());
+            memory.discard(&(from..to), &self.data)
+        };
+        if surplus > 0 {
+            self.pool().release_data(surplus);
+        }
+        self.drop_range(inode, &(from..to))
+    }
+
+    /// Fills bytes within one sector with zeros, as far as the file goes and holds data there.
+    fn zero_bytes(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), FsError> {
+        let end = range.end.min(file.size());
+        let sector = range.start / self.sector() * self.sector();
+        if range.start >= end || self.fetch_sector(file, sector)?.is_none() {
+            return Ok(());
+        }
+        self.write_at_inside(file, range.start, &vec![0; to_usize(end - range.start)])
+    }
+
+    /// Takes all extents of a range, of whole sectors, out of a file, in steps.
+    fn drop_range(&self, inode: &Arc<Inode>, range: &Range<u64>) -> Result<(), FsError> {
+        let tree = self.tree(inode.id().tree)?;
+        let mut at = range.start;
+        loop {
+            let pieces = self.pieces(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
+            let to = match pieces.get(STEP_EXTENTS - 1) {
+                Some(last) => last.start,
+                None => range.end,
+            };
+            let transaction = self.pool().join(Need::freeing(pieces.len() * 2 + 2))?;
+            self.act_in(&transaction, |transaction| {
+                let mut editor = FileEditor::new(transaction, self, &tree, inode.id());
+                editor.make_room(&(at..to))?;
+                let told = to.min(inode.data.memory().disk_size.next_multiple_of(self.sector()));
+                editor.tell_holes(&(at..told.max(at)))?;
+                editor.finish(&inode.data, |item, memory| settle(item, memory, None))
+            })?;
+            if to == range.end {
+                return Ok(());
+            }
+            at = to;
+        }
+    }
+
+    /// Gives a range space, and zeros if they are asked for.
+    fn preallocate(
+        &self,
+        file: &OpenFile,
+        range: &Range<u64>,
+        may_grow: bool,
+        zeros: bool,
+    ) -> Result<(), FsError> {
+        let (inode, sector) = (file.inode(), self.sector());
+        let sectors = range.start / sector * sector..range.end.next_multiple_of(sector);
+        let tree = self.tree(file.id().tree)?;
+        self.leave_item(file)?;
+        let mut promise = Promise::of(self.pool(), 0);
+        if zeros {
+            // Space before anything is lost.
+            promise.grow_to(sectors.end - sectors.start)?;
+            self.clear(file, range)?;
+            self.write_back_as(inode, false)?;
+        } else {
+            let holes = self.holes(inode, &tree, &sectors)?;
+            promise.grow_to(holes.iter().map(|hole| hole.end - hole.start).sum())?;
+        }
+        for hole in self.holes(inode, &tree, &sectors)? {
+            self.fill_hole(inode, &tree, &hole, &mut promise)?;
+        }
+        {
+            let mut memory = inode.data.memory();
+            memory.changed = Some(self.data.now());
+            if may_grow {
+                memory.size = memory.size.max(range.end);
+            }
+        }
+        self.enter_size(inode)
+    }
+
+    /// Writes all that is dirty back, and contents that are kept in the item to an extent of their own.
+    pub(super) fn leave_item(&self, file: &OpenFile) -> Result<(), FsError> {
+        let tree = self.tree(file.id().tree)?;
+        let first = self.pieces(&tree, file.id(), &(0..self.sector()), 1)?;
+        if first.iter().any(|piece| matches!(piece.place, Place::Inline(_))) {
+            let mut byte = [0];
+            if self.read_inside(file, 0, &mut byte)? == 1 {
+                self.write_at_inside(file, 0, &byte)?;
+            }
+        }
+        self.write_back_as(file.inode(), false)
+    }
+
+    /// The parts of a range that no extent covers, in order.
+    fn holes(&self, inode: &Inode, tree: &Arc<Tree>, range: &Range<u64>) -> Result<Vec<Range<u64>>, FsError> {
+        let (mut at, mut holes) = (range.start, Vec::new());
+        while at < range.end {
+            let pieces = self.pieces(tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
+            for piece in &pieces {
+                let is_hole = piece.span().is_none() && piece.is_zeros();
+                let (start, end) = (piece.start.max(at), piece.end(self.sector()).min(range.end));
+                if start > at {
+                    add_hole(&mut holes, at..start);
+                }
+                if is_hole {
+                    add_hole(&mut holes, start..end);
+                }
+                at = end;
+            }
+            if pieces.len() < STEP_EXTENTS {
+                break;
+            }
+        }
+        add_hole(&mut holes, at..range.end);
+        Ok(holes)
+    }
+
+    fn fill_hole(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        hole: &Range<u64>,
+        promise: &mut Promise<'_>,
+    ) -> Result<(), FsError> {
+        let (mut at, mut hint) = (hole.start, None);
+        while at < hole.end {
+            let most = (hole.end - at).min(PREALLOC_MAX_BYTES);
+            let reserved = promise.take_extent(self.sector(), most, hint)?;
+            hint = reserved.start.checked_add(reserved.length);
+            let there = self.pieces(tree, inode.id(), &(at..at + reserved.length), STEP_EXTENTS)?.len();
+            let length = reserved.length;
+            self.enter_transaction(there + 3, |transaction| {
+                let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+                editor.put(&preallocated(&reserved, at, transaction.generation()), true)?;
+                reserved.keep();
+                editor.finish(&inode.data, |item, memory| {
+                    settle(item, memory, None);
+                    set_flags(item, InodeFlags::PREALLOC);
+                })
+            })?;
+            at += length;
+        }
+        Ok(())
+    }
+}
+
+fn preallocated(reserved: &ReservedExtent<'_>, start: u64, generation: Generation) -> Piece {
+    let length = reserved.length;
+    let span = Span { is_prealloc: true, disk: reserved.start, disk_length: length, offset: 0, length };
+    let (compression, place) = (Compression::None, Place::OnDisk(span));
+    Piece { start, generation, ram_bytes: length, compression, place }
+}
+
+/// Adds a hole, to the last one if it touches that.
+fn add_hole(holes: &mut Vec<Range<u64>>, hole: Range<u64>) {
+    if hole.is_empty() {
+        return;
+    }
+    match holes.last_mut().filter(|last| last.end == hole.start) {
+        Some(last) => last.end = hole.end,
+        None => holes.push(hole),
     }
 }

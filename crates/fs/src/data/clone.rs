@@ -1,6 +1,30 @@
 //! Files that share extents.
 
-use crate::{Filesystem, FsError, OpenFile};
+use super::edit::{FileEditor, STEP_EXTENTS, settle};
+use super::piece::{Piece, Place};
+use super::state::exclusive_both;
+use super::write::FILE_SIZE_MAX;
+use crate::{Filesystem, FsError, InodeFlags, OpenFile};
+use brindle_ondisk::{to_u64, to_usize};
+use brindle_tree::Tree;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What is copied byte by byte is so in pieces of so many.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Two ranges of the same length.
+struct Pair<'f> {
+    source: &'f OpenFile,
+    source_tree: Arc<Tree>,
+    source_start: u64,
+    target: &'f OpenFile,
+    target_tree: Arc<Tree>,
+    /// Where the target's range begins and, but for a part of the last sector, ends.
+    target_range: Range<u64>,
+    /// How far the target reaches then at the least.
+    target_size: u64,
+}
 
 impl Filesystem {
     /// Lets a range of `target` have the extents of a range of `source` (`FICLONERANGE`), which may be the same file,
@@ -15,8 +39,35 @@ impl Filesystem {
         target_offset: u64,
         length: u64,
     ) -> Result<u64, FsError> {
-        let _ = (source, source_offset, target, target_offset, length);
-        todo!()
+        self.writing()?;
+        let _alone = exclusive_both(source.inode(), target.inode());
+        let rest = source.size().saturating_sub(source_offset);
+        let length = if length == 0 { rest } else { length };
+        self.check_clone(source, source_offset, target, target_offset, length)?;
+        if length == 0 {
+            return Ok(0);
+        }
+        self.write_back_as(source.inode(), true)?;
+        self.write_back_as(target.inode(), true)?;
+        if target_offset > 0 {
+            self.leave_item(target)?;
+        }
+        if target_offset > target.size() {
+            self.settle_tail_inside(target)?;
+            self.write_back_as(target.inode(), false)?;
+        }
+        let pair = Pair {
+            source,
+            source_tree: self.tree(source.id().tree)?,
+            source_start: source_offset,
+            target,
+            target_tree: self.tree(target.id().tree)?,
+            target_range: target_offset..target_offset + length.next_multiple_of(self.sector()),
+            target_size: target_offset + length,
+        };
+        let done = self.share(&pair);
+        self.data.note(target.inode(), &mut target.inode().data.memory());
+        done.map(|()| length)
     }
 
     /// Copies a range (`copy_file_range`): shares what can be shared, copies the rest. Returns how much; 0 at the end of
@@ -29,7 +80,148 @@ impl Filesystem {
         target_offset: u64,
         length: u64,
     ) -> Result<u64, FsError> {
-        let _ = (source, source_offset, target, target_offset, length);
-        todo!()
+        self.writing()?;
+        let length = length.min(source.size().saturating_sub(source_offset));
+        let overlap = source_offset.abs_diff(target_offset) < length;
+        if source.id() == target.id() && overlap {
+            return Err(FsError::Invalid { file: target.id(), why: "the ranges overlap" });
+        }
+        let sector = self.sector();
+        let is_aligned = source_offset.is_multiple_of(sector) && target_offset.is_multiple_of(sector);
+        let reaches_both_ends =
+            source_offset + length == source.size() && target_offset.saturating_add(length) >= target.size();
+        let shared = if reaches_both_ends { length } else { length / sector * sector };
+        let mut done = 0;
+        if is_aligned && shared > 0 {
+            match self.clone_range(source, source_offset, target, target_offset, shared) {
+                Ok(cloned) => done = cloned,
+                // Such as files with and without checksums, or one that has changed meanwhile.
+                Err(FsError::Invalid { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut buffer = vec![0; COPY_BYTES.min(to_usize(length - done))];
+        while done < length {
+            let wanted = buffer.len().min(to_usize(length - done));
+            let read = self.read(source, source_offset + done, &mut buffer[..wanted])?;
+            if read == 0 {
+                break;
+            }
+            let written = self.write(target, target_offset + done, &buffer[..read])?;
+            done += to_u64(written);
+            if written < read {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn check_clone(
+        &self,
+        source: &OpenFile,
+        source_offset: u64,
+        target: &OpenFile,
+        target_offset: u64,
+        length: u64,
+    ) -> Result<(), FsError> {
+        let refuse = |why| Err(FsError::Invalid { file: target.id(), why });
+        let sector = self.sector();
+        let source_end = source_offset.checked_add(length).filter(|end| *end <= source.size());
+        let Some(source_end) = source_end else {
+            return refuse("the source ends before the range does");
+        };
+        let Some(target_end) = target_offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX) else {
+            return Err(FsError::TooLarge(target.id()));
+        };
+        if !source_offset.is_multiple_of(sector) || !target_offset.is_multiple_of(sector) {
+            return refuse("a range that begins between sectors can't be shared");
+        }
+        let ends_both = source_end == source.size() && target_end >= target.size();
+        if !length.is_multiple_of(sector) && !ends_both {
+            return refuse("a range that ends between sectors can't be shared");
+        }
+        if source.id() == target.id() && source_offset.abs_diff(target_offset) < length {
+            return refuse("the ranges overlap");
+        }
+        let flag = |file: &OpenFile| Ok(self.attributes(file.id())?.flags.contains(InodeFlags::NODATASUM));
+        let (source_flag, target_flag): (bool, bool) = match (flag(source), flag(target)) {
+            (Ok(source), Ok(target)) => (source, target),
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
+        if source_flag != target_flag {
+            return refuse("only one of the files has checksums");
+        }
+        Ok(())
+    }
+
+    /// Shares extents, in steps; contents in an item are copied.
+    fn share(&self, pair: &Pair<'_>) -> Result<(), FsError> {
+        let mut at = pair.target_range.start;
+        let mut inline = None;
+        while at < pair.target_range.end {
+            let (to, pieces) = self.plan_step(pair, at)?;
+            let copied = pieces.iter().find(|piece| matches!(piece.place, Place::Inline(_))).cloned();
+            inline = inline.or(copied);
+            self.share_step(pair, &(at..to), &pieces)?;
+            at = to;
+        }
+        match inline {
+            Some(inline) => self.copy_inline(pair, &inline),
+            None => Ok(()),
+        }
+    }
+
+    /// How far one step goes in the target, and the source's pieces for it.
+    fn plan_step(&self, pair: &Pair<'_>, at: u64) -> Result<(u64, Vec<Piece>), FsError> {
+        let end = pair.target_range.end;
+        let there = self.pieces(&pair.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?;
+        let to = match there.get(STEP_EXTENTS - 1) {
+            Some(last) => last.start,
+            None => end,
+        };
+        let source_at = pair.source_start + (at - pair.target_range.start);
+        let source_range = source_at..source_at + (to - at);
+        let mut pieces = self.pieces(&pair.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
+        if pieces.len() < STEP_EXTENTS {
+            return Ok((to, pieces));
+        }
+        let last = pieces.pop().map_or(source_range.end, |last| last.start);
+        Ok((at + (last - source_at), pieces))
+    }
+
+    fn share_step(&self, pair: &Pair<'_>, range: &Range<u64>, pieces: &[Piece]) -> Result<(), FsError> {
+        let source_at = pair.source_start + (range.start - pair.target_range.start);
+        let source_end = source_at + (range.end - range.start);
+        let now = self.data.now();
+        self.enter_transaction(2 * STEP_EXTENTS + 2, |transaction| {
+            let mut editor = FileEditor::new(transaction, self, &pair.target_tree, pair.target.id());
+            editor.make_room(range)?;
+            for piece in pieces {
+                if !matches!(piece.place, Place::OnDisk(_))
+                    || (piece.span().is_none() && self.has_implicit_holes())
+                {
+                    continue;
+                }
+                let (from, to) = (piece.start.max(source_at), piece.end(self.sector()).min(source_end));
+                let mut part = piece.part(from, to);
+                part.start = range.start + (from - source_at);
+                part.generation = transaction.generation();
+                editor.add(&part, false)?;
+            }
+            editor.tell_holes(range)?;
+            editor.finish(&pair.target.inode().data, |item, memory| {
+                memory.size = memory.size.max(range.end.min(pair.target_size));
+                memory.changed = Some(now);
+                settle(item, memory, None);
+            })
+        })
+    }
+
+    /// What the source keeps in its item is written to the target.
+    fn copy_inline(&self, pair: &Pair<'_>, inline: &Piece) -> Result<(), FsError> {
+        let length = inline.ram_bytes.min(pair.target_size - pair.target_range.start);
+        let mut contents = vec![0; to_usize(length)];
+        let read = self.read_inside(pair.source, inline.start, &mut contents)?;
+        self.write_at_inside(pair.target, pair.target_range.start, &contents[..read])
     }
 }

@@ -2,13 +2,22 @@
 
 mod allocate;
 mod clone;
-mod options;
+mod context;
+mod edit;
+mod enter;
+mod in_place;
+mod inline;
+mod output;
+mod piece;
+mod plan;
+mod promise;
+mod ranges;
 mod state;
 mod truncate;
 mod write;
 mod writeback;
 
 pub use allocate::AllocateMode;
-pub use options::CompressionChoice;
-pub(crate) use options::DataContext;
+pub use context::CompressionChoice;
+pub(crate) use context::DataContext;
 pub(crate) use state::FileState;

@@ -1,24 +1,318 @@
 //! What is known of a file's contents that its items do not say yet.
+//!
+//! **Life of a byte.** A write copies it into a *dirty* piece, and has space promised for it. Writeback takes pieces
+//! out (they are *being written*), puts them on the devices, changes the file's items in one transaction, and only
+//! then forgets them. Whoever reads takes from the dirty pieces first, then from those being written, then from what
+//! the items tell: so a byte can be read from the moment its write returns, and never an older one. A crash at any
+//! point finds the items of the last commit, whose extents nobody has overwritten (or, of files without
+//! checksums that are overwritten in place, that hold old or new sectors).
+//!
+//! **Locks**, in this order; the names' locks come before, part in a transaction and the trees' locks after:
+//! 1. the *gate* of each file, several by ascending id: shared by reads, writes and writeback, alone by what takes
+//!    contents away or moves them (truncate, holes, clones);
+//! 2. the file's *writeback* lock: one writeback at a time;
+//! 3. the *memory*, held for no longer than memory moves; nothing else is locked under it but the queue of
+//!    dirty files. It may be taken while a tree is locked, by who changes an inode item.
+//!
+//! **Reads beside writeback.** The gate does not keep them apart, and need not: what writeback replaces in the items is
+//! what the reader takes from memory, if it looked before the items changed (`version` moves on with them); if it
+//! looked later, its extents are new. Only one that looked before, and reads from the devices what was written and
+//! written back meanwhile, might find a place that something else has got since; so whoever has read from the
+//! devices looks at `version` again, and reads anew if it has moved.
+//!
+//! **Sizes.** `size` is what everybody sees; `disk_size` what the inode item has. The item never counts a byte that
+//! is only in memory: it ends where the first such byte behind the old end begins.
 
-use crate::Attributes;
+use super::context::DataContext;
+use super::ranges::{DirtyRanges, copy_shared};
+use crate::{Attributes, FsError, Inode, Timestamp};
+use brindle_ondisk::to_u64;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What is known of a file's contents that its items do not say yet.
 #[derive(Debug, Default)]
-pub(crate) struct FileState {}
+pub(crate) struct FileState {
+    gate: RwLock<()>,
+    writeback: Mutex<()>,
+    memory: Mutex<Memory>,
+}
+
+/// What is in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Whether the sizes are known.
+    pub(super) is_loaded: bool,
+    /// The size that everybody sees.
+    pub(crate) size: u64,
+    /// The size that the inode item has.
+    pub(super) disk_size: u64,
+    /// What has been written.
+    pub(super) dirty: DirtyRanges,
+    /// What is being written back, by offset.
+    pub(super) writing: Vec<WritingPiece>,
+    /// Data space that is promised for what is dirty, in bytes. (What is being written back has taken its part.)
+    pub(super) promised: u64,
+    /// Moves on with each change of the items.
+    pub(crate) version: u64,
+    /// When the contents were changed last, if the inode item does not say so yet.
+    pub(super) changed: Option<Timestamp>,
+    /// Its number among the files with dirty data.
+    pub(super) queued: Option<u64>,
+    /// How many writebacks have failed, and why the last one did.
+    pub(crate) failures: u64,
+    pub(super) failure: Option<Arc<FsError>>,
+}
+
+/// A piece that is being written back.
+#[derive(Clone, Debug)]
+pub(crate) struct WritingPiece {
+    /// Where in the file.
+    pub(crate) start: u64,
+    /// The contents, of whole sectors.
+    pub(crate) bytes: Arc<Vec<u8>>,
+}
+
+impl WritingPiece {
+    /// Where in the file it ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + to_u64(self.bytes.len())
+    }
+}
 
 impl FileState {
     /// Moves on whenever [`overlay`](Self::overlay) may answer otherwise for other reasons than new writes: who
     /// reads an inode item and then lays the state over it begins anew if this has moved meanwhile.
     pub(crate) fn stamp(&self) -> u64 {
-        0
+        self.memory().version
     }
 
     /// Lays what is in memory over what the inode item says: size, times, bytes on disk.
     pub(crate) fn overlay(&self, attributes: &mut Attributes) {
-        let _ = attributes;
+        let memory = self.memory();
+        if memory.is_loaded {
+            attributes.size = memory.size;
+        }
+        if let Some(changed) = memory.changed {
+            attributes.modified = changed;
+            attributes.changed = attributes.changed.max(changed);
+        }
+        attributes.disk_bytes = attributes.disk_bytes.saturating_add(memory.unwritten_bytes());
     }
 
     /// Forgets the times of writes that the inode item does not have yet: it was given others. To be called while
     /// the item is changed (in the closure that [`Editor::update`](brindle_tree::Editor::update) gets).
-    pub(crate) fn forget_times(&self) {}
+    pub(crate) fn forget_times(&self) {
+        self.memory().changed = None;
+    }
+
+    /// Whether the items say everything, and no writeback is under way: an inode that nobody has open and that is
+    /// clean stays so.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.memory().is_dirty()
+    }
+
+    /// The size, once it is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let memory = self.memory();
+        memory.is_loaded.then_some(memory.size)
+    }
+
+    /// Tells the size that the inode item has, unless it is known.
+    pub(crate) fn load(&self, size: u64) {
+        let mut memory = self.memory();
+        if !memory.is_loaded {
+            (memory.is_loaded, memory.size, memory.disk_size) = (true, size, size);
+        }
+    }
+
+    /// Entry for who reads, writes or writes back.
+    pub(crate) fn shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Entry for who takes contents away or moves them.
+    pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn to write back.
+    pub(crate) fn writeback_turn(&self) -> MutexGuard<'_, ()> {
+        self.writeback.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in memory.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The gates of two files, alone: in the order of their ids, once if they are one.
+pub(crate) fn exclusive_both<'i>(
+    a: &'i Inode,
+    b: &'i Inode,
+) -> (RwLockWriteGuard<'i, ()>, Option<RwLockWriteGuard<'i, ()>>) {
+    match a.id().cmp(&b.id()) {
+        std::cmp::Ordering::Less => {
+            let first = a.data.exclusive();
+            (first, Some(b.data.exclusive()))
+        }
+        std::cmp::Ordering::Equal => (a.data.exclusive(), None),
+        std::cmp::Ordering::Greater => {
+            let first = b.data.exclusive();
+            (first, Some(a.data.exclusive()))
+        }
+    }
+}
+
+impl Memory {
+    /// Whether something is in memory only.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || !self.writing.is_empty() || self.changed.is_some()
+    }
+
+    /// How much is in memory only, in bytes.
+    fn unwritten_bytes(&self) -> u64 {
+        self.dirty.bytes() + self.writing.iter().map(|piece| to_u64(piece.bytes.len())).sum::<u64>()
+    }
+
+    /// Copies what is in memory of a range into `buffer`, which begins at its start; returns what is not, in order.
+    pub(crate) fn copy_to(&self, offset: u64, buffer: &mut [u8]) -> Vec<Range<u64>> {
+        let range = offset..offset + to_u64(buffer.len());
+        let mut there: Vec<Range<u64>> = Vec::new();
+        for piece in self.writing_in(&range) {
+            copy_shared(piece.start, &piece.bytes, offset, buffer);
+            there.push(piece.start..piece.end());
+        }
+        if !self.dirty.is_empty() {
+            self.dirty.copy_to(offset, buffer);
+            let dirty = self.dirty.overlapping(&range);
+            there.extend(dirty.map(|(start, piece)| start..start + to_u64(piece.len())));
+            there.sort_unstable_by_key(|range| range.start);
+        }
+        gaps(&range, &there)
+    }
+
+    /// Whether all of a range is in memory.
+    pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
+        self.missing(range).is_empty()
+    }
+
+    /// What of a range is not in memory, in order.
+    pub(crate) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let writing = self.writing_in(range).map(|piece| piece.start..piece.end());
+        let dirty = self.dirty.overlapping(range).map(|(start, piece)| start..start + to_u64(piece.len()));
+        let mut there: Vec<Range<u64>> = writing.chain(dirty).collect();
+        there.sort_unstable_by_key(|range| range.start);
+        gaps(range, &there)
+    }
+
+    /// The first range from `offset` on that is in memory.
+    pub(crate) fn first_from(&self, offset: u64) -> Option<Range<u64>> {
+        let from = self.writing.partition_point(|piece| piece.end() <= offset);
+        let writing = self.writing.get(from).map(|piece| piece.start..piece.end());
+        let dirty = self.dirty.run_from(offset);
+        [writing, dirty].into_iter().flatten().min_by_key(|range| range.start.max(offset))
+    }
+
+    /// Takes all that is dirty to be written back, and the space promised for it.
+    pub(super) fn begin_writing(&mut self) -> (Vec<WritingPiece>, u64) {
+        assert!(self.writing.is_empty(), "one writeback at a time");
+        let taken = self.dirty.take(u64::MAX, usize::MAX);
+        let pieces = taken.into_iter().map(|(start, bytes)| WritingPiece { start, bytes: Arc::new(bytes) });
+        self.writing = pieces.collect();
+        (self.writing.clone(), std::mem::take(&mut self.promised))
+    }
+
+    /// Forgets what is written back: all before `behind`, or everything.
+    pub(super) fn forget_written(&mut self, behind: Option<u64>, context: &DataContext) {
+        let is_done = |piece: &WritingPiece| behind.is_none_or(|behind| piece.end() <= behind);
+        let count = self.writing.partition_point(is_done);
+        let bytes = self.writing.drain(..count).map(|piece| to_u64(piece.bytes.len())).sum();
+        context.count(0, bytes);
+    }
+
+    /// Forgets what is dirty of a range, of whole sectors; returns what of the promised space is not needed any more.
+    #[must_use = "the space has to be given back"]
+    pub(super) fn discard(&mut self, range: &Range<u64>, context: &DataContext) -> u64 {
+        context.count(0, self.dirty.remove(range));
+        let surplus = self.promised.saturating_sub(self.dirty.bytes());
+        self.promised -= surplus;
+        surplus
+    }
+
+    /// The size that the inode item may have once everything is in the items that is not dirty any more.
+    pub(crate) fn size_for_item(&self) -> u64 {
+        if self.size <= self.disk_size {
+            return self.size;
+        }
+        match self.dirty.run_from(self.disk_size) {
+            Some(run) => run.start.clamp(self.disk_size, self.size),
+            None => self.size,
+        }
+    }
+
+    fn writing_in(&self, range: &Range<u64>) -> impl Iterator<Item = &WritingPiece> {
+        let from = self.writing.partition_point(|piece| piece.end() <= range.start);
+        let end = range.end;
+        self.writing[from..].iter().take_while(move |piece| piece.start < end)
+    }
+}
+
+/// What of a range none of `there` covers, which are in the order of their begins.
+fn gaps(range: &Range<u64>, there: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut at, mut gaps) = (range.start, Vec::new());
+    for part in there {
+        if part.start > at {
+            gaps.push(at..part.start.min(range.end));
+        }
+        at = at.max(part.end);
+    }
+    if at < range.end {
+        gaps.push(at..range.end);
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writing(start: u64, byte: u8, length: usize) -> WritingPiece {
+        WritingPiece { start, bytes: Arc::new(vec![byte; length]) }
+    }
+
+    #[test]
+    fn what_was_written_last_is_read() {
+        let mut memory =
+            Memory { writing: vec![writing(10, 1, 10), writing(30, 2, 10)], ..Memory::default() };
+        memory.dirty.write(15, &[3; 10]);
+        let mut buffer = [0; 50];
+        assert_eq!(memory.copy_to(0, &mut buffer), [0..10, 25..30, 40..50]);
+        assert_eq!((buffer[14], buffer[15], buffer[24], buffer[30]), (1, 3, 3, 2));
+        assert_eq!(memory.missing(&(12..28)), [25..28]);
+        assert!(memory.covers(&(10..25)) && !memory.covers(&(10..26)));
+    }
+
+    #[test]
+    fn the_first_in_memory_is_found() {
+        let mut memory = Memory { writing: vec![writing(10, 1, 10)], ..Memory::default() };
+        memory.dirty.write(40, &[3; 10]);
+        assert_eq!(memory.first_from(0), Some(10..20));
+        assert_eq!(memory.first_from(15), Some(10..20));
+        assert_eq!(memory.first_from(20), Some(40..50));
+        assert_eq!(memory.first_from(50), None);
+    }
+
+    #[test]
+    fn the_item_counts_no_byte_that_is_only_in_memory() {
+        let mut memory = Memory { size: 100, disk_size: 20, ..Memory::default() };
+        assert_eq!(memory.size_for_item(), 100);
+        memory.dirty.write(60, &[3; 10]);
+        assert_eq!(memory.size_for_item(), 60);
+        memory.dirty.write(16, &[3; 10]);
+        assert_eq!(memory.size_for_item(), 20);
+        memory.size = 12;
+        assert_eq!(memory.size_for_item(), 12);
+    }
 }

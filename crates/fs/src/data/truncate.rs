@@ -1,18 +1,151 @@
 //! Changing the size of a file.
+//!
+//! A file shrinks from its end, in steps; each takes the last extents away and gives the inode item the size of what is
+//! left in one transaction, so that a crash between two of them finds a shorter file, never one with a hole.
 
-use crate::{Filesystem, FsError, InodeId, OpenFile};
+use super::edit::{FileEditor, STEP_EXTENTS, settle};
+use super::piece::{Piece, Place};
+use super::write::FILE_SIZE_MAX;
+use crate::{Filesystem, FsError, Inode, InodeId, OpenFile};
+use brindle_ondisk::item::{Compression, Timespec};
+use brindle_ondisk::to_usize;
+use brindle_tree::{Need, Tree, TreeError};
+use std::sync::Arc;
 
 impl Filesystem {
     /// Makes a file so long: cuts it off, or lets it end in a hole. No transaction may be joined by the caller.
     pub fn truncate(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
-        let _ = (file, size);
-        todo!()
+        self.writing()?;
+        if size > FILE_SIZE_MAX {
+            return Err(FsError::TooLarge(file.id()));
+        }
+        let _alone = file.inode().data.exclusive();
+        if size < file.size() { self.shorten(file, size) } else { self.lengthen(file, size) }
     }
 
     /// Drops all contents of an inode that has lost its last name, dirty ones included, in steps that each are
     /// part of one transaction; the inode item stays, with a size of 0. No transaction may be joined by the caller.
     pub fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {
-        let _ = id;
-        todo!()
+        let inode = self.inodes.get(id);
+        let _alone = inode.data.exclusive();
+        let tree = self.tree(id.tree)?;
+        self.discard_dirty(&inode, 0);
+        self.drop_from(&inode, &tree, 0)?;
+        let mut memory = inode.data.memory();
+        (memory.size, memory.changed) = (0, None);
+        self.data.note(&inode, &mut memory);
+        Ok(())
+    }
+
+    /// Lets a file end later, for who has it alone.
+    fn lengthen(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
+        self.settle_tail_inside(file)?;
+        let inode = file.inode();
+        {
+            let mut memory = inode.data.memory();
+            memory.size = size;
+            memory.changed = Some(self.data.now());
+        }
+        self.enter_size(inode)
+    }
+
+    /// Brings the inode item up to date, for who has the file alone.
+    pub(super) fn enter_size(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        let tree = self.tree(inode.id().tree)?;
+        self.enter_transaction(2, |transaction| {
+            let editor = FileEditor::new(transaction, self, &tree, inode.id());
+            editor.finish(&inode.data, |item, memory| settle(item, memory, None))
+        })?;
+        self.data.note(inode, &mut inode.data.memory());
+        Ok(())
+    }
+
+    /// Cuts a file off, for who has it alone.
+    fn shorten(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
+        let inode = file.inode();
+        let tree = self.tree(file.id().tree)?;
+        self.discard_dirty(inode, size);
+        inode.data.memory().changed = Some(self.data.now());
+        let is_settled = self.drop_from(inode, &tree, size)?;
+        inode.data.memory().size = size;
+        if !is_settled {
+            match self.settle_tail_inside(file) {
+                // Nothing may be seen there, but so it is on disk for now; it is settled again before the file grows.
+                Ok(()) | Err(FsError::Tree(TreeError::NoSpace(_))) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.data.note(inode, &mut inode.data.memory());
+        Ok(())
+    }
+
+    /// Forgets what is dirty behind a size.
+    fn discard_dirty(&self, inode: &Arc<Inode>, size: u64) {
+        let end = size.next_multiple_of(self.sector());
+        let mut memory = inode.data.memory();
+        let surplus = memory.discard(&(end..u64::MAX), &self.data);
+        memory.dirty.zero(&(size..end));
+        drop(memory);
+        if surplus > 0 {
+            self.pool().release_data(surplus);
+        }
+    }
+
+    /// Takes all extents behind a size out of a file, from the end on; whether what is left of the last sector is known
+    /// to end there. The inode item gets the size, unless it has a lesser one.
+    fn drop_from(&self, inode: &Arc<Inode>, tree: &Arc<Tree>, size: u64) -> Result<bool, FsError> {
+        let end = size.next_multiple_of(self.sector());
+        loop {
+            let pieces = self.last_pieces(tree, inode.id(), end, STEP_EXTENTS)?;
+            let is_last = pieces.len() < STEP_EXTENTS;
+            let from = match pieces.first() {
+                Some(first) if !is_last => first.start.max(end),
+                _ => end,
+            };
+            let inline = if is_last { self.cut_inline(inode.id(), tree, size)? } else { None };
+            let transaction = self.pool().join(Need::freeing(pieces.len() * 2 + 2))?;
+            self.act_in(&transaction, |transaction| {
+                let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+                editor.make_room(&(from..u64::MAX))?;
+                if let Some((before, after)) = &inline {
+                    editor.exchange_inline(before, after)?;
+                }
+                editor.finish(&inode.data, |item, memory| {
+                    item.size =
+                        item.size.get().min(from.max(size)).min(if is_last { size } else { u64::MAX }).into();
+                    if let Some(changed) = memory.changed.take() {
+                        (item.mtime, item.ctime) = (Timespec::from(changed), Timespec::from(changed));
+                    }
+                })
+            })?;
+            if is_last {
+                return Ok(inline.is_some() || size == end);
+            }
+        }
+    }
+
+    /// The contents in the item, if there are some and they reach behind a size: as they are, and cut off.
+    fn cut_inline(
+        &self,
+        file: InodeId,
+        tree: &Arc<Tree>,
+        size: u64,
+    ) -> Result<Option<(Piece, Piece)>, FsError> {
+        if size == 0 || size >= self.sector() {
+            return Ok(None);
+        }
+        let Some(before) = self.pieces(tree, file, &(0..self.sector()), 1)?.pop() else {
+            return Ok(None);
+        };
+        if before.compression != Compression::None || before.ram_bytes <= size {
+            return Ok(None);
+        }
+        let Place::Inline(data) = &before.place else {
+            return Ok(None);
+        };
+        let mut after = before.clone();
+        after.ram_bytes = size;
+        after.place = Place::Inline(data[..to_usize(size)].to_vec());
+        Ok(Some((before, after)))
     }
 }

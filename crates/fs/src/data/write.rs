@@ -1,17 +1,323 @@
 //! Writing into memory.
 
+use super::promise::Promise;
+use super::state::Memory;
 use crate::{Filesystem, FsError, OpenFile};
+use brindle_ondisk::{to_u64, to_usize};
+use brindle_tree::TreeError;
+use std::ops::Range;
+
+/// A longer write is done in pieces, so that it keeps to the bounds of memory.
+const WRITE_MAX_BYTES: usize = 8 << 20;
+/// The greatest size of a file, as signed file offsets have it.
+pub(super) const FILE_SIZE_MAX: u64 = i64::MAX.unsigned_abs();
+
+/// Where a write begins.
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    At(u64),
+    AtEnd,
+}
+
+/// What a write does to a file, as it is now.
+#[derive(Debug)]
+struct Target {
+    /// The bytes that are written.
+    start: u64,
+    end: u64,
+    /// The size before.
+    size: u64,
+    sector: u64,
+}
+
+/// A sector that was read from disk, for a write that keeps some of it.
+#[derive(Debug)]
+struct Fetched {
+    start: u64,
+    /// The version of the file's items that it was read from.
+    version: u64,
+    /// What it holds; `None` if it is no data but zeros.
+    contents: Option<Vec<u8>>,
+}
 
 impl Filesystem {
     /// Writes into memory, at `offset`. All of it, or what there was room for; `NoSpace` if that is nothing.
     pub fn write(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
-        let _ = (file, offset, bytes);
-        todo!()
+        let mut done = 0;
+        for piece in bytes.chunks(WRITE_MAX_BYTES) {
+            let at = offset.checked_add(to_u64(done)).ok_or(FsError::TooLarge(file.id()))?;
+            match self.write_piece(file, Begin::At(at), piece) {
+                Ok(_) => done += piece.len(),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
     }
 
     /// Writes at the end of the file (`O_APPEND`), wherever that is by now; where it was.
     pub fn append(&self, file: &OpenFile, bytes: &[u8]) -> Result<(u64, usize), FsError> {
-        let _ = (file, bytes);
-        todo!()
+        let at = self.write_piece(file, Begin::AtEnd, bytes)?;
+        Ok((at, bytes.len()))
+    }
+
+    fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8]) -> Result<u64, FsError> {
+        self.writing()?;
+        self.throttle();
+        let _entry = file.inode().data.shared();
+        self.write_inside(file, begin, bytes)
+    }
+
+    /// Writes at `offset`, for who has passed the file's gate.
+    pub(super) fn write_at_inside(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<(), FsError> {
+        self.write_inside(file, Begin::At(offset), bytes).map(|_| ())
+    }
+
+    /// The sector at the end of the file gets zeros behind the end, if it holds data: before the file grows over it.
+    /// For who has passed the file's gate.
+    pub(super) fn settle_tail_inside(&self, file: &OpenFile) -> Result<(), FsError> {
+        let end = file.size();
+        let sector = self.sector();
+        if !end.is_multiple_of(sector) && self.fetch_sector(file, end / sector * sector)?.is_some() {
+            self.write_at_inside(file, end - 1, &self.byte_at(file, end - 1)?)?;
+        }
+        Ok(())
+    }
+
+    fn byte_at(&self, file: &OpenFile, offset: u64) -> Result<[u8; 1], FsError> {
+        let mut byte = [0];
+        self.read_inside(file, offset, &mut byte)?;
+        Ok(byte)
+    }
+
+    fn write_inside(&self, file: &OpenFile, begin: Begin, bytes: &[u8]) -> Result<u64, FsError> {
+        let state = &file.inode().data;
+        let mut fetched: Vec<Fetched> = Vec::new();
+        let mut promise = Promise::of(self.pool(), 0);
+        let mut goes_in_place = false;
+        loop {
+            let mut memory = state.memory();
+            let target = self.target_of(file, &memory, begin, bytes.len())?;
+            if bytes.is_empty() {
+                return Ok(target.start);
+            }
+            let version = memory.version;
+            let is_fetched = |start: &u64| fetched.iter().any(|f| f.start == *start && f.version == version);
+            let wanting = target.kept_sectors(&memory).into_iter().find(|start| !is_fetched(start));
+            if let Some(start) = wanting {
+                drop(memory);
+                let contents = self.fetch_sector(file, start)?;
+                fetched.push(Fetched { start, version, contents });
+                continue;
+            }
+            let need = target.new_bytes(&memory);
+            if need > promise.bytes() && !goes_in_place {
+                drop(memory);
+                goes_in_place = self.promise_or_overwrite(file, &target, &mut promise, need)?;
+                continue;
+            }
+            let before = memory.dirty.bytes();
+            target.apply(&mut memory, &fetched, bytes);
+            let added = memory.dirty.bytes() - before;
+            memory.promised += promise.hand_over(added);
+            memory.size = memory.size.max(target.end);
+            memory.changed = Some(self.data.now());
+            self.data.count(added, 0);
+            self.data.note(file.inode(), &mut memory);
+            return Ok(target.start);
+        }
+    }
+
+    fn target_of(
+        &self,
+        file: &OpenFile,
+        memory: &Memory,
+        begin: Begin,
+        length: usize,
+    ) -> Result<Target, FsError> {
+        let start = match begin {
+            Begin::At(offset) => offset,
+            Begin::AtEnd => memory.size,
+        };
+        let end = start.checked_add(to_u64(length)).filter(|end| *end <= FILE_SIZE_MAX);
+        let end = end.ok_or(FsError::TooLarge(file.id()))?;
+        Ok(Target { start, end, size: memory.size, sector: self.sector() })
+    }
+
+    /// Gets space promised; whether there is none, but the write needs none, for it goes where there is data already.
+    fn promise_or_overwrite(
+        &self,
+        file: &OpenFile,
+        target: &Target,
+        promise: &mut Promise<'_>,
+        bytes: u64,
+    ) -> Result<bool, FsError> {
+        match promise.grow_to(bytes) {
+            Ok(()) => Ok(false),
+            Err(TreeError::NoSpace(why)) => {
+                if self.is_overwritable(file.id(), &target.sectors())? {
+                    return Ok(true);
+                }
+                Err(TreeError::NoSpace(why).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a sector holds, zeros behind the end of the file; `None` if it holds no data. In memory or on disk.
+    pub(super) fn fetch_sector(&self, file: &OpenFile, start: u64) -> Result<Option<Vec<u8>>, FsError> {
+        let range = start..start + self.sector();
+        if !file.inode().data.memory().covers(&range) {
+            let tree = self.tree(file.id().tree)?;
+            let pieces = self.pieces(&tree, file.id(), &range, 2)?;
+            if pieces.iter().all(super::piece::Piece::is_zeros) {
+                return Ok(None);
+            }
+        }
+        let mut contents = vec![0; to_usize(self.sector())];
+        let length = self.read_inside(file, start, &mut contents)?;
+        contents[length..].fill(0);
+        Ok(Some(contents))
+    }
+}
+
+impl Target {
+    /// The sectors that are written, in whole or in part.
+    fn sectors(&self) -> Range<u64> {
+        self.floor(self.start)..self.end.next_multiple_of(self.sector)
+    }
+
+    fn floor(&self, offset: u64) -> u64 {
+        offset / self.sector * self.sector
+    }
+
+    /// The first and last sector, if the write does not fill them.
+    fn partial_sectors(&self) -> impl Iterator<Item = u64> {
+        let (first, last) = (self.floor(self.start), self.floor(self.end));
+        let head = (first < self.start || self.end < first + self.sector).then_some(first);
+        let tail = (last < self.end && (last != first || head.is_none())).then_some(last);
+        head.into_iter().chain(tail)
+    }
+
+    /// The sector that the file ends in, if the write begins in a later one.
+    fn tail_before(&self) -> Option<u64> {
+        let tail = self.floor(self.size);
+        (tail < self.size && tail + self.sector <= self.start).then_some(tail)
+    }
+
+    /// The sectors that must be known: written in part, some of the rest counting, and not in memory.
+    fn kept_sectors(&self, memory: &Memory) -> Vec<u64> {
+        let keeps = |start: &u64| {
+            let end = self.size.min(start + self.sector);
+            *start < self.start.min(end) || self.end < end
+        };
+        let sectors = self.partial_sectors().filter(keeps).chain(self.tail_before());
+        // (What is being written back is in memory, too.)
+        sectors.filter(|start| !memory.covers(&(*start..start + self.sector))).collect()
+    }
+
+    /// How much more will be dirty, at the most.
+    fn new_bytes(&self, memory: &Memory) -> u64 {
+        let sectors = self.sectors();
+        let tail = if self.tail_before().is_some() { self.sector } else { 0 };
+        sectors.end - sectors.start - memory.dirty.bytes_in(&sectors) + tail
+    }
+
+    fn apply(&self, memory: &mut Memory, fetched: &[Fetched], bytes: &[u8]) {
+        let newest = |start: u64| fetched.iter().rev().find(|sector| sector.start == start);
+        for start in self.partial_sectors() {
+            let range = start..start + self.sector;
+            if memory.dirty.covers(&range) {
+                continue;
+            }
+            let mut contents = vec![0; to_usize(self.sector)];
+            let is_in_memory = memory.copy_to(start, &mut contents).is_empty();
+            let known = newest(start).and_then(|sector| sector.contents.as_ref());
+            if let Some(known) = known.filter(|_| !is_in_memory) {
+                contents.copy_from_slice(known);
+            }
+            self.cut(start, &mut contents);
+            memory.dirty.write(start, &contents);
+        }
+        if let Some(start) = self.tail_before() {
+            self.settle_tail(start, memory, newest(start).and_then(|sector| sector.contents.as_deref()));
+        }
+        memory.dirty.write(self.start, bytes);
+    }
+
+    /// The sector that the file ends in is written again, if it holds data: it may be in an item, which can't be once
+    /// the file is longer, and behind the end there may be something.
+    fn settle_tail(&self, start: u64, memory: &mut Memory, known: Option<&[u8]>) {
+        if memory.dirty.covers(&(start..start + self.sector)) {
+            return;
+        }
+        let mut contents = vec![0; to_usize(self.sector)];
+        if !memory.copy_to(start, &mut contents).is_empty() {
+            match known {
+                Some(known) => contents.copy_from_slice(known),
+                None => return,
+            }
+        }
+        self.cut(start, &mut contents);
+        memory.dirty.write(start, &contents);
+    }
+
+    /// Zeros behind the end of the file.
+    fn cut(&self, start: u64, contents: &mut [u8]) {
+        let kept = to_usize(self.size.saturating_sub(start)).min(contents.len());
+        contents[kept..].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(start: u64, end: u64, size: u64) -> Target {
+        Target { start, end, size, sector: 10 }
+    }
+
+    fn kept(start: u64, end: u64, size: u64) -> Vec<u64> {
+        target(start, end, size).kept_sectors(&Memory::default())
+    }
+
+    #[test]
+    fn only_what_is_kept_is_read() {
+        assert_eq!(kept(0, 20, 100), [], "whole sectors");
+        assert_eq!(kept(5, 25, 100), [0, 20]);
+        assert_eq!(kept(0, 25, 25), [], "up to the end");
+        assert_eq!(kept(0, 25, 26), [20]);
+        assert_eq!(kept(13, 15, 100), [10], "within a sector");
+        assert_eq!(kept(13, 15, 10), [], "the sector lies behind the end");
+        assert_eq!(kept(13, 15, 13), [10], "appended");
+        assert_eq!(kept(35, 40, 13), [10], "the end lies in an earlier sector");
+        assert_eq!(kept(35, 40, 20), [], "the end is the end of a sector");
+        assert_eq!(kept(0, 10, 0), []);
+        assert_eq!(kept(0, 5, 0), []);
+        assert_eq!(kept(20, 30, 15), [10]);
+        assert_eq!(kept(10, 12, 15), [10]);
+    }
+
+    #[test]
+    fn what_is_behind_the_end_is_never_seen() {
+        let mut memory = Memory { size: 13, ..Memory::default() };
+        let fetched = [Fetched { start: 10, version: 0, contents: Some(vec![7; 10]) }];
+        target(16, 18, 13).apply(&mut memory, &fetched, &[9, 9]);
+        let mut contents = [1; 10];
+        memory.dirty.copy_to(10, &mut contents);
+        assert_eq!(contents, [7, 7, 7, 0, 0, 0, 9, 9, 0, 0]);
+        let mut memory = Memory { size: 13, ..Memory::default() };
+        target(40, 50, 13).apply(&mut memory, &fetched, &[9; 10]);
+        memory.dirty.copy_to(10, &mut contents);
+        assert_eq!(contents, [7, 7, 7, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_becomes_dirty_is_known_before() {
+        let mut memory = Memory::default();
+        memory.dirty.write(20, &[1; 10]);
+        assert_eq!(target(5, 35, 100).new_bytes(&memory), 30);
+        assert_eq!(target(25, 28, 100).new_bytes(&memory), 0);
+        assert_eq!(target(40, 41, 15).new_bytes(&memory), 20);
     }
 }

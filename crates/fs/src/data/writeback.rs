@@ -1,33 +1,288 @@
 //! From memory to the devices.
 
-use crate::{Filesystem, FsError, OpenFile, RootId};
+use super::edit::{FileEditor, settle};
+use super::inline::inline_piece;
+use super::output::{EXTENT_MAX_BYTES, Experience, Manner, Output};
+use super::promise::Promise;
+use super::state::WritingPiece;
+use crate::{Filesystem, FsError, Inode, OpenFile, RootId};
+use brindle_ondisk::item::InodeFlags;
+use brindle_tree::Tree;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, TryLockError};
+
+/// How much is handed to the devices at once, in bytes and in extents at the most.
+const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
+const GROUP_RANGES: usize = 1024;
+/// How many files a writer writes back before it may go on at the most.
+const FLUSHED_FILES_MAX: usize = 64;
+
+/// One writeback of one file.
+struct Job<'p> {
+    filesystem: &'p Filesystem,
+    inode: &'p Inode,
+    tree: Arc<Tree>,
+    flags: InodeFlags,
+    manner: Manner,
+    pieces: Vec<WritingPiece>,
+    promise: Promise<'p>,
+    experience: Experience,
+}
+
+/// A part of what is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    range: Range<u64>,
+    /// It may go where the file has data already.
+    in_place: bool,
+}
 
 impl Filesystem {
     /// Makes a file durable (`fsync`): its dirty data, and with the commit everything else. Reports an error of an
     /// earlier writeback once to each opener. No transaction may be joined by the caller.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
-        let _ = file;
-        todo!()
+        // Whatever fails is noted as an error of the file.
+        let written = self.write_back(file);
+        self.take_error(file)?;
+        written?;
+        Ok(self.pool().commit()?)
     }
 
     /// Writes back what is dirty of a file; durable only with the next commit. No transaction may be joined by the
     /// caller.
     pub fn write_back(&self, file: &OpenFile) -> Result<(), FsError> {
-        let _ = file;
-        todo!()
+        self.write_back_inode(file.inode())
     }
 
     /// Writes back what is dirty of all files, of one subvolume if one is named; durable only with the next commit.
     /// To be done before a snapshot is made. An error is that of a file; the others are written all the same. No
     /// transaction may be joined by the caller.
     pub fn write_back_all(&self, only: Option<RootId>) -> Result<(), FsError> {
-        let _ = only;
-        todo!()
+        let files = self.data.dirty_files();
+        let wanted = files.iter().filter(|inode| only.is_none_or(|tree| inode.id().tree == tree));
+        let results: Vec<Result<(), FsError>> = wanted.map(|inode| self.write_back_inode(inode)).collect();
+        results.into_iter().collect()
     }
 
     /// Reports the error of an earlier writeback (`flush`, `close`), once to each opener.
     pub fn take_error(&self, file: &OpenFile) -> Result<(), FsError> {
-        let _ = file;
-        todo!()
+        let memory = file.inode().data.memory();
+        let known = file.known_failures.swap(memory.failures, Ordering::Relaxed);
+        match &memory.failure {
+            Some(why) if known < memory.failures => {
+                Err(FsError::WriteBack { file: file.id(), why: Arc::clone(why) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets a writer write back if too much is dirty: one does at half of what there may be, all wait at all of it.
+    /// Errors are those of the files, and told to those who have them open.
+    pub(super) fn throttle(&self) {
+        let context = &self.data;
+        let max = context.settings.dirty_bytes_max;
+        if context.dirty_bytes() < max / 2 {
+            return;
+        }
+        let _turn = if context.dirty_bytes() < max {
+            match context.flusher.try_lock() {
+                Ok(turn) => turn,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            }
+        } else {
+            context.flusher.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        for _ in 0..FLUSHED_FILES_MAX {
+            if context.dirty_bytes() < max / 2 {
+                return;
+            }
+            let Some(oldest) = context.oldest() else {
+                return;
+            };
+            if let Err(error) = self.write_back_inode(&oldest) {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        let _entry = inode.data.shared();
+        self.write_back_as(inode, true)
+    }
+
+    /// Writes back, for who has passed the file's gate. All that was dirty is written when it returns, whoever did it.
+    /// `may_inline`: small contents may be kept in the item.
+    pub(super) fn write_back_as(&self, inode: &Arc<Inode>, may_inline: bool) -> Result<(), FsError> {
+        let _turn = inode.data.writeback_turn();
+        let (pieces, promised) = {
+            let mut memory = inode.data.memory();
+            if !memory.is_dirty() {
+                return Ok(());
+            }
+            memory.begin_writing()
+        };
+        let promise = Promise::of(self.pool(), promised);
+        let done = Job::new(self, inode, pieces, promise).and_then(|mut job| job.run(may_inline));
+        let mut memory = inode.data.memory();
+        memory.forget_written(None, &self.data);
+        let failed = done.err().map(Arc::new);
+        if let Some(why) = &failed {
+            memory.failures += 1;
+            memory.failure = Some(Arc::clone(why));
+            // What is lost must not keep the file for dirty.
+            memory.changed = None;
+        }
+        self.data.note(inode, &mut memory);
+        match failed {
+            Some(why) => Err(FsError::WriteBack { file: inode.id(), why }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'p> Job<'p> {
+    fn new(
+        filesystem: &'p Filesystem,
+        inode: &'p Inode,
+        pieces: Vec<WritingPiece>,
+        promise: Promise<'p>,
+    ) -> Result<Self, FsError> {
+        let tree = filesystem.tree(inode.id().tree)?;
+        let flags = filesystem.attributes(inode.id())?.flags;
+        let manner = filesystem.manner(inode.id(), flags)?;
+        let experience = Experience::default();
+        Ok(Self { filesystem, inode, tree, flags, manner, pieces, promise, experience })
+    }
+
+    fn run(&mut self, may_inline: bool) -> Result<(), FsError> {
+        if self.pieces.is_empty() {
+            return self.enter_nothing();
+        }
+        if let Some(outputs) = self.inline()?.filter(|_| may_inline) {
+            return self.enter(outputs, None);
+        }
+        let parts = self.parts()?;
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        for (index, part) in parts.iter().enumerate() {
+            let behind = parts.get(index + 1).map(|next| next.range.start);
+            if part.in_place {
+                self.write_group(&mut group, Some(part.range.start))?;
+                group = self.overwrite(&part.range, behind)?;
+            } else {
+                bytes += part.range.end - part.range.start;
+                group.push(part.range.clone());
+            }
+            if part.in_place || bytes >= GROUP_BYTES || group.len() >= GROUP_RANGES || behind.is_none() {
+                self.write_group(&mut group, behind)?;
+                bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Only the inode item has to change.
+    fn enter_nothing(&self) -> Result<(), FsError> {
+        self.filesystem.enter_transaction(1, |transaction| {
+            let editor = FileEditor::new(transaction, self.filesystem, &self.tree, self.inode.id());
+            editor.finish(&self.inode.data, |item, memory| settle(item, memory, None))
+        })
+    }
+
+    /// The whole file as an item, if it may be.
+    fn inline(&self) -> Result<Option<Vec<Output<'p>>>, FsError> {
+        let size = self.inode.data.memory().size;
+        let is_whole = self.pieces.len() == 1 && self.pieces[0].start == 0;
+        if !is_whole || self.flags.contains(InodeFlags::PREALLOC) {
+            return Ok(None);
+        }
+        let contents = &self.pieces[0].bytes;
+        let room = self.filesystem.inline_room();
+        let piece = inline_piece(contents, size, self.manner.compression, &room);
+        let behind = self.filesystem.sector()..u64::MAX;
+        let is_alone = self.filesystem.pieces(&self.tree, self.inode.id(), &behind, 1)?.is_empty();
+        let output = |piece| vec![Output { piece, reserved: None, checksums: Vec::new() }];
+        Ok(piece.filter(|_| is_alone).map(output))
+    }
+
+    /// What is to be written, in order, no part longer than an extent may be.
+    fn parts(&self) -> Result<Vec<Part>, FsError> {
+        let mut parts = Vec::new();
+        for run in runs(&self.pieces) {
+            let mut at = run.start;
+            let in_place = self.filesystem.maybe_in_place(&self.tree, self.inode.id(), &run, self.flags)?;
+            for part in in_place {
+                copied(&mut parts, at..part.start);
+                at = part.end;
+                parts.push(Part { range: part, in_place: true });
+            }
+            copied(&mut parts, at..run.end);
+        }
+        Ok(parts)
+    }
+
+    fn overwrite(&self, range: &Range<u64>, behind: Option<u64>) -> Result<Vec<Range<u64>>, FsError> {
+        self.filesystem.overwrite(self.inode, &self.tree, &self.pieces, range, self.flags, behind)
+    }
+
+    /// Writes ranges as new extents, and enters them.
+    fn write_group(&mut self, ranges: &mut Vec<Range<u64>>, behind: Option<u64>) -> Result<(), FsError> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let ranges = std::mem::take(ranges);
+        let (promise, experience) = (&mut self.promise, &mut self.experience);
+        let outputs = self.filesystem.output(&self.pieces, &ranges, self.manner, promise, experience)?;
+        self.enter(outputs, behind)
+    }
+
+    fn enter(&self, outputs: Vec<Output<'_>>, behind: Option<u64>) -> Result<(), FsError> {
+        let is_forced = self.manner.compression.is_none_or(|choice| choice.force);
+        let is_hopeless = self.experience.resisted > 0 && self.experience.compressed == 0 && !is_forced;
+        let flags = if is_hopeless { InodeFlags::NOCOMPRESS } else { InodeFlags::empty() };
+        self.filesystem.enter(self.inode, &self.tree, outputs, behind, flags)
+    }
+}
+
+/// Pieces that touch each other.
+fn runs(pieces: &[WritingPiece]) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for piece in pieces {
+        match runs.last_mut().filter(|run| run.end == piece.start) {
+            Some(run) => run.end = piece.end(),
+            None => runs.push(piece.start..piece.end()),
+        }
+    }
+    runs
+}
+
+/// Adds a range that is copied on write.
+fn copied(parts: &mut Vec<Part>, range: Range<u64>) {
+    let mut at = range.start;
+    while at < range.end {
+        let end = range.end.min(at + EXTENT_MAX_BYTES);
+        parts.push(Part { range: at..end, in_place: false });
+        at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_of_pieces_that_touch() {
+        let piece = |start, length| WritingPiece { start, bytes: Arc::new(vec![0; length]) };
+        assert_eq!(runs(&[piece(0, 10), piece(10, 5), piece(20, 5)]), [0..15, 20..25]);
+    }
+
+    #[test]
+    fn no_part_is_longer_than_an_extent() {
+        let mut parts = Vec::new();
+        copied(&mut parts, 0..EXTENT_MAX_BYTES * 2 + 1);
+        copied(&mut parts, 5..5);
+        assert_eq!(parts.len(), 3);
+        assert_eq!(parts[2].range, EXTENT_MAX_BYTES * 2..EXTENT_MAX_BYTES * 2 + 1);
     }
 }

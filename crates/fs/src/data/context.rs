@@ -1,0 +1,117 @@
+//! What all files have in common: how contents are written, and which files have some that are not.
+
+use super::state::Memory;
+use crate::{Host, Inode, Timestamp, WriteOptions};
+use brindle_ondisk::item::Compression;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What all files have in common.
+#[derive(Debug)]
+pub(crate) struct DataContext {
+    /// How contents are written.
+    pub(crate) settings: Settings,
+    host: Arc<dyn Host>,
+    dirty_bytes: AtomicU64,
+    queue: Mutex<Queue>,
+    /// Held by who writes back for all.
+    pub(super) flusher: Mutex<()>,
+}
+
+/// Files with dirty data, the one that has had some for the longest time first.
+#[derive(Debug, Default)]
+struct Queue {
+    files: BTreeMap<u64, Arc<Inode>>,
+    next: u64,
+}
+
+/// How contents are written, unless the inode says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How files are compressed (`compress=`, `compress-force=`); `None` for those that are not told to.
+    pub(crate) compression: Option<CompressionChoice>,
+    /// The longest contents that are kept in the item (`max_inline=`), in bytes; 0 for none.
+    pub(crate) max_inline_bytes: u32,
+    /// Dirty data in memory, of all files, that writers have to wait at, in bytes. At half of it one of them
+    /// begins to write back.
+    pub(crate) dirty_bytes_max: u64,
+}
+
+/// A way to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionChoice {
+    /// The algorithm.
+    pub algorithm: Compression,
+    /// How hard it tries; `None` for its default.
+    pub level: Option<u8>,
+    /// Also files that did not compress well before.
+    pub force: bool,
+}
+
+impl DataContext {
+    pub(crate) fn new(options: &WriteOptions) -> Self {
+        let settings = Settings {
+            compression: options.compression,
+            max_inline_bytes: options.max_inline_bytes,
+            dirty_bytes_max: options.dirty_bytes_max,
+        };
+        Self {
+            settings,
+            host: Arc::clone(&options.host),
+            dirty_bytes: AtomicU64::new(0),
+            queue: Mutex::default(),
+            flusher: Mutex::default(),
+        }
+    }
+
+    /// The dirty data of all files, in bytes; what is being written counts until it is.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// So much more, or less, is dirty.
+    pub(super) fn count(&self, more: u64, less: u64) {
+        self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
+        self.dirty_bytes.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    /// The file has dirty data, if it has; keeps it in memory for as long.
+    pub(super) fn note(&self, inode: &Arc<Inode>, memory: &mut Memory) {
+        if memory.is_dirty() == memory.queued.is_some() {
+            return;
+        }
+        let mut queue = self.queue();
+        match memory.queued.take() {
+            Some(number) => {
+                queue.files.remove(&number);
+            }
+            None => {
+                let number = queue.next;
+                queue.next += 1;
+                queue.files.insert(number, Arc::clone(inode));
+                memory.queued = Some(number);
+            }
+        }
+    }
+
+    /// The file that has been dirty for the longest time; the next time it is another one's turn.
+    pub(super) fn oldest(&self) -> Option<Arc<Inode>> {
+        let queue = self.queue();
+        queue.files.first_key_value().map(|(_, inode)| Arc::clone(inode))
+    }
+
+    /// Every file with dirty data.
+    pub(super) fn dirty_files(&self) -> Vec<Arc<Inode>> {
+        self.queue().files.values().map(Arc::clone).collect()
+    }
+
+    /// The time.
+    pub(super) fn now(&self) -> Timestamp {
+        self.host.now()
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,307 @@
+//! Changing the extents of one file within a transaction. Whoever does has the file's gate alone, or its turn to
+//! write back, so that between reading the items and changing them nobody else does.
+
+use super::piece::{Piece, Place};
+use super::plan::{DropPlan, Edit};
+use super::state::{FileState, Memory};
+use crate::{Filesystem, FsError, InodeId};
+use brindle_ondisk::item::{InodeFlags, InodeItem, Timespec};
+use brindle_ondisk::{Defect, Incompat, Item, Key, KeyType};
+use brindle_tree::{Editor, Readahead, Tree};
+use std::ops::Range;
+use std::sync::Arc;
+use zerocopy::FromBytes;
+
+/// How many extents one transaction changes at the most: what needs more does it in steps, each of which leaves the
+/// file whole.
+pub(super) const STEP_EXTENTS: usize = 64;
+
+/// Changes the extents of one file.
+pub(super) struct FileEditor<'e, 'p> {
+    editor: &'e Editor<'p>,
+    filesystem: &'e Filesystem,
+    tree: &'e Arc<Tree>,
+    file: InodeId,
+    /// What the inode's `nbytes` gains and loses.
+    gained_bytes: u64,
+    freed_bytes: u64,
+}
+
+impl Filesystem {
+    /// The extents that share something with a range, in order, the first `limit` of them.
+    pub(super) fn pieces(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        range: &Range<u64>,
+        limit: usize,
+    ) -> Result<Vec<Piece>, FsError> {
+        let (mut found, sector) = (Vec::new(), self.sector());
+        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        cursor.seek_last(&file.key(KeyType::EXTENT_DATA, range.start))?;
+        let is_extent = |key: Key| (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA);
+        if cursor.key().is_none_or(|key| !is_extent(key)) {
+            cursor.seek(&file.key(KeyType::EXTENT_DATA, 0))?;
+        }
+        while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(*key)) {
+            if key.offset() >= range.end || found.len() == limit {
+                break;
+            }
+            found.extend(Some(parse(file, key, data)?).filter(|piece| piece.end(sector) > range.start));
+            cursor.next()?;
+        }
+        Ok(found)
+    }
+
+    /// The last extents of a file that end behind `from`, in order, at most `limit`.
+    pub(super) fn last_pieces(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Piece>, FsError> {
+        let (mut found, sector) = (Vec::new(), self.sector());
+        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        cursor.seek_last(&file.key(KeyType::EXTENT_DATA, u64::MAX))?;
+        let is_extent = |key: Key| (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA);
+        while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(*key)) {
+            let piece = parse(file, key, data)?;
+            if piece.end(sector) <= from || found.len() == limit {
+                break;
+            }
+            found.push(piece);
+            cursor.previous()?;
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Whether holes need no items.
+    pub(super) fn has_implicit_holes(&self) -> bool {
+        self.pool().superblock().incompat().contains(Incompat::NO_HOLES)
+    }
+
+    /// The sector size in bytes.
+    pub(crate) fn sector(&self) -> u64 {
+        self.pool().volume().tree_context().sectorsize.into()
+    }
+}
+
+impl<'e, 'p> FileEditor<'e, 'p> {
+    pub(super) fn new(
+        editor: &'e Editor<'p>,
+        filesystem: &'e Filesystem,
+        tree: &'e Arc<Tree>,
+        file: InodeId,
+    ) -> Self {
+        Self { editor, filesystem, tree, file, gained_bytes: 0, freed_bytes: 0 }
+    }
+
+    /// Takes everything out of a range, of whole sectors.
+    pub(super) fn make_room(&mut self, range: &Range<u64>) -> Result<(), FsError> {
+        let plan = self.plan(range)?;
+        self.apply(plan, None)
+    }
+
+    /// Puts a new piece in the place of everything that is there; `is_new` if nothing refers to its extent yet.
+    pub(super) fn put(&mut self, piece: &Piece, is_new: bool) -> Result<(), FsError> {
+        let end = piece.end(self.filesystem.sector());
+        let plan = self.plan(&(piece.start..end))?;
+        self.refer(piece, is_new);
+        self.gained_bytes += piece.counted_bytes();
+        self.apply(plan, Some(piece))
+    }
+
+    /// Puts a new piece where nothing is.
+    pub(super) fn add(&mut self, piece: &Piece, is_new: bool) -> Result<(), FsError> {
+        self.refer(piece, is_new);
+        self.gained_bytes += piece.counted_bytes();
+        self.insert(piece)
+    }
+
+    /// Puts contents in an item in the place of others.
+    pub(super) fn exchange_inline(&mut self, before: &Piece, after: &Piece) -> Result<(), FsError> {
+        self.freed_bytes += before.counted_bytes();
+        self.gained_bytes += after.counted_bytes();
+        Ok(self.editor.replace(self.tree, &after.key(self.file), &after.to_item())?)
+    }
+
+    /// Puts a longer piece in the place of one that begins where it does, and of everything that it grows over. The
+    /// reference stays.
+    pub(super) fn lengthen(&mut self, from: &Piece, to: &Piece) -> Result<(), FsError> {
+        let sector = self.filesystem.sector();
+        self.make_room(&(from.end(sector)..to.end(sector)))?;
+        self.gained_bytes += to.counted_bytes() - from.counted_bytes();
+        self.rewrite(to)
+    }
+
+    /// Puts other pieces that lie in the same extent in the place of one: the first begins where it did and has its
+    /// reference, each other gets one of its own.
+    pub(super) fn divide(&mut self, pieces: &[Piece]) -> Result<(), FsError> {
+        for (number, piece) in pieces.iter().enumerate() {
+            if number == 0 {
+                self.rewrite(piece)?;
+                continue;
+            }
+            self.refer(piece, false);
+            self.insert(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the holes of a range, where the pool wants them told.
+    pub(super) fn tell_holes(&mut self, range: &Range<u64>) -> Result<(), FsError> {
+        if self.filesystem.has_implicit_holes() {
+            return Ok(());
+        }
+        let sector = self.filesystem.sector();
+        let mut at = range.start;
+        while at < range.end {
+            let pieces = self.filesystem.pieces(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
+            let is_all = pieces.len() < STEP_EXTENTS;
+            for piece in pieces {
+                if piece.start > at {
+                    self.insert(&Piece::hole(at, piece.start - at, self.editor.generation()))?;
+                }
+                at = piece.end(sector);
+            }
+            if is_all {
+                if at < range.end {
+                    self.insert(&Piece::hole(at, range.end - at, self.editor.generation()))?;
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the inode item: what the changes of the extents come to, and what `change` does. Holes are told up to the
+    /// size it has then.
+    pub(super) fn finish(
+        mut self,
+        state: &FileState,
+        change: impl FnOnce(&mut InodeItem, &mut Memory),
+    ) -> Result<(), FsError> {
+        let generation = self.editor.generation();
+        let (gained, freed) = (self.gained_bytes, self.freed_bytes);
+        let key = self.file.key(KeyType::INODE_ITEM, 0);
+        let sizes = self.editor.update(self.tree, &key, |bytes| {
+            let item = InodeItem::mut_from_bytes(bytes).ok()?;
+            let mut memory = state.memory();
+            let before = item.size.get();
+            change(item, &mut memory);
+            item.nbytes = (item.nbytes.get() + gained).saturating_sub(freed).into();
+            item.transid = generation;
+            item.sequence = item.sequence.get().wrapping_add(1).into();
+            memory.disk_size = item.size.get();
+            memory.version += 1;
+            Some((before, memory.disk_size))
+        })?;
+        let sector = self.filesystem.sector();
+        match sizes.flatten() {
+            Some((before, after)) if after > before => {
+                self.tell_holes(&(before.next_multiple_of(sector)..after.next_multiple_of(sector)))
+            }
+            Some(_) => Ok(()),
+            None => Err(FsError::NoInode(self.file)),
+        }
+    }
+
+    fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
+        let sector = self.filesystem.sector();
+        let pieces = self.filesystem.pieces(self.tree, self.file, range, usize::MAX)?;
+        let cut = pieces.iter().find(|piece| {
+            let is_inline = matches!(piece.place, Place::Inline(_));
+            is_inline && (piece.start < range.start || piece.end(sector) > range.end)
+        });
+        if let Some(piece) = cut {
+            let defect = Defect::new("inline extent of more than a sector", piece.ram_bytes);
+            return Err(FsError::Item { file: self.file, key: piece.key(self.file), defect });
+        }
+        Ok(DropPlan::new(pieces, range.start, range.end, sector))
+    }
+
+    /// Does what a plan says, then inserts `new`, if there is something: in place, if an item of its key goes.
+    fn apply(&mut self, plan: DropPlan, new: Option<&Piece>) -> Result<(), FsError> {
+        self.freed_bytes += plan.freed_bytes;
+        let mut new = new;
+        for edit in plan.edits {
+            match edit {
+                Edit::Remove(piece) => {
+                    if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+                        self.editor.drop_data_reference(span.extent(), &reference);
+                    }
+                    match new.take_if(|new| new.start == piece.start) {
+                        Some(new) => self.editor.replace(self.tree, &new.key(self.file), &new.to_item())?,
+                        None => {
+                            self.editor.remove(self.tree, &piece.key(self.file))?;
+                        }
+                    }
+                }
+                Edit::Shorten(front) => self.rewrite(&front)?,
+                Edit::Move { from, piece } => {
+                    self.editor.remove(self.tree, &self.file.key(KeyType::EXTENT_DATA, from))?;
+                    self.insert(&piece)?;
+                }
+                Edit::Split { front, behind } => self.divide(&[front, behind])?,
+            }
+        }
+        new.map_or(Ok(()), |new| self.insert(new))
+    }
+
+    fn refer(&self, piece: &Piece, is_new: bool) {
+        if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+            self.editor.add_data_reference(span.extent(), &reference, is_new);
+        }
+    }
+
+    fn insert(&self, piece: &Piece) -> Result<(), FsError> {
+        Ok(self.editor.insert(self.tree, &piece.key(self.file), &piece.to_item())?)
+    }
+
+    /// Changes an item that stays where it is, and as long as it is.
+    fn rewrite(&self, piece: &Piece) -> Result<(), FsError> {
+        let item = piece.to_item();
+        let key = piece.key(self.file);
+        let copied = self.editor.update(self.tree, &key, |bytes| {
+            let fits = bytes.len() == item.len();
+            if fits {
+                bytes.copy_from_slice(&item);
+            }
+            fits
+        })?;
+        if copied == Some(true) {
+            return Ok(());
+        }
+        Err(FsError::Item {
+            file: self.file,
+            key,
+            defect: Defect::new("file extent that changes is not there", 0),
+        })
+    }
+}
+
+/// Gives an inode item the size that it may have now, and the times of the last write. No byte from `unfinished` on
+/// counts.
+pub(super) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Option<u64>) {
+    let size = memory.size_for_item();
+    let least = item.size.get().min(size);
+    item.size = unfinished.map_or(size, |unfinished| size.min(unfinished).max(least)).into();
+    if let Some(changed) = memory.changed.take() {
+        (item.mtime, item.ctime) = (Timespec::from(changed), Timespec::from(changed));
+    }
+}
+
+/// Sets flags of an inode item.
+pub(super) fn set_flags(item: &mut InodeItem, flags: InodeFlags) {
+    item.flags = (item.flags.get() | flags.bits()).into();
+}
+
+fn parse(file: InodeId, key: Key, data: &[u8]) -> Result<Piece, FsError> {
+    let refuse = |defect| FsError::Item { file, key, defect };
+    match Item::parse(&key, data).map_err(refuse)? {
+        Item::FileExtent(extent) => Ok(Piece::from_item(key.offset(), &extent)),
+        _ => Err(refuse(Defect::new("item of another type", 0))),
+    }
+}

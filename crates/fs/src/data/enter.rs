@@ -1,0 +1,181 @@
+//! From extents on the devices to items: the transactions of a writeback.
+
+use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
+use super::output::Output;
+use super::piece::Piece;
+use crate::{Filesystem, FsError, Inode};
+use brindle_ondisk::Incompat;
+use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_tree::{Editor, Need, Transaction, Tree, TreeError};
+use std::sync::Arc;
+
+/// How many items a step of writeback changes at the most, about.
+const STEP_ITEMS: usize = 4 * STEP_EXTENTS;
+/// The items that each new extent changes at the least: its own, the inode, and the other half of a piece that is
+/// cut in two.
+const ITEMS_PER_EXTENT: usize = 3;
+/// A checksum item is not larger than this, in bytes, about.
+const CHECKSUM_ITEM_BYTES: usize = 2048;
+
+impl Filesystem {
+    /// Puts extents into a file, in order, in as many transactions as it takes. After each, what it has brought is
+    /// forgotten in memory. Nothing from `unfinished` on is in the items when all is done.
+    pub(super) fn enter(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        outputs: Vec<Output<'_>>,
+        unfinished: Option<u64>,
+        flags: InodeFlags,
+    ) -> Result<(), FsError> {
+        let mut outputs = outputs.into_iter().peekable();
+        while let Some(first) = outputs.next() {
+            let mut items = self.items_of(inode, tree, &first)?;
+            if items > STEP_ITEMS {
+                self.enter_long(
+                    inode,
+                    tree,
+                    first,
+                    outputs.peek().map(|next| next.piece.start).or(unfinished),
+                )?;
+                continue;
+            }
+            let mut step = vec![first];
+            while let Some(next) = outputs.peek() {
+                let more = self.items_of(inode, tree, next)?;
+                if items + more > STEP_ITEMS {
+                    break;
+                }
+                items += more;
+                step.extend(outputs.next());
+            }
+            let behind = outputs.peek().map(|next| next.piece.start).or(unfinished);
+            self.enter_step(inode, tree, step, items, behind, flags)?;
+        }
+        Ok(())
+    }
+
+    /// How many items change when an extent is put into a file.
+    fn items_of(&self, inode: &Inode, tree: &Arc<Tree>, output: &Output<'_>) -> Result<usize, FsError> {
+        let range = output.piece.start..output.piece.end(self.sector());
+        let there = self.pieces(tree, inode.id(), &range, STEP_ITEMS)?.len();
+        Ok(there + ITEMS_PER_EXTENT + output.checksums.len() / CHECKSUM_ITEM_BYTES)
+    }
+
+    fn enter_step(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        step: Vec<Output<'_>>,
+        items: usize,
+        behind: Option<u64>,
+        flags: InodeFlags,
+    ) -> Result<(), FsError> {
+        self.enter_transaction(items, |transaction| {
+            let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+            for mut output in step {
+                output.piece.generation = transaction.generation();
+                enter_one(&mut editor, transaction, &output.piece, &mut output.checksums)?;
+                if let Some(reserved) = output.reserved {
+                    reserved.keep();
+                }
+            }
+            editor.finish(&inode.data, |item, memory| {
+                settle(item, memory, behind);
+                set_flags(item, flags);
+            })
+        })?;
+        inode.data.memory().forget_written(behind, &self.data);
+        Ok(())
+    }
+
+    /// Puts an extent into a file in the place of so many that it takes several transactions: it grows over them.
+    fn enter_long(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        output: Output<'_>,
+        behind: Option<u64>,
+    ) -> Result<(), FsError> {
+        let Output { mut piece, mut reserved, mut checksums } = output;
+        let end = piece.end(self.sector());
+        let mut entered: Option<Piece> = None;
+        loop {
+            let at = entered.as_ref().map_or(piece.start, |entered| entered.end(self.sector()));
+            if at == end {
+                return Ok(());
+            }
+            let there = self.pieces(tree, inode.id(), &(at..end), STEP_EXTENTS)?;
+            let to = match there.get(STEP_EXTENTS - 1) {
+                Some(last) => last.start,
+                None => end,
+            };
+            let next = if to == end { behind } else { Some(to) };
+            self.enter_transaction(STEP_ITEMS + checksums.len() / CHECKSUM_ITEM_BYTES, |transaction| {
+                let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+                if entered.is_none() {
+                    piece.generation = transaction.generation();
+                }
+                let part = piece.part(piece.start, to);
+                match &entered {
+                    Some(before) => editor.lengthen(before, &part)?,
+                    None => enter_one(&mut editor, transaction, &part, &mut checksums)?,
+                }
+                if let Some(reserved) = reserved.take() {
+                    reserved.keep();
+                }
+                entered = Some(part);
+                editor.finish(&inode.data, |item, memory| settle(item, memory, next))
+            })?;
+            inode.data.memory().forget_written(next, &self.data);
+        }
+    }
+
+    /// A transaction of a writeback: the data has been taken in already, so where there is no other room for metadata
+    /// it gets what is kept back for freeing space.
+    pub(super) fn enter_transaction<T>(
+        &self,
+        items: usize,
+        act: impl FnOnce(&Transaction<'_>) -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
+        let transaction = match self.pool().join(Need::items(items)) {
+            Err(TreeError::NoSpace(_)) => self.pool().join(Need::freeing(items))?,
+            joined => joined?,
+        };
+        self.act_in(&transaction, act)
+    }
+
+    /// Does something in a transaction; what fails half way ends all writing, for nobody knows what it has left.
+    pub(super) fn act_in<'p, T>(
+        &self,
+        transaction: &Transaction<'p>,
+        act: impl FnOnce(&Transaction<'p>) -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
+        let done = act(transaction);
+        match &done {
+            Ok(_) => {}
+            Err(FsError::Tree(error)) => self.pool().abort(error),
+            Err(error) => self.pool().abort(&TreeError::ReadOnly(error.to_string().into())),
+        }
+        done
+    }
+}
+
+fn enter_one(
+    editor: &mut FileEditor<'_, '_>,
+    transaction: &Editor<'_>,
+    piece: &Piece,
+    checksums: &mut Vec<u8>,
+) -> Result<(), FsError> {
+    match piece.compression {
+        Compression::Lzo => transaction.use_feature(Incompat::COMPRESS_LZO),
+        Compression::Zstd => transaction.use_feature(Incompat::COMPRESS_ZSTD),
+        Compression::None | Compression::Zlib => {}
+    }
+    editor.put(piece, true)?;
+    if let Some(span) = piece.span().filter(|_| !checksums.is_empty()) {
+        transaction.insert_checksums(span.disk, checksums)?;
+        checksums.clear();
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Writing into extents that a file has already: preallocated ones, and those of files that are not copied on write.
+//!
+//! The data is written within the transaction: a snapshot, which would have the extent too, waits for its end, and
+//! comes before or after all of it.
+
+use super::edit::{FileEditor, STEP_EXTENTS, settle};
+use super::output::{contents_of, write_all};
+use super::piece::{Piece, Place};
+use super::state::WritingPiece;
+use crate::{Filesystem, FsError, Inode, InodeId};
+use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::{Logical, to_usize};
+use brindle_tree::{Editor, Need, Tree};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How much is written in one transaction at the most, in bytes.
+const STEP_BYTES: u64 = 16 << 20;
+/// The items that one extent changes: it is cut in three, and its checksums come.
+const ITEMS_PER_EXTENT: usize = 4;
+
+/// One part of an extent that is written to.
+struct Overwrite {
+    /// The extent as it is.
+    piece: Piece,
+    /// The part of the file.
+    range: Range<u64>,
+    /// Where that lies.
+    at: Logical,
+}
+
+/// What a step has done.
+struct Step {
+    /// It came as far as here.
+    to: u64,
+    /// What of it has to be copied on write.
+    left: Vec<Range<u64>>,
+}
+
+impl Filesystem {
+    /// The parts of a range that may be written in place, as far as can be seen without a transaction.
+    pub(super) fn maybe_in_place(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        range: &Range<u64>,
+        flags: InodeFlags,
+    ) -> Result<Vec<Range<u64>>, FsError> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        if !flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC) {
+            return Ok(parts);
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let pieces = self.pieces(tree, file, &(at..range.end), STEP_EXTENTS)?;
+            for piece in &pieces {
+                let end = piece.end(self.sector()).min(range.end);
+                if is_candidate(piece, flags) {
+                    let part = piece.start.max(range.start)..end;
+                    match parts.last_mut().filter(|last| last.end == part.start) {
+                        Some(last) => last.end = part.end,
+                        None => parts.push(part),
+                    }
+                }
+                at = end;
+            }
+            if pieces.len() < STEP_EXTENTS {
+                break;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Whether a write to a range needs no space, for all of it goes in place.
+    pub(super) fn is_overwritable(&self, file: InodeId, range: &Range<u64>) -> Result<bool, FsError> {
+        let (tree, flags) = (self.tree(file.tree)?, self.attributes(file)?.flags);
+        let parts = self.maybe_in_place(&tree, file, range, flags)?;
+        if parts != [range.clone()] {
+            return Ok(false);
+        }
+        let transaction = self.pool().join(Need::freeing(1))?;
+        for piece in self.pieces(&tree, file, range, usize::MAX)? {
+            if !is_unshared(&transaction, &tree, file, &piece)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes a range in place, as far as that can be; returns what is left. Nothing from `behind` on is in the items
+    /// when all is done.
+    pub(super) fn overwrite(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        pieces: &[WritingPiece],
+        range: &Range<u64>,
+        flags: InodeFlags,
+        behind: Option<u64>,
+    ) -> Result<Vec<Range<u64>>, FsError> {
+        let mut left: Vec<Range<u64>> = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let rest = at..range.end;
+            let unfinished = left.first().map(|left| left.start);
+            let step = self.enter_transaction(STEP_EXTENTS * ITEMS_PER_EXTENT, |transaction| {
+                self.overwrite_step(transaction, inode, tree, pieces, &rest, flags, unfinished.or(behind))
+            })?;
+            left.extend(step.left);
+            at = step.to;
+            let written = left.first().map_or(at, |left| left.start);
+            inode.data.memory().forget_written(Some(written), &self.data);
+        }
+        Ok(left)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of the function above, which has them all")]
+    fn overwrite_step(
+        &self,
+        transaction: &Editor<'_>,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        contents: &[WritingPiece],
+        range: &Range<u64>,
+        flags: InodeFlags,
+        behind: Option<u64>,
+    ) -> Result<Step, FsError> {
+        let pieces = self.pieces(tree, inode.id(), range, STEP_EXTENTS)?;
+        let (mut overwrites, mut left, mut to) = (Vec::new(), Vec::new(), range.start);
+        for piece in pieces {
+            let part = piece.start.max(to)..piece.end(self.sector()).min(range.end);
+            if part.start > to {
+                left.push(to..part.start);
+            }
+            to = part.end.min(part.start + STEP_BYTES);
+            let part = part.start..to;
+            let may = is_candidate(&piece, flags) && is_unshared(transaction, tree, inode.id(), &piece)?;
+            match piece.span().filter(|_| may).copied() {
+                Some(span) => {
+                    let at = span.disk + (span.offset + (part.start - piece.start));
+                    overwrites.push(Overwrite { piece, range: part, at });
+                }
+                None => left.push(part),
+            }
+            if to - range.start >= STEP_BYTES {
+                break;
+            }
+        }
+        if to == range.start {
+            left.push(range.clone());
+            to = range.end;
+        }
+        let behind =
+            left.first().map(|left: &Range<u64>| left.start).or((to < range.end).then_some(to)).or(behind);
+        let checksums = self.write_in_place(contents, &overwrites, flags)?;
+        let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+        for (overwrite, checksums) in overwrites.iter().zip(checksums) {
+            if overwrite.piece.is_zeros() {
+                editor.divide(&written(&overwrite.piece, &overwrite.range, transaction))?;
+                if !checksums.is_empty() {
+                    transaction.insert_checksums(overwrite.at, &checksums)?;
+                }
+            }
+        }
+        editor.finish(&inode.data, |item, memory| settle(item, memory, behind))?;
+        Ok(Step { to, left })
+    }
+
+    /// Writes the data; the checksums of each part.
+    fn write_in_place(
+        &self,
+        contents: &[WritingPiece],
+        overwrites: &[Overwrite],
+        flags: InodeFlags,
+    ) -> Result<Vec<Vec<u8>>, FsError> {
+        let mut writes: Vec<(usize, Logical, &[u8])> = Vec::new();
+        for (index, overwrite) in overwrites.iter().enumerate() {
+            let mut at = overwrite.at;
+            for bytes in contents_of(contents, &overwrite.range) {
+                writes.push((index, at, bytes));
+                at = at + brindle_ondisk::to_u64(bytes.len());
+            }
+        }
+        let volume = self.pool().volume();
+        let kind = volume.tree_context().checksum_type;
+        let kind = (!flags.contains(InodeFlags::NODATASUM)).then_some(kind);
+        let mut all: Vec<Vec<u8>> = overwrites.iter().map(|_| Vec::new()).collect();
+        let checksums = write_all(volume, &writes, kind, to_usize(self.sector()))?;
+        for ((index, _, _), checksums) in writes.iter().zip(checksums) {
+            all[*index].extend_from_slice(&checksums);
+        }
+        Ok(all)
+    }
+}
+
+/// Whether an extent may be written in place if nobody shares it.
+fn is_candidate(piece: &Piece, flags: InodeFlags) -> bool {
+    let may = |is_prealloc| is_prealloc || flags.contains(InodeFlags::NODATACOW);
+    piece.compression == Compression::None && piece.span().is_some_and(|span| may(span.is_prealloc))
+}
+
+fn is_unshared(
+    transaction: &Editor<'_>,
+    tree: &Arc<Tree>,
+    file: InodeId,
+    piece: &Piece,
+) -> Result<bool, FsError> {
+    match (piece.span(), piece.reference(file)) {
+        (Some(span), Some(reference)) => Ok(!transaction.is_data_shared(tree, span.extent(), &reference)?),
+        _ => Ok(false),
+    }
+}
+
+/// A preallocated extent of which a part is written.
+fn written(piece: &Piece, part: &Range<u64>, transaction: &Editor<'_>) -> Vec<Piece> {
+    let Place::OnDisk(span) = &piece.place else {
+        return vec![piece.clone()];
+    };
+    let end = piece.start + span.length;
+    let mut middle = piece.part(part.start, part.end);
+    middle.generation = transaction.generation();
+    if let Place::OnDisk(span) = &mut middle.place {
+        span.is_prealloc = false;
+    }
+    let front = (piece.start < part.start).then(|| piece.part(piece.start, part.start));
+    let behind = (part.end < end).then(|| piece.part(part.end, end));
+    [front, Some(middle), behind].into_iter().flatten().collect()
+}

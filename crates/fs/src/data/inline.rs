@@ -1,0 +1,139 @@
+//! Contents that are kept in the item; and how the contents of a file are kept at all.
+
+use super::context::CompressionChoice;
+use super::output::Manner;
+use super::piece::{Piece, Place};
+use crate::compression::compress;
+use crate::{Filesystem, FsError, InodeId};
+use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};
+use brindle_ondisk::{Generation, to_u64, to_usize};
+
+/// Header of a leaf, and of its items.
+const LEAF_HEADER_BYTES: u64 = 101;
+const ITEM_HEADER_BYTES: u64 = 25;
+/// The property that says how a file is compressed.
+const COMPRESSION_XATTR: &[u8] = b"btrfs.compression";
+
+/// What bounds the contents of an item.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InlineRoom {
+    /// The most bytes, compressed or not.
+    pub(super) bytes: u64,
+    /// The sector size, which is the most that they may be decompressed.
+    pub(super) sector: u64,
+}
+
+impl Filesystem {
+    /// What bounds the contents of an item.
+    pub(super) fn inline_room(&self) -> InlineRoom {
+        let nodesize = u64::from(self.pool().volume().tree_context().nodesize);
+        let headers = LEAF_HEADER_BYTES + ITEM_HEADER_BYTES + to_u64(size_of::<FileExtentHeader>());
+        let bytes = nodesize.saturating_sub(headers).min(self.data.settings.max_inline_bytes.into());
+        InlineRoom { bytes, sector: self.sector() }
+    }
+
+    /// How the contents of a file are kept.
+    pub(super) fn manner(&self, file: InodeId, flags: InodeFlags) -> Result<Manner, FsError> {
+        let checksums = !flags.contains(InodeFlags::NODATASUM);
+        let may_compress = !flags.intersects(InodeFlags::NODATASUM | InodeFlags::NODATACOW);
+        let compression = if may_compress { self.compression_of(file, flags)? } else { None };
+        Ok(Manner { compression, checksums })
+    }
+
+    fn compression_of(&self, file: InodeId, flags: InodeFlags) -> Result<Option<CompressionChoice>, FsError> {
+        let general = self.data.settings.compression.filter(|choice| choice.algorithm != Compression::None);
+        if general.is_some_and(|choice| choice.force) {
+            return Ok(general);
+        }
+        if flags.contains(InodeFlags::NOCOMPRESS) {
+            return Ok(None);
+        }
+        if !flags.contains(InodeFlags::COMPRESS) {
+            return Ok(general);
+        }
+        let property = self.xattr(file, COMPRESSION_XATTR)?;
+        let own = property.and_then(|value| choice_of(&value));
+        let default = CompressionChoice { algorithm: Compression::Zlib, level: None, force: false };
+        Ok(own.or(general).or(Some(default)))
+    }
+}
+
+/// The whole contents of a file as one item: compressed if that is asked for and helps; `None` if they are too many.
+/// `contents` are of whole sectors, `size` how much of them counts.
+pub(super) fn inline_piece(
+    contents: &[u8],
+    size: u64,
+    compression: Option<CompressionChoice>,
+    room: &InlineRoom,
+) -> Option<Piece> {
+    if size == 0 || size > room.sector || to_u64(contents.len()) != room.sector || room.bytes == 0 {
+        return None;
+    }
+    let contents = &contents[..to_usize(size)];
+    let most = room.bytes.min(size - 1);
+    let compressed = compression.and_then(|choice| {
+        let (most, sector) = (to_usize(most), to_usize(room.sector));
+        compress(choice.algorithm, choice.level, contents, most, sector).map(|data| (choice.algorithm, data))
+    });
+    let (compression, data) = match compressed {
+        Some(compressed) => compressed,
+        None if size <= room.bytes && size < room.sector => (Compression::None, contents.to_vec()),
+        None => return None,
+    };
+    let generation = Generation::new(0);
+    Some(Piece { start: 0, generation, ram_bytes: size, compression, place: Place::Inline(data) })
+}
+
+/// What the property says: an algorithm, perhaps with a level.
+fn choice_of(value: &[u8]) -> Option<CompressionChoice> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, level.parse().ok()));
+    let algorithms = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
+    let algorithm = algorithms.into_iter().find(|algorithm| algorithm.to_string() == name)?;
+    Some(CompressionChoice { algorithm, level, force: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: InlineRoom = InlineRoom { bytes: 2048, sector: 4096 };
+
+    fn kind(contents: &[u8], size: u64, compression: Option<Compression>) -> Option<(Compression, usize)> {
+        let choice = compression.map(|algorithm| CompressionChoice { algorithm, level: None, force: false });
+        let piece = inline_piece(contents, size, choice, &ROOM)?;
+        assert_eq!(piece.ram_bytes, size);
+        match piece.place {
+            Place::Inline(data) => Some((piece.compression, data.len())),
+            Place::OnDisk(_) => None,
+        }
+    }
+
+    #[test]
+    fn little_is_kept_in_the_item() {
+        let sector = [7; 4096];
+        assert_eq!(kind(&sector, 1, None), Some((Compression::None, 1)));
+        assert_eq!(kind(&sector, 2048, None), Some((Compression::None, 2048)));
+        assert_eq!(kind(&sector, 2049, None), None);
+        assert_eq!(kind(&sector, 0, None), None);
+        assert_eq!(kind(&[7; 8192], 100, None), None, "more than the sector is dirty");
+    }
+
+    #[test]
+    fn what_compresses_may_be_longer() {
+        let sector = [7; 4096];
+        for algorithm in [Compression::Zlib, Compression::Lzo, Compression::Zstd] {
+            let (compression, length) = kind(&sector, 4096, Some(algorithm)).expect("it is small");
+            assert!(compression == algorithm && length < 200);
+            assert_eq!(kind(&sector, 1, Some(algorithm)), Some((Compression::None, 1)), "it would grow");
+        }
+    }
+
+    #[test]
+    fn properties_name_an_algorithm() {
+        let zstd = choice_of(b"zstd:7").expect("known");
+        assert_eq!((zstd.algorithm, zstd.level), (Compression::Zstd, Some(7)));
+        assert_eq!(choice_of(b"lzo").map(|choice| choice.algorithm), Some(Compression::Lzo));
+        assert!(choice_of(b"none").is_none() && choice_of(&[0xff]).is_none());
+    }
+}

@@ -1,0 +1,277 @@
+//! From contents to extents: compressing, finding space, computing checksums, writing. No transaction is joined, and
+//! nothing refers to what is written, until the extents enter the trees.
+
+use super::context::CompressionChoice;
+use super::piece::{Piece, Place, Span};
+use super::promise::Promise;
+use super::state::WritingPiece;
+use crate::compression::{compress, is_promising};
+use crate::extents::COMPRESSED_MAX_BYTES;
+use crate::{Filesystem, FsError};
+use brindle_ondisk::item::Compression;
+use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
+use brindle_tree::{ReservedExtent, TreeError};
+use brindle_volume::Volume;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// The longest extent (`BTRFS_MAX_EXTENT_SIZE`), in bytes.
+pub(super) const EXTENT_MAX_BYTES: u64 = 128 << 20;
+/// What one task computes checksums of and writes, in bytes, about.
+const TASK_BYTES: usize = 2 << 20;
+
+/// How the contents of a file are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// How they are compressed, if they are to be.
+    pub(super) compression: Option<CompressionChoice>,
+    /// Whether they get checksums.
+    pub(super) checksums: bool,
+}
+
+/// New contents of a range of a file, on the devices or to be kept in the item.
+#[derive(Debug)]
+pub(super) struct Output<'p> {
+    /// What the file gets.
+    pub(super) piece: Piece,
+    /// The extent that is to be kept.
+    pub(super) reserved: Option<ReservedExtent<'p>>,
+    /// The checksums of the extent.
+    pub(super) checksums: Vec<u8>,
+}
+
+/// What is to become one extent.
+struct Unit<'b> {
+    range: Range<u64>,
+    compressed: Option<(Compression, Vec<u8>)>,
+    contents: Vec<&'b [u8]>,
+}
+
+/// What was found out about a file while it was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Experience {
+    /// How many units compressed well, and how many not.
+    pub(super) compressed: usize,
+    pub(super) resisted: usize,
+}
+
+impl Filesystem {
+    /// Writes ranges of a file, whose contents are in `pieces`, as new extents.
+    pub(super) fn output<'p>(
+        &'p self,
+        pieces: &[WritingPiece],
+        ranges: &[Range<u64>],
+        manner: Manner,
+        promise: &mut Promise<'p>,
+        experience: &mut Experience,
+    ) -> Result<Vec<Output<'p>>, FsError> {
+        let mut units = Vec::new();
+        for range in ranges {
+            units.extend(self.units(pieces, range, manner, experience));
+        }
+        let mut outputs = Vec::new();
+        let mut writes: Vec<(usize, Logical, &[u8])> = Vec::new();
+        let mut hint = None;
+        for unit in &units {
+            self.find_space(unit, promise, &mut hint, &mut outputs, &mut writes)?;
+        }
+        let checksum_type = self.pool().volume().tree_context().checksum_type;
+        let checksum_type = manner.checksums.then_some(checksum_type);
+        let checksums = write_all(self.pool().volume(), &writes, checksum_type, to_usize(self.sector()))?;
+        for ((index, _, _), checksums) in writes.iter().zip(checksums) {
+            outputs[*index].checksums.extend_from_slice(&checksums);
+        }
+        Ok(outputs)
+    }
+
+    /// Cuts a range into what will be extents: compressed ones, and between them what does not compress.
+    fn units<'b>(
+        &self,
+        pieces: &'b [WritingPiece],
+        range: &Range<u64>,
+        manner: Manner,
+        experience: &mut Experience,
+    ) -> Vec<Unit<'b>> {
+        let plain =
+            |range: Range<u64>| Unit { contents: contents_of(pieces, &range), compressed: None, range };
+        let Some(choice) = manner.compression else {
+            return vec![plain(range.clone())];
+        };
+        let sector = self.sector();
+        let starts: Vec<u64> = (range.start..range.end).step_by(to_usize(COMPRESSED_MAX_BYTES)).collect();
+        let compress_one = |start: &u64| {
+            let part = *start..range.end.min(start + COMPRESSED_MAX_BYTES);
+            let room = (part.end - part.start).checked_sub(sector).filter(|room| *room > 0)?;
+            let contents = contents_of(pieces, &part).concat();
+            if !choice.force && !is_promising(&contents) {
+                return Some(None);
+            }
+            Some(compress(choice.algorithm, choice.level, &contents, to_usize(room), to_usize(sector)))
+        };
+        let results: Vec<_> = starts.par_iter().map(compress_one).collect();
+        let mut units: Vec<Unit<'b>> = Vec::new();
+        for (start, result) in starts.into_iter().zip(results) {
+            let part = start..range.end.min(start + COMPRESSED_MAX_BYTES);
+            match result {
+                Some(Some(mut compressed)) => {
+                    experience.compressed += 1;
+                    compressed.resize(compressed.len().next_multiple_of(to_usize(sector)), 0);
+                    let compressed = Some((choice.algorithm, compressed));
+                    units.push(Unit { range: part, compressed, contents: Vec::new() });
+                }
+                result => {
+                    experience.resisted += usize::from(result.is_some());
+                    match units.last_mut().filter(|last| last.compressed.is_none()) {
+                        Some(last) => *last = plain(last.range.start..part.end),
+                        None => units.push(plain(part)),
+                    }
+                }
+            }
+        }
+        units
+    }
+
+    /// Finds space for a unit: one extent if it is compressed, else as few as there can be.
+    fn find_space<'p, 'b>(
+        &'p self,
+        unit: &'b Unit<'b>,
+        promise: &mut Promise<'p>,
+        hint: &mut Option<Logical>,
+        outputs: &mut Vec<Output<'p>>,
+        writes: &mut Vec<(usize, Logical, &'b [u8])>,
+    ) -> Result<(), FsError> {
+        let length = unit.range.end - unit.range.start;
+        if let Some((compression, bytes)) = &unit.compressed {
+            let disk_length = to_u64(bytes.len());
+            let extent = promise.take_extent(disk_length, disk_length, *hint)?;
+            *hint = Some(extent.start + extent.length);
+            // What was saved is not needed any more.
+            promise.release(length - disk_length);
+            writes.push((outputs.len(), extent.start, bytes));
+            outputs.push(new_extent(extent, unit.range.start, length, *compression));
+            return Ok(());
+        }
+        let mut at = unit.range.start;
+        let mut contents = unit.contents.iter().copied();
+        let mut rest: &[u8] = &[];
+        while at < unit.range.end {
+            let most = (unit.range.end - at).min(EXTENT_MAX_BYTES);
+            let extent = promise.take_extent(self.sector(), most, *hint)?;
+            let (mut place, end) = (extent.start, extent.start + extent.length);
+            *hint = Some(end);
+            while place < end {
+                if rest.is_empty() {
+                    rest = contents.next().expect("the contents are as long as the range");
+                }
+                let (now, later) = rest.split_at(rest.len().min(to_usize(end - place)));
+                writes.push((outputs.len(), place, now));
+                (place, rest) = (place + to_u64(now.len()), later);
+            }
+            let length = extent.length;
+            outputs.push(new_extent(extent, at, length, Compression::None));
+            at += length;
+        }
+        Ok(())
+    }
+}
+
+fn new_extent(extent: ReservedExtent<'_>, start: u64, length: u64, compression: Compression) -> Output<'_> {
+    let span = Span { is_prealloc: false, disk: extent.start, disk_length: extent.length, offset: 0, length };
+    let piece = Piece {
+        start,
+        generation: Generation::new(0),
+        ram_bytes: length,
+        compression,
+        place: Place::OnDisk(span),
+    };
+    Output { piece, reserved: Some(extent), checksums: Vec::new() }
+}
+
+/// The contents of a range, which are all there, of whole sectors.
+pub(super) fn contents_of<'b>(pieces: &'b [WritingPiece], range: &Range<u64>) -> Vec<&'b [u8]> {
+    let first = pieces.partition_point(|piece| piece.end() <= range.start);
+    let inside = pieces[first..].iter().take_while(|piece| piece.start < range.end);
+    inside
+        .map(|piece| {
+            let from = range.start.max(piece.start) - piece.start;
+            let to = range.end.min(piece.end()) - piece.start;
+            &piece.bytes[to_usize(from)..to_usize(to)]
+        })
+        .collect()
+}
+
+/// Writes everything, and computes its checksums (if it is to have some), on all cores; the checksums of each write.
+pub(super) fn write_all<T: Sync>(
+    volume: &Volume,
+    writes: &[(T, Logical, &[u8])],
+    checksum_type: Option<ChecksumType>,
+    sector: usize,
+) -> Result<Vec<Vec<u8>>, FsError> {
+    let tasks = tasks(writes);
+    let run = |task: &Range<usize>| {
+        let writes = &writes[task.clone()];
+        let blocks: Vec<(Logical, &[u8])> = writes.iter().map(|(_, at, bytes)| (*at, *bytes)).collect();
+        let checksums =
+            |bytes: &[u8]| checksum_type.map_or_else(Vec::new, |kind| checksums_of(kind, bytes, sector));
+        let checksums: Vec<Vec<u8>> = blocks.iter().map(|(_, bytes)| checksums(bytes)).collect();
+        volume.write_blocks(&blocks).map_err(|error| FsError::Tree(TreeError::Write(error)))?;
+        Ok(checksums)
+    };
+    let done: Result<Vec<Vec<Vec<u8>>>, FsError> = match tasks.as_slice() {
+        [one] => run(one).map(|checksums| vec![checksums]),
+        many => many.par_iter().map(run).collect(),
+    };
+    Ok(done?.into_iter().flatten().collect())
+}
+
+/// Splits writes into runs of about [`TASK_BYTES`].
+fn tasks<T>(writes: &[(T, Logical, &[u8])]) -> Vec<Range<usize>> {
+    let (mut tasks, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (index, (_, _, contents)) in writes.iter().enumerate() {
+        bytes += contents.len();
+        if bytes >= TASK_BYTES {
+            tasks.push(start..index + 1);
+            (start, bytes) = (index + 1, 0);
+        }
+    }
+    if start < writes.len() {
+        tasks.push(start..writes.len());
+    }
+    tasks
+}
+
+fn checksums_of(kind: ChecksumType, bytes: &[u8], sector: usize) -> Vec<u8> {
+    let mut checksums = Vec::with_capacity(bytes.len() / sector * kind.size());
+    for sector in bytes.chunks(sector) {
+        checksums.extend_from_slice(kind.compute(sector).as_bytes());
+    }
+    checksums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn contents_are_cut_out_of_their_pieces() {
+        let piece = |start, byte| WritingPiece { start, bytes: Arc::new(vec![byte; 100]) };
+        let pieces = [piece(0, 1), piece(100, 2), piece(200, 3)];
+        let lengths =
+            |range| contents_of(&pieces, &range).iter().map(|part| (part[0], part.len())).collect::<Vec<_>>();
+        assert_eq!(lengths(50..250), [(1, 50), (2, 100), (3, 50)]);
+        assert_eq!(lengths(100..200), [(2, 100)]);
+        assert_eq!(lengths(110..120), [(2, 10)]);
+    }
+
+    #[test]
+    fn tasks_cover_everything_once() {
+        let contents = vec![0; 3 << 20];
+        let writes: Vec<((), Logical, &[u8])> = [4096, 1 << 20, 1 << 20, 3 << 20, 4096]
+            .iter()
+            .map(|n| ((), Logical::new(0), &contents[..*n]))
+            .collect();
+        assert_eq!(tasks(&writes), [0..3, 3..4, 4..5]);
+        assert_eq!(tasks::<()>(&[]), []);
+    }
+}

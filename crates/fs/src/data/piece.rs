@@ -1,0 +1,184 @@
+//! One extent of a file, as an item that can be cut, moved and written.
+
+use crate::InodeId;
+use brindle_ondisk::item::{
+    Compression, ExtentDataRef, FileExtent, FileExtentHeader, FileExtentRef, FileExtentType,
+};
+use brindle_ondisk::{Generation, Key, KeyType, Logical, to_u64};
+use brindle_tree::DataRange;
+use zerocopy::IntoBytes;
+
+/// One extent of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Where in the file it begins, in bytes.
+    pub(crate) start: u64,
+    /// The transaction that made it.
+    pub(crate) generation: Generation,
+    /// Size of the whole extent when decompressed, in bytes.
+    pub(crate) ram_bytes: u64,
+    /// How it is compressed.
+    pub(crate) compression: Compression,
+    /// Where its contents are.
+    pub(crate) place: Place,
+}
+
+/// Where the contents of a piece are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the item.
+    Inline(Vec<u8>),
+    /// On disk, or nowhere.
+    OnDisk(Span),
+}
+
+/// Part of an extent on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Whether it reads as zeros.
+    pub(crate) is_prealloc: bool,
+    /// Where the extent begins; 0 for a hole.
+    pub(crate) disk: Logical,
+    /// Size of the whole extent on disk, in bytes; 0 for a hole.
+    pub(crate) disk_length: u64,
+    /// Where in the (decompressed) extent this piece begins.
+    pub(crate) offset: u64,
+    /// The length of this piece, in bytes.
+    pub(crate) length: u64,
+}
+
+impl Span {
+    /// Whether nothing is there.
+    pub(crate) fn is_hole(&self) -> bool {
+        self.disk.get() == 0
+    }
+
+    /// The whole extent.
+    pub(crate) fn extent(&self) -> DataRange {
+        DataRange { start: self.disk, length: self.disk_length }
+    }
+}
+
+impl Piece {
+    /// What an item says.
+    pub(crate) fn from_item(start: u64, extent: &FileExtent<'_>) -> Self {
+        let header = extent.header();
+        let (compression, place) = match *extent {
+            FileExtent::Inline { compression, data, .. } => (compression, Place::Inline(data.to_vec())),
+            FileExtent::OnDisk { compression, is_prealloc, extent, .. } => {
+                let span = Span {
+                    is_prealloc,
+                    disk: extent.disk_bytenr,
+                    disk_length: extent.disk_num_bytes.get(),
+                    offset: extent.offset.get(),
+                    length: extent.num_bytes.get(),
+                };
+                (compression, Place::OnDisk(span))
+            }
+        };
+        let (generation, ram_bytes) = (header.generation, header.ram_bytes.get());
+        Self { start, generation, ram_bytes, compression, place }
+    }
+
+    /// A hole, for pools that want them told.
+    pub(crate) fn hole(start: u64, length: u64, generation: Generation) -> Self {
+        let nowhere = Logical::new(0);
+        let span = Span { is_prealloc: false, disk: nowhere, disk_length: 0, offset: 0, length };
+        let (compression, place) = (Compression::None, Place::OnDisk(span));
+        Self { start, generation, ram_bytes: length, compression, place }
+    }
+
+    /// The item's key.
+    pub(crate) fn key(&self, file: InodeId) -> Key {
+        file.key(KeyType::EXTENT_DATA, self.start)
+    }
+
+    /// The item.
+    pub(crate) fn to_item(&self) -> Vec<u8> {
+        let extent_type = match &self.place {
+            Place::Inline(_) => FileExtentType::Inline,
+            Place::OnDisk(span) if span.is_prealloc => FileExtentType::Prealloc,
+            Place::OnDisk(_) => FileExtentType::Regular,
+        };
+        let header = FileExtentHeader {
+            generation: self.generation,
+            ram_bytes: self.ram_bytes.into(),
+            compression: self.compression as u8,
+            encryption: 0,
+            other_encoding: 0.into(),
+            extent_type: extent_type as u8,
+        };
+        let mut item = header.as_bytes().to_vec();
+        match &self.place {
+            Place::Inline(data) => item.extend_from_slice(data),
+            Place::OnDisk(span) => {
+                let extent = FileExtentRef {
+                    disk_bytenr: span.disk,
+                    disk_num_bytes: span.disk_length.into(),
+                    offset: span.offset.into(),
+                    num_bytes: span.length.into(),
+                };
+                item.extend_from_slice(extent.as_bytes());
+            }
+        }
+        item
+    }
+
+    /// Where in the file it ends; of contents in the item, the end of their sector.
+    pub(crate) fn end(&self, sector: u64) -> u64 {
+        match &self.place {
+            Place::Inline(_) => self.start.saturating_add(self.ram_bytes.max(1).next_multiple_of(sector)),
+            Place::OnDisk(span) => self.start.saturating_add(span.length),
+        }
+    }
+
+    /// What it adds to the inode's `nbytes`.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Inline(data) if self.compression == Compression::None => to_u64(data.len()),
+            Place::Inline(_) => self.ram_bytes,
+            Place::OnDisk(span) if span.is_hole() => 0,
+            Place::OnDisk(span) => span.length,
+        }
+    }
+
+    /// The extent on disk, if there is one.
+    pub(crate) fn span(&self) -> Option<&Span> {
+        match &self.place {
+            Place::OnDisk(span) if !span.is_hole() => Some(span),
+            _ => None,
+        }
+    }
+
+    /// Whether it reads as zeros.
+    pub(crate) fn is_zeros(&self) -> bool {
+        matches!(&self.place, Place::OnDisk(span) if span.is_hole() || span.is_prealloc)
+    }
+
+    /// The part from `from` to `to`, which lie within it. What is in the item can't be cut.
+    pub(crate) fn part(&self, from: u64, to: u64) -> Self {
+        let mut part = self.clone();
+        if let Place::OnDisk(span) = &mut part.place {
+            let skipped = from - self.start;
+            span.length = to - from;
+            part.start = from;
+            if span.is_hole() {
+                part.ram_bytes = span.length;
+            } else {
+                span.offset += skipped;
+            }
+        }
+        part
+    }
+
+    /// How the extent tree files the reference of this piece: by where in the file the extent would begin.
+    pub(crate) fn reference(&self, file: InodeId) -> Option<ExtentDataRef> {
+        let span = self.span()?;
+        Some(ExtentDataRef {
+            root: file.tree,
+            objectid: file.number,
+            offset: self.start.wrapping_sub(span.offset).into(),
+            count: 1.into(),
+        })
+    }
+}

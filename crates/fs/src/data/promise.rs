@@ -1,0 +1,66 @@
+//! Data space that is promised, and goes back if it is not needed.
+
+use brindle_ondisk::Logical;
+use brindle_tree::{Pool, ReservedExtent, TreeError};
+
+/// Data space that is promised, in bytes; what is left of it goes back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Promise<'p> {
+    pool: &'p Pool,
+    bytes: u64,
+}
+
+impl<'p> Promise<'p> {
+    /// Takes over what was promised before.
+    pub(super) fn of(pool: &'p Pool, bytes: u64) -> Self {
+        Self { pool, bytes }
+    }
+
+    /// Gets more, up to so much in all; whether something was wanting.
+    pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), TreeError> {
+        if bytes > self.bytes {
+            self.pool.reserve_data(bytes - self.bytes)?;
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// How much is promised.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives so much of it to somebody else, as far as there is.
+    pub(super) fn hand_over(&mut self, bytes: u64) -> u64 {
+        let given = bytes.min(self.bytes);
+        self.bytes -= given;
+        given
+    }
+
+    /// Gives back so much, as far as there is.
+    pub(super) fn release(&mut self, bytes: u64) {
+        let given = self.hand_over(bytes);
+        if given > 0 {
+            self.pool.release_data(given);
+        }
+    }
+
+    /// Takes an extent; what of it is not promised is asked for.
+    pub(super) fn take_extent(
+        &mut self,
+        min: u64,
+        max: u64,
+        hint: Option<Logical>,
+    ) -> Result<ReservedExtent<'p>, TreeError> {
+        self.grow_to(max)?;
+        let extent = self.pool.reserve_extent(min, max, hint)?;
+        self.bytes -= extent.length;
+        Ok(extent)
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.release(self.bytes);
+    }
+}
