@@ -39,6 +39,8 @@ pub enum Errno {
     NotSupported,
     /// Any other.
     Other(i32),
+    /// A program refused, and didn't say which; as good as any.
+    Unknown,
 }
 
 const CODES: [(Errno, i32, &str); 16] = [
@@ -72,6 +74,7 @@ impl Errno {
     pub fn code(self) -> i32 {
         match self {
             Self::Other(code) => code,
+            Self::Unknown => 0,
             _ => CODES.iter().find(|(errno, ..)| *errno == self).map_or(0, |(_, code, _)| *code),
         }
     }
@@ -81,6 +84,7 @@ impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match CODES.iter().find(|(errno, ..)| errno == self) {
             Some((_, _, name)) => f.write_str(name),
+            None if *self == Self::Unknown => f.write_str("some error"),
             None => write!(f, "errno {}", self.code()),
         }
     }

@@ -94,8 +94,15 @@ impl Model {
         }
     }
 
+    /// Whether there is anything at a path; also where an empty directory stands for a vanished subvolume, which
+    /// has no inode.
+    #[must_use]
+    pub fn is_there(&self, path: &TreePath) -> bool {
+        path.is_top() || self.entry(path).is_ok_and(|entry| entry.child.is_some())
+    }
+
     fn resolve(&self, path: &TreePath) -> Result<Place, Errno> {
-        let mut place = Place { subvolume: TOP, ino: ROOT_INO };
+        let mut place = Place::TOP;
         for name in path.names() {
             let child = self.lookup(place, name)?.ok_or(Errno::NotFound)?;
             place = place.below(child).ok_or(Errno::NotFound)?;
@@ -176,6 +183,9 @@ impl Subvolume {
 }
 
 impl Place {
+    /// The top directory.
+    const TOP: Self = Self { subvolume: TOP, ino: ROOT_INO };
+
     /// The inode behind a name in this place; a placeholder has none.
     fn below(self, child: Child) -> Option<Self> {
         match child {

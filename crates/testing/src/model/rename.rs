@@ -29,8 +29,17 @@ impl Model {
         if from.is_top() || to.is_top() {
             return Err(Errno::Invalid);
         }
-        let (source, target) = (self.entry(from)?, self.entry(to)?);
+        // Both directories are looked up before either name.
+        let directory =
+            |path: &TreePath| path.split().map_or(Ok(Place::TOP), |(directory, _)| self.resolve(&directory));
+        for directory in [directory(from)?, directory(to)?] {
+            if !self.at(directory).is_directory() {
+                return Err(Errno::NotDirectory);
+            }
+        }
+        let source = self.entry(from)?;
         let child = source.child.ok_or(Errno::NotFound)?;
+        let target = self.entry(to)?;
         let old = End { path: from, directory: source.directory, child };
         let directory = target.directory;
         match (target.child, rule) {
@@ -89,12 +98,15 @@ impl Model {
                 _ => {}
             }
         }
-        if old.child == Child::Placeholder || other == Some(Child::Placeholder) {
+        if other == Some(Child::Placeholder) {
             return Err(Errno::NotPermitted);
         }
         let is_subvolume = matches!(old.child, Child::Subvolume(_));
         if old.directory.subvolume != directory.subvolume && !is_subvolume {
             return Err(Errno::CrossDevice);
+        }
+        if old.child == Child::Placeholder {
+            return Err(Errno::NotEmpty);
         }
         // The root of a subvolume is never replaced, be it empty.
         if let Some(other) = other

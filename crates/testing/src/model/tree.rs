@@ -5,11 +5,13 @@ use crate::manifest::{Entry, Kind, Manifest, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What another filesystem must show.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Expectation {
     manifest: Manifest,
     /// Entries whose times the model can't know.
     timeless: BTreeSet<Vec<u8>>,
+    /// Empty directories that stand for vanished subvolumes. Whose they are depends on when they were looked at.
+    placeholders: BTreeSet<Vec<u8>>,
 }
 
 /// One name of the model's tree.
@@ -32,7 +34,7 @@ impl Model {
     /// Every name, a directory before what is in it, the top first.
     #[must_use]
     pub fn walk(&self) -> Vec<Found<'_>> {
-        let mut all = vec![self.found(TreePath::top(), Some(Place { subvolume: TOP, ino: ROOT_INO }), TOP)];
+        let mut all = vec![self.found(TreePath::top(), Some(Place::TOP), TOP)];
         let mut next = 0;
         while let Some(found) = all.get(next) {
             next += 1;
@@ -56,11 +58,12 @@ impl Model {
         let mut first_names: BTreeMap<Place, Vec<u8>> = BTreeMap::new();
         let mut walk = self.walk();
         walk.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut expectation = Expectation { manifest: Manifest::default(), timeless: BTreeSet::new() };
+        let mut expectation = Expectation::default();
         for found in walk {
             let path = found.path.bytes();
             let Some(inode) = found.inode else {
                 expectation.timeless.insert(path.to_vec());
+                expectation.placeholders.insert(path.to_vec());
                 let entry = Entry { mode: 0o755, ..Entry::new(path, Kind::Directory) };
                 expectation.manifest.insert(entry);
                 continue;
@@ -126,6 +129,9 @@ impl Expectation {
         entry.flags = None;
         if self.timeless.contains(&entry.path) {
             entry.mtime = UNKNOWN;
+        }
+        if self.placeholders.contains(&entry.path) {
+            (entry.uid, entry.gid) = (0, 0);
         }
         entry
     }

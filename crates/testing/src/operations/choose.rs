@@ -62,7 +62,7 @@ impl Chooser<'_> {
         }
         for _ in 0..6 {
             let path = self.directory(subvolume)?.join(&self.name());
-            if self.model.inode(&path).is_err() {
+            if !self.model.is_there(&path) {
                 return Some(path);
             }
         }
@@ -118,7 +118,9 @@ impl Chooser<'_> {
             6 => self.directory(None)?.join(&[b'x'; NAME_BYTES_MAX + 1]),
             _ => self.directory(None)?.join(&self.name()),
         };
-        Some(path).filter(|path| !path.is_top())
+        // An operation on the empty directory of a vanished subvolume is refused in a way of its own.
+        let is_placeholder = self.model.is_there(&path) && self.model.inode(&path).is_err();
+        Some(path).filter(|path| !path.is_top() && !is_placeholder)
     }
 
     /// Something that is no writable file: a directory, nothing, or below a file; never what blocks whoever opens it.

@@ -116,6 +116,10 @@ impl Chooser<'_> {
     }
 
     fn remove_directory(&mut self) -> Option<Operation> {
+        let placeholder = self.one_of(&self.inventory.placeholders);
+        if let (Some(path), true) = (placeholder, self.once_in(4)) {
+            return Some(Operation::RemoveDirectory { path });
+        }
         // A subvolume goes by its own operation.
         let is_plain = |name: &&Name| !name.is_root && (name.is_empty || self.is_perverse);
         let directories: Vec<TreePath> =

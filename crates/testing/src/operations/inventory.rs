@@ -12,6 +12,8 @@ pub(super) struct Inventory {
     pub(super) others: Vec<Name>,
     /// Roots of subvolumes, the top among them, read-only ones too.
     pub(super) subvolumes: Vec<Name>,
+    /// Empty directories that stand for vanished subvolumes, in snapshots that can be written.
+    pub(super) placeholders: Vec<TreePath>,
     /// Everything in subvolumes that can't be written.
     pub(super) frozen: Vec<Name>,
 }
@@ -40,8 +42,12 @@ impl Inventory {
     pub(super) fn of(model: &Model) -> Self {
         let mut inventory = Self::default();
         for found in model.walk() {
-            // An operation in the empty directory of a vanished subvolume is refused in too many ways.
-            let Some(inode) = found.inode else { continue };
+            let Some(inode) = found.inode else {
+                if !found.is_read_only {
+                    inventory.placeholders.push(found.path);
+                }
+                continue;
+            };
             let name = Name {
                 subvolume: found.subvolume,
                 size: inode.size(),
