@@ -4,6 +4,7 @@
 mod choose;
 mod data;
 mod generator;
+mod hoist;
 mod inventory;
 mod mix;
 mod mounted;

@@ -1,5 +1,6 @@
 //! Model and target, side by side.
 
+use super::hoist::hoist;
 use super::{Generator, Mix, Operation, Target, compare, shrink};
 use crate::model::{Errno, Model};
 use std::fmt::Write;
@@ -57,10 +58,13 @@ impl Trial {
             }
         }
         if let Some(first) = disagreement.or_else(|| side.end().err()) {
-            let fewest = shrink(&operations, SHRINK_BUDGET, |some| {
-                // Another disagreement is not this one with fewer operations.
+            // Another disagreement is not this one with fewer operations.
+            let mut fails = |some: &[Operation]| {
                 replay(some, new_target(), 0).is_err_and(|other| other.kind == first.kind)
-            });
+            };
+            let fewest = shrink(&operations, SHRINK_BUDGET, &mut fails);
+            let fewest = hoist(fewest, SHRINK_BUDGET, &mut fails);
+            let fewest = shrink(&fewest, SHRINK_BUDGET, &mut fails);
             let last = replay(&fewest, new_target(), 0).err().map_or(first.what, |last| last.what);
             panic!("{}", self.message(&fewest, &last));
         }
