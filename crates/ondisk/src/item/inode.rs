@@ -132,20 +132,27 @@ pub struct InodeName<'a> {
     pub name: &'a [u8],
 }
 
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+/// The fixed part of a name of an inode in the directory that the key's offset says (`btrfs_inode_ref`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct InodeRefHeader {
-    index: U64,
-    name_len: U16,
+pub struct InodeRefHeader {
+    /// Index in the directory.
+    pub index: U64,
+    /// Length of the name, in bytes.
+    pub name_len: U16,
 }
 const _: () = assert!(size_of::<InodeRefHeader>() == 10);
 
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+/// The fixed part of a name of an inode in any directory (`btrfs_inode_extref`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct InodeExtrefHeader {
-    parent_objectid: ObjectId,
-    index: U64,
-    name_len: U16,
+pub struct InodeExtrefHeader {
+    /// The directory.
+    pub parent_objectid: ObjectId,
+    /// Index in the directory.
+    pub index: U64,
+    /// Length of the name, in bytes.
+    pub name_len: U16,
 }
 const _: () = assert!(size_of::<InodeExtrefHeader>() == 18);
 

@@ -18,12 +18,14 @@ pub use extent::{
     TreeBlockInfo,
 };
 pub use file_extent::{Compression, FileExtent, FileExtentHeader, FileExtentRef, FileExtentType};
-pub use inode::{InodeExtrefs, InodeFlags, InodeItem, InodeName, InodeRefs, Timespec};
+pub use inode::{
+    InodeExtrefHeader, InodeExtrefs, InodeFlags, InodeItem, InodeName, InodeRefHeader, InodeRefs, Timespec,
+};
 pub use misc::{
     BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, QgroupInfo, QgroupLimit, QgroupStatus,
     VerityDescItem,
 };
-pub use root::{RootFlags, RootItem, RootRef};
+pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
 use crate::{Defect, Key, KeyType, ObjectId, to_u64};
 use zerocopy::little_endian::U64;

@@ -128,12 +128,16 @@ pub struct RootRef<'a> {
     pub name: &'a [u8],
 }
 
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+/// The fixed part of a link between a subvolume and its parent (`btrfs_root_ref`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RootRefHeader {
-    dirid: ObjectId,
-    sequence: U64,
-    name_len: U16,
+pub struct RootRefHeader {
+    /// The directory in the parent.
+    pub dirid: ObjectId,
+    /// The index in that directory.
+    pub sequence: U64,
+    /// Length of the name, in bytes.
+    pub name_len: U16,
 }
 const _: () = assert!(size_of::<RootRefHeader>() == 18);
 
