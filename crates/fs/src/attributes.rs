@@ -107,7 +107,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    fn from_item(id: InodeId, item: &InodeItem) -> Result<Self, Defect> {
+    pub(crate) fn from_item(id: InodeId, item: &InodeItem) -> Result<Self, Defect> {
         let mode = item.mode.get();
         let kind = FileType::from_mode(mode).ok_or(Defect::new("mode has no file type", mode.into()))?;
         Ok(Self {
@@ -131,7 +131,7 @@ impl Attributes {
     }
 
     /// The directory that stands where a snapshot did not take a subvolume along.
-    fn empty_subvolume(id: InodeId) -> Self {
+    pub(crate) fn empty_subvolume(id: InodeId) -> Self {
         Self {
             id,
             kind: FileType::Directory,

@@ -1,13 +1,25 @@
 //! Changing what `stat` tells.
 
-use crate::{Attributes, Filesystem, FsError, InodeId, Timestamp};
+use crate::acl::{self, Acl};
+use crate::namespace::entry::frozen_flags;
+use crate::{AtimeMode, Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId, Timestamp};
+use brindle_ondisk::item::{InodeItem, Timespec};
+use brindle_tree::Need;
+
+const TYPE: u32 = 0o170_000;
+const PERMISSIONS: u32 = 0o7777;
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// What the time of the last access may lag behind, in seconds (`relatime`).
+const ACCESS_LAG_SECONDS: i64 = 24 * 60 * 60;
 
 /// What is to change of an inode's attributes; what is `None` stays.
 ///
-/// Changing mode or owner moves the time of change. Clearing the set-user-id and set-group-id bits when the owner
-/// or the contents change is the VFS' job, which does it by asking for a mode (under FUSE, unless
-/// `FUSE_HANDLE_KILLPRIV` was agreed; with version 2 of that, the request says
-/// [`drop_privileges`](Self::drop_privileges)).
+/// Any change moves the time of change. Clearing the set-user-id and set-group-id bits when the owner or the contents
+/// change is the VFS' job, which does it by asking for a mode (under FUSE, unless `FUSE_HANDLE_KILLPRIV` was
+/// agreed; with version 2 of that, the request says [`drop_privileges`](Self::drop_privileges)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributeChange {
     /// Permissions, as in `st_mode`; type bits are not regarded. An access ACL follows.
@@ -39,16 +51,207 @@ pub enum NewTime {
     At(Timestamp),
 }
 
+impl NewTime {
+    fn at(self, now: Timespec) -> Timespec {
+        match self {
+            Self::Now => now,
+            Self::At(time) => time.into(),
+        }
+    }
+}
+
+impl AttributeChange {
+    /// Whether anything but the size is to change.
+    fn changes_item(&self) -> bool {
+        let rest = Self { size: None, ..*self };
+        rest != Self::default()
+    }
+
+    fn apply(&self, item: &mut InodeItem, now: Timespec) {
+        let mut mode = self.mode.map_or(item.mode.get(), |mode| item.mode.get() & TYPE | mode & PERMISSIONS);
+        if self.drop_privileges {
+            mode = without_privileges(mode);
+        }
+        item.mode.set(mode);
+        item.uid.set(self.uid.unwrap_or(item.uid.get()));
+        item.gid.set(self.gid.unwrap_or(item.gid.get()));
+        item.atime = self.accessed.map_or(item.atime, |time| time.at(now));
+        item.mtime = self.modified.map_or(item.mtime, |time| time.at(now));
+        item.otime = self.created.map_or(item.otime, Timespec::from);
+        item.ctime = self.changed.map_or(now, Timespec::from);
+    }
+}
+
+fn without_privileges(mode: u32) -> u32 {
+    // Without the right of the group to execute, the bit meant mandatory locking.
+    let dropped = if mode & GROUP_EXECUTE != 0 { SET_USER_ID | SET_GROUP_ID } else { SET_USER_ID };
+    if mode & TYPE == 0o040_000 { mode } else { mode & !dropped }
+}
+
 impl Filesystem {
     /// Changes attributes, and returns all of them as they are then.
     pub fn set_attributes(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
-        let _ = (id, change);
-        todo!()
+        self.writing()?;
+        let before = self.attributes(id)?;
+        check_allowed(&before, change)?;
+        if let Some(size) = change.size {
+            let file = self.open_known(&before)?;
+            if before.kind != FileType::Regular {
+                return Err(FsError::NotAFile(id));
+            }
+            self.truncate(&file, size)?;
+        }
+        if change.changes_item() {
+            self.change_item(id, change)?;
+        }
+        self.attributes(id)
+    }
+
+    fn change_item(&self, id: InodeId, change: &AttributeChange) -> Result<(), FsError> {
+        let subvolume = self.subvolume_state(id.tree)?;
+        let _access = subvolume.begin_write()?;
+        let inode = self.inode(id);
+        // The list and the mode say the same, and change together.
+        let _names = inode.names();
+        let list = match change.mode {
+            Some(mode) => self.access_list(id)?.map(|list| list.with_mode(mode)),
+            None => None,
+        };
+        self.attributes(id)?;
+        self.change(Need::items(2), |edit| {
+            if let Some(list) = &list {
+                edit.replace_xattr(subvolume.tree(), id, acl::ACCESS, &list.to_value())?;
+            }
+            edit.inode(subvolume.tree(), id.number, |item| {
+                change.apply(item, edit.now);
+                if change.modified.is_some() || change.changed.is_some() {
+                    inode.data.forget_times();
+                }
+            })
+        })
+    }
+
+    /// The access ACL of an inode, if it has one.
+    fn access_list(&self, id: InodeId) -> Result<Option<Acl>, FsError> {
+        let value = self.xattr(id, acl::ACCESS)?;
+        Ok(value.and_then(|value| Acl::parse(&value).ok().flatten()))
     }
 
     /// Somebody has read from the inode: moves the time of the last access if the mount wants that.
     pub fn note_access(&self, id: InodeId) -> Result<(), FsError> {
-        let _ = id;
-        todo!()
+        let options = &self.writing()?.options;
+        if options.atime == AtimeMode::Never || id.is_empty_subvolume() {
+            return Ok(());
+        }
+        let before = self.attributes(id)?;
+        if !needs_access_time(&before, options.atime, options.host.now()) {
+            return Ok(());
+        }
+        let subvolume = self.subvolume_state(id.tree)?;
+        let _access = match subvolume.begin_write() {
+            Ok(access) => access,
+            // Reading from a snapshot changes nothing.
+            Err(FsError::ReadOnlySubvolume(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let inode = self.inode(id);
+        let _names = inode.names();
+        self.attributes(id)?;
+        self.change(Need::items(1), |edit| {
+            edit.inode(subvolume.tree(), id.number, |item| item.atime = edit.now)
+        })
+    }
+}
+
+fn check_allowed(before: &Attributes, change: &AttributeChange) -> Result<(), FsError> {
+    let is_explicit = |time: Option<NewTime>| matches!(time, Some(NewTime::At(_)));
+    let touches_only = change.mode.is_none()
+        && change.uid.is_none()
+        && change.gid.is_none()
+        && change.size.is_none()
+        && !is_explicit(change.accessed)
+        && !is_explicit(change.modified);
+    // What is only to be added to may still be touched.
+    if touches_only && !before.flags.contains(InodeFlags::IMMUTABLE) {
+        return Ok(());
+    }
+    frozen_flags(before)
+}
+
+/// Whether an access now moves the time of the last one.
+fn needs_access_time(before: &Attributes, mode: AtimeMode, now: Timestamp) -> bool {
+    if before.flags.intersects(InodeFlags::NOATIME | InodeFlags::IMMUTABLE) || before.accessed >= now {
+        return false;
+    }
+    match mode {
+        AtimeMode::Never => false,
+        AtimeMode::Strict => true,
+        AtimeMode::Relative => {
+            before.accessed <= before.modified
+                || before.accessed <= before.changed
+                || now.seconds.saturating_sub(before.accessed.seconds) >= ACCESS_LAG_SECONDS
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RootId;
+    use zerocopy::FromZeros;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanoseconds: 0 }
+    }
+
+    fn attributes(accessed: i64, changed: i64) -> Attributes {
+        let empty = Attributes::empty_subvolume(InodeId::root_of(RootId::FS_TREE));
+        Attributes { accessed: at(accessed), changed: at(changed), modified: at(changed), ..empty }
+    }
+
+    #[test]
+    fn relatime_keeps_a_time_that_says_whether_the_change_was_seen() {
+        let needs = |accessed, changed, now| {
+            needs_access_time(&attributes(accessed, changed), AtimeMode::Relative, at(now))
+        };
+        assert!(needs(100, 100, 200), "not read since it was changed");
+        assert!(!needs(150, 100, 200), "read since");
+        assert!(needs(150, 100, 150 + ACCESS_LAG_SECONDS), "a day ago");
+        assert!(!needs(300, 100, 200), "never back in time");
+    }
+
+    #[test]
+    fn atime_modes_and_flags() {
+        let read = attributes(150, 100);
+        assert!(needs_access_time(&read, AtimeMode::Strict, at(200)));
+        assert!(!needs_access_time(&attributes(100, 100), AtimeMode::Never, at(200)));
+        let flagged = Attributes { flags: InodeFlags::NOATIME, ..read };
+        assert!(!needs_access_time(&flagged, AtimeMode::Strict, at(200)));
+    }
+
+    #[test]
+    fn what_is_not_asked_for_stays() {
+        let mut item = InodeItem::new_zeroed();
+        item.mode.set(0o106_755);
+        item.uid.set(1);
+        item.atime = at(5).into();
+        let change = AttributeChange { gid: Some(9), drop_privileges: true, ..AttributeChange::default() };
+        change.apply(&mut item, at(7).into());
+        assert_eq!((item.mode.get(), item.uid.get(), item.gid.get()), (0o100_755, 1, 9));
+        assert_eq!((item.atime, item.ctime), (at(5).into(), at(7).into()));
+        let change = AttributeChange { mode: Some(0o044_711), accessed: Some(NewTime::Now), ..change };
+        change.apply(&mut item, at(8).into());
+        assert_eq!((item.mode.get(), item.atime), (0o100_711, at(8).into()));
+    }
+
+    #[test]
+    fn append_only_may_be_touched_and_immutable_not() {
+        let touch = AttributeChange { modified: Some(NewTime::Now), ..AttributeChange::default() };
+        let set = AttributeChange { modified: Some(NewTime::At(at(1))), ..AttributeChange::default() };
+        let with = |flags| Attributes { flags, ..attributes(1, 1) };
+        assert!(check_allowed(&with(InodeFlags::APPEND), &touch).is_ok());
+        assert!(check_allowed(&with(InodeFlags::APPEND), &set).is_err());
+        assert!(check_allowed(&with(InodeFlags::IMMUTABLE), &touch).is_err());
+        assert!(check_allowed(&with(InodeFlags::empty()), &set).is_ok());
     }
 }

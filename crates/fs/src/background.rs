@@ -1,13 +1,20 @@
 //! What is done while nobody waits for it, and what makes things durable.
 
 use crate::{Filesystem, FsError};
+use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use brindle_tree::{Need, Readahead, TreeError};
+
+/// How many blocks of a deleted subvolume are dropped in one step. Each may take a change of the extent tree.
+const BLOCKS_PER_STEP: usize = 64;
+/// How much freed space is given back to the devices in one step, in bytes.
+const DISCARD_BYTES_PER_STEP: u64 = 256 << 20;
 
 /// What is left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
     /// More: call again soon.
     More,
-    /// Nothing, until something changes.
+    /// Nothing, until something changes or is committed.
     Nothing,
 }
 
@@ -15,22 +22,68 @@ impl Filesystem {
     /// Makes everything durable that was done before the call: contents are written back, then the transaction
     /// is committed.
     pub fn sync(&self) -> Result<(), FsError> {
-        todo!()
+        let written = self.write_back_all(None);
+        // One file that can't be written is no reason not to commit the others.
+        self.commit()?;
+        written
     }
 
     /// Commits the running transaction. Contents that are dirty in memory stay there.
     pub fn commit(&self) -> Result<(), FsError> {
-        todo!()
+        self.writing()?;
+        Ok(self.pool().commit()?)
     }
 
     /// A small piece of the work that nobody waits for: orphans, deleted subvolumes, discards. To be called by one
     /// thread, again and again while there is more, else from time to time.
     pub fn background_step(&self) -> Result<Remaining, FsError> {
-        todo!()
+        let write = self.writing()?;
+        let is_busy = self.clean_orphans(&write.orphans)?
+            || self.drop_deleted_subvolume()?
+            || write.options.discard && self.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;
+        Ok(if is_busy { Remaining::More } else { Remaining::Nothing })
     }
 
     /// Makes everything durable before the filesystem is dropped.
     pub fn shutdown(&self) -> Result<(), FsError> {
-        todo!()
+        self.sync()
+    }
+
+    /// Drops a piece of a deleted subvolume; whether there was one that could be.
+    fn drop_deleted_subvolume(&self) -> Result<bool, FsError> {
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        cursor.seek(&Key::first_of(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM))?;
+        while let Some(key) = cursor.key().filter(|key| key.objectid == ObjectId::ORPHAN) {
+            let id = RootId::new(key.offset());
+            if key.item_type == KeyType::ORPHAN_ITEM && self.drop_some_of(id)? {
+                return Ok(true);
+            }
+            cursor.next()?;
+        }
+        Ok(false)
+    }
+
+    fn drop_some_of(&self, id: RootId) -> Result<bool, FsError> {
+        let tree = match self.pool().tree(id) {
+            Ok(tree) => tree,
+            Err(TreeError::NoTree(_)) => {
+                let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+                self.change(Need::freeing(1), |edit| edit.remove_orphan(&root_tree, id.object_id()))?;
+                return Ok(true);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // What is open is still read; what has changed waits for the commit.
+        if !id.is_subvolume() || tree.is_dirty() || self.inodes.is_open_in(id) {
+            return Ok(false);
+        }
+        match self.pool().root_item(id)? {
+            // A mark that an interrupted deletion of old left on a subvolume that is whole.
+            Some((_, item)) if item.refs.get() > 0 => return Ok(false),
+            _ => {}
+        }
+        self.change(Need::freeing(BLOCKS_PER_STEP), |edit| edit.editor.drop_tree(&tree, BLOCKS_PER_STEP))?;
+        Ok(true)
     }
 }

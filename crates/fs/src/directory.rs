@@ -86,7 +86,7 @@ impl Filesystem {
 
     /// What a location stands for: an inode of the same tree, the root of a subvolume, or the empty place of a
     /// subvolume that belongs to another parent (this tree is then a snapshot of that one).
-    fn target(&self, directory: InodeId, location: &Key, name: &[u8]) -> Result<InodeId, FsError> {
+    pub(crate) fn target(&self, directory: InodeId, location: &Key, name: &[u8]) -> Result<InodeId, FsError> {
         if location.item_type != KeyType::ROOT_ITEM {
             return Ok(InodeId { tree: directory.tree, number: location.objectid });
         }

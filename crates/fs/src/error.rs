@@ -94,6 +94,14 @@ pub enum FsError {
         /// Why not.
         why: &'static str,
     },
+    /// What brindle does not know (`EOPNOTSUPP`).
+    #[error("{file}: {what} that is not supported")]
+    Unsupported {
+        /// The inode.
+        file: InodeId,
+        /// What was wanted.
+        what: &'static str,
+    },
     /// There is no such extended attribute.
     #[error("no extended attribute {}", String::from_utf8_lossy(.0))]
     NoXattr(Vec<u8>),

@@ -3,7 +3,8 @@
 use crate::data::DataContext;
 use crate::inodes::InodeTable;
 use crate::neighbours::Neighbours;
-use crate::subvolume::SubvolumeTrees;
+use crate::orphan::Orphans;
+use crate::subvolume::{SubvolumeState, Subvolumes};
 use crate::{FsError, InodeId, WriteOptions};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::RootId;
@@ -35,7 +36,7 @@ pub enum SubvolumeChoice {
 #[derive(Debug)]
 pub struct Filesystem {
     pool: Pool,
-    trees: SubvolumeTrees,
+    pub(crate) subvolumes: Subvolumes,
     root: InodeId,
     warnings: Vec<String>,
     /// Where small files were read last.
@@ -54,6 +55,10 @@ pub(crate) struct WriteState {
     pub(crate) options: WriteOptions,
     /// Held while something moves from one directory to another.
     pub(crate) renames: Mutex<()>,
+    /// Where orphans are still to be looked for.
+    pub(crate) orphans: Orphans,
+    /// The id of the next subvolume, once it has been looked up.
+    pub(crate) next_subvolume: Mutex<Option<u64>>,
 }
 
 impl Filesystem {
@@ -68,8 +73,13 @@ impl Filesystem {
         options: &OpenOptions,
         write: &WriteOptions,
     ) -> Result<Self, FsError> {
-        let pool = open_pool(devices, options, write)?;
-        let state = WriteState { options: write.clone(), renames: Mutex::default() };
+        let pool = Pool::open_writable(devices, &options.pool, &write.for_pool())?;
+        let state = WriteState {
+            options: write.clone(),
+            renames: Mutex::default(),
+            orphans: Orphans::default(),
+            next_subvolume: Mutex::default(),
+        };
         Self::new(pool, options, Some(state))
     }
 
@@ -83,10 +93,10 @@ impl Filesystem {
             );
         }
         let root = InodeId::root_of(RootId::FS_TREE);
-        let (trees, neighbours) = (SubvolumeTrees::default(), Neighbours::default());
+        let (subvolumes, neighbours) = (Subvolumes::default(), Neighbours::default());
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
         let (inodes, data) = (InodeTable::default(), DataContext::new(&write_options));
-        let mut filesystem = Self { pool, trees, root, warnings, neighbours, inodes, data, write };
+        let mut filesystem = Self { pool, subvolumes, root, warnings, neighbours, inodes, data, write };
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)
     }
@@ -103,13 +113,16 @@ impl Filesystem {
 
     /// Whether anything can be changed; false from the first error on that left a commit undone.
     pub fn is_writable(&self) -> bool {
-        self.write.is_some()
+        self.write.is_some() && self.pool.read_only_reason().is_none()
     }
 
     /// What changing something takes, or a refusal.
     pub(crate) fn writing(&self) -> Result<&WriteState, FsError> {
-        let read_only = || FsError::Tree(TreeError::ReadOnly("it was opened to be read only".into()));
-        self.write.as_ref().ok_or_else(read_only)
+        let read_only = |why| FsError::Tree(TreeError::ReadOnly(why));
+        match self.pool.read_only_reason() {
+            Some(why) => Err(read_only(why)),
+            None => self.write.as_ref().ok_or_else(|| read_only("it was opened to be read only".into())),
+        }
     }
 
     /// What a user should know: damaged superblocks, missing devices, a log that is not replayed.
@@ -119,15 +132,11 @@ impl Filesystem {
 
     /// The tree of a subvolume.
     pub(crate) fn tree(&self, id: RootId) -> Result<Arc<Tree>, FsError> {
-        self.trees.get(&self.pool, id)
+        Ok(Arc::clone(self.subvolume_state(id)?.tree()))
     }
-}
 
-fn open_pool(
-    devices: Vec<Arc<dyn WritableDevice>>,
-    options: &OpenOptions,
-    write: &WriteOptions,
-) -> Result<Pool, FsError> {
-    let _ = (devices, options, write.for_pool());
-    todo!()
+    /// What all who use a subvolume share.
+    pub(crate) fn subvolume_state(&self, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
+        self.subvolumes.get(&self.pool, id)
+    }
 }

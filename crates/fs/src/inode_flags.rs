@@ -1,7 +1,10 @@
 //! The flags of `chattr`.
 
-use crate::{Filesystem, FsError, InodeId};
+use crate::xattr_change::COMPRESSION;
+use crate::{Attributes, Compression, FileType, Filesystem, FsError, InodeFlags, InodeId};
 use bitflags::bitflags;
+use brindle_ondisk::Incompat;
+use brindle_tree::Need;
 
 bitflags! {
     /// Flags of an inode as `chattr` and `FS_IOC_GETFLAGS` know them.
@@ -30,16 +33,156 @@ bitflags! {
     }
 }
 
+/// Flags that `chattr` and the pool have for the same.
+const SAME: [(FileFlags, InodeFlags); 9] = [
+    (FileFlags::SYNC, InodeFlags::SYNC),
+    (FileFlags::IMMUTABLE, InodeFlags::IMMUTABLE),
+    (FileFlags::APPEND, InodeFlags::APPEND),
+    (FileFlags::NODUMP, InodeFlags::NODUMP),
+    (FileFlags::NOATIME, InodeFlags::NOATIME),
+    (FileFlags::DIRSYNC, InodeFlags::DIRSYNC),
+    (FileFlags::COMPRESS, InodeFlags::COMPRESS),
+    (FileFlags::NOCOMPRESS, InodeFlags::NOCOMPRESS),
+    (FileFlags::NOCOW, InodeFlags::NODATACOW),
+];
+
+impl FileFlags {
+    /// The flags that an inode has.
+    pub(crate) fn of(flags: InodeFlags) -> Self {
+        let mut shown = Self::empty();
+        for (file, inode) in SAME {
+            shown.set(file, flags.contains(inode));
+        }
+        // A file that was told not to be compressed may still be so; one flag says which counts.
+        shown.set(Self::COMPRESS, shown.contains(Self::COMPRESS) && !shown.contains(Self::NOCOMPRESS));
+        shown.set(Self::VERITY, flags.contains(InodeFlags::RO_VERITY));
+        shown
+    }
+}
+
 impl Filesystem {
     /// The flags of an inode (`FS_IOC_GETFLAGS`).
     pub fn flags(&self, id: InodeId) -> Result<FileFlags, FsError> {
-        let _ = id;
-        todo!()
+        Ok(FileFlags::of(self.attributes(id)?.flags))
     }
 
-    /// Sets the flags of an inode (`FS_IOC_SETFLAGS`).
+    /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Who may set which is the caller's business.
     pub fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
-        let _ = (id, flags);
-        todo!()
+        let options = &self.writing()?.options;
+        let subvolume = self.subvolume_state(id.tree)?;
+        let _access = subvolume.begin_write()?;
+        let inode = self.inode(id);
+        let mut names = inode.names();
+        let before = self.attributes(id)?;
+        let wanted = wanted_flags(&before, flags)?;
+        let compression = match options.compression.map(|choice| choice.algorithm) {
+            Some(Compression::Lzo) => &b"lzo"[..],
+            Some(Compression::Zstd) => b"zstd",
+            Some(Compression::Zlib | Compression::None) | None => b"zlib",
+        };
+        let had_compression = before.flags.contains(InodeFlags::COMPRESS);
+        self.change(Need::items(2), |edit| {
+            if !wanted.contains(InodeFlags::COMPRESS) {
+                edit.drop_xattr(subvolume.tree(), id, COMPRESSION)?;
+            } else if !had_compression {
+                edit.replace_xattr(subvolume.tree(), id, COMPRESSION, compression)?;
+                edit.editor.use_feature(feature(compression));
+            }
+            edit.inode(subvolume.tree(), id.number, |item| {
+                item.flags.set(wanted.bits());
+                item.ctime = edit.now;
+            })
+        })?;
+        names.inherited = None;
+        Ok(())
+    }
+}
+
+/// What a pool is marked with that has something compressed so.
+fn feature(compression: &[u8]) -> Incompat {
+    match compression {
+        b"lzo" => Incompat::COMPRESS_LZO,
+        b"zstd" => Incompat::COMPRESS_ZSTD,
+        _ => Incompat::empty(),
+    }
+}
+
+/// The flags that an inode has after they were set so, or a refusal.
+fn wanted_flags(before: &Attributes, flags: FileFlags) -> Result<InodeFlags, FsError> {
+    let invalid = |why| Err(FsError::Invalid { file: before.id, why });
+    let is_compressed = flags.contains(FileFlags::COMPRESS);
+    if is_compressed && flags.intersects(FileFlags::NOCOMPRESS | FileFlags::NOCOW) {
+        return invalid("compression contradicts another flag");
+    }
+    if flags.contains(FileFlags::VERITY) != before.flags.contains(InodeFlags::RO_VERITY) {
+        return invalid("fs-verity is not a flag that can be set");
+    }
+    if flags.bits() & !FileFlags::all().bits() != 0 {
+        return Err(FsError::Unsupported { file: before.id, what: "a flag" });
+    }
+    let is_in_place = before.flags.contains(InodeFlags::NODATACOW);
+    let mut wanted = before.flags;
+    for (file, inode) in SAME {
+        wanted.set(inode, flags.contains(file));
+    }
+    if before.kind == FileType::Regular && flags.contains(FileFlags::NOCOW) != is_in_place {
+        // The extents that a file has can't change how they are kept.
+        if before.size > 0 {
+            return invalid("only an empty file can begin or cease to be overwritten in place");
+        }
+        wanted.set(InodeFlags::NODATASUM, flags.contains(FileFlags::NOCOW));
+    }
+    if is_compressed && before.kind == FileType::Regular && wanted.contains(InodeFlags::NODATASUM) {
+        return invalid("what has no checksums is not compressed");
+    }
+    Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RootId;
+
+    fn file(size: u64, flags: InodeFlags) -> Attributes {
+        let empty = Attributes::empty_subvolume(InodeId::root_of(RootId::FS_TREE));
+        Attributes { kind: FileType::Regular, size, flags, ..empty }
+    }
+
+    #[test]
+    fn flags_are_shown_as_they_were_set() {
+        for flags in [FileFlags::IMMUTABLE | FileFlags::NOATIME, FileFlags::COMPRESS, FileFlags::NOCOMPRESS] {
+            let inode = wanted_flags(&file(9, InodeFlags::empty()), flags).expect("allowed");
+            assert_eq!(FileFlags::of(inode), flags);
+        }
+    }
+
+    #[test]
+    fn only_an_empty_file_begins_to_be_overwritten_in_place() {
+        let wanted = wanted_flags(&file(0, InodeFlags::empty()), FileFlags::NOCOW).expect("allowed");
+        assert_eq!(wanted, InodeFlags::NODATACOW | InodeFlags::NODATASUM);
+        assert!(wanted_flags(&file(1, InodeFlags::empty()), FileFlags::NOCOW).is_err());
+        let again = wanted_flags(&file(1, wanted), FileFlags::NOCOW | FileFlags::NODUMP).expect("as it was");
+        assert_eq!(again, wanted | InodeFlags::NODUMP);
+        assert!(wanted_flags(&file(1, wanted), FileFlags::empty()).is_err());
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let file = file(0, InodeFlags::empty());
+        for flags in [
+            FileFlags::COMPRESS | FileFlags::NOCOMPRESS,
+            FileFlags::COMPRESS | FileFlags::NOCOW,
+            FileFlags::VERITY,
+            FileFlags::from_bits_retain(1),
+        ] {
+            assert!(wanted_flags(&file, flags).is_err(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn flags_that_chattr_does_not_know_stay() {
+        let before = file(5, InodeFlags::PREALLOC | InodeFlags::NODATASUM);
+        let wanted = wanted_flags(&before, FileFlags::SYNC).expect("allowed");
+        assert_eq!(wanted, InodeFlags::PREALLOC | InodeFlags::NODATASUM | InodeFlags::SYNC);
     }
 }

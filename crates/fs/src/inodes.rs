@@ -21,6 +21,7 @@
 use crate::InodeId;
 use crate::data::FileState;
 use crate::namespace::NameState;
+use brindle_ondisk::RootId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -88,6 +89,18 @@ impl InodeTable {
         self.shard(id).inodes.get(&id).and_then(Weak::upgrade)
     }
 
+    /// Whether somebody has an inode of a subvolume open.
+    pub(crate) fn is_open_in(&self, tree: RootId) -> bool {
+        self.shards.iter().any(|shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let inodes: Vec<_> = shard.inodes.iter().filter(|(id, _)| id.tree == tree).collect();
+            let inodes: Vec<Arc<Inode>> =
+                inodes.into_iter().filter_map(|(_, inode)| inode.upgrade()).collect();
+            drop(shard);
+            inodes.iter().any(|inode| inode.names().opens > 0)
+        })
+    }
+
     fn shard(&self, id: InodeId) -> MutexGuard<'_, Shard> {
         let mixed = id.number.get() ^ id.tree.get().rotate_left(7);
         let index = brindle_ondisk::to_usize(mixed) % SHARDS;
@@ -118,7 +131,7 @@ impl NameLocks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brindle_ondisk::{ObjectId, RootId};
+    use brindle_ondisk::ObjectId;
 
     fn id(number: u64) -> InodeId {
         InodeId { tree: RootId::FS_TREE, number: ObjectId::new(number) }

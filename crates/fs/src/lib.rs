@@ -9,6 +9,7 @@
 //!
 //! A pool with a non-empty log tree is read as of its last full commit; [`Filesystem::warnings`] says so.
 
+mod acl;
 mod attributes;
 mod attributes_change;
 mod background;
@@ -24,11 +25,13 @@ mod inodes;
 mod namespace;
 mod neighbours;
 mod orphan;
+mod packed;
 mod read;
 mod seek;
 mod statfs;
 mod subvolume;
 mod subvolume_change;
+mod uuid_tree;
 mod write_options;
 mod xattr;
 mod xattr_change;

@@ -1,7 +1,48 @@
 //! Inodes that have lost their last name: they stay while somebody has them open, and then go.
+//!
+//! In the subvolume's tree such an inode has a mark, the orphan item, from the same transaction on that takes its
+//! last name. Contents go in steps, each a part of one transaction, then the inode and the mark together. Whatever
+//! a crash leaves of it has the mark, and is found by [`Orphans`] after the next opening.
 
-use crate::{Filesystem, FsError, Inode, InodeId};
-use std::sync::Arc;
+use crate::subvolume::SubvolumeState;
+use crate::{FileType, Filesystem, FsError, Inode, InodeId};
+use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use brindle_tree::{Need, Readahead};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is looked at in one go, of subvolumes and of the orphans of one.
+const BATCH: usize = 64;
+/// Removing what is left of an inode without contents changes so many items, in one place: a few attributes and names.
+const REMNANT_ITEMS: usize = 32;
+
+/// Where orphans are still to be looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Orphans {
+    /// Subvolumes to be looked at.
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// New snapshots, which have the orphans of what they were taken of.
+    subvolumes: VecDeque<RootId>,
+    /// Every subvolume from this one on is yet to be looked at; `None` if none is.
+    all_from: Option<RootId>,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { subvolumes: VecDeque::new(), all_from: Some(RootId::FS_TREE) }
+    }
+}
+
+impl Orphans {
+    /// A subvolume may have orphans.
+    pub(crate) fn look_at(&self, id: RootId) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).subvolumes.push_back(id);
+    }
+}
 
 impl Filesystem {
     /// The inode in memory, shared by all who use it. Whether there is such an inode in the pool is not looked at.
@@ -12,13 +53,136 @@ impl Filesystem {
     /// Says that somebody has the inode open: until as many calls of [`release`](Self::release) it stays even if it
     /// loses its last name.
     pub fn acquire(&self, id: InodeId) -> Result<Arc<Inode>, FsError> {
-        let _ = id;
-        todo!()
+        let inode = self.inode(id);
+        let mut names = inode.names();
+        if names.opens == 0 && !id.is_empty_subvolume() && self.attributes(id)?.nlink == 0 {
+            return Err(FsError::NoInode(id));
+        }
+        names.opens += 1;
+        drop(names);
+        Ok(inode)
     }
 
     /// Takes an [`acquire`](Self::acquire) back; the last one removes an inode that has no name.
     pub fn release(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        let _ = inode;
-        todo!()
+        let mut names = inode.names();
+        assert!(names.opens > 0, "{} is released as often as it was acquired", inode.id());
+        names.opens -= 1;
+        let has_to_go = names.opens == 0 && names.is_unnamed;
+        drop(names);
+        if has_to_go { self.remove_unnamed(inode) } else { Ok(()) }
+    }
+
+    /// Removes an inode that has lost its last name and that nobody has open, once it bears the mark.
+    pub(crate) fn remove_unnamed(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        let mut names = inode.names();
+        if names.opens > 0 || std::mem::replace(&mut names.is_going, true) {
+            return Ok(());
+        }
+        drop(names);
+        let removed = self.remove_marked(inode.id());
+        if removed.is_err() {
+            inode.names().is_going = false;
+        }
+        removed
+    }
+
+    fn remove_marked(&self, id: InodeId) -> Result<(), FsError> {
+        let before = match self.attributes(id) {
+            Ok(attributes) => attributes,
+            // A mark without an inode: a removal that a crash interrupted in an older implementation.
+            Err(FsError::NoInode(_)) => return self.remove_remnant(id),
+            Err(error) => return Err(error),
+        };
+        // The kernel marks files, too, whose truncation it has begun.
+        if before.nlink > 0 {
+            let subvolume = self.subvolume_state(id.tree)?;
+            let _access = subvolume.begin_upkeep()?;
+            return self.change(Need::freeing(1), |edit| edit.remove_orphan(subvolume.tree(), id.number));
+        }
+        if before.kind == FileType::Regular {
+            self.drop_file_contents(id)?;
+        }
+        self.remove_remnant(id)
+    }
+
+    fn remove_remnant(&self, id: InodeId) -> Result<(), FsError> {
+        let subvolume = self.subvolume_state(id.tree)?;
+        let _access = subvolume.begin_upkeep()?;
+        self.change(Need::freeing(REMNANT_ITEMS), |edit| {
+            edit.remove_inode(subvolume.tree(), id.number)?;
+            edit.remove_orphan(subvolume.tree(), id.number)
+        })
+    }
+
+    /// Looks for orphans in a few subvolumes, and removes a few; whether there is more to do.
+    pub(crate) fn clean_orphans(&self, orphans: &Orphans) -> Result<bool, FsError> {
+        let Some(id) = self.next_subvolume_with_orphans(orphans)? else {
+            return Ok(false);
+        };
+        let subvolume = match self.subvolume_state(id) {
+            Ok(subvolume) => subvolume,
+            // Deleted since: its orphans go with it.
+            Err(FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_)) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let found = self.orphans_of(&subvolume)?;
+        let mut failed = None;
+        for number in &found {
+            let inode = self.inode(InodeId { tree: id, number: *number });
+            if let Err(error) = self.remove_unnamed(&inode) {
+                tracing::warn!("{} has lost its last name and could not be removed: {error}", inode.id());
+                failed.get_or_insert(error);
+            }
+        }
+        if found.len() == BATCH && failed.is_none() {
+            orphans.look_at(id);
+        }
+        Ok(true)
+    }
+
+    /// The marked inodes of a subvolume that nobody has open, as many as are removed in one go.
+    fn orphans_of(&self, subvolume: &SubvolumeState) -> Result<Vec<ObjectId>, FsError> {
+        let tree = subvolume.tree();
+        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        cursor.seek(&Key::first_of(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM))?;
+        let mut found = Vec::new();
+        while found.len() < BATCH {
+            let Some(key) = cursor.key().filter(|key| key.objectid == ObjectId::ORPHAN) else {
+                break;
+            };
+            let id = InodeId { tree: tree.id(), number: ObjectId::new(key.offset()) };
+            let is_open = self.inodes.find(id).is_some_and(|inode| inode.names().opens > 0);
+            if key.item_type == KeyType::ORPHAN_ITEM && !is_open {
+                found.push(id.number);
+            }
+            cursor.next()?;
+        }
+        Ok(found)
+    }
+
+    fn next_subvolume_with_orphans(&self, orphans: &Orphans) -> Result<Option<RootId>, FsError> {
+        let mut waiting = orphans.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = waiting.subvolumes.pop_front() {
+            return Ok(Some(id));
+        }
+        let Some(mut from) = waiting.all_from else {
+            return Ok(None);
+        };
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        loop {
+            cursor.seek(&Key::first_of(from.object_id(), KeyType::ROOT_ITEM))?;
+            let Some(key) = cursor.key().filter(|key| key.objectid <= ObjectId::LAST_FREE) else {
+                waiting.all_from = None;
+                return Ok(None);
+            };
+            let id = RootId::new(key.objectid.get());
+            from = RootId::new(id.get() + 1);
+            if key.item_type == KeyType::ROOT_ITEM && (id == RootId::FS_TREE || id.is_subvolume()) {
+                waiting.all_from = Some(from);
+                return Ok(Some(id));
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use brindle_ondisk::item::{RootFlags, RootItem};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_tree::{Pool, Readahead, Tree, TreeError};
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A subvolume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,25 +38,110 @@ struct Place {
     path: Vec<u8>,
 }
 
-/// The trees of subvolumes, each looked up once.
+/// The subvolumes in use, each looked up once.
 #[derive(Debug, Default)]
-pub(crate) struct SubvolumeTrees(RwLock<HashMap<RootId, Arc<Tree>>>);
+pub(crate) struct Subvolumes(RwLock<HashMap<RootId, Arc<SubvolumeState>>>);
 
-impl SubvolumeTrees {
-    pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<Arc<Tree>, FsError> {
-        if let Some(tree) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            return Ok(Arc::clone(tree));
+/// What all who use a subvolume share.
+#[derive(Debug)]
+pub(crate) struct SubvolumeState {
+    tree: Arc<Tree>,
+    access: RwLock<WriteAccess>,
+    /// The number of the next inode, once it has been looked up.
+    next_number: Mutex<Option<u64>>,
+}
+
+/// Whether a subvolume may be changed. Who holds it shared may; what forbids it waits for those.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteAccess {
+    pub(crate) is_read_only: bool,
+    pub(crate) is_deleted: bool,
+}
+
+impl Subvolumes {
+    pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
+        if let Some(state) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Ok(Arc::clone(state));
+        }
+        // The lock is held over the look, so that a deletion can't come between it and the entry.
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = known.get(&id) {
+            return Ok(Arc::clone(state));
         }
         let Some((_, item)) = pool.root_item(id)?.filter(|_| id.is_file_tree()) else {
             return Err(FsError::NoSubvolume(id));
         };
-        if item.refs.get() == 0 || item.root_flags().contains(RootFlags::DEAD) {
+        let flags = item.root_flags();
+        if item.refs.get() == 0 || flags.contains(RootFlags::DEAD) {
             return Err(FsError::DeletedSubvolume(id));
         }
-        let tree = pool.tree(id)?;
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&tree));
-        Ok(tree)
+        let access = WriteAccess { is_read_only: flags.contains(RootFlags::RDONLY), is_deleted: false };
+        let (access, next_number) = (RwLock::new(access), Mutex::default());
+        let state = Arc::new(SubvolumeState { tree: pool.tree(id)?, access, next_number });
+        known.insert(id, Arc::clone(&state));
+        Ok(state)
     }
+
+    /// Forgets a subvolume that is deleted.
+    pub(crate) fn forget(&self, id: RootId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+}
+
+impl SubvolumeState {
+    /// Its tree.
+    pub(crate) fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// The right to change it, for one operation.
+    pub(crate) fn begin_write(&self) -> Result<RwLockReadGuard<'_, WriteAccess>, FsError> {
+        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        access.check(self.tree.id())?;
+        Ok(access)
+    }
+
+    /// The right to finish what was begun before it became read-only: contents written back, orphans removed. Not to
+    /// be taken by who has the right to write already.
+    pub(crate) fn begin_upkeep(&self) -> Result<RwLockReadGuard<'_, WriteAccess>, FsError> {
+        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        if access.is_deleted { Err(FsError::DeletedSubvolume(self.tree.id())) } else { Ok(access) }
+    }
+
+    /// The right to say who may change it; waits for the operations that do.
+    pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, WriteAccess> {
+        self.access.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that no inode has, or ever had since the filesystem was opened.
+    pub(crate) fn new_number(&self, pool: &Pool) -> Result<ObjectId, FsError> {
+        let mut next = self.next_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = match *next {
+            Some(number) => number,
+            None => highest_number(pool, &self.tree)?.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1),
+        };
+        if number > ObjectId::LAST_FREE.get() {
+            return Err(TreeError::NoSpace("inode numbers".to_owned()).into());
+        }
+        *next = Some(number + 1);
+        Ok(ObjectId::new(number))
+    }
+}
+
+impl WriteAccess {
+    fn check(self, id: RootId) -> Result<(), FsError> {
+        if self.is_deleted {
+            return Err(FsError::DeletedSubvolume(id));
+        }
+        if self.is_read_only { Err(FsError::ReadOnlySubvolume(id)) } else { Ok(()) }
+    }
+}
+
+/// The greatest number among those of files and subvolumes that a tree has items of.
+pub(crate) fn highest_number(pool: &Pool, tree: &Arc<Tree>) -> Result<Option<u64>, FsError> {
+    let mut cursor = pool.cursor(tree, Readahead::None);
+    cursor.seek_last(&Key::new(ObjectId::LAST_FREE, KeyType(u8::MAX), u64::MAX))?;
+    Ok(cursor.key().map(|key| key.objectid.get()).filter(|number| *number >= ObjectId::FIRST_FREE.get()))
 }
 
 impl Filesystem {
@@ -172,7 +257,7 @@ impl Filesystem {
     }
 
     /// Parent subvolume, directory in it and name of a subvolume.
-    fn backref(&self, id: RootId) -> Result<Option<(RootId, ObjectId, Vec<u8>)>, FsError> {
+    pub(crate) fn backref(&self, id: RootId) -> Result<Option<(RootId, ObjectId, Vec<u8>)>, FsError> {
         let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
         let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_BACKREF))?;

@@ -1,6 +1,29 @@
-//! Making, snapshotting and deleting subvolumes.
+//! Making, snapshotting and deleting subvolumes: the root item, the entry and the links to the directory that has it,
+//! and the entry in the UUID tree.
 
-use crate::{Filesystem, FsError, InodeId, RootId};
+use crate::namespace::edit::{Edit, Entry, NameForm, Place, directory_bytes, root_reference_keys};
+use crate::namespace::entry::{NamePlace, Target};
+use crate::namespace::{FirstName, Inheritance, NewInode, PlannedInode, check_name, inherit};
+use crate::subvolume::highest_number;
+use crate::uuid_tree::UuidKind;
+use crate::{FileType, Filesystem, FsError, InodeFlags, InodeId, RootId, Timestamp};
+use brindle_ondisk::item::{RootFlags, RootItem, Timespec};
+use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, Uuid, name_hash};
+use brindle_tree::{Need, Readahead, TreeError};
+use std::sync::PoisonError;
+use zerocopy::{FromBytes, FromZeros};
+
+/// The mode of a new subvolume's root, as the kernel has it with the usual umask.
+const ROOT_MODE: u32 = 0o040_755;
+/// The name under which a root directory is its own.
+const PARENT: &[u8] = b"..";
+
+/// Where a subvolume's name is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Home {
+    directory: InodeId,
+    name: Vec<u8>,
+}
 
 impl Filesystem {
     /// Makes an empty subvolume.
@@ -11,8 +34,31 @@ impl Filesystem {
         uid: u32,
         gid: u32,
     ) -> Result<RootId, FsError> {
-        let _ = (parent, name, uid, gid);
-        todo!()
+        check_name(name)?;
+        let options = &self.writing()?.options;
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let _access = subvolume.begin_write()?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        let directory = self.inode(parent);
+        let mut names = directory.names();
+        let above = self.changeable_directory(parent, false)?;
+        self.check_free(place)?;
+        let inherited = self.inherited(parent, &mut names)?;
+        let new = NewInode { mode: ROOT_MODE, uid, gid, ..NewInode::default() };
+        let inheritance = inherit(&new, FileType::Directory, &above, &inherited, options);
+        let id = self.new_subvolume_id()?;
+        let uuid = options.host.new_uuid();
+        let index = self.new_index(place.tree, parent, &mut names)?;
+        self.change(Need::items(16), |edit| {
+            let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.pool().nodesize());
+            let tree = edit.editor.create_tree(id, 0, &item)?;
+            let root = planned_root(id, uid, inheritance);
+            let first = FirstName { parent: ObjectId::FIRST_FREE, name: PARENT, index: 0 };
+            edit.insert_inode(&tree, &root, Some(first))?;
+            edit.name_subvolume(place, id, 0, index)?;
+            edit.add_uuid(UuidKind::Subvolume, uuid, id)
+        })?;
+        Ok(id)
     }
 
     /// Makes a snapshot of a subvolume as it is now, with what is dirty in memory, and commits.
@@ -23,33 +69,341 @@ impl Filesystem {
         name: &[u8],
         read_only: bool,
     ) -> Result<RootId, FsError> {
-        let _ = (source, parent, name, read_only);
-        todo!()
+        check_name(name)?;
+        let write = self.writing()?;
+        let source_tree = self.tree(source)?;
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let access = subvolume.begin_write()?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        let directory = self.inode(parent);
+        self.write_back_all(Some(source))?;
+        let mut names = directory.names();
+        self.changeable_directory(parent, false)?;
+        self.check_free(place)?;
+        let id = self.new_subvolume_id()?;
+        let uuid = write.options.host.new_uuid();
+        let now = write.options.host.now().into();
+        let index = self.new_index(place.tree, parent, &mut names)?;
+        // Room is asked for as by anybody; it can't be held over the moment in which nobody else is inside.
+        drop(self.pool().join(Need::items(16))?);
+        self.pool().exclusively(|editor| {
+            let edit = Edit { editor: *editor, now };
+            let (_, before) = editor.pool().root_item(source)?.ok_or(TreeError::NoTree(source))?;
+            let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
+            editor.snapshot(&source_tree, id, edit.generation().get(), &item)?;
+            edit.name_subvolume(place, id, u64::MAX, index)?;
+            edit.add_uuid(UuidKind::Subvolume, uuid, id)?;
+            edit.add_uuid(UuidKind::Received, item.received_uuid, id)
+        })?;
+        drop(names);
+        drop(access);
+        write.orphans.look_at(id);
+        self.pool().commit()?;
+        Ok(id)
     }
 
     /// Deletes the subvolume of this name, with all that it holds; refused while it holds other subvolumes. Its
     /// space comes back bit by bit, by [`background_step`](Self::background_step).
     pub fn delete_subvolume(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
-        let _ = (parent, name);
-        todo!()
+        check_name(name)?;
+        let tree = self.tree(parent.tree)?;
+        let place = Place { tree: &tree, directory: parent, name };
+        let entry = self.slot(place)?.entry.ok_or_else(|| FsError::NotFound(name.to_vec()))?;
+        match self.child(place, entry)?.target {
+            Target::Subvolume(id) => self.delete(id, false),
+            Target::Inode | Target::Nothing => Err(FsError::NotASubvolume(name.to_vec())),
+        }
     }
 
     /// Deletes a subvolume, wherever its name is.
     pub fn delete_subvolume_by_id(&self, id: RootId) -> Result<(), FsError> {
-        let _ = id;
-        todo!()
+        self.delete(id, false)
+    }
+
+    /// Deletes a subvolume unless it holds something.
+    pub(crate) fn delete_subvolume_if_empty(&self, id: RootId) -> Result<(), FsError> {
+        self.delete(id, true)
+    }
+
+    fn delete(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
+        self.writing()?;
+        // Nothing moves between directories meanwhile, and so the name stays where it is but for its own directory.
+        let renames = &self.writing()?.renames;
+        let _renames = renames.lock().unwrap_or_else(PoisonError::into_inner);
+        let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
+        let (subvolume, above) = (self.subvolume_state(id)?, self.subvolume_state(home.directory.tree)?);
+        let (_above_access, mut access);
+        if home.directory.tree < id {
+            (_above_access, access) = (above.begin_write()?, subvolume.exclusive());
+        } else {
+            access = subvolume.exclusive();
+            _above_access = above.begin_write()?;
+        }
+        if access.is_deleted {
+            return Err(FsError::DeletedSubvolume(id));
+        }
+        let directory = self.inode(home.directory);
+        let _names = directory.names();
+        // The lock of the directory is held: from here on the name stays.
+        let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
+        let place = Place { tree: above.tree(), directory: home.directory, name: &home.name };
+        self.changeable_directory(place.directory, true)?;
+        self.check_deletable(id)?;
+        if only_if_empty && !self.is_empty_directory(InodeId::root_of(id))? {
+            return Err(FsError::NotEmpty(InodeId::root_of(id)));
+        }
+        let index = self.root_reference_place(place.directory.tree, id)?.index;
+        self.change(Need::freeing(16), |edit| {
+            edit.remove_entry(place, index)?;
+            edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))?;
+            edit.remove_root_reference(place.directory.tree, id)?;
+            edit.condemn(id)
+        })?;
+        access.is_deleted = true;
+        self.subvolumes.forget(id);
+        Ok(())
+    }
+
+    /// Refuses to delete the default subvolume, and one that holds others.
+    fn check_deletable(&self, id: RootId) -> Result<(), FsError> {
+        if !id.is_subvolume() || self.default_subvolume()? == id {
+            return Err(FsError::DefaultSubvolume(id));
+        }
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_REF))?;
+        match cursor.key() {
+            Some(key) if (key.objectid, key.item_type) == (id.object_id(), KeyType::ROOT_REF) => {
+                Err(FsError::NestedSubvolume(id, RootId::new(key.offset())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sets the subvolume that is entered when none is asked for.
     pub fn set_default_subvolume(&self, id: RootId) -> Result<(), FsError> {
-        let _ = id;
-        todo!()
+        self.writing()?;
+        let subvolume = self.subvolume_state(id)?;
+        let _access = subvolume.begin_upkeep()?;
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
+        let missing =
+            || TreeError::item(RootId::ROOT_TREE, key, Defect::new("no default subvolume is set", 0));
+        if self.pool().with_item(&root_tree, &key, |_| ())?.is_none() {
+            return Err(missing().into());
+        }
+        self.change(Need::items(1), |edit| {
+            edit.editor.update(&root_tree, &key, |data| {
+                // The location stands first.
+                if let Ok((location, _)) = Key::mut_from_prefix(data) {
+                    *location = Key::new(id.object_id(), KeyType::ROOT_ITEM, u64::MAX);
+                }
+            })?;
+            edit.editor.use_feature(Incompat::DEFAULT_SUBVOL);
+            Ok(())
+        })
     }
 
     /// Makes a subvolume read-only or writable. One that was received and becomes writable is no longer that which
     /// was received, and loses its received UUID.
     pub fn set_subvolume_read_only(&self, id: RootId, read_only: bool) -> Result<(), FsError> {
-        let _ = (id, read_only);
-        todo!()
+        self.writing()?;
+        if read_only {
+            self.write_back_all(Some(id))?;
+        }
+        let subvolume = self.subvolume_state(id)?;
+        let mut access = subvolume.exclusive();
+        if access.is_deleted {
+            return Err(FsError::DeletedSubvolume(id));
+        }
+        if access.is_read_only == read_only {
+            return Ok(());
+        }
+        self.change(Need::items(3), |edit| {
+            let received = edit.editor.change_root_item(id, |item| {
+                item.flags.set(with_read_only(item.root_flags(), read_only).bits());
+                let received = item.received_uuid;
+                if !read_only {
+                    forget_received(item);
+                }
+                received
+            })?;
+            match received {
+                Some(received) if !read_only => edit.remove_uuid(UuidKind::Received, received, id),
+                _ => Ok(()),
+            }
+        })?;
+        access.is_read_only = read_only;
+        Ok(())
+    }
+
+    /// Refuses a name that is taken, or has no room.
+    fn check_free(&self, place: Place<'_>) -> Result<(), FsError> {
+        let slot = self.slot(place)?;
+        if slot.entry.is_some() {
+            return Err(FsError::Exists(place.name.to_vec()));
+        }
+        self.check_room(place, &slot, 0)
+    }
+
+    /// An id that no subvolume has, or ever had since the filesystem was opened.
+    fn new_subvolume_id(&self) -> Result<RootId, FsError> {
+        let mut next = self.writing()?.next_subvolume.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = match *next {
+            Some(id) => id,
+            None => {
+                let last = highest_number(self.pool(), &self.pool().tree(RootId::ROOT_TREE)?)?;
+                last.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1)
+            }
+        };
+        if id > ObjectId::LAST_FREE.get() {
+            return Err(TreeError::NoSpace("subvolume ids".to_owned()).into());
+        }
+        *next = Some(id + 1);
+        Ok(RootId::new(id))
+    }
+
+    fn home(&self, id: RootId) -> Result<Option<Home>, FsError> {
+        let found = self.backref(id)?;
+        Ok(found.map(|(tree, number, name)| Home { directory: InodeId { tree, number }, name }))
+    }
+
+    /// Where the name of a subvolume is kept beside the directory's entry.
+    pub(crate) fn root_reference_place(&self, parent: RootId, child: RootId) -> Result<NamePlace, FsError> {
+        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let [key, _] = root_reference_keys(parent, child);
+        let index = self.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::RootRef(reference)) => Some(reference.sequence),
+            _ => None,
+        })?;
+        let index = index.flatten().ok_or(FsError::NoSubvolume(child))?;
+        Ok(NamePlace { index, form: NameForm::Ref })
+    }
+}
+
+impl Edit<'_> {
+    /// Gives a subvolume its name. `offset` is that of the location in the entry.
+    fn name_subvolume(&self, place: Place<'_>, id: RootId, offset: u64, index: u64) -> Result<(), TreeError> {
+        let location = Key::new(id.object_id(), KeyType::ROOT_ITEM, offset);
+        self.add_entry(place, index, Entry { location, kind: FileType::Directory })?;
+        self.add_root_reference(place, id, index)?;
+        self.directory(place.tree, place.directory.number, directory_bytes(place.name))
+    }
+
+    /// A subvolume has lost its name: what is left of it is to be dropped.
+    fn condemn(&self, id: RootId) -> Result<(), TreeError> {
+        let uuids = self.editor.change_root_item(id, |item| {
+            item.flags.set((item.root_flags() | RootFlags::DEAD).bits());
+            item.refs.set(0);
+            item.drop_progress = Key::MIN;
+            item.drop_level = 0;
+            (item.uuid, item.received_uuid)
+        })?;
+        let (uuid, received) = uuids.ok_or(TreeError::NoTree(id))?;
+        self.remove_uuid(UuidKind::Subvolume, uuid, id)?;
+        self.remove_uuid(UuidKind::Received, received, id)?;
+        let root_tree = self.editor.pool().tree(RootId::ROOT_TREE)?;
+        self.add_orphan(&root_tree, id.object_id())
+    }
+}
+
+/// The root directory of a new subvolume.
+fn planned_root(id: RootId, uid: u32, inheritance: Inheritance) -> PlannedInode<'static> {
+    // Flags go down within a subvolume; a new one begins without.
+    let xattrs = inheritance.xattrs.into_iter().filter(|(name, _)| *name != crate::xattr_change::COMPRESSION);
+    let inheritance = Inheritance { flags: InodeFlags::empty(), xattrs: xattrs.collect(), ..inheritance };
+    let id = InodeId::root_of(id);
+    PlannedInode { id, kind: FileType::Directory, uid, rdev: 0, target: None, inheritance }
+}
+
+/// The root item of a new subvolume, but for what its tree decides.
+fn new_root_item(uuid: Uuid, generation: Generation, now: Timespec, nodesize: u32) -> RootItem {
+    let mut item = RootItem::new_zeroed();
+    // Nothing reads these but for the flag; they are what every root item has.
+    item.inode.generation = Generation::new(1);
+    item.inode.size.set(3);
+    item.inode.nbytes.set(nodesize.into());
+    item.inode.nlink.set(1);
+    item.inode.mode.set(ROOT_MODE);
+    item.inode.flags.set(InodeFlags::ROOT_ITEM_INIT.bits());
+    item.root_dirid = ObjectId::FIRST_FREE;
+    item.bytes_used.set(nodesize.into());
+    item.refs.set(1);
+    item.generation = generation;
+    item.generation_v2 = generation;
+    item.uuid = uuid;
+    (item.ctransid, item.otransid) = (generation, generation);
+    (item.ctime, item.otime) = (now, now);
+    item
+}
+
+/// The root item of a snapshot, but for what its tree decides.
+fn snapshot_item(
+    source: &RootItem,
+    uuid: Uuid,
+    generation: Generation,
+    now: Timespec,
+    read_only: bool,
+) -> RootItem {
+    let mut item = source.clone();
+    item.uuid = uuid;
+    item.parent_uuid = source.uuid;
+    item.otransid = generation;
+    item.otime = now;
+    item.refs.set(1);
+    item.drop_progress = Key::MIN;
+    item.drop_level = 0;
+    item.flags.set(with_read_only(source.root_flags(), read_only).bits());
+    // What is writable may become something else than what was received.
+    if !read_only {
+        forget_received(&mut item);
+    }
+    item
+}
+
+fn with_read_only(mut flags: RootFlags, read_only: bool) -> RootFlags {
+    flags.set(RootFlags::RDONLY, read_only);
+    flags
+}
+
+fn forget_received(item: &mut RootItem) {
+    item.received_uuid = Uuid::NIL;
+    (item.stransid, item.rtransid) = (Generation::new(0), Generation::new(0));
+    (item.stime, item.rtime) = (Timestamp::default().into(), Timestamp::default().into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    fn time(seconds: i64) -> Timespec {
+        Timestamp { seconds, nanoseconds: 0 }.into()
+    }
+
+    #[test]
+    fn a_snapshot_knows_its_source_and_keeps_what_was_received_only_while_read_only() {
+        let mut source = new_root_item(Uuid([1; 16]), Generation::new(7), time(1), 16384);
+        source.received_uuid = Uuid([9; 16]);
+        source.rtransid = Generation::new(6);
+        source.flags.set(RootFlags::RDONLY.bits());
+        let kept = snapshot_item(&source, Uuid([2; 16]), Generation::new(8), time(2), true);
+        assert_eq!((kept.uuid, kept.parent_uuid), (Uuid([2; 16]), Uuid([1; 16])));
+        assert_eq!((kept.received_uuid, kept.rtransid), (Uuid([9; 16]), Generation::new(6)));
+        assert_eq!((kept.otransid, kept.ctransid), (Generation::new(8), Generation::new(7)));
+        let writable = snapshot_item(&source, Uuid([2; 16]), Generation::new(8), time(2), false);
+        assert!(writable.received_uuid.is_nil() && writable.root_flags().is_empty());
+        assert_eq!((writable.otime, writable.ctime, writable.rtime), (time(2), time(1), time(0)));
+    }
+
+    #[test]
+    fn a_new_subvolume_is_what_the_kernel_makes() {
+        let item = new_root_item(Uuid([1; 16]), Generation::new(7), time(1), 16384);
+        assert_eq!(item.inode.as_bytes()[..8], 1u64.to_le_bytes());
+        assert_eq!((item.refs.get(), item.root_dirid, item.flags.get()), (1, ObjectId::FIRST_FREE, 0));
+        assert_eq!(
+            (item.otransid, item.ctransid, item.generation_v2.get()),
+            (item.generation, item.generation, 7)
+        );
     }
 }

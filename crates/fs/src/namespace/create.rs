@@ -1,14 +1,69 @@
 //! New inodes.
 
-use super::NewInode;
-use crate::{Attributes, Filesystem, FsError, Inode, InodeId};
+use super::edit::{Edit, Entry, Place, directory_bytes, name_length};
+use super::inherit::{Inheritance, inherit};
+use super::{NewInode, check_name};
+use crate::packed::append;
+use crate::subvolume::SubvolumeState;
+use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
+use brindle_ondisk::item::{
+    DirEntryHeader, FileExtentHeader, FileExtentType, InodeItem, InodeRefHeader, Timespec,
+};
+use brindle_ondisk::{Generation, Key, KeyType, ObjectId, name_hash, to_u64};
+use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// The longest target of a symbolic link, in bytes: `PATH_MAX` less the zero at the end, and it has to be inline.
+const TARGET_BYTES_MAX: usize = 4095;
+
+/// An inode that is about to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedInode<'a> {
+    pub(crate) id: InodeId,
+    pub(crate) kind: FileType,
+    pub(crate) uid: u32,
+    pub(crate) rdev: u64,
+    pub(crate) target: Option<&'a [u8]>,
+    pub(crate) inheritance: Inheritance,
+}
+
+/// The name that a new inode gets, and its index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstName<'a> {
+    pub(crate) parent: ObjectId,
+    pub(crate) name: &'a [u8],
+    pub(crate) index: u64,
+}
 
 impl Filesystem {
     /// Makes a file, directory, symbolic link, device node, pipe or socket.
     pub fn create(&self, parent: InodeId, name: &[u8], new: &NewInode<'_>) -> Result<Attributes, FsError> {
-        let _ = (parent, name, new);
-        todo!()
+        check_name(name)?;
+        self.writing()?;
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let _access = subvolume.begin_write()?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        let directory = self.inode(parent);
+        let mut names = directory.names();
+        let above = self.changeable_directory(parent, false)?;
+        let slot = self.slot(place)?;
+        if slot.entry.is_some() {
+            return Err(FsError::Exists(name.to_vec()));
+        }
+        self.check_room(place, &slot, 0)?;
+        let inherited = self.inherited(parent, &mut names)?;
+        let planned = self
+            .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
+        let index = self.new_index(place.tree, parent, &mut names)?;
+        self.change(Need::items(planned.items() + 4), |edit| {
+            let first = FirstName { parent: parent.number, name, index };
+            let item = edit.insert_inode(place.tree, &planned, Some(first))?;
+            edit.add_entry(place, index, planned.entry())?;
+            edit.directory(place.tree, parent.number, directory_bytes(name))?;
+            Ok(planned.attributes(&item))
+        })
     }
 
     /// Makes a file without a name, open as if by [`acquire`](Self::acquire) (`O_TMPFILE`). `parent` decides in
@@ -18,7 +73,137 @@ impl Filesystem {
         parent: InodeId,
         new: &NewInode<'_>,
     ) -> Result<(Attributes, Arc<Inode>), FsError> {
-        let _ = (parent, new);
-        todo!()
+        self.writing()?;
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let _access = subvolume.begin_write()?;
+        let inherited = self.inherited(parent, &mut self.inode(parent).names())?;
+        let above = self.changeable_directory(parent, false)?;
+        let planned = self
+            .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
+        let inode = self.inode(planned.id);
+        let mut names = inode.names();
+        let attributes = self.change(Need::items(planned.items() + 1), |edit| {
+            let item = edit.insert_inode(subvolume.tree(), &planned, None)?;
+            edit.add_orphan(subvolume.tree(), planned.id.number)?;
+            Ok(planned.attributes(&item))
+        })?;
+        (names.opens, names.is_unnamed, names.is_linkable) = (1, true, true);
+        drop(names);
+        Ok((attributes, inode))
+    }
+
+    /// Decides everything about a new inode, and gives it its number.
+    fn plan_inode<'a>(
+        &self,
+        subvolume: &SubvolumeState,
+        new: &NewInode<'a>,
+        inherit: impl FnOnce(FileType, &crate::WriteOptions) -> Inheritance,
+    ) -> Result<PlannedInode<'a>, FsError> {
+        let tree = subvolume.tree().id();
+        let invalid = |why| FsError::Invalid { file: InodeId { tree, number: ObjectId::new(0) }, why };
+        let kind = FileType::from_mode(new.mode).ok_or_else(|| invalid("a new inode has no type"))?;
+        match new.target {
+            Some(target) if target.len() > TARGET_BYTES_MAX => {
+                return Err(FsError::NameTooLong(target.to_vec()));
+            }
+            Some(b"") => return Err(FsError::NotFound(Vec::new())),
+            Some(target) if target.contains(&0) => return Err(FsError::InvalidName(target.to_vec())),
+            _ if new.target.is_some() != (kind == FileType::Symlink) => {
+                return Err(invalid("a symbolic link, and nothing else, has a target"));
+            }
+            _ => {}
+        }
+        let inheritance = inherit(kind, &self.writing()?.options);
+        let id = InodeId { tree, number: subvolume.new_number(self.pool())? };
+        let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
+        let rdev = if is_device { new.rdev } else { 0 };
+        Ok(PlannedInode { id, kind, uid: new.uid, rdev, target: new.target, inheritance })
+    }
+}
+
+impl PlannedInode<'_> {
+    /// How many items it will have at the most.
+    pub(crate) fn items(&self) -> usize {
+        3 + self.inheritance.xattrs.len()
+    }
+
+    /// What its directory will say of it.
+    pub(crate) fn entry(&self) -> Entry {
+        Entry { location: Key::new(self.id.number, KeyType::INODE_ITEM, 0), kind: self.kind }
+    }
+
+    fn attributes(&self, item: &InodeItem) -> Attributes {
+        Attributes::from_item(self.id, item).expect("the mode of a planned inode has a type")
+    }
+
+    fn item(&self, generation: Generation, now: Timespec, nlink: u32) -> InodeItem {
+        let mut item = InodeItem::new_zeroed();
+        item.generation = generation;
+        item.transid = generation;
+        item.nlink.set(nlink);
+        item.uid.set(self.uid);
+        item.gid.set(self.inheritance.gid);
+        item.mode.set(self.inheritance.mode);
+        item.rdev.set(self.rdev);
+        item.flags.set(self.inheritance.flags.bits());
+        item.sequence.set(1);
+        let size = to_u64(self.target.map_or(0, <[u8]>::len));
+        item.size.set(size);
+        item.nbytes.set(size);
+        (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
+        item
+    }
+}
+
+impl Edit<'_> {
+    /// Adds an inode with all that belongs to it.
+    pub(crate) fn insert_inode(
+        &self,
+        tree: &Tree,
+        planned: &PlannedInode<'_>,
+        first: Option<FirstName<'_>>,
+    ) -> Result<InodeItem, TreeError> {
+        let item = planned.item(self.generation(), self.now, u32::from(first.is_some()));
+        let mut items = vec![(planned.id.key(KeyType::INODE_ITEM, 0), item.as_bytes().to_vec())];
+        if let Some(first) = first {
+            let header = InodeRefHeader { index: U64::new(first.index), name_len: name_length(first.name) };
+            let key = planned.id.key(KeyType::INODE_REF, first.parent.get());
+            items.push((key, [header.as_bytes(), first.name].concat()));
+        }
+        for (name, value) in &planned.inheritance.xattrs {
+            let mut data = Vec::new();
+            append(&mut data, &self.xattr_header(name, value), name, value);
+            items.push((planned.id.key(KeyType::XATTR_ITEM, name_hash(name)), data));
+        }
+        if let Some(target) = planned.target {
+            let data = [self.inline_header(target.len()).as_bytes(), target].concat();
+            items.push((planned.id.key(KeyType::EXTENT_DATA, 0), data));
+        }
+        items.sort_unstable_by_key(|(key, _)| *key);
+        let items: Vec<(Key, &[u8])> = items.iter().map(|(key, data)| (*key, &data[..])).collect();
+        self.editor.insert_all(tree, &items)?;
+        Ok(item)
+    }
+
+    /// What stands before an extended attribute's name and value.
+    pub(crate) fn xattr_header(&self, name: &[u8], value: &[u8]) -> DirEntryHeader {
+        DirEntryHeader {
+            location: Key::MIN,
+            transid: self.generation(),
+            data_len: U16::new(u16::try_from(value.len()).expect("an item is at most 64 KiB")),
+            name_len: name_length(name),
+            file_type: FileType::Xattr as u8,
+        }
+    }
+
+    fn inline_header(&self, length: usize) -> FileExtentHeader {
+        FileExtentHeader {
+            generation: self.generation(),
+            ram_bytes: U64::new(to_u64(length)),
+            compression: 0,
+            encryption: 0,
+            other_encoding: U16::new(0),
+            extent_type: FileExtentType::Inline as u8,
+        }
     }
 }

@@ -1,11 +1,65 @@
 //! More names for an inode.
 
-use crate::{Attributes, Filesystem, FsError, InodeId};
+use super::check_name;
+use super::edit::{Place, directory_bytes};
+use super::entry::frozen_flags;
+use crate::inodes::lock_names;
+use crate::namespace::edit::Entry;
+use crate::{Attributes, FileType, Filesystem, FsError, InodeId};
+use brindle_ondisk::KeyType;
+use brindle_tree::Need;
+
+/// The most names that an inode can have (`BTRFS_LINK_MAX`).
+const LINK_MAX: u32 = 65535;
 
 impl Filesystem {
     /// Gives an inode, not a directory, one more name.
     pub fn link(&self, id: InodeId, parent: InodeId, name: &[u8]) -> Result<Attributes, FsError> {
-        let _ = (id, parent, name);
-        todo!()
+        check_name(name)?;
+        self.writing()?;
+        if id.tree != parent.tree {
+            return Err(FsError::CrossSubvolume(id));
+        }
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let _access = subvolume.begin_write()?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        let (directory, inode) = (self.inode(parent), self.inode(id));
+        let mut locks = lock_names(&[&directory, &inode]);
+        self.changeable_directory(parent, false)?;
+        let before = self.attributes(id)?;
+        if before.kind == FileType::Directory {
+            return Err(FsError::NotPermitted { file: id, why: "a directory has one name" });
+        }
+        frozen_flags(&before)?;
+        // Only what was made without a name may get its first one now; what has lost its last one is gone.
+        if before.nlink == 0 && !locks.of(id).is_linkable {
+            return Err(FsError::NoInode(id));
+        }
+        if before.nlink >= LINK_MAX {
+            return Err(FsError::TooManyLinks(id));
+        }
+        let slot = self.slot(place)?;
+        if slot.entry.is_some() {
+            return Err(FsError::Exists(name.to_vec()));
+        }
+        self.check_room(place, &slot, 0)?;
+        let form = self.new_name_form(place, id.number, None)?;
+        let index = self.new_index(place.tree, parent, locks.of(parent))?;
+        self.change(Need::items(6), |edit| {
+            let entry = Entry { location: id.key(KeyType::INODE_ITEM, 0), kind: before.kind };
+            edit.add_entry(place, index, entry)?;
+            edit.add_name(place, id.number, index, form)?;
+            edit.directory(place.tree, parent.number, directory_bytes(name))?;
+            if before.nlink == 0 {
+                edit.remove_orphan(place.tree, id.number)?;
+            }
+            edit.inode(place.tree, id.number, |item| {
+                item.nlink.set(before.nlink + 1);
+                item.ctime = edit.now;
+            })
+        })?;
+        (locks.of(id).is_unnamed, locks.of(id).is_linkable) = (false, false);
+        drop(locks);
+        self.attributes(id)
     }
 }

@@ -9,11 +9,18 @@
 //! immutable and append-only inodes.
 
 mod create;
+pub(crate) mod edit;
+pub(crate) mod entry;
+mod inherit;
 mod link;
 mod rename;
 mod unlink;
 
 use crate::FsError;
+use std::sync::Arc;
+
+pub(crate) use create::{FirstName, PlannedInode};
+pub(crate) use inherit::{Inheritance, Inherited, inherit};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -27,6 +34,12 @@ pub(crate) struct NameState {
     pub(crate) opens: u32,
     /// It has no name (any more), and goes when nobody has it open.
     pub(crate) is_unnamed: bool,
+    /// It was made without a name, and may get one.
+    pub(crate) is_linkable: bool,
+    /// Somebody is removing it.
+    pub(crate) is_going: bool,
+    /// What new entries of a directory get, once it has been looked up.
+    pub(crate) inherited: Option<Arc<Inherited>>,
 }
 
 /// An inode to be made.

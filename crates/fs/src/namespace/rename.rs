@@ -1,7 +1,41 @@
 //! Names that change.
 
-use super::RenameMode;
-use crate::{Filesystem, FsError, InodeId};
+use super::edit::{Edit, NameForm, Place, directory_bytes};
+use super::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
+use super::inherit::Inheritance;
+use super::unlink::Leaving;
+use super::{FirstName, PlannedInode, RenameMode, check_name};
+use crate::inodes::{NameLocks, lock_names};
+use crate::{FileType, Filesystem, FsError, Inode, InodeFlags, InodeId};
+use brindle_ondisk::{KeyType, ObjectId};
+use brindle_tree::{Need, TreeError};
+use std::sync::{Arc, PoisonError};
+
+/// More directories than any path can name.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// Type and permissions of a whiteout: a character device, whose number is 0.
+const WHITEOUT_MODE: u32 = 0o020_000;
+
+/// A rename whose locks are held.
+#[derive(Clone, Copy, Debug)]
+struct Request<'a> {
+    from: Place<'a>,
+    to: Place<'a>,
+    mode: RenameMode,
+    source: &'a Child,
+    target: Option<&'a Child>,
+}
+
+/// Something that gets another name.
+#[derive(Clone, Copy, Debug)]
+struct Move<'a> {
+    child: &'a Child,
+    from: Place<'a>,
+    to: Place<'a>,
+    old: NamePlace,
+    new: NamePlace,
+}
 
 impl Filesystem {
     /// Gives what has a name in one directory a name in another one, or the same, in place of the old name.
@@ -13,7 +47,270 @@ impl Filesystem {
         to_name: &[u8],
         mode: RenameMode,
     ) -> Result<(), FsError> {
-        let _ = (from_parent, from_name, to_parent, to_name, mode);
-        todo!()
+        check_name(from_name)?;
+        check_name(to_name)?;
+        let is_across = from_parent != to_parent;
+        let renames = &self.writing()?.renames;
+        let _renames = is_across.then(|| renames.lock().unwrap_or_else(PoisonError::into_inner));
+        let from_subvolume = self.subvolume_state(from_parent.tree)?;
+        let to_subvolume = self.subvolume_state(to_parent.tree)?;
+        let mut ordered = vec![&from_subvolume, &to_subvolume];
+        ordered.sort_unstable_by_key(|subvolume| subvolume.tree().id());
+        // Held twice by one thread it would wait for itself behind somebody who wants it alone.
+        ordered.dedup_by_key(|subvolume| subvolume.tree().id());
+        let access =
+            ordered.iter().map(|subvolume| subvolume.begin_write()).collect::<Result<Vec<_>, _>>()?;
+        let from = Place { tree: from_subvolume.tree(), directory: from_parent, name: from_name };
+        let to = Place { tree: to_subvolume.tree(), directory: to_parent, name: to_name };
+        let (from_directory, to_directory) = (self.inode(from_parent), self.inode(to_parent));
+        let left = loop {
+            let source = self.slot(from)?.entry.ok_or_else(|| FsError::NotFound(from_name.to_vec()))?;
+            let target = self.slot(to)?.entry;
+            let source_child = self.child(from, source)?;
+            let target_child = target.map(|entry| self.child(to, entry)).transpose()?;
+            let mut inodes = vec![&from_directory, &to_directory, &source_child.inode];
+            inodes.extend(target_child.as_ref().map(|child| &child.inode));
+            let mut locks = lock_names(&inodes);
+            // Before the locks were held the names may have come to stand for something else.
+            if self.slot(from)?.entry != Some(source) || self.slot(to)?.entry != target {
+                continue;
+            }
+            let (source, target) = (&source_child, target_child.as_ref());
+            break self.rename_locked(Request { from, to, mode, source, target }, &mut locks)?;
+        };
+        drop(access);
+        left.map_or(Ok(()), |inode| self.remove_unnamed(&inode))
+    }
+
+    /// Renames; the inode that has lost its last name by it, and has to go.
+    fn rename_locked(
+        &self,
+        request: Request<'_>,
+        locks: &mut NameLocks<'_>,
+    ) -> Result<Option<Arc<Inode>>, FsError> {
+        let Request { from, to, mode, source, target } = request;
+        if mode == RenameMode::NoReplace && target.is_some() {
+            return Err(FsError::Exists(to.name.to_vec()));
+        }
+        // Two names of one inode: there is nothing to do, says POSIX.
+        if target.is_some_and(|target| target.inode.id() == source.inode.id()) {
+            return Ok(None);
+        }
+        self.check_rename(&request)?;
+        match (mode, target) {
+            (RenameMode::Exchange, None) => Err(FsError::NotFound(to.name.to_vec())),
+            (RenameMode::Exchange, Some(target)) => {
+                let there = self.plan_move(source, from, to, locks)?;
+                let back = self.plan_move(target, to, from, locks)?;
+                self.change(Need::items(24), |edit| {
+                    edit.detach(&there)?;
+                    edit.detach(&back)?;
+                    edit.attach(&there)?;
+                    edit.attach(&back)?;
+                    edit.touch_both(from, to, 0, 0)
+                })?;
+                Ok(None)
+            }
+            _ => self.replace(&request, locks),
+        }
+    }
+
+    /// Moves the source, in place of the target if there is one.
+    fn replace(
+        &self,
+        request: &Request<'_>,
+        locks: &mut NameLocks<'_>,
+    ) -> Result<Option<Arc<Inode>>, FsError> {
+        let &Request { from, to, mode, source, target } = request;
+        let leaving = match target {
+            Some(target) => Some(self.replaced(to, target, locks)?),
+            None => None,
+        };
+        let there = self.plan_move(source, from, to, locks)?;
+        let whiteout = match mode {
+            RenameMode::Whiteout => Some(self.plan_whiteout(from, locks)?),
+            _ => None,
+        };
+        let removed = leaving.as_ref().map_or(0, |(leaving, _)| leaving.items());
+        let freed_to = if target.is_some() { 0 } else { directory_bytes(to.name) };
+        let freed_from = if whiteout.is_some() { 0 } else { -directory_bytes(from.name) };
+        self.change(Need::items(18 + removed), |edit| {
+            edit.detach(&there)?;
+            if let Some((leaving, _)) = &leaving {
+                edit.lose_name(to, leaving)?;
+            }
+            edit.attach(&there)?;
+            if let Some((planned, index)) = &whiteout {
+                let first = FirstName { parent: from.directory.number, name: from.name, index: *index };
+                edit.insert_inode(from.tree, planned, Some(first))?;
+                edit.add_entry(from, *index, planned.entry())?;
+            }
+            edit.touch_both(from, to, freed_from, freed_to)
+        })?;
+        let Some((leaving, inode)) = leaving else {
+            return Ok(None);
+        };
+        let names = locks.of(inode.id());
+        names.is_unnamed = leaving.is_last();
+        Ok((names.opens == 0 && leaving.has_to_go()).then_some(inode))
+    }
+
+    /// Refuses what can't be renamed so.
+    fn check_rename(&self, request: &Request<'_>) -> Result<(), FsError> {
+        let &Request { from, to, mode, source, target } = request;
+        self.changeable_directory(from.directory, true)?;
+        self.changeable_directory(to.directory, target.is_some())?;
+        let is_exchange = mode == RenameMode::Exchange;
+        for child in [Some(source), target.filter(|_| is_exchange)].into_iter().flatten() {
+            self.check_moved(child, from, to)?;
+        }
+        if from.directory != to.directory {
+            self.check_not_below(to.directory, source)?;
+            if let Some(target) = target.filter(|_| is_exchange) {
+                self.check_not_below(from.directory, target)?;
+            }
+        }
+        let Some(target) = target.filter(|_| !is_exchange) else {
+            return Ok(());
+        };
+        let is_directory = |child: &Child| child.entry.kind == FileType::Directory;
+        match (is_directory(source), is_directory(target)) {
+            (true, false) => Err(FsError::NotADirectory(target.inode.id())),
+            (false, true) => Err(FsError::IsADirectory(target.inode.id())),
+            // A subvolume is not replaced, be it empty or not.
+            (true, true)
+                if target.target != Target::Inode || !self.is_empty_directory(target.inode.id())? =>
+            {
+                Err(FsError::NotEmpty(target.inode.id()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to move what its flags protect, and inodes out of their subvolume.
+    fn check_moved(&self, child: &Child, from: Place<'_>, to: Place<'_>) -> Result<(), FsError> {
+        let id = child.inode.id();
+        match child.target {
+            Target::Nothing => Err(FsError::NotEmpty(id)),
+            Target::Subvolume(_) => Ok(()),
+            Target::Inode if from.directory.tree != to.directory.tree => Err(FsError::CrossSubvolume(id)),
+            Target::Inode => frozen_flags(&self.attributes(id)?),
+        }
+    }
+
+    /// Refuses to move a directory to a place that is below it.
+    fn check_not_below(&self, place: InodeId, moved: &Child) -> Result<(), FsError> {
+        if moved.entry.kind != FileType::Directory {
+            return Ok(());
+        }
+        let mut at = place;
+        for _ in 0..DEPTH_MAX {
+            if at == moved.inode.id() {
+                return Err(FsError::Invalid { file: at, why: "a directory can't move below itself" });
+            }
+            match self.parent_directory(at)? {
+                Some(above) if above != at => at = above,
+                _ => return Ok(()),
+            }
+        }
+        Err(FsError::SubvolumeLoop(place.tree))
+    }
+
+    /// What becomes of the inode that has the new name.
+    fn replaced(
+        &self,
+        place: Place<'_>,
+        target: &Child,
+        locks: &mut NameLocks<'_>,
+    ) -> Result<(Leaving, Arc<Inode>), FsError> {
+        let id = target.inode.id();
+        let before = self.attributes(id)?;
+        let leaving = self.leaving(place, &before, &target.inode, locks.of(id).opens)?;
+        Ok((leaving, Arc::clone(&target.inode)))
+    }
+
+    /// Finds where the pieces of a name are, and where the new ones go.
+    fn plan_move<'a>(
+        &self,
+        child: &'a Child,
+        from: Place<'a>,
+        to: Place<'a>,
+        locks: &mut NameLocks<'_>,
+    ) -> Result<Move<'a>, FsError> {
+        let slot = self.slot(to)?;
+        let freed = if slot.entry.is_some() { freed_entry_bytes(to.name) } else { 0 };
+        self.check_room(to, &slot, freed)?;
+        let (old, form) = match child.subvolume() {
+            Some(below) => (self.root_reference_place(from.directory.tree, below)?, NameForm::Ref),
+            None => {
+                let number = child.inode.id().number;
+                let old = self.name_place(from, number)?;
+                let is_beside = from.directory == to.directory && old.form == NameForm::Ref;
+                (old, self.new_name_form(to, number, is_beside.then_some(from.name))?)
+            }
+        };
+        let index = self.new_index(to.tree, to.directory, locks.of(to.directory))?;
+        Ok(Move { child, from, to, old, new: NamePlace { index, form } })
+    }
+
+    /// What is left under the old name.
+    fn plan_whiteout(
+        &self,
+        from: Place<'_>,
+        locks: &mut NameLocks<'_>,
+    ) -> Result<(PlannedInode<'static>, u64), FsError> {
+        let subvolume = self.subvolume_state(from.directory.tree)?;
+        let number = subvolume.new_number(self.pool())?;
+        let id = InodeId { tree: from.directory.tree, number };
+        let (mode, flags) = (WHITEOUT_MODE, InodeFlags::empty());
+        let inheritance = Inheritance { mode, gid: 0, flags, xattrs: Vec::new() };
+        let planned =
+            PlannedInode { id, kind: FileType::CharDevice, uid: 0, rdev: 0, target: None, inheritance };
+        Ok((planned, self.new_index(from.tree, from.directory, locks.of(from.directory))?))
+    }
+}
+
+impl Edit<'_> {
+    /// Takes something out of the directory that it leaves.
+    fn detach(&self, moved: &Move<'_>) -> Result<(), TreeError> {
+        self.remove_entry(moved.from, moved.old.index)?;
+        match moved.child.subvolume() {
+            Some(below) => self.remove_root_reference(moved.from.directory.tree, below),
+            None => self.remove_name(moved.from, moved.number(), moved.old.form),
+        }
+    }
+
+    /// Puts it into the one that it comes to.
+    fn attach(&self, moved: &Move<'_>) -> Result<(), TreeError> {
+        self.add_entry(moved.to, moved.new.index, moved.child.entry)?;
+        match moved.child.subvolume() {
+            Some(below) => self.add_root_reference(moved.to, below, moved.new.index),
+            None => {
+                self.add_name(moved.to, moved.number(), moved.new.index, moved.new.form)?;
+                self.inode(moved.to.tree, moved.number(), |item| item.ctime = self.now)
+            }
+        }
+    }
+
+    /// Both directories have changed.
+    fn touch_both(
+        &self,
+        from: Place<'_>,
+        to: Place<'_>,
+        from_grown: i64,
+        to_grown: i64,
+    ) -> Result<(), TreeError> {
+        if from.directory == to.directory {
+            return self.directory(from.tree, from.directory.number, from_grown + to_grown);
+        }
+        self.directory(from.tree, from.directory.number, from_grown)?;
+        self.directory(to.tree, to.directory.number, to_grown)
+    }
+}
+
+impl Move<'_> {
+    fn number(&self) -> ObjectId {
+        debug_assert_eq!(self.child.entry.location.item_type, KeyType::INODE_ITEM);
+        self.child.inode.id().number
     }
 }

@@ -1,17 +1,227 @@
-//! Names and directories that go.
+//! Names and directories that go, and inodes with them.
 
-use crate::{Filesystem, FsError, InodeId};
+use super::check_name;
+use super::edit::{Edit, Place, directory_bytes};
+use super::entry::{Child, NamePlace, Target, frozen_flags};
+use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
+use brindle_ondisk::item::{ExtentDataRef, FileExtent};
+use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
+use brindle_tree::{DataRange, Need, Readahead, Tree, TreeError, Verdict};
+use std::sync::Arc;
+use zerocopy::little_endian::{U32, U64};
+
+/// An inode of at most so many items goes as a whole, with its last name.
+const ITEMS_AT_ONCE: usize = 32;
+
+/// What becomes of an inode that loses a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It has others.
+    Stays,
+    /// It goes at once, with its so many items.
+    Goes(usize),
+    /// It is marked, and goes later.
+    Waits,
+}
+
+/// An inode that is to lose a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    number: ObjectId,
+    place: NamePlace,
+    nlink: u32,
+    fate: Fate,
+}
+
+impl Leaving {
+    /// What taking the name away will change at the most, the directory not counted.
+    pub(crate) fn items(&self) -> usize {
+        match self.fate {
+            Fate::Goes(items) => 4 + items,
+            Fate::Stays | Fate::Waits => 5,
+        }
+    }
+
+    /// Whether it has to be removed as soon as nobody has it open.
+    pub(crate) fn has_to_go(&self) -> bool {
+        self.fate == Fate::Waits
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
+        self.fate != Fate::Stays
+    }
+}
 
 impl Filesystem {
     /// Removes a name of what is no directory. With the last name goes the inode, or once nobody has it open.
     pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
-        let _ = (parent, name);
-        todo!()
+        check_name(name)?;
+        self.writing()?;
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let access = subvolume.begin_write()?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        let left = self.with_child(&self.inode(parent), place, |child, locks| {
+            self.changeable_directory(parent, true)?;
+            if child.entry.kind == FileType::Directory {
+                return Err(FsError::IsADirectory(child.inode.id()));
+            }
+            let before = self.attributes(child.inode.id())?;
+            let leaving = self.leaving(place, &before, &child.inode, locks.of(before.id).opens)?;
+            self.change(Need::freeing(leaving.items() + 1), |edit| {
+                edit.lose_name(place, &leaving)?;
+                edit.directory(place.tree, parent.number, -directory_bytes(name))
+            })?;
+            locks.of(before.id).is_unnamed = leaving.is_last();
+            let has_to_go = leaving.has_to_go() && locks.of(before.id).opens == 0;
+            Ok(has_to_go.then(|| Arc::clone(&child.inode)))
+        })?;
+        drop(access);
+        left.map_or(Ok(()), |inode| self.remove_unnamed(&inode))
     }
 
     /// Removes an empty directory, or deletes a subvolume that is empty.
     pub fn remove_directory(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
-        let _ = (parent, name);
-        todo!()
+        check_name(name)?;
+        self.writing()?;
+        let subvolume = self.subvolume_state(parent.tree)?;
+        let access = subvolume.begin_write()?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        let below = self.with_child(&self.inode(parent), place, |child, locks| {
+            self.changeable_directory(parent, true)?;
+            let id = child.inode.id();
+            if child.entry.kind != FileType::Directory {
+                return Err(FsError::NotADirectory(id));
+            }
+            if child.target == Target::Nothing {
+                self.remove_empty_place(place)?;
+                return Ok(None);
+            }
+            if !self.is_empty_directory(id)? {
+                return Err(FsError::NotEmpty(id));
+            }
+            if let Target::Subvolume(below) = child.target {
+                return Ok(Some(below));
+            }
+            let before = self.attributes(id)?;
+            let leaving = self.leaving(place, &before, &child.inode, locks.of(id).opens)?;
+            self.change(Need::freeing(leaving.items() + 1), |edit| {
+                edit.lose_name(place, &leaving)?;
+                edit.directory(place.tree, parent.number, -directory_bytes(name))
+            })?;
+            locks.of(id).is_unnamed = true;
+            Ok(None)
+        })?;
+        drop(access);
+        // A subvolume goes by rules of its own, and by locks that come before those held here.
+        below.map_or(Ok(()), |below| self.delete_subvolume_if_empty(below))
+    }
+
+    /// Removes the place of a subvolume that a snapshot did not take along: a name, and nothing else.
+    fn remove_empty_place(&self, place: Place<'_>) -> Result<(), FsError> {
+        let mut after = 0;
+        let index = loop {
+            let entries = self.read_directory(place.directory, after, 1024)?;
+            let last = entries.last().ok_or_else(|| FsError::NotFound(place.name.to_vec()))?.index;
+            if let Some(found) = entries.iter().find(|entry| entry.name == place.name) {
+                break found.index;
+            }
+            after = last;
+        };
+        self.change(Need::freeing(3), |edit| {
+            edit.remove_entry(place, index)?;
+            edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))
+        })
+    }
+
+    /// What will become of an inode, whose names are locked, when it loses this one.
+    pub(crate) fn leaving(
+        &self,
+        place: Place<'_>,
+        before: &Attributes,
+        inode: &Inode,
+        opens: u32,
+    ) -> Result<Leaving, FsError> {
+        frozen_flags(before)?;
+        let number = before.id.number;
+        let fate = if before.nlink > 1 {
+            Fate::Stays
+        } else if opens > 0 || !inode.data.is_clean() {
+            Fate::Waits
+        } else {
+            self.count_items(place.tree, number)?.map_or(Fate::Waits, Fate::Goes)
+        };
+        Ok(Leaving { number, place: self.name_place(place, number)?, nlink: before.nlink, fate })
+    }
+
+    /// How many items an inode has; `None` if they are too many to go at once.
+    fn count_items(&self, tree: &Arc<Tree>, number: ObjectId) -> Result<Option<usize>, FsError> {
+        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        cursor.seek(&Key::new(number, KeyType::INODE_ITEM, 0))?;
+        for count in 0..=ITEMS_AT_ONCE {
+            if cursor.key().is_none_or(|key| key.objectid != number) {
+                return Ok(Some(count));
+            }
+            cursor.next()?;
+        }
+        Ok(None)
+    }
+}
+
+/// The lock of a child's names is held, and so are its parent's.
+impl Edit<'_> {
+    /// Takes a name away, and the inode with it if it is the last one and nothing is in the way.
+    pub(crate) fn lose_name(&self, place: Place<'_>, leaving: &Leaving) -> Result<(), TreeError> {
+        self.remove_entry(place, leaving.place.index)?;
+        if let Fate::Goes(_) = leaving.fate {
+            return self.remove_inode(place.tree, leaving.number);
+        }
+        self.remove_name(place, leaving.number, leaving.place.form)?;
+        if leaving.fate == Fate::Waits {
+            self.add_orphan(place.tree, leaving.number)?;
+        }
+        self.inode(place.tree, leaving.number, |item| {
+            item.nlink.set(leaving.nlink.saturating_sub(1));
+            item.ctime = self.now;
+        })
+    }
+
+    /// Removes all items of an inode, and what they refer to.
+    pub(crate) fn remove_inode(&self, tree: &Tree, number: ObjectId) -> Result<(), TreeError> {
+        let mut dropped = Vec::new();
+        let first = Key::new(number, KeyType(0), 0);
+        let last = Key::new(number, KeyType(u8::MAX), u64::MAX);
+        self.editor.remove_range(tree, &first, &last, |key, data| {
+            dropped.extend(reference(tree.id(), key, data));
+            Verdict::Remove
+        })?;
+        for (range, reference) in dropped {
+            self.editor.drop_data_reference(range, &reference);
+        }
+        Ok(())
+    }
+}
+
+/// The extent on disk that an item refers to, and how.
+fn reference(tree: RootId, key: &Key, data: &[u8]) -> Option<(DataRange, ExtentDataRef)> {
+    let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(key, data) else {
+        return None;
+    };
+    if extent.disk_bytenr.get() == 0 {
+        return None;
+    }
+    let range = DataRange { start: extent.disk_bytenr, length: extent.disk_num_bytes.get() };
+    let offset = key.offset().wrapping_sub(extent.offset.get());
+    let reference =
+        ExtentDataRef { root: tree, objectid: key.objectid, offset: U64::new(offset), count: U32::new(1) };
+    Some((range, reference))
+}
+
+impl Child {
+    /// The subvolume that it is, if it is one.
+    pub(crate) fn subvolume(&self) -> Option<RootId> {
+        match self.target {
+            Target::Subvolume(id) => Some(id),
+            Target::Inode | Target::Nothing => None,
+        }
     }
 }
