@@ -67,9 +67,9 @@ impl<B: Blocks> Edit<'_, B> {
             flow => flow,
         };
         let may_push = match flow {
-            Flow::Random => !(is_end && self.is_rightmost(level)),
-            Flow::Descending => is_end,
             Flow::Ascending => false,
+            Flow::Descending => !is_front,
+            Flow::Random => !(is_end && self.is_rightmost(level)),
         };
         if may_push && (self.push_right(level, key, space) || self.push_left(level, key, space)) {
             return;

@@ -1,3 +1,4 @@
+mod shape;
 mod world;
 
 use super::{Verdict, operations, remove};
