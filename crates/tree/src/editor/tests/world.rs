@@ -29,6 +29,10 @@ pub(super) struct World {
     pub(super) absent: Cell<u64>,
     chance: Cell<u64>,
     pub(super) copies: Cell<usize>,
+    /// A block that can't be read.
+    pub(super) broken: Cell<Option<Logical>>,
+    /// How many copies can be made.
+    pub(super) copies_max: Cell<usize>,
     pub(super) tree: Tree,
     blocks_at_first: i64,
     pub(super) snapshots: RefCell<Vec<(TreeRoot, Model)>>,
@@ -82,6 +86,8 @@ impl World {
             absent: Cell::new(0),
             chance: Cell::new(0x9e37_79b9_7f4a_7c15),
             copies: Cell::new(0),
+            broken: Cell::new(None),
+            copies_max: Cell::new(usize::MAX),
             tree: Tree::new(root, Generation::new(0)),
             blocks_at_first: 1,
             snapshots: RefCell::default(),
@@ -241,12 +247,16 @@ impl Blocks for World {
         let chance = self.chance.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.chance.set(chance);
         let found = self.disk.borrow().get(&expected.bytenr).map(Arc::clone);
+        let found = found.filter(|_| self.broken.get() != Some(expected.bytenr));
         found.filter(|_| (chance >> 40) % 8 >= self.absent.get())
     }
 
     fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
         // Would wait forever if the tree were locked.
         let _ = self.tree.root();
+        if self.broken.get() == Some(expected.bytenr) {
+            return Err(TreeError::NoSpace("this stands for a device's error".to_owned()));
+        }
         let node = self.disk.borrow().get(&expected.bytenr).map(Arc::clone);
         let node = node.unwrap_or_else(|| panic!("{} is not on disk", expected.bytenr));
         assert_eq!(expected.generation, Some(node.generation()));
@@ -276,6 +286,9 @@ impl Blocks for World {
         assert_eq!((new.header().owner, tree), (TREE, TREE));
         assert!(new.len() == old.len() && (0..old.len()).all(|slot| new.item(slot) == old.item(slot)));
         let at = old.header().bytenr;
+        if self.copies.get() >= self.copies_max.get() {
+            return Err(TreeError::NoSpace("this stands for any error".to_owned()));
+        }
         self.copies.set(self.copies.get() + 1);
         assert!(self.disk.borrow().contains_key(&at), "{old:?} was on disk");
         if may_be_shared {
