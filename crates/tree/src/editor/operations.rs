@@ -30,8 +30,9 @@ pub(super) fn insert_all<B: Blocks>(
         if edit.is_at(key) {
             return Err(TreeError::Exists { tree: tree.id(), key: *key });
         }
-        for (key, data) in rest {
-            edit.check_size(key, data.len())?;
+        // Once for all of them, so that what is too large for a leaf is refused before anything is added.
+        if rest.len() == items.len() {
+            items.iter().try_for_each(|(key, data)| edit.check_size(key, data.len()))?;
         }
         edit.own(0)?;
         let count = edit.insert_run(rest);
