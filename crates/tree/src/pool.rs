@@ -85,6 +85,11 @@ impl Pool {
         }
     }
 
+    /// How many trees somebody has asked for.
+    pub(crate) fn known_tree_count(&self) -> usize {
+        self.trees.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The trees that somebody has asked for, by id.
     pub(crate) fn known_trees(&self) -> Vec<Arc<Tree>> {
         let mut trees: Vec<_> =

@@ -38,7 +38,7 @@ impl Space {
         Ok(Load {
             dirty: to_u64(writer.dirty_nodes.load(Ordering::Relaxed)),
             references: to_u64(writer.refs.len()),
-            trees: to_u64(pool.known_trees().len()),
+            trees: to_u64(pool.known_tree_count()),
         })
     }
 

@@ -18,22 +18,18 @@ pub(crate) struct Pinned {
 impl Space {
     /// An extent got its item.
     pub(super) fn record(&self, span: Span) {
-        let keeps_delta = self.has_free_space_tree;
         self.lock().change_at(span, |group| {
             let reserved =
                 group.reserved.checked_sub(span.1).ok_or("it gets an item, and was never taken")?;
             group.reserved = reserved;
             group.used += span.1;
-            if keeps_delta {
-                group.delta.take(span);
-            }
+            group.delta.take(span);
             Ok(())
         });
     }
 
     /// An extent is not used any more.
     pub(super) fn pin(&self, span: Span, was_recorded: bool) {
-        let keeps_delta = self.has_free_space_tree;
         let mut state = self.lock();
         if !state.pinned_within(span).is_empty() {
             state.damage.get_or_insert((span, "it is freed twice"));
@@ -44,7 +40,7 @@ impl Space {
             *amount =
                 amount.checked_sub(span.1).ok_or("it is freed, and more than its block group has in use")?;
             group.pinned += span.1;
-            if was_recorded && keeps_delta {
+            if was_recorded {
                 group.delta.free(span);
             }
             Ok(())

@@ -1,1 +1,333 @@
+//! Space on real pools: the kernel's images are written to at random, and examined after every few commits.
 
+use super::{DiscardMode, Space};
+use crate::{DataRange, Need, OpenOptions, Pool, Transaction, TreeError, WriterOptions};
+use brindle_check::{CheckOptions, NoProgress};
+use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
+use brindle_ondisk::item::{ExtentDataRef, FileExtentHeader, FileExtentRef, InodeFlags, InodeItem};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_testing::golden::Golden;
+use std::path::Path;
+use std::sync::Arc;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+const SECTOR: u64 = 4096;
+const PREALLOC: u8 = 2;
+
+impl Space {
+    /// Whether everything that is summed up agrees with what it is summed up from.
+    pub(crate) fn verify(&self) {
+        let state = self.lock();
+        let mut sums: super::group::PerContent<super::group::Totals> = Default::default();
+        for group in state.groups() {
+            sums[super::group::Content::of(group.kind)].add(group.totals());
+            if let (Some(free), true) = (&group.free, group.writable) {
+                assert_eq!(free.bytes(), group.available(), "free ranges of group {}", group.start);
+            }
+            let pinned = state.pinned_within((group.start, group.length));
+            assert_eq!(pinned.iter().map(|span| span.1).sum::<u64>(), group.pinned, "group {}", group.start);
+        }
+        for content in super::group::Content::ALL {
+            assert_eq!(state.totals(content), sums[content], "{content:?}");
+        }
+    }
+}
+
+/// A pool that can be written, and one of its files, which grows and shrinks at its end.
+struct World {
+    devices: Vec<Arc<SparseDevice>>,
+    pool: Pool,
+    file: ObjectId,
+    /// Where the first extent of ours begins in the file.
+    first: u64,
+    extents: Vec<Option<DataRange>>,
+    random: u64,
+    options: WriterOptions,
+}
+
+fn open(devices: &[Arc<SparseDevice>], options: &WriterOptions) -> Pool {
+    let devices = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    Pool::open_writable(devices, &OpenOptions::default(), options).expect("opens")
+}
+
+impl World {
+    fn new(name: &str, options: WriterOptions) -> Self {
+        let golden = Golden::load(name);
+        let copy = |image: &brindle_testing::golden::SparseImage| {
+            let device = SparseDevice::new(format!("{name}{}", image.devid()), image.size_bytes(), DeviceClass::Unknown);
+            for (offset, block) in image.blocks() {
+                device.write_at(offset, block).expect("in memory");
+            }
+            Arc::new(device)
+        };
+        let devices: Vec<_> = golden.devices.iter().map(copy).collect();
+        let pool = open(&devices, &options);
+        let (file, first) = find_file(&pool);
+        Self { devices, pool, file, first, extents: Vec::new(), random: 1, options }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.random >> 33) % bound
+    }
+
+    fn reference(&self, index: usize) -> (Key, ExtentDataRef) {
+        let offset = self.first + index as u64 * (64 << 20);
+        let reference = ExtentDataRef {
+            root: RootId::FS_TREE,
+            objectid: self.file,
+            offset: U64::new(offset),
+            count: U32::new(1),
+        };
+        (Key::new(self.file, KeyType::EXTENT_DATA, offset), reference)
+    }
+
+    /// Adds to what the file takes on disk.
+    fn account(&self, transaction: &Transaction<'_>, change: i64) {
+        let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
+        let key = Key::new(self.file, KeyType::INODE_ITEM, 0);
+        let change = transaction.update(&tree, &key, |data| {
+            let (inode, _) = InodeItem::mut_from_prefix(data).expect("an inode");
+            inode.nbytes.set(inode.nbytes.get().checked_add_signed(change).expect("as it was"));
+            inode.flags.set(inode.flags.get() | InodeFlags::PREALLOC.bits());
+        });
+        change.expect("update").expect("the inode is there");
+    }
+
+    /// Allocates an extent beyond the end of the file.
+    fn grow(&mut self, min: u64, max: u64) -> Result<u64, TreeError> {
+        self.pool.reserve_data(max)?;
+        let extent = self.pool.reserve_extent(min, max, None).inspect_err(|_| self.pool.release_data(max))?;
+        let range = DataRange { start: extent.start, length: extent.length };
+        self.pool.release_data(max - range.length);
+        let transaction = self.pool.join(Need::items(6))?;
+        let (key, reference) = self.reference(self.extents.len());
+        let header = FileExtentHeader {
+            generation: transaction.generation(),
+            ram_bytes: U64::new(range.length),
+            compression: 0,
+            encryption: 0,
+            other_encoding: U16::new(0),
+            extent_type: PREALLOC,
+        };
+        let body = FileExtentRef {
+            disk_bytenr: range.start,
+            disk_num_bytes: U64::new(range.length),
+            offset: U64::new(0),
+            num_bytes: U64::new(range.length),
+        };
+        let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
+        transaction.insert(&tree, &key, &[header.as_bytes(), body.as_bytes()].concat())?;
+        transaction.add_data_reference(range, &reference, true);
+        extent.keep();
+        self.account(&transaction, range.length as i64);
+        drop(transaction);
+        self.extents.push(Some(range));
+        Ok(range.length)
+    }
+
+    fn shrink(&mut self, index: usize) -> Result<(), TreeError> {
+        let Some(range) = self.extents[index] else { return Ok(()) };
+        let transaction = self.pool.join(Need::freeing(6))?;
+        let (key, reference) = self.reference(index);
+        let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
+        assert!(transaction.remove(&tree, &key)?);
+        transaction.drop_data_reference(range, &reference);
+        self.account(&transaction, -(range.length as i64));
+        self.extents[index] = None;
+        Ok(())
+    }
+
+    fn space(&self) -> &Space {
+        &self.pool.writer().expect("writable").space
+    }
+
+    fn commit(&self) {
+        self.pool.commit().expect("commit");
+        self.space().verify();
+    }
+
+    /// Examines what is on disk.
+    fn check(&self) {
+        let devices = self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+        let report = brindle_check::check(devices, &CheckOptions::default(), &NoProgress).expect("a pool");
+        let findings: Vec<String> = report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+
+    /// Leaves the images where other programs can look at them.
+    fn dump(&self, name: &str) {
+        let Some(directory) = std::env::var_os("BRINDLE_SPACE_DUMP") else { return };
+        for (number, device) in (1..).zip(&self.devices) {
+            let path = Path::new(&directory).join(format!("{name}.{number}"));
+            let file = std::fs::File::create(path).expect("create");
+            file.set_len(device.size_bytes()).expect("set length");
+            for (offset, bytes) in device.written() {
+                std::os::unix::fs::FileExt::write_all_at(&file, &bytes, offset).expect("write");
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.pool = open(&self.devices, &self.options);
+    }
+}
+
+/// A regular file of the top level, and a place behind all of its extents.
+fn find_file(pool: &Pool) -> (ObjectId, u64) {
+    let tree = pool.tree(RootId::FS_TREE).expect("is there");
+    let mut cursor = pool.cursor(&tree, crate::Readahead::None);
+    cursor.seek(&Key::MIN).expect("seek");
+    while let Some((key, data)) = cursor.item() {
+        if let Ok(Item::Inode(inode)) = Item::parse(&key, data) {
+            let is_plain = !inode.inode_flags().intersects(InodeFlags::COMPRESS);
+            if inode.is_regular() && is_plain && inode.nlink.get() > 0 && inode.generation > Generation::new(0) {
+                let file = key.objectid;
+                return (file, inode.size.get().next_multiple_of(64 << 20).max(64 << 20));
+            }
+        }
+        cursor.next().expect("next");
+    }
+    panic!("no regular file");
+}
+
+/// Grows and shrinks a file at random, with commits in between.
+fn live(name: &str, steps: u64) {
+    let options = WriterOptions { discard: DiscardMode::Async, ..WriterOptions::default() };
+    let mut world = World::new(name, options);
+    world.check();
+    for step in 0..steps {
+        let length = SECTOR << world.below(9);
+        match world.below(10) {
+            0..6 => match world.grow(SECTOR, length) {
+                Ok(_) => {}
+                Err(TreeError::NoSpace(_)) if !world.extents.is_empty() => {
+                    for index in 0..world.extents.len() {
+                        world.shrink(index).expect("files can be deleted on a full pool");
+                    }
+                }
+                Err(error) => panic!("{error}"),
+            },
+            _ if world.extents.is_empty() => {}
+            _ => {
+                let index = world.below(world.extents.len() as u64) as usize;
+                world.shrink(index).expect("shrink");
+            }
+        }
+        if step % 16 == 15 {
+            world.commit();
+            world.pool.discard_step(1 << 20).expect("discard");
+        }
+        if step % 128 == 127 {
+            world.commit();
+            world.check();
+            if step % 256 == 255 {
+                world.reopen();
+            }
+        }
+    }
+    world.commit();
+    world.check();
+    world.dump(name);
+}
+
+#[test]
+fn a_long_life_leaves_sound_pools() {
+    for name in ["single", "dup", "block-group-tree", "mixed-block-groups", "raid1", "raid0", "raid10", "node-4k"] {
+        live(name, 600);
+    }
+}
+
+#[test]
+fn pools_without_a_free_space_tree_are_served_too() {
+    for name in ["no-free-space-tree", "old-features"] {
+        live(name, 300);
+    }
+}
+
+/// Fills a pool until there is no space left; how much of its devices is used then, in percent.
+fn fill(name: &str, min: u64, max: u64) -> (World, u64) {
+    let mut world = World::new(name, WriterOptions::default());
+    let error = loop {
+        if let Err(error) = world.grow(min, max) {
+            break error;
+        }
+    };
+    assert!(matches!(error, TreeError::NoSpace(_)), "{error}");
+    world.commit();
+    world.check();
+    let summary = world.pool.space_summary().expect("writable");
+    let total: u64 = summary.devices.iter().map(|device| device.total_bytes).sum();
+    let used: u64 = summary
+        .groups
+        .iter()
+        .map(|group| {
+            let attributes = group.kind.profile().expect("one").attributes();
+            group.used_bytes * u64::from(attributes.ncopies)
+        })
+        .sum();
+    eprintln!("{name}: {summary:#?}");
+    (world, used * 100 / total)
+}
+
+#[test]
+fn a_pool_can_be_filled_and_emptied() {
+    for (name, least) in [("single", 80), ("mixed-block-groups", 80)] {
+        let (mut world, percent) = fill(name, SECTOR, 1 << 20);
+        assert!(percent >= least, "{name}: {percent} %");
+        for index in 0..world.extents.len() {
+            world.shrink(index).expect("files can be deleted on a full pool");
+        }
+        world.commit();
+        world.commit();
+        world.check();
+        world.grow(1 << 20, 4 << 20).expect("there is room again");
+        world.commit();
+        world.check();
+        world.dump(&format!("filled-{name}"));
+    }
+}
+
+#[test]
+fn small_extents_fill_a_pool_too() {
+    let (mut world, percent) = fill("single", SECTOR, SECTOR);
+    eprintln!("{percent} %, {} extents", world.extents.len());
+    for index in (0..world.extents.len()).step_by(2) {
+        world.shrink(index).expect("files can be deleted on a full pool");
+    }
+    world.commit();
+    world.check();
+    world.dump("holes");
+    world.reopen();
+    for index in 0..world.extents.len() {
+        world.shrink(index).expect("files can be deleted on a full pool");
+    }
+    world.commit();
+    world.check();
+}
+
+#[test]
+fn free_ranges_are_those_that_the_kernel_wrote() {
+    for name in brindle_testing::golden::names() {
+        let golden = Golden::load(&name);
+        let devices: Vec<Arc<dyn Device>> =
+            golden.devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
+        let options = OpenOptions::default();
+        let Ok(pool) = Pool::open(devices, &options) else { continue };
+        if pool.tree(RootId::EXTENT_TREE).is_err() {
+            continue;
+        }
+        let space = Space::load(&pool, &WriterOptions::default()).expect("loads");
+        let groups: Vec<u64> = space.lock().groups().map(|group| group.start).collect();
+        for start in groups {
+            space.look_up(&pool, start).expect("looks up");
+            let state = space.lock();
+            let group = state.group(start).expect("is there");
+            let free = group.free.as_ref().expect("looked up").bytes();
+            let expected = group.length - group.used - group.excluded.bytes();
+            assert_eq!(free, expected, "{name}, group at {}", Logical::new(start));
+        }
+        assert_eq!(space.bytes_used(), pool.superblock().bytes_used.get(), "{name}");
+    }
+}

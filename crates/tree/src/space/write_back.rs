@@ -11,8 +11,10 @@ use super::group::Group;
 use super::load::read_items;
 use super::state::State;
 use crate::{Editor, TreeError, Verdict};
-use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem};
-use brindle_ondisk::{BlockGroupType, Defect, DevId, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem};
+use brindle_ondisk::{
+    BlockGroupType, Defect, DevId, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid,
+};
 use std::sync::PoisonError;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
@@ -97,6 +99,10 @@ impl Space {
             }
             for group in &work.removed {
                 self.forget_free_space(editor, group.bounds(self.sectorsize))?;
+            }
+        } else {
+            for group in &work.groups {
+                invalidate_cache(editor, group.bounds.start)?;
             }
         }
         self.lock().removed.extend(work.removed);
@@ -188,6 +194,30 @@ impl Space {
         editor.remove_range(&tree, &bounds.first_key(), &bounds.last_key(), |_, _| Verdict::Remove)?;
         Ok(())
     }
+}
+
+/// Invalidates the version 1 cache of a group, if there is one. That the superblock says that caches are of the past
+/// is not enough: the kernel says otherwise with its next commit, and leaves alone the cache of a group that it did
+/// not change.
+fn invalidate_cache(editor: &Editor<'_>, start: u64) -> Result<(), TreeError> {
+    let tree = editor.pool.tree(RootId::ROOT_TREE)?;
+    let header = Key::new(ObjectId::FREE_SPACE, KeyType(0), start);
+    let parsed = editor.pool.with_item(&tree, &header, |data| match Item::parse(&header, data) {
+        Ok(Item::FreeSpaceHeader(item)) => Some(item.location),
+        _ => None,
+    })?;
+    let Some(inode) = parsed.flatten() else { return Ok(()) };
+    let is_valid = editor.pool.with_item(&tree, &inode, |data| {
+        InodeItem::ref_from_prefix(data).is_ok_and(|(item, _)| item.generation != Generation::new(0))
+    })?;
+    if is_valid == Some(true) {
+        editor.update(&tree, &inode, |data| {
+            if let Ok((item, _)) = InodeItem::mut_from_prefix(data) {
+                item.generation = Generation::new(0);
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Takes what has changed; it counts as written from then on, for if it can't be, nothing is any more.

@@ -53,6 +53,8 @@ const DIRTY_SHARE: usize = 2;
 const DIRTY_NODES_MIN: usize = 1024;
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
+/// How often metadata space is asked for, with a commit in between.
+const RESERVE_TRIES: usize = 8;
 
 /// What a writable pool has on top of one that is only read.
 pub struct Writer {
@@ -162,20 +164,29 @@ impl Pool {
         }
         let nodesize = u64::from(self.volume().tree_context().nodesize);
         let bytes = brindle_ondisk::to_u64(need.items) * BLOCKS_PER_ITEM * nodesize;
-        let reserve = || writer.space.reserve_metadata(self, bytes, need.urgency);
-        let reservation = match reserve()? {
-            Some(reservation) => reservation,
-            // What is pinned is free after a commit.
-            None => {
-                self.commit()?;
-                reserve()?.ok_or_else(|| TreeError::NoSpace("metadata".to_owned()))?
-            }
-        };
+        let reservation = self.reserve_metadata(writer, bytes, need.urgency)?;
         let generation = writer.gate.enter();
         let editor = Editor { pool: self, writer, generation };
         let transaction = Transaction { editor, reservation };
         writer.check_alive()?;
         Ok(transaction)
+    }
+
+    /// Promises metadata space, after a commit if that helps: what is pinned is free then. Others may be faster, so
+    /// that it takes several.
+    fn reserve_metadata(
+        &self,
+        writer: &Writer,
+        bytes: u64,
+        urgency: Urgency,
+    ) -> Result<MetadataReservation, TreeError> {
+        for _ in 0..RESERVE_TRIES {
+            if let Some(reservation) = writer.space.reserve_metadata(self, bytes, urgency)? {
+                return Ok(reservation);
+            }
+            self.commit()?;
+        }
+        Err(TreeError::NoSpace("metadata".to_owned()))
     }
 
     /// Does something while nobody else changes anything and no commit can come between: what a snapshot needs.
