@@ -9,7 +9,7 @@ use super::group::{Content, Group};
 use super::ranges::Span;
 use super::state::{State, content};
 use crate::{Pool, TreeError};
-use brindle_ondisk::{BlockGroupType, Logical, to_u64};
+use brindle_ondisk::{BlockGroupType, Logical, to_u64, to_usize};
 use std::cmp::Reverse;
 
 /// Tree blocks go on where the last ones ended if there is room for so many bytes, or for all of them.
@@ -42,7 +42,7 @@ impl Space {
                 self.make_chunk(pool, &mut state, content)?;
                 continue;
             };
-            places.extend((start..start + length).step_by(pool.nodesize() as usize).map(Logical::new));
+            places.extend((start..start + length).step_by(to_usize(nodesize)).map(Logical::new));
         }
         Ok(places)
     }
@@ -71,10 +71,10 @@ impl Space {
                         continue;
                     }
                 }
-                if unknown.is_none() {
-                    if let Some(span) = state.take_data(content, (least, most), hint, self.sectorsize) {
-                        return Ok(span);
-                    }
+                if unknown.is_none()
+                    && let Some(span) = state.take_data(content, (least, most), hint, self.sectorsize)
+                {
+                    return Ok(span);
                 }
                 unknown.or_else(|| state.next_unknown(content))
             };

@@ -22,10 +22,35 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use zerocopy::IntoBytes;
 
+/// How many free ranges stay in memory after a commit.
+const RANGES_MAX: usize = 1 << 20;
+
+impl State {
+    /// Forgets free ranges, if there are too many: of groups of which the free space tree knows everything, those
+    /// with the most ranges first.
+    pub(super) fn forget_ranges(&mut self) {
+        let ranges = |group: &Group| group.free.as_ref().map_or(0, FreeRanges::len);
+        let mut count: usize = self.groups().map(ranges).sum();
+        if count <= self.ranges_max {
+            return;
+        }
+        let is_settled =
+            |group: &&Group| group.free.is_some() && group.reserved == 0 && group.delta.is_empty();
+        let mut settled: Vec<(usize, u64)> =
+            self.groups().filter(is_settled).map(|group| (ranges(group), group.start)).collect();
+        settled.sort_unstable();
+        while let Some((ranges, start)) = settled.pop().filter(|_| count > self.ranges_max / 2) {
+            self.change(start, |group| group.free = None);
+            count -= ranges;
+        }
+    }
+}
+
 impl Space {
     /// Block groups, devices and the sizes of trees.
     pub(super) fn load_state(&self, pool: &Pool) -> Result<State, TreeError> {
         let mut state = State::default();
+        state.ranges_max = RANGES_MAX;
         state.sizes = self.tree_sizes(pool)?;
         for chunk in pool.volume().chunks() {
             state.add(self.load_group(pool, &chunk)?);

@@ -14,7 +14,8 @@
 //!   from a superblock. What an empty one took of devices is free when its removal is durable.
 //!
 //! Free ranges are looked up block group by block group, when first something is to be taken from one; of each that
-//! was looked up they stay in memory, about 100 bytes a range. Without a (valid) free space tree they come from the
+//! was looked up they stay in memory, about 100 bytes a range, a million ranges at the
+//! most after a commit (then those of block groups that can be looked up again are forgotten). Without a (valid) free space tree they come from the
 //! extent tree, and none is written; the kernel makes it anew.
 //!
 //! Locks: `loading` before `state`. Nothing is read or written with `state` locked. Whoever holds a tree may call what
@@ -198,6 +199,7 @@ impl Space {
     }
 
     /// Takes a promise back.
+    #[expect(clippy::needless_pass_by_value, reason = "a promise that was taken back is none any more")]
     pub(crate) fn release_metadata(&self, reservation: MetadataReservation) {
         let mut state = self.lock();
         state.promised_metadata = state.promised_metadata.saturating_sub(reservation.bytes);

@@ -99,5 +99,6 @@ impl Space {
             }
             state.to_discard.remove((group.start, group.length));
         }
+        state.forget_ranges();
     }
 }

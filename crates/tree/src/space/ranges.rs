@@ -176,6 +176,7 @@ pub(super) fn gaps((start, length): Span, parts: &[Span]) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brindle_ondisk::to_usize;
     use proptest::prelude::*;
 
     const SPACE: u64 = 64;
@@ -199,10 +200,10 @@ mod tests {
             probe in 0..SPACE,
         ) {
             let mut set = FreeRanges::default();
-            let mut bits = [false; SPACE as usize];
+            let mut bits = [false; to_usize(SPACE)];
             for (insert, start, length) in steps {
                 let span = (start, length.min(SPACE - start));
-                let window = span.0 as usize..(span.0 + span.1) as usize;
+                let window = to_usize(span.0)..to_usize(span.0 + span.1);
                 let there: Vec<Span> =
                     runs(&bits[window.clone()]).iter().map(|(at, length)| (at + start, *length)).collect();
                 prop_assert_eq!(set.within(span), there.clone());
@@ -220,7 +221,7 @@ mod tests {
                     set.fitting(length + 1).map(|span| span.1),
                     expected.iter().map(|span| span.1).filter(|size| *size > length).min()
                 );
-                prop_assert_eq!(set.holding(probe).is_some(), bits[probe as usize]);
+                prop_assert_eq!(set.holding(probe).is_some(), bits[to_usize(probe)]);
             }
         }
     }

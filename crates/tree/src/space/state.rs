@@ -49,6 +49,8 @@ pub(super) struct State {
     pub(super) to_discard: RangeSet,
     /// Unallocated ranges of devices that are to be discarded.
     pub(super) to_discard_on_devices: Vec<(DevId, Span)>,
+    /// How many free ranges stay in memory.
+    pub(super) ranges_max: usize,
     /// What was found to be wrong; nothing is written any more.
     pub(super) damage: Option<(Span, Problem)>,
     /// A chunk could not be made as its profile demands, and that was said.

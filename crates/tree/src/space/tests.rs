@@ -5,7 +5,7 @@ use crate::{DataRange, Need, OpenOptions, Pool, Transaction, TreeError, WriterOp
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_ondisk::item::{ExtentDataRef, FileExtentHeader, FileExtentRef, InodeFlags, InodeItem};
-use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_testing::golden::Golden;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,11 @@ impl World {
     fn new(name: &str, options: WriterOptions) -> Self {
         let golden = Golden::load(name);
         let copy = |image: &brindle_testing::golden::SparseImage| {
-            let device = SparseDevice::new(format!("{name}{}", image.devid()), image.size_bytes(), DeviceClass::Unknown);
+            let device = SparseDevice::new(
+                format!("{name}{}", image.devid()),
+                image.size_bytes(),
+                DeviceClass::Unknown,
+            );
             for (offset, block) in image.blocks() {
                 device.write_at(offset, block).expect("in memory");
             }
@@ -73,7 +77,7 @@ impl World {
     }
 
     fn reference(&self, index: usize) -> (Key, ExtentDataRef) {
-        let offset = self.first + index as u64 * (64 << 20);
+        let offset = self.first + to_u64(index) * (64 << 20);
         let reference = ExtentDataRef {
             root: RootId::FS_TREE,
             objectid: self.file,
@@ -121,7 +125,7 @@ impl World {
         transaction.insert(&tree, &key, &[header.as_bytes(), body.as_bytes()].concat())?;
         transaction.add_data_reference(range, &reference, true);
         extent.keep();
-        self.account(&transaction, range.length as i64);
+        self.account(&transaction, range.length.cast_signed());
         drop(transaction);
         self.extents.push(Some(range));
         Ok(range.length)
@@ -134,7 +138,7 @@ impl World {
         let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
         assert!(transaction.remove(&tree, &key)?);
         transaction.drop_data_reference(range, &reference);
-        self.account(&transaction, -(range.length as i64));
+        self.account(&transaction, -range.length.cast_signed());
         self.extents[index] = None;
         Ok(())
     }
@@ -152,7 +156,8 @@ impl World {
     fn check(&self) {
         let devices = self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
         let report = brindle_check::check(devices, &CheckOptions::default(), &NoProgress).expect("a pool");
-        let findings: Vec<String> = report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+        let findings: Vec<String> =
+            report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).collect();
         assert!(findings.is_empty(), "{findings:#?}");
     }
 
@@ -182,7 +187,11 @@ fn find_file(pool: &Pool) -> (ObjectId, u64) {
     while let Some((key, data)) = cursor.item() {
         if let Ok(Item::Inode(inode)) = Item::parse(&key, data) {
             let is_plain = !inode.inode_flags().intersects(InodeFlags::COMPRESS);
-            if inode.is_regular() && is_plain && inode.nlink.get() > 0 && inode.generation > Generation::new(0) {
+            if inode.is_regular()
+                && is_plain
+                && inode.nlink.get() > 0
+                && inode.generation > Generation::new(0)
+            {
                 let file = key.objectid;
                 return (file, inode.size.get().next_multiple_of(64 << 20).max(64 << 20));
             }
@@ -211,7 +220,7 @@ fn live(name: &str, steps: u64) {
             },
             _ if world.extents.is_empty() => {}
             _ => {
-                let index = world.below(world.extents.len() as u64) as usize;
+                let index = to_usize(world.below(to_u64(world.extents.len())));
                 world.shrink(index).expect("shrink");
             }
         }
@@ -234,7 +243,9 @@ fn live(name: &str, steps: u64) {
 
 #[test]
 fn a_long_life_leaves_sound_pools() {
-    for name in ["single", "dup", "block-group-tree", "mixed-block-groups", "raid1", "raid0", "raid10", "node-4k"] {
+    for name in
+        ["single", "dup", "block-group-tree", "mixed-block-groups", "raid1", "raid0", "raid10", "node-4k"]
+    {
         live(name, 600);
     }
 }
@@ -267,7 +278,6 @@ fn fill(name: &str, min: u64, max: u64) -> (World, u64) {
             group.used_bytes * u64::from(attributes.ncopies)
         })
         .sum();
-    eprintln!("{name}: {summary:#?}");
     (world, used * 100 / total)
 }
 
@@ -291,8 +301,8 @@ fn a_pool_can_be_filled_and_emptied() {
 
 #[test]
 fn small_extents_fill_a_pool_too() {
-    let (mut world, percent) = fill("single", SECTOR, SECTOR);
-    eprintln!("{percent} %, {} extents", world.extents.len());
+    let (mut world, _) = fill("single", SECTOR, SECTOR);
+    assert!(world.extents.len() > 8000, "{} extents", world.extents.len());
     for index in (0..world.extents.len()).step_by(2) {
         world.shrink(index).expect("files can be deleted on a full pool");
     }
@@ -305,6 +315,72 @@ fn small_extents_fill_a_pool_too() {
     }
     world.commit();
     world.check();
+}
+
+#[test]
+fn what_is_forgotten_is_looked_up_again() {
+    let mut world = World::new("single", WriterOptions::default());
+    for _ in 0..10 {
+        world.space().lock().ranges_max = 0;
+        for _ in 0..20 {
+            world.grow(SECTOR, 16 * SECTOR).expect("there is room");
+        }
+        let index = to_usize(world.below(to_u64(world.extents.len())));
+        world.shrink(index).expect("shrink");
+        world.commit();
+        let loaded = world.space().lock().groups().filter(|group| group.free.is_some()).count();
+        assert_eq!(loaded, 0);
+    }
+    world.check();
+}
+
+#[test]
+fn a_trimmed_pool_is_sound_and_keeps_its_superblocks() {
+    for name in ["single", "raid1", "raid10"] {
+        let mut world = World::new(name, WriterOptions::default());
+        for _ in 0..20 {
+            world.grow(SECTOR, 64 * SECTOR).expect("there is room");
+        }
+        world.commit();
+        let bytes = world.pool.trim(Logical::new(0)..Logical::new(u64::MAX), SECTOR).expect("trims");
+        assert!(bytes > 1 << 20, "{bytes}");
+        world.space().verify();
+        world.check();
+        world.grow(SECTOR, 64 * SECTOR).expect("there is room still");
+        world.commit();
+        world.check();
+    }
+}
+
+#[test]
+fn several_threads_take_space_at_once_and_never_the_same() {
+    let world = World::new("raid1", WriterOptions::default());
+    let taken = std::sync::Mutex::new(super::ranges::RangeSet::<()>::default());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for round in 0..200u64 {
+                    let most = SECTOR * (1 + round % 32);
+                    world.pool.reserve_data(most).expect("there is room");
+                    let extent = world.pool.reserve_extent(SECTOR, most, None).expect("as promised");
+                    world.pool.release_data(most - extent.length);
+                    let span = (extent.start.get(), extent.length);
+                    let insert = |set: &mut super::ranges::RangeSet| {
+                        assert!(set.within(span).is_empty(), "{span:?} was taken twice");
+                        set.insert(span);
+                    };
+                    insert(&mut taken.lock().expect("nobody has panicked"));
+                    std::thread::yield_now();
+                    taken.lock().expect("nobody has panicked").remove(span);
+                    drop(extent);
+                }
+            });
+        }
+    });
+    world.space().verify();
+    let summary = world.pool.space_summary().expect("writable");
+    assert_eq!(summary.promised_data_bytes, 0);
+    assert!(summary.groups.iter().all(|group| group.reserved_bytes == 0));
 }
 
 #[test]

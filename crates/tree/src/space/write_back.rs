@@ -186,7 +186,7 @@ impl Space {
             TreeError::Space { start: Logical::new(wrong.start), length: wrong.length, problem }
         })?;
         space.choose_layout(bounds);
-        apply_edits(editor, difference(&before, space.items(bounds)))
+        apply_edits(editor, &difference(&before, space.items(bounds)))
     }
 
     fn forget_free_space(&self, editor: &Editor<'_>, bounds: Bounds) -> Result<(), TreeError> {
@@ -279,7 +279,7 @@ fn write_block_group(editor: &Editor<'_>, tree: &crate::Tree, group: &GroupChang
     found.ok_or_else(|| TreeError::item(tree.id(), group.key, Defect::new("block group item is gone", 0)))
 }
 
-fn apply_edits(editor: &Editor<'_>, edits: Edits) -> Result<(), TreeError> {
+fn apply_edits(editor: &Editor<'_>, edits: &Edits) -> Result<(), TreeError> {
     let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
     for key in &edits.removed {
         editor.remove(&tree, key)?;
