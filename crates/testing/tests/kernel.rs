@@ -13,12 +13,12 @@ struct Pool {
 }
 
 fn can_mount() -> bool {
-    let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+    let has = |tool: &str| Command::new(tool).arg("-V").output().is_ok();
     let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let missing = if !rustix::process::geteuid().is_root() {
         "root"
-    } else if !["btrfs", "mkfs.btrfs", "mount"].into_iter().all(has) {
-        "btrfs-progs and util-linux"
+    } else if !["mkfs.btrfs", "mount", "xfs_io"].into_iter().all(has) {
+        "btrfs-progs, util-linux and xfsprogs"
     } else if !filesystems.contains("btrfs") && Command::new("modprobe").arg("btrfs").output().is_err() {
         "btrfs in the kernel"
     } else {
@@ -106,4 +106,9 @@ fn the_model_is_what_the_kernel_does() {
 #[test]
 fn the_model_is_what_the_kernel_does_to_bytes() {
     trial(2, Mix::contents());
+}
+
+#[test]
+fn the_model_is_what_the_kernel_does_to_names() {
+    trial(3, Mix::names().without_subvolumes());
 }
