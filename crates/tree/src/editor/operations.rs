@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::descent::Edit;
-use super::remove::{Neighbours, lower};
+use super::remove::lower;
 use crate::{Tree, TreeError};
 use brindle_ondisk::Key;
 use std::cmp::Ordering;
@@ -85,7 +85,7 @@ pub(super) fn edit<B: Blocks, T>(
         Some(before) if before == after => {}
         None if after.is_empty() => {}
         Some(_) if after.is_empty() => {
-            edit.remove_here(&[slot..slot + 1], Neighbours::Both)?;
+            edit.remove_item_here()?;
             lower(blocks, tree, edit)?;
         }
         Some(_) => {

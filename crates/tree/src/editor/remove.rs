@@ -19,7 +19,7 @@ const SLACK: usize = 8;
 
 /// Which neighbours a block may join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Neighbours {
+enum Neighbours {
     Both,
     /// The one behind will be looked at anyway.
     Left,
@@ -35,8 +35,14 @@ struct Condemned {
 }
 
 impl<B: Blocks> Edit<'_, B> {
+    /// Removes the item at the path.
+    pub(super) fn remove_item_here(&mut self) -> Result<(), TreeError> {
+        let run = self.slot()..self.slot() + 1;
+        self.remove_here(std::slice::from_ref(&run), Neighbours::Both)
+    }
+
     /// Removes slots of the path's leaf, in ascending order and not adjoining.
-    pub(super) fn remove_here(&mut self, runs: &[Range<usize>], sides: Neighbours) -> Result<(), TreeError> {
+    fn remove_here(&mut self, runs: &[Range<usize>], sides: Neighbours) -> Result<(), TreeError> {
         let is_all = matches!(runs, [run] if run.len() == self.leaf().len());
         if is_all && self.path.top > 0 && self.drop_clean_leaf()? {
             return self.shrink(1, sides);
@@ -224,8 +230,7 @@ pub(super) fn remove<B: Blocks>(blocks: &B, tree: &Tree, key: &Key) -> Result<bo
     if !edit.is_at(key) {
         return Ok(false);
     }
-    let slot = edit.slot();
-    edit.remove_here(&[slot..slot + 1], Neighbours::Both)?;
+    edit.remove_item_here()?;
     lower(blocks, tree, edit)?;
     Ok(true)
 }

@@ -1,4 +1,5 @@
 //! What the crate does as a whole.
 
 mod cursor;
+mod readers;
 mod writing;

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Devices in memory that carry a pool.
-struct Bench {
+pub(crate) struct Bench {
     devices: Vec<Arc<SparseDevice>>,
 }
 
 impl Bench {
-    fn new(devices: usize, size_mib: u64, change: impl FnOnce(&mut MkfsOptions)) -> Self {
+    pub(crate) fn new(devices: usize, size_mib: u64, change: impl FnOnce(&mut MkfsOptions)) -> Self {
         let device = |number| {
             Arc::new(SparseDevice::new(format!("memory{number}"), size_mib << 20, DeviceClass::Unknown))
         };
@@ -31,7 +31,7 @@ impl Bench {
         Self { devices }
     }
 
-    fn open(&self, cache_bytes: usize) -> Pool {
+    pub(crate) fn open(&self, cache_bytes: usize) -> Pool {
         let devices = self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         Pool::open_writable(devices.collect(), &options, &WriterOptions::default()).expect("opens")
