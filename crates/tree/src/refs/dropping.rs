@@ -37,7 +37,7 @@ struct Step {
 struct Walk<'e, 'p> {
     editor: &'e Editor<'p>,
     tree: RootId,
-    /// Blocks of this generation or older were not made by this tree; 0 if it is no snapshot.
+    /// Blocks older than this generation were not made by this tree; 0 if it is no snapshot.
     origin: Generation,
     /// From the root down, all of them only this tree's.
     path: Vec<Step>,
@@ -74,6 +74,7 @@ impl Editor<'_> {
             self.remove(&root_tree, &key)?;
             let orphan = Key::new(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM, tree.id().get());
             self.remove(&root_tree, &orphan)?;
+            self.pool.forget_tree(tree.id());
         } else if let Some((progress, level)) = walk.progress() {
             self.update(&root_tree, &key, |data| RootItem::write_drop_progress(data, &progress, level))?
                 .unwrap_or(Ok(()))
@@ -184,7 +185,7 @@ impl Walk<'_, '_> {
                 self.path.push(Step { node, slot: 0, flags: known.flags, prefetched: 0 });
                 return Ok(());
             }
-            if !must_convert || pointer.generation <= self.origin {
+            if !must_convert || pointer.generation < self.origin {
                 self.editor.writer.refs.change(&extent, parent.block(), -1);
                 break;
             }
@@ -205,7 +206,7 @@ impl Walk<'_, '_> {
     /// Everything below, and the block itself, as far as this tree made it, gets to refer to its children under its
     /// own name.
     fn convert(&mut self, pointer: &KeyPtr, level: u8) -> Result<Conversion, TreeError> {
-        if pointer.generation <= self.origin {
+        if pointer.generation < self.origin {
             return Ok(Conversion::Whole);
         }
         let extent = self.editor.block_extent(pointer.blockptr, level, pointer.key);
@@ -235,7 +236,7 @@ impl Walk<'_, '_> {
             }
             if slot % PREFETCH == 0 {
                 let batch = children.iter().skip(slot).take(PREFETCH);
-                let wanted = batch.filter(|child| child.generation > self.origin);
+                let wanted = batch.filter(|child| child.generation >= self.origin);
                 self.editor.pool.prefetch_nodes(wanted.map(|child| child.blockptr));
             }
             if self.convert(child, below)? == Conversion::Part {
@@ -283,7 +284,7 @@ impl Walk<'_, '_> {
         step.prefetched = end;
         let mut wanted: Vec<Logical> = Vec::new();
         for child in children {
-            let is_ours = child.generation > self.origin;
+            let is_ours = child.generation >= self.origin;
             if is_ours || self.editor.block_references(child.blockptr, level)?.count == 1 {
                 wanted.push(child.blockptr);
             }

@@ -28,12 +28,14 @@ mod lookup;
 mod record;
 mod run;
 mod sharing;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use delayed::DelayedRefs;
 
 use crate::Editor;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
-use brindle_ondisk::{Incompat, Key, Logical, Node, RootId};
+use brindle_ondisk::{Incompat, Key, Logical, Node, RootId, to_usize};
 use delayed::{Extent, ExtentKind, Referrer};
 use record::Layout;
 
@@ -88,13 +90,13 @@ impl Editor<'_> {
     }
 
     fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
-        let length = self.pool.volume().tree_context().nodesize.into();
+        let length = self.pool.nodesize().into();
         Extent { start, length, kind: ExtentKind::Block { level, first_key } }
     }
 
     fn layout(&self) -> Layout {
         Layout {
-            nodesize: brindle_ondisk::to_usize(self.pool.volume().tree_context().nodesize.into()),
+            nodesize: to_usize(self.pool.nodesize().into()),
             skinny: self.pool.superblock().incompat().contains(Incompat::SKINNY_METADATA),
             generation: self.generation,
         }

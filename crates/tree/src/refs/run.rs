@@ -30,7 +30,7 @@ impl Batch {
         }
         match self.freed.last_mut() {
             Some(last) if last.start.checked_add(last.length) == Some(extent.start) => {
-                last.length += extent.length
+                last.length += extent.length;
             }
             _ => self.freed.push(DataRange { start: extent.start, length: extent.length }),
         }

@@ -123,7 +123,7 @@ impl Editor<'_> {
 }
 
 /// The extents that a leaf refers to, from which file, and where in it each would begin.
-fn data_of(leaf: &Node) -> Result<Vec<(DataRange, ObjectId, u64)>, TreeError> {
+pub(super) fn data_of(leaf: &Node) -> Result<Vec<(DataRange, ObjectId, u64)>, TreeError> {
     let mut data = Vec::new();
     for slot in 0..leaf.len() {
         let Some((key, bytes)) = leaf.item(slot).filter(|(key, _)| key.item_type == KeyType::EXTENT_DATA)
