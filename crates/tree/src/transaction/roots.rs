@@ -126,8 +126,8 @@ impl Editor<'_> {
         let nodesize = i64::from(self.pool.nodesize());
         let found = self.change_root_item(id, |item| {
             item.bytenr = root.bytenr;
-            item.generation = self.generation;
-            item.generation_v2 = self.generation;
+            item.generation = root.generation;
+            item.generation_v2 = root.generation;
             item.level = root.level;
             let used = item.bytes_used.get().saturating_add_signed(grown.saturating_mul(nodesize));
             item.bytes_used.set(used);
