@@ -111,7 +111,8 @@ impl Editor<'_> {
         let first = who.times(1).key(start);
         let mut cursor = self.pool.cursor(tree, Readahead::None);
         cursor.seek(&first)?;
-        let mut bound = first.offset();
+        let gap = if matches!(who, Referrer::Data { .. }) { HASH_GAP_MAX } else { 0 };
+        let mut bound = first.offset().saturating_add(gap);
         while let Some((key, data)) = cursor.item() {
             if (key.objectid, key.item_type) != (first.objectid, first.item_type) || key.offset() > bound {
                 break;
@@ -122,10 +123,7 @@ impl Editor<'_> {
                 }
                 _ => {}
             }
-            if !matches!(who, Referrer::Data { .. }) {
-                break;
-            }
-            bound = key.offset().saturating_add(HASH_GAP_MAX);
+            bound = key.offset().saturating_add(gap);
             cursor.next()?;
         }
         Ok(None)
