@@ -107,6 +107,17 @@ impl Filesystem {
         self.attributes(id)
     }
 
+    /// Refuses if the inode's contents or attributes can't be changed: what an open to write asks.
+    pub fn check_writable(&self, id: InodeId) -> Result<(), FsError> {
+        self.writing()?;
+        let subvolume = self.subvolume_state(id.tree)?;
+        let _access = subvolume.begin_write()?;
+        if self.attributes(id)?.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(FsError::NotPermitted { file: id, why: "it is immutable" });
+        }
+        Ok(())
+    }
+
     fn change_item(&self, id: InodeId, change: &AttributeChange) -> Result<(), FsError> {
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;

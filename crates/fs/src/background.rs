@@ -64,6 +64,10 @@ impl Filesystem {
         Ok(false)
     }
 
+    fn is_open(&self, id: RootId) -> bool {
+        self.inodes.of_subvolume(id).iter().any(|inode| inode.names().opens > 0)
+    }
+
     fn drop_some_of(&self, id: RootId) -> Result<bool, FsError> {
         let tree = match self.pool().tree(id) {
             Ok(tree) => tree,
@@ -75,7 +79,7 @@ impl Filesystem {
             Err(error) => return Err(error.into()),
         };
         // What is open is still read; what has changed waits for the commit.
-        if !id.is_subvolume() || tree.is_dirty() || self.inodes.is_open_in(id) {
+        if !id.is_subvolume() || tree.is_dirty() || self.is_open(id) {
             return Ok(false);
         }
         match self.pool().root_item(id)? {

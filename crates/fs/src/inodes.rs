@@ -89,16 +89,15 @@ impl InodeTable {
         self.shard(id).inodes.get(&id).and_then(Weak::upgrade)
     }
 
-    /// Whether somebody has an inode of a subvolume open.
-    pub(crate) fn is_open_in(&self, tree: RootId) -> bool {
-        self.shards.iter().any(|shard| {
+    /// The inodes of a subvolume that are in memory.
+    pub(crate) fn of_subvolume(&self, tree: RootId) -> Vec<Arc<Inode>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let inodes: Vec<_> = shard.inodes.iter().filter(|(id, _)| id.tree == tree).collect();
-            let inodes: Vec<Arc<Inode>> =
-                inodes.into_iter().filter_map(|(_, inode)| inode.upgrade()).collect();
-            drop(shard);
-            inodes.iter().any(|inode| inode.names().opens > 0)
-        })
+            let inodes = shard.inodes.iter().filter(|(id, _)| id.tree == tree);
+            found.extend(inodes.filter_map(|(_, inode)| inode.upgrade()));
+        }
+        found
     }
 
     fn shard(&self, id: InodeId) -> MutexGuard<'_, Shard> {

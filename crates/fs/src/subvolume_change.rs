@@ -126,7 +126,15 @@ impl Filesystem {
     }
 
     fn delete(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
-        self.writing()?;
+        self.take_out(id, only_if_empty)?;
+        for inode in self.inodes.of_subvolume(id) {
+            self.forget_contents(&inode);
+        }
+        Ok(())
+    }
+
+    /// Takes a subvolume's name away, and marks it as one that is to be dropped.
+    fn take_out(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         // Nothing moves between directories meanwhile, and so the name stays where it is but for its own directory.
         let renames = &self.writing()?.renames;
         let _renames = renames.lock().unwrap_or_else(PoisonError::into_inner);

@@ -37,6 +37,15 @@ impl Filesystem {
         Ok(())
     }
 
+    /// Forgets what is dirty of an inode that goes with its subvolume.
+    pub(crate) fn forget_contents(&self, inode: &Arc<Inode>) {
+        let _alone = inode.data.exclusive();
+        self.discard_dirty(inode, 0);
+        let mut memory = inode.data.memory();
+        memory.changed = None;
+        self.data.note(inode, &mut memory);
+    }
+
     /// Lets a file end later, for who has it alone.
     fn lengthen(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         self.settle_tail_inside(file)?;

@@ -161,26 +161,34 @@ impl Filesystem {
         self.changeable_directory(from.directory, true)?;
         self.changeable_directory(to.directory, target.is_some())?;
         let is_exchange = mode == RenameMode::Exchange;
-        for child in [Some(source), target.filter(|_| is_exchange)].into_iter().flatten() {
-            self.check_moved(child, from, to)?;
-        }
         if from.directory != to.directory {
             self.check_not_below(to.directory, source)?;
-            if let Some(target) = target.filter(|_| is_exchange) {
-                self.check_not_below(from.directory, target)?;
+            match target {
+                Some(target) if is_exchange => self.check_not_below(from.directory, target)?,
+                Some(target) if self.is_below(from.directory, target)? => {
+                    return Err(FsError::NotEmpty(target.inode.id()));
+                }
+                _ => {}
             }
         }
-        let Some(target) = target.filter(|_| !is_exchange) else {
-            return Ok(());
-        };
+        if let (Some(target), true) = (target, is_exchange) {
+            self.check_moved(source, from, to, mode)?;
+            return self.check_moved(target, to, from, mode);
+        }
         let is_directory = |child: &Child| child.entry.kind == FileType::Directory;
-        match (is_directory(source), is_directory(target)) {
-            (true, false) => Err(FsError::NotADirectory(target.inode.id())),
-            (false, true) => Err(FsError::IsADirectory(target.inode.id())),
+        match target.map(|target| (is_directory(source), is_directory(target), target)) {
+            Some((true, false, target)) => return Err(FsError::NotADirectory(target.inode.id())),
+            Some((false, true, target)) => return Err(FsError::IsADirectory(target.inode.id())),
+            Some((_, _, target)) if target.target == Target::Nothing => return Err(empty_place(target)),
+            _ => {}
+        }
+        self.check_moved(source, from, to, mode)?;
+        match target {
             // A subvolume is not replaced, be it empty or not.
-            (true, true)
-                if target.target != Target::Inode || !self.is_empty_directory(target.inode.id())? =>
-            {
+            Some(target) if is_directory(target) && target.target != Target::Inode => {
+                Err(FsError::NotEmpty(target.inode.id()))
+            }
+            Some(target) if is_directory(target) && !self.is_empty_directory(target.inode.id())? => {
                 Err(FsError::NotEmpty(target.inode.id()))
             }
             _ => Ok(()),
@@ -188,32 +196,47 @@ impl Filesystem {
     }
 
     /// Refuses to move what its flags protect, and inodes out of their subvolume.
-    fn check_moved(&self, child: &Child, from: Place<'_>, to: Place<'_>) -> Result<(), FsError> {
+    fn check_moved(
+        &self,
+        child: &Child,
+        from: Place<'_>,
+        to: Place<'_>,
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
         let id = child.inode.id();
         match child.target {
-            Target::Nothing => Err(FsError::NotEmpty(id)),
             Target::Subvolume(_) => Ok(()),
-            Target::Inode if from.directory.tree != to.directory.tree => Err(FsError::CrossSubvolume(id)),
+            _ if from.directory.tree != to.directory.tree => Err(FsError::CrossSubvolume(id)),
+            Target::Nothing if mode == RenameMode::Exchange => Err(empty_place(child)),
+            Target::Nothing => Err(FsError::NotEmpty(id)),
             Target::Inode => frozen_flags(&self.attributes(id)?),
         }
     }
 
     /// Refuses to move a directory to a place that is below it.
     fn check_not_below(&self, place: InodeId, moved: &Child) -> Result<(), FsError> {
-        if moved.entry.kind != FileType::Directory {
-            return Ok(());
+        if self.is_below(place, moved)? {
+            return Err(FsError::Invalid { file: place, why: "a directory can't move below itself" });
         }
-        let mut at = place;
+        Ok(())
+    }
+
+    /// Whether a directory is another one, or below it.
+    fn is_below(&self, directory: InodeId, above: &Child) -> Result<bool, FsError> {
+        if above.entry.kind != FileType::Directory {
+            return Ok(false);
+        }
+        let mut at = directory;
         for _ in 0..DEPTH_MAX {
-            if at == moved.inode.id() {
-                return Err(FsError::Invalid { file: at, why: "a directory can't move below itself" });
+            if at == above.inode.id() {
+                return Ok(true);
             }
             match self.parent_directory(at)? {
-                Some(above) if above != at => at = above,
-                _ => return Ok(()),
+                Some(parent) if parent != at => at = parent,
+                _ => return Ok(false),
             }
         }
-        Err(FsError::SubvolumeLoop(place.tree))
+        Err(FsError::SubvolumeLoop(directory.tree))
     }
 
     /// What becomes of the inode that has the new name.
@@ -268,6 +291,11 @@ impl Filesystem {
             PlannedInode { id, kind: FileType::CharDevice, uid: 0, rdev: 0, target: None, inheritance };
         Ok((planned, self.new_index(from.tree, from.directory, locks.of(from.directory))?))
     }
+}
+
+fn empty_place(child: &Child) -> FsError {
+    let why = "it stands for a subvolume that the snapshot does not have";
+    FsError::NotPermitted { file: child.inode.id(), why }
 }
 
 impl Edit<'_> {

@@ -4,4 +4,5 @@ mod bounds;
 mod damaged;
 mod golden;
 mod kernel;
+mod model;
 mod walk;
