@@ -94,12 +94,9 @@ impl<B: Blocks> Edit<'_, B> {
         Ok(())
     }
 
-    /// Takes a child out of the path's block at a level.
+    /// Takes a child out of the path's block at a level, which has to be put in order then.
     fn remove_child(&mut self, level: usize, slot: usize) {
         self.at_level_mut(level).remove(slot..slot + 1);
-        if slot == 0 {
-            self.update_keys(level);
-        }
     }
 
     /// Makes one of two neighbours, those at `slot` and behind it below the path's block above `level`, one of
