@@ -1,6 +1,7 @@
 //! `fallocate`: space in advance, holes, zeros.
 
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
+use super::enter::need_of;
 use super::piece::{Piece, Place, Span};
 use super::promise::Promise;
 use super::write::FILE_SIZE_MAX;
@@ -107,7 +108,7 @@ impl Filesystem {
                 Some(last) => last.start,
                 None => range.end,
             };
-            let transaction = self.pool().join(Need::freeing(pieces.len() * 2 + 2))?;
+            let transaction = self.pool().join(Need::freeing(need_of(1, pieces.len())))?;
             self.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, self, &tree, inode.id());
                 editor.make_room(&(at..to))?;
@@ -208,7 +209,7 @@ impl Filesystem {
             hint = reserved.start.checked_add(reserved.length);
             let there = self.pieces(tree, inode.id(), &(at..at + reserved.length), STEP_EXTENTS)?.len();
             let length = reserved.length;
-            self.enter_transaction(there + 3, |transaction| {
+            self.enter_transaction(need_of(1, there), |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 editor.put(&preallocated(&reserved, at, transaction.generation()), true)?;
                 reserved.keep();

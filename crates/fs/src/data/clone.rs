@@ -1,6 +1,7 @@
 //! Files that share extents.
 
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
+use super::enter::need_of;
 use super::piece::{Piece, Place};
 use super::state::exclusive_both;
 use super::write::FILE_SIZE_MAX;
@@ -193,7 +194,7 @@ impl Filesystem {
         let source_at = pair.source_start + (range.start - pair.target_range.start);
         let source_end = source_at + (range.end - range.start);
         let now = self.data.now();
-        self.enter_transaction(2 * STEP_EXTENTS + 2, |transaction| {
+        self.enter_transaction(need_of(1, STEP_EXTENTS + pieces.len()), |transaction| {
             let mut editor = FileEditor::new(transaction, self, &pair.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {

@@ -9,13 +9,35 @@ use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_tree::{Editor, Need, Transaction, Tree, TreeError};
 use std::sync::Arc;
 
-/// How many items a step of writeback changes at the most, about.
+/// How many extents a step of writeback replaces and makes at the most, about.
 const STEP_ITEMS: usize = 4 * STEP_EXTENTS;
-/// The items that each new extent changes at the least: its own, the inode, and the other half of a piece that is
-/// cut in two.
-const ITEMS_PER_EXTENT: usize = 3;
 /// A checksum item is not larger than this, in bytes, about.
 const CHECKSUM_ITEM_BYTES: usize = 2048;
+/// Items that follow each other lie in the same leaves, at least so many in each.
+const ITEMS_PER_LEAF: usize = 16;
+
+/// What a step of a writeback changes.
+#[derive(Clone, Copy, Debug, Default)]
+struct StepSize {
+    /// Where in the file, in places that do not touch each other.
+    places: usize,
+    /// Items that are replaced and made.
+    items: usize,
+    /// Where in the file it ends.
+    end: u64,
+}
+
+impl StepSize {
+    /// The need of metadata, in items that lie apart: of the file's items, of checksums, and the inode.
+    fn need(&self) -> usize {
+        need_of(self.places, self.items)
+    }
+}
+
+/// What so many items of a file need that lie in so many places, with the inode item, in items that lie apart.
+pub(super) fn need_of(places: usize, items: usize) -> usize {
+    places + items.div_ceil(ITEMS_PER_LEAF) + 2
+}
 
 impl Filesystem {
     /// Puts extents into a file, in order, in as many transactions as it takes. After each, what it has brought is
@@ -30,36 +52,44 @@ impl Filesystem {
     ) -> Result<(), FsError> {
         let mut outputs = outputs.into_iter().peekable();
         while let Some(first) = outputs.next() {
-            let mut items = self.items_of(inode, tree, &first)?;
-            if items > STEP_ITEMS {
-                self.enter_long(
-                    inode,
-                    tree,
-                    first,
-                    outputs.peek().map(|next| next.piece.start).or(unfinished),
-                )?;
+            let mut size = self.grown(inode, tree, StepSize::default(), &first)?;
+            if size.items > STEP_ITEMS {
+                let behind = outputs.peek().map(|next| next.piece.start).or(unfinished);
+                self.enter_long(inode, tree, first, behind)?;
                 continue;
             }
             let mut step = vec![first];
             while let Some(next) = outputs.peek() {
-                let more = self.items_of(inode, tree, next)?;
-                if items + more > STEP_ITEMS {
+                let more = self.grown(inode, tree, size, next)?;
+                if more.items > STEP_ITEMS {
                     break;
                 }
-                items += more;
+                size = more;
                 step.extend(outputs.next());
             }
             let behind = outputs.peek().map(|next| next.piece.start).or(unfinished);
-            self.enter_step(inode, tree, step, items, behind, flags)?;
+            self.enter_step(inode, tree, step, size.need(), behind, flags)?;
         }
         Ok(())
     }
 
-    /// How many items change when an extent is put into a file.
-    fn items_of(&self, inode: &Inode, tree: &Arc<Tree>, output: &Output<'_>) -> Result<usize, FsError> {
-        let range = output.piece.start..output.piece.end(self.sector());
-        let there = self.pieces(tree, inode.id(), &range, STEP_ITEMS)?.len();
-        Ok(there + ITEMS_PER_EXTENT + output.checksums.len() / CHECKSUM_ITEM_BYTES)
+    /// The size of a step that enters another output.
+    fn grown(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        size: StepSize,
+        output: &Output<'_>,
+    ) -> Result<StepSize, FsError> {
+        let (start, end) = (output.piece.start, output.piece.end(self.sector()));
+        let there = self.pieces(tree, inode.id(), &(start..end), STEP_ITEMS)?.len();
+        let touches = size.places > 0 && size.end == start;
+        let checksums = output.checksums.len() / CHECKSUM_ITEM_BYTES * ITEMS_PER_LEAF;
+        Ok(StepSize {
+            places: size.places + usize::from(!touches),
+            items: size.items + there + 2 + checksums,
+            end,
+        })
     }
 
     fn enter_step(
@@ -67,11 +97,11 @@ impl Filesystem {
         inode: &Inode,
         tree: &Arc<Tree>,
         step: Vec<Output<'_>>,
-        items: usize,
+        need: usize,
         behind: Option<u64>,
         flags: InodeFlags,
     ) -> Result<(), FsError> {
-        self.enter_transaction(items, |transaction| {
+        self.enter_transaction(need, |transaction| {
             let mut editor = FileEditor::new(transaction, self, tree, inode.id());
             for mut output in step {
                 output.piece.generation = transaction.generation();
@@ -111,7 +141,8 @@ impl Filesystem {
                 None => end,
             };
             let next = if to == end { behind } else { Some(to) };
-            self.enter_transaction(STEP_ITEMS + checksums.len() / CHECKSUM_ITEM_BYTES, |transaction| {
+            let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
+            self.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 if entered.is_none() {
                     piece.generation = transaction.generation();

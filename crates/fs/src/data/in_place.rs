@@ -4,6 +4,7 @@
 //! comes before or after all of it.
 
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
+use super::enter::need_of;
 use super::output::{contents_of, write_all};
 use super::piece::{Piece, Place};
 use super::state::WritingPiece;
@@ -103,7 +104,8 @@ impl Filesystem {
         while at < range.end {
             let rest = at..range.end;
             let unfinished = left.first().map(|left| left.start);
-            let step = self.enter_transaction(STEP_EXTENTS * ITEMS_PER_EXTENT, |transaction| {
+            let there = self.pieces(tree, inode.id(), &rest, STEP_EXTENTS)?.len();
+            let step = self.enter_transaction(need_of(2, there * ITEMS_PER_EXTENT), |transaction| {
                 self.overwrite_step(transaction, inode, tree, pieces, &rest, flags, unfinished.or(behind))
             })?;
             left.extend(step.left);

@@ -4,10 +4,11 @@
 //! left in one transaction, so that a crash between two of them finds a shorter file, never one with a hole.
 
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
+use super::enter::need_of;
 use super::piece::{Piece, Place};
 use super::write::FILE_SIZE_MAX;
 use crate::{Filesystem, FsError, Inode, InodeId, OpenFile};
-use brindle_ondisk::item::{Compression, Timespec};
+use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;
 use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Filesystem {
         self.discard_dirty(&inode, 0);
         self.drop_from(&inode, &tree, 0)?;
         let mut memory = inode.data.memory();
-        (memory.size, memory.changed) = (0, None);
+        memory.changed = None;
         self.data.note(&inode, &mut memory);
         Ok(())
     }
@@ -76,7 +77,6 @@ impl Filesystem {
         self.discard_dirty(inode, size);
         inode.data.memory().changed = Some(self.data.now());
         let is_settled = self.drop_from(inode, &tree, size)?;
-        inode.data.memory().size = size;
         if !is_settled {
             match self.settle_tail_inside(file) {
                 // Nothing may be seen there, but so it is on disk for now; it is settled again before the file grows.
@@ -112,7 +112,7 @@ impl Filesystem {
                 _ => end,
             };
             let inline = if is_last { self.cut_inline(inode.id(), tree, size)? } else { None };
-            let transaction = self.pool().join(Need::freeing(pieces.len() * 2 + 2))?;
+            let transaction = self.pool().join(Need::freeing(need_of(1, pieces.len())))?;
             self.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 editor.make_room(&(from..u64::MAX))?;
@@ -120,10 +120,11 @@ impl Filesystem {
                     editor.exchange_inline(before, after)?;
                 }
                 editor.finish(&inode.data, |item, memory| {
-                    item.size =
-                        item.size.get().min(from.max(size)).min(if is_last { size } else { u64::MAX }).into();
-                    if let Some(changed) = memory.changed.take() {
-                        (item.mtime, item.ctime) = (Timespec::from(changed), Timespec::from(changed));
+                    if is_last {
+                        memory.size = size;
+                        settle(item, memory, None);
+                    } else {
+                        item.size = item.size.get().min(from.max(size)).into();
                     }
                 })
             })?;

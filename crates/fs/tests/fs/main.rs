@@ -1,6 +1,7 @@
 //! Whole pools, read back: the kernel's golden images, damaged ones, and pools that the kernel makes now.
 
 mod bounds;
+mod contents;
 mod damaged;
 mod golden;
 mod kernel;

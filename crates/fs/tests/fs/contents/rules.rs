@@ -1,0 +1,150 @@
+//! Rules that random lives would seldom meet.
+
+use super::bench::{Bench, Setup, create};
+use brindle_fs::{AllocateMode, FsError, InodeFlags, WriteOptions};
+use brindle_tree::TreeError;
+
+#[test]
+fn a_small_file_is_in_its_item_and_leaves_it_as_it_grows() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem.write(&file, 0, b"little").expect("writes");
+    filesystem.sync_file(&file).expect("syncs");
+    assert_eq!(filesystem.attributes(id).expect("there").disk_bytes, 6);
+    filesystem.write(&file, 100_000, b"far away").expect("writes");
+    filesystem.sync_file(&file).expect("syncs");
+    assert_eq!(filesystem.attributes(id).expect("there").disk_bytes, 8192);
+    bench.assert_clean("grown");
+    filesystem.truncate(&file, 3).expect("truncates");
+    filesystem.sync_file(&file).expect("syncs");
+    let mut buffer = [0; 10];
+    assert_eq!(filesystem.read(&file, 0, &mut buffer).expect("reads"), 3);
+    assert_eq!(&buffer[..3], b"lit");
+    bench.assert_clean("cut off");
+    bench.assert_btrfs_check("cut off");
+}
+
+#[test]
+fn what_is_read_is_what_was_written_last_before_and_after_writeback() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let file = filesystem.open_file(create(&filesystem, 0, InodeFlags::empty())).expect("opens");
+    let read = |at: u64| {
+        let mut byte = [0];
+        filesystem.read(&file, at, &mut byte).expect("reads");
+        byte[0]
+    };
+    filesystem.write(&file, 0, &vec![1; 3 << 20]).expect("writes");
+    filesystem.write_back(&file).expect("writes");
+    filesystem.write(&file, 5000, &[2; 10]).expect("writes");
+    assert_eq!((read(4999), read(5000), read(5009), read(5010)), (1, 2, 2, 1));
+    filesystem.write_back(&file).expect("writes");
+    assert_eq!((read(4999), read(5000), read(5009), read(5010)), (1, 2, 2, 1));
+    let other = filesystem.open_file(file.id()).expect("opens");
+    filesystem.write(&other, 5001, &[3]).expect("writes");
+    assert_eq!(read(5001), 3, "one opener sees what another one writes");
+}
+
+#[test]
+fn a_full_pool_refuses_new_data_and_takes_what_has_space() {
+    let bench = Bench::new(&Setup { size_mib: 128, ..Setup::default() });
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let full = filesystem.open_file(create(&filesystem, 1, InodeFlags::empty())).expect("opens");
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem.allocate(&file, AllocateMode::Allocate, 0, 1 << 20).expect("allocates");
+    let piece = vec![7; 1 << 20];
+    let mut at = 0;
+    let error = loop {
+        match filesystem.write(&full, at, &piece) {
+            Ok(written) => at += written as u64,
+            Err(error) => break error,
+        }
+        assert!(at < 256 << 20, "the pool is smaller");
+    };
+    assert!(matches!(error, FsError::Tree(TreeError::NoSpace(_))), "{error}");
+    filesystem.write_back_all(None).expect("what was taken is written");
+    filesystem.pool().commit().expect("commits");
+    bench.assert_clean("full");
+    filesystem.write(&file, 4096, &[5; 65536]).expect("there is space in advance");
+    filesystem.sync_file(&file).expect("syncs");
+    bench.assert_clean("written in advance space");
+    filesystem.truncate(&full, 0).expect("frees");
+    filesystem.pool().commit().expect("commits");
+    filesystem.write(&full, 0, &piece).expect("there is room again");
+    filesystem.sync_file(&full).expect("syncs");
+    bench.assert_clean("emptied");
+    bench.assert_btrfs_check("emptied");
+}
+
+#[test]
+fn overwriting_in_place_changes_no_extent() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let flags = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
+    let file = filesystem.open_file(create(&filesystem, 0, flags)).expect("opens");
+    filesystem.write(&file, 0, &vec![1; 1 << 20]).expect("writes");
+    filesystem.sync_file(&file).expect("syncs");
+    let used = || filesystem.space().expect("known");
+    let before = format!("{:?}", used());
+    for round in 0..5u8 {
+        filesystem.write(&file, 8192, &[round; 4096]).expect("writes");
+        filesystem.sync_file(&file).expect("syncs");
+    }
+    assert_eq!(format!("{:?}", used()), before);
+    bench.assert_clean("overwritten");
+}
+
+#[test]
+fn many_small_extents_give_way_to_one() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let file = filesystem.open_file(create(&filesystem, 0, InodeFlags::empty())).expect("opens");
+    for number in (0..2000u64).rev() {
+        filesystem.write(&file, number * 8192, &[number.to_le_bytes()[0]; 4096]).expect("writes");
+    }
+    filesystem.sync_file(&file).expect("syncs");
+    bench.assert_clean("scattered");
+    filesystem.write(&file, 0, &vec![9; 2000 * 8192]).expect("writes");
+    filesystem.sync_file(&file).expect("syncs");
+    bench.assert_clean("together");
+    assert_eq!(filesystem.attributes(file.id()).expect("there").disk_bytes, 2000 * 8192);
+    filesystem.drop_file_contents(file.id()).expect("drops");
+    filesystem.pool().commit().expect("commits");
+    bench.assert_clean("dropped");
+    assert_eq!(filesystem.attributes(file.id()).expect("there").disk_bytes, 0);
+}
+
+#[test]
+fn threads_write_read_and_truncate_one_file() {
+    let write = WriteOptions { dirty_bytes_max: 2 << 20, ..WriteOptions::default() };
+    let bench = Bench::new(&Setup { write, ..Setup::default() });
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    const BLOCK: u64 = 64 << 10;
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let filesystem = &filesystem;
+            scope.spawn(move || {
+                let file = filesystem.open_file(id).expect("opens");
+                for round in 0..60u64 {
+                    let block = thread + 4 * (round % 16);
+                    let byte = (1 + round + thread * 60).to_le_bytes()[0];
+                    filesystem.write(&file, block * BLOCK, &vec![byte; 65536]).expect("writes");
+                    let mut buffer = vec![0; 65536];
+                    let length = filesystem.read(&file, block * BLOCK, &mut buffer).expect("reads");
+                    assert_eq!(length, 65536);
+                    assert!(buffer.iter().all(|found| *found == byte), "thread {thread}, round {round}");
+                    if round % 20 == 7 {
+                        filesystem.sync_file(&file).expect("syncs");
+                    }
+                }
+            });
+        }
+    });
+    filesystem.write_back_all(None).expect("writes");
+    filesystem.pool().commit().expect("commits");
+    bench.assert_clean("written by threads");
+}
