@@ -45,6 +45,8 @@ impl Filesystem {
         if range.is_empty() {
             return Err(FsError::Invalid { file: file.id(), why: "an empty range" });
         }
+        let subvolume = self.subvolume_state(file.id().tree)?;
+        let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
         let done = match mode {
             AllocateMode::PunchHole => self.punch(file, &range),

@@ -41,6 +41,8 @@ impl Filesystem {
         length: u64,
     ) -> Result<u64, FsError> {
         self.writing()?;
+        let subvolume = self.subvolume_state(target.id().tree)?;
+        let _access = subvolume.begin_write()?;
         let _alone = exclusive_both(source.inode(), target.inode());
         let rest = source.size().saturating_sub(source_offset);
         let length = if length == 0 { rest } else { length };

@@ -4,7 +4,7 @@
 use super::piece::{Piece, Place};
 use super::plan::{DropPlan, Edit};
 use super::state::{FileState, Memory};
-use crate::{Filesystem, FsError, InodeId};
+use crate::{Filesystem, FsError, InodeId, Timestamp};
 use brindle_ondisk::item::{InodeFlags, InodeItem, Timespec};
 use brindle_ondisk::{Defect, Incompat, Item, Key, KeyType};
 use brindle_tree::{Editor, Readahead, Tree};
@@ -289,7 +289,9 @@ pub(super) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Opti
     let least = item.size.get().min(size);
     item.size = unfinished.map_or(size, |unfinished| size.min(unfinished).max(least)).into();
     if let Some(changed) = memory.changed.take() {
-        (item.mtime, item.ctime) = (Timespec::from(changed), Timespec::from(changed));
+        item.mtime = Timespec::from(changed);
+        // The inode may have been changed since.
+        item.ctime = Timespec::from(changed.max(Timestamp::from(&item.ctime)));
     }
 }
 

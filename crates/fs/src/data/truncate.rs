@@ -20,6 +20,8 @@ impl Filesystem {
         if size > FILE_SIZE_MAX {
             return Err(FsError::TooLarge(file.id()));
         }
+        let subvolume = self.subvolume_state(file.id().tree)?;
+        let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
         if size < file.size() { self.shorten(file, size) } else { self.lengthen(file, size) }
     }
@@ -27,9 +29,11 @@ impl Filesystem {
     /// Drops all contents of an inode that has lost its last name, dirty ones included, in steps that each are
     /// part of one transaction; the inode item stays, with a size of 0. No transaction may be joined by the caller.
     pub fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {
+        let subvolume = self.subvolume_state(id.tree)?;
+        let _access = subvolume.begin_upkeep()?;
         let inode = self.inodes.get(id);
         let _alone = inode.data.exclusive();
-        let tree = self.tree(id.tree)?;
+        let tree = Arc::clone(subvolume.tree());
         self.discard_dirty(&inode, 0);
         self.drop_from(&inode, &tree, 0)?;
         let mut memory = inode.data.memory();

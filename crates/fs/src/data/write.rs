@@ -64,6 +64,8 @@ impl Filesystem {
     fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8]) -> Result<u64, FsError> {
         self.writing()?;
         self.throttle();
+        let subvolume = self.subvolume_state(file.id().tree)?;
+        let _access = subvolume.begin_write()?;
         let _entry = file.inode().data.shared();
         self.write_inside(file, begin, bytes)
     }

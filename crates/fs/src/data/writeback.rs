@@ -127,7 +127,14 @@ impl Filesystem {
         let done = Job::new(self, inode, pieces, promise).and_then(|mut job| job.run(may_inline));
         let mut memory = inode.data.memory();
         memory.forget_written(None, &self.data);
-        let failed = done.err().map(Arc::new);
+        let failed = match done {
+            // Nobody will miss it.
+            Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => {
+                memory.changed = None;
+                None
+            }
+            done => done.err().map(Arc::new),
+        };
         if let Some(why) = &failed {
             memory.failures += 1;
             memory.failure = Some(Arc::clone(why));
