@@ -41,6 +41,8 @@ pub use attributes_change::{AttributeChange, NewTime};
 pub use background::Remaining;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
+pub use brindle_policy::placement::PlacementMode;
+pub use brindle_tree::TreeError;
 pub use compression::{DecompressError, decompress};
 pub use data::{AllocateMode, CompressionChoice};
 pub use directory::DirectoryEntry;

@@ -168,6 +168,11 @@ impl Filesystem {
         Ok(found)
     }
 
+    /// Whether a subvolume is read-only.
+    pub fn is_subvolume_read_only(&self, id: RootId) -> Result<bool, FsError> {
+        Ok(self.subvolume_state(id)?.begin_upkeep()?.is_read_only)
+    }
+
     /// The subvolume that is entered when none is asked for.
     pub fn default_subvolume(&self) -> Result<RootId, FsError> {
         let root_tree = self.pool().tree(RootId::ROOT_TREE)?;

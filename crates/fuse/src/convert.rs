@@ -1,8 +1,9 @@
 //! Attributes and errors in the words of `fuser`.
 
 use crate::attributes::{BLOCK_BYTES, Stat};
-use brindle_fs::{FileType, Timestamp};
-use fuser::{Errno, FileAttr, INodeNo};
+use crate::permission::Caller;
+use brindle_fs::{FileType, NewTime, Timestamp};
+use fuser::{Errno, FileAttr, INodeNo, Request, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn errno(errno: rustix::io::Errno) -> Errno {
@@ -50,6 +51,40 @@ pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
 }
 
+/// The nanoseconds count forward, before 1970 too.
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
+        Err(error) => {
+            let before = error.duration();
+            let borrow = i64::from(before.subsec_nanos() > 0);
+            let nanoseconds = if borrow == 0 { 0 } else { NANOSECONDS - before.subsec_nanos() };
+            Timestamp { seconds: -seconds(before) - borrow, nanoseconds }
+        }
+    }
+}
+
+const NANOSECONDS: u32 = 1_000_000_000;
+
+pub(crate) fn new_time(time: TimeOrNow) -> NewTime {
+    match time {
+        TimeOrNow::Now => NewTime::Now,
+        TimeOrNow::SpecificTime(time) => NewTime::At(timestamp(time)),
+    }
+}
+
+/// Who sent a request.
+pub(crate) fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+}
+
+/// A device number as it lies on disk, of the 32 bits that the kernel shares with userspace (`new_encode_dev`).
+pub(crate) fn device_on_disk(encoded: u32) -> u64 {
+    let (major, minor) = ((encoded >> 8) & 0xfff, (encoded & 0xff) | ((encoded >> 12) & 0xfff00));
+    u64::from(major) << 20 | u64::from(minor)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +96,20 @@ mod tests {
         let extreme = system_time(Timestamp { seconds: i64::MIN, nanoseconds: 0 });
         assert!(extreme <= UNIX_EPOCH);
         assert!(system_time(Timestamp { seconds: i64::MAX, nanoseconds: 999_999_999 }) >= UNIX_EPOCH);
+    }
+
+    #[test]
+    fn times_survive_the_way_there_and_back() {
+        for (seconds, nanoseconds) in [(0, 0), (-2, 800_000_000), (-2, 0), (5, 1), (-1, 999_999_999)] {
+            let time = Timestamp { seconds, nanoseconds };
+            assert_eq!(timestamp(system_time(time)), time);
+        }
+    }
+
+    #[test]
+    fn device_numbers_are_spread_as_on_disk() {
+        assert_eq!(device_on_disk(0x801), 8 << 20 | 1);
+        assert_eq!(device_on_disk((300 & 0xff) | (259 << 8) | (0x100 << 12)), 259 << 20 | 300);
+        assert_eq!(device_on_disk(u32::MAX), u64::from(u32::MAX));
     }
 }

@@ -1,6 +1,6 @@
 //! Where errors become numbers. Whatever is wrong with the pool is `EIO`, and says why in the log.
 
-use brindle_fs::FsError;
+use brindle_fs::{FsError, TreeError};
 use rustix::io::Errno;
 
 /// The number for an error; logs those that a user could not make sense of by the number alone.
@@ -18,10 +18,26 @@ fn number_of(error: &FsError) -> Errno {
         | FsError::NoInode(_)
         | FsError::NoSubvolume(_)
         | FsError::DeletedSubvolume(_) => Errno::NOENT,
+        FsError::Exists(_) | FsError::XattrExists(_) => Errno::EXIST,
         FsError::NotADirectory(_) => Errno::NOTDIR,
         FsError::IsADirectory(_) => Errno::ISDIR,
-        FsError::NotAFile(_) | FsError::NotASymlink(_) | FsError::NotASubvolume(_) => Errno::INVAL,
+        FsError::NotEmpty(_) | FsError::NestedSubvolume(..) => Errno::NOTEMPTY,
+        FsError::NotAFile(_)
+        | FsError::NotASymlink(_)
+        | FsError::NotASubvolume(_)
+        | FsError::InvalidName(_)
+        | FsError::Invalid { .. } => Errno::INVAL,
+        FsError::NameTooLong(_) => Errno::NAMETOOLONG,
+        FsError::TooManyCollisions(_) => Errno::OVERFLOW,
+        FsError::TooManyLinks(_) => Errno::MLINK,
+        FsError::TooLarge(_) => Errno::FBIG,
+        FsError::CrossSubvolume(_) => Errno::XDEV,
+        FsError::NotPermitted { .. } | FsError::DefaultSubvolume(_) => Errno::PERM,
+        FsError::NoXattr(_) => Errno::NODATA,
+        FsError::XattrTooLarge(_) | FsError::Tree(TreeError::NoSpace(_)) => Errno::NOSPC,
+        FsError::ReadOnlySubvolume(_) | FsError::Tree(TreeError::ReadOnly(_)) => Errno::ROFS,
         FsError::SubvolumeLoop(_) => Errno::LOOP,
+        FsError::WriteBack { why, .. } => number_of(why),
         _ => Errno::IO,
     }
 }
@@ -30,6 +46,7 @@ fn number_of(error: &FsError) -> Errno {
 mod tests {
     use super::*;
     use brindle_fs::{InodeId, RootId};
+    use std::sync::Arc;
 
     #[test]
     fn refusals_have_their_numbers() {
@@ -46,6 +63,28 @@ mod tests {
             (FsError::NotASymlink(id), Errno::INVAL),
             (FsError::NotASubvolume(b"a".to_vec()), Errno::INVAL),
             (FsError::SubvolumeLoop(tree), Errno::LOOP),
+            (FsError::Exists(b"a".to_vec()), Errno::EXIST),
+            (FsError::NotEmpty(id), Errno::NOTEMPTY),
+            (FsError::NestedSubvolume(tree, tree), Errno::NOTEMPTY),
+            (FsError::InvalidName(b"a/".to_vec()), Errno::INVAL),
+            (FsError::Invalid { file: id, why: "x" }, Errno::INVAL),
+            (FsError::NameTooLong(vec![b'a'; 256]), Errno::NAMETOOLONG),
+            (FsError::TooManyCollisions(b"a".to_vec()), Errno::OVERFLOW),
+            (FsError::TooManyLinks(id), Errno::MLINK),
+            (FsError::TooLarge(id), Errno::FBIG),
+            (FsError::CrossSubvolume(id), Errno::XDEV),
+            (FsError::NotPermitted { file: id, why: "x" }, Errno::PERM),
+            (FsError::DefaultSubvolume(tree), Errno::PERM),
+            (FsError::NoXattr(b"a".to_vec()), Errno::NODATA),
+            (FsError::XattrExists(b"a".to_vec()), Errno::EXIST),
+            (FsError::XattrTooLarge(b"a".to_vec()), Errno::NOSPC),
+            (FsError::ReadOnlySubvolume(tree), Errno::ROFS),
+            (TreeError::NoSpace("data".to_owned()).into(), Errno::NOSPC),
+            (TreeError::ReadOnly("why".into()).into(), Errno::ROFS),
+            (
+                FsError::WriteBack { file: id, why: Arc::new(TreeError::NoSpace(String::new()).into()) },
+                Errno::NOSPC,
+            ),
         ];
         for (error, errno) in cases {
             assert_eq!(errno_of(&error), errno, "{error}");

@@ -102,6 +102,11 @@ impl InodeNumbers {
         self.overflow().by_inode.get(&id).map(|remembered| remembered.number)
     }
 
+    /// What the kernel calls an inode; `None` if it can't know it.
+    pub(crate) fn known(&self, id: InodeId) -> Option<u64> {
+        if id == self.root { Some(ROOT_NODE) } else { self.shown(id) }
+    }
+
     /// The inode of a number; `None` for one that was never given away, or is forgotten.
     pub(crate) fn inode(&self, number: u64) -> Option<InodeId> {
         if number == ROOT_NODE {

@@ -1,24 +1,34 @@
-//! Files to a mount: serves a [`Filesystem`](brindle_fs::Filesystem) over FUSE, read-only. errno is made here.
+//! Files to a mount: serves a [`Filesystem`](brindle_fs::Filesystem) over FUSE. errno is made here.
 //! Must not know: anything under `fs`.
 //!
 //! `mount` gets a connection from the kernel, by itself as root, with the help of `fusermount3` otherwise, and
 //! ends it. `operations` answers requests in terms of the filesystem; it knows nothing of the transport.
 //! `adapter` carries requests and answers between it and `fuser`.
 //!
-//! What the kernel caches it keeps, for the pool does not change while it is mounted: names, attributes, missing
-//! names, links and contents are asked for once. Files and directories are opened without asking us at all, so
-//! the state of an open file lives in a bounded cache of our own.
+//! What the kernel caches it keeps, for the pool changes through the mount only: names, attributes, missing names,
+//! links and contents are asked for once, and `negotiation` says what else is agreed. Who changes something behind
+//! the kernel's back (subvolumes, by ioctls; the space that a file takes, when its data is written back) tells it.
+//! A mount that is only read is not even told of opened files; the state of its readers lives in a bounded cache.
+//!
+//! `upkeep` commits from time to time. What was written is durable after `fsync`, a commit, or the end of
+//! [`MountHandle::wait`]; `sync` and `syncfs` only bring it from the kernel to us, for FUSE does not pass them on.
 
 mod adapter;
 mod attributes;
 mod convert;
 mod errno;
 mod flags;
+mod handles;
 mod inode_number;
 mod mount;
+mod negotiation;
 mod open_files;
 mod operations;
 mod options;
+mod permission;
+mod recent_writes;
+mod upkeep;
 
+pub use brindle_fs::AtimeMode;
 pub use mount::{MountError, MountHandle, UnmountHandle, mount};
 pub use options::MountOptions;

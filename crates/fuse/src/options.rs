@@ -1,6 +1,8 @@
 //! How a mount is to be.
 
+use brindle_fs::AtimeMode;
 use std::path::Path;
+use std::time::Duration;
 
 /// How a mount is to be. The default is what a careful user wants: read-only, checked permissions, no device
 /// nodes, no set-user-id programs.
@@ -14,7 +16,7 @@ pub struct MountOptions {
     pub default_permissions: bool,
     /// The mount goes away when this process dies (`auto_unmount`); needs `fusermount3`, even for root.
     pub auto_unmount: bool,
-    /// No writes (`ro`). Every write is refused in any case.
+    /// No writes (`ro`); must be set if the filesystem can't be written.
     pub read_only: bool,
     /// Device nodes work (`dev`); for root alone.
     pub devices: bool,
@@ -22,8 +24,15 @@ pub struct MountOptions {
     pub set_user_id: bool,
     /// Programs can be started (`exec`).
     pub execute: bool,
-    /// Times of access are kept (`atime`); without meaning as long as there are no writes.
-    pub access_times: bool,
+    /// When the time of the last access is kept. The kernel asks us only for what it does not remember, so that only
+    /// the first access by each open file is seen.
+    pub atime: AtimeMode,
+    /// That of directories too; not with `nodiratime`.
+    pub directory_atime: bool,
+    /// How often what was written is made durable (`commit`).
+    pub commit_interval: Duration,
+    /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and who mounted.
+    pub owners_delete_subvolumes: bool,
     /// How many requests are worked on at once. More than there are processors, for a read may wait for a disk.
     pub threads: usize,
 }
@@ -31,6 +40,8 @@ pub struct MountOptions {
 /// The least and greatest number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=64;
 const THREADS_DEFAULT: usize = 8;
+/// As the kernel has it.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Default for MountOptions {
     fn default() -> Self {
@@ -43,7 +54,10 @@ impl Default for MountOptions {
             devices: false,
             set_user_id: false,
             execute: true,
-            access_times: true,
+            atime: AtimeMode::default(),
+            directory_atime: true,
+            commit_interval: COMMIT_INTERVAL,
+            owners_delete_subvolumes: false,
             threads: THREADS_DEFAULT,
         }
     }

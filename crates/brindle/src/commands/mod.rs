@@ -15,7 +15,9 @@ mod path;
 mod pool;
 mod restore;
 mod stat;
+mod subvolume;
 mod umount;
+mod write_options;
 
 use crate::cli::Verbosity;
 use anyhow::Result;
@@ -27,6 +29,8 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     #[command(subcommand, visible_alias = "fi")]
     Filesystem(filesystem::FilesystemCommand),
+    #[command(subcommand, visible_alias = "su")]
+    Subvolume(subvolume::SubvolumeCommand),
     #[command(subcommand)]
     Inspect(inspect::InspectCommand),
     Ls(ls::LsCommand),
@@ -44,6 +48,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),
+        Command::Subvolume(command) => subvolume::run(command),
         Command::Inspect(command) => inspect::run(command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),

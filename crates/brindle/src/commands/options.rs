@@ -1,5 +1,6 @@
 //! Mount options, as `-o` takes them.
 
+use crate::commands::write_options::WriteChoices;
 use anyhow::{Context, Result, bail};
 use brindle_fs::SubvolumeChoice;
 use brindle_ondisk::RootId;
@@ -18,13 +19,15 @@ pub(crate) struct MountOptions {
     pub(crate) devices: Vec<PathBuf>,
     /// What the mount table is to show as the source.
     pub(crate) source: Option<String>,
+    /// How the pool is written.
+    pub(crate) write: WriteChoices,
     /// What concerns the host alone, in the order given.
     host: Vec<&'static str>,
 }
 
 /// What concerns the host alone, and changes how it is mounted. Of options that undo each other, such as `ro` and
 /// `rw`, the last one counts.
-const HOST_OPTIONS: [&str; 13] = [
+const HOST_OPTIONS: [&str; 11] = [
     "ro",
     "rw",
     "allow_other",
@@ -36,12 +39,10 @@ const HOST_OPTIONS: [&str; 13] = [
     "suid",
     "noexec",
     "exec",
-    "noatime",
-    "atime",
 ];
 
-/// Options of mount(8), FUSE and the kernel's btrfs that change nothing for a mount that only reads.
-const WITHOUT_EFFECT: [&str; 25] = [
+/// Options of mount(8), FUSE and the kernel's btrfs that change nothing here.
+const WITHOUT_EFFECT: [&str; 20] = [
     "defaults",
     "auto",
     "noauto",
@@ -52,12 +53,7 @@ const WITHOUT_EFFECT: [&str; 25] = [
     "group",
     "nofail",
     "_netdev",
-    "nodiratime",
-    "diratime",
-    "relatime",
     "norelatime",
-    "strictatime",
-    "nostrictatime",
     "lazytime",
     "nolazytime",
     "dirsync",
@@ -109,7 +105,7 @@ impl MountOptions {
 
     /// Any option that makes sense for a mount alone.
     pub(crate) fn first_host_option(&self) -> Option<&str> {
-        self.host.first().copied()
+        self.host.first().copied().or(self.write.first.as_deref())
     }
 
     fn add(&mut self, option: &str) -> Result<()> {
@@ -130,6 +126,7 @@ impl MountOptions {
             ("subvol" | "subvolid" | "device" | "fsname", None) => {
                 bail!("option '{name}' needs a value: {name}=...")
             }
+            _ if self.write.add(name, value)? => {}
             _ => self.add_host_option(option)?,
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::commands::in_use::warn_if_mounted;
 use crate::commands::options::MountOptions;
 use anyhow::{Result, anyhow, bail};
-use brindle_device::{Device, FileDevice};
+use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
 use brindle_tree::{Pool, TreeError};
@@ -47,12 +47,38 @@ impl PoolOptions {
 
 /// Opens a filesystem, and logs what the user should know of it.
 pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
+    let filesystem = Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)?;
+    greet(&filesystem, mount)?;
+    Ok(filesystem)
+}
+
+/// Opens a filesystem to write it, and logs what the user should know of it.
+pub(crate) fn open_writable(
+    devices: Vec<Arc<dyn WritableDevice>>,
+    mount: &MountOptions,
+) -> Result<Filesystem> {
+    let write = mount.write.for_filesystem();
+    let filesystem = Filesystem::open_writable(devices, &open_options(mount), &write).map_err(explain)?;
+    greet(&filesystem, mount)?;
+    Ok(filesystem)
+}
+
+fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
     let mut options = brindle_fs::OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
     options.pool.volume.degraded = mount.degraded;
-    let filesystem = Filesystem::open(open_devices(paths)?, &options).map_err(|error| match error {
-        FsError::Tree(TreeError::Volume(error)) => without_pool(error),
+    options
+}
+
+/// Says it in plain words if there is no pool at all.
+fn explain(error: FsError) -> anyhow::Error {
+    match error {
+        FsError::Tree(TreeError::Volume(error @ VolumeError::NoPool { .. })) => without_pool(error),
         error => error.into(),
-    })?;
+    }
+}
+
+/// Logs what the user should know of an opened filesystem.
+fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()> {
     mount.check_root(filesystem.root().tree)?;
     let volume = filesystem.pool().volume();
     // The volume has logged its own.
@@ -61,7 +87,7 @@ pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<F
         tracing::warn!("{warning}");
     }
     log_devices(volume);
-    Ok(filesystem)
+    Ok(())
 }
 
 /// Opens a pool to look into it: missing devices are no obstacle as long as everything can be read.

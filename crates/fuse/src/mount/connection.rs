@@ -3,6 +3,7 @@
 
 use super::MountError;
 use crate::MountOptions;
+use brindle_fs::AtimeMode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -153,7 +154,7 @@ fn flags(options: &MountOptions) -> MountFlags {
         (!options.devices, MountFlags::NODEV),
         (!options.set_user_id, MountFlags::NOSUID),
         (!options.execute, MountFlags::NOEXEC),
-        (!options.access_times, MountFlags::NOATIME),
+        (options.atime == AtimeMode::Never, MountFlags::NOATIME),
     ];
     choices.iter().filter(|(is_set, _)| *is_set).fold(MountFlags::empty(), |all, (_, flag)| all | *flag)
 }
@@ -174,7 +175,7 @@ fn helper_words(options: &MountOptions) -> String {
         (options.devices, "dev"),
         (options.set_user_id, "suid"),
         (!options.execute, "noexec"),
-        (!options.access_times, "noatime"),
+        (options.atime == AtimeMode::Never, "noatime"),
         (options.auto_unmount, "auto_unmount"),
     ];
     let set = choices.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word);

@@ -1,5 +1,6 @@
 //! Why a mount could not be made, served or ended.
 
+use brindle_fs::FsError;
 use rustix::io::Errno;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -62,12 +63,18 @@ pub enum MountError {
         /// Why.
         source: Errno,
     },
+    /// The filesystem was opened to be read only.
+    #[error("the filesystem was opened to be read, and can't be mounted to be written")]
+    NotWritable,
     /// The kernel and we could not agree on a protocol.
     #[error("FUSE: {0}")]
     Session(std::io::Error),
     /// A thread that serves the mount failed.
     #[error("serving the mount: {0}")]
     Serve(std::io::Error),
+    /// What was written could not be made durable.
+    #[error("what was written last is lost: {0}")]
+    Lost(Box<FsError>),
     /// Somebody uses the mount.
     #[error("{0}: busy: somebody has a file open there, or stands in a directory of it")]
     Busy(PathBuf),

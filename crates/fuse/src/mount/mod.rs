@@ -13,8 +13,9 @@ mod table;
 pub use error::MountError;
 
 use crate::MountOptions;
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, NotifiedKernel};
 use crate::operations::Operations;
+use crate::upkeep::Upkeep;
 use brindle_fs::Filesystem;
 use connection::Connection;
 use fuser::{BackgroundSession, Config, Session, SessionACL};
@@ -30,12 +31,16 @@ use table::MountId;
 pub struct MountHandle {
     session: Option<BackgroundSession>,
     place: Arc<Place>,
+    filesystem: Arc<Filesystem>,
+    /// Of a mount that is written.
+    upkeep: Option<Upkeep>,
 }
 
 /// Ends a mount from any thread, such as one that waits for signals.
 #[derive(Clone, Debug)]
 pub struct UnmountHandle {
     place: Arc<Place>,
+    filesystem: Arc<Filesystem>,
 }
 
 /// Where a mount is.
@@ -55,14 +60,17 @@ pub fn mount(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<MountHandle, MountError> {
+    if !options.read_only && !filesystem.is_writable() {
+        return Err(MountError::NotWritable);
+    }
     let mountpoint = check_mountpoint(mountpoint)?;
     let Connection { device, guard } = connection::connect(&mountpoint, options)?;
     let id = table::mounted_on(&mountpoint);
     let place = Arc::new(Place { mountpoint, id, guard: Mutex::new(guard) });
-    match serve(filesystem, device, options) {
-        Ok(session) => {
+    match serve(&filesystem, device, options) {
+        Ok((session, upkeep)) => {
             place.widen_readahead();
-            Ok(MountHandle { session: Some(session), place })
+            Ok(MountHandle { session: Some(session), place, filesystem, upkeep })
         }
         Err(error) => {
             place.unmount(UnmountFlags::DETACH).ok();
@@ -72,15 +80,22 @@ pub fn mount(
 }
 
 fn serve(
-    filesystem: Arc<Filesystem>,
+    filesystem: &Arc<Filesystem>,
     device: std::os::fd::OwnedFd,
     options: &MountOptions,
-) -> std::io::Result<BackgroundSession> {
+) -> std::io::Result<(BackgroundSession, Option<Upkeep>)> {
     let mut config = Config::default();
     config.n_threads = Some(options.thread_count());
+    let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
     // Who may ask is for the kernel to decide: it knows `allow_other`.
-    let adapter = Adapter::new(Operations::new(filesystem));
-    Session::from_fd(adapter, device, SessionACL::All, config)?.spawn()
+    let adapter = Adapter::new(Arc::clone(&operations))?;
+    let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
+    operations.set_kernel_cache(Box::new(NotifiedKernel(session.notifier())));
+    let session = session.spawn()?;
+    let upkeep = operations
+        .is_written()
+        .then(|| Upkeep::start(operations, Arc::clone(filesystem), options.commit_interval));
+    Ok((session, upkeep.transpose()?))
 }
 
 fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
@@ -107,19 +122,29 @@ impl MountHandle {
 
     /// A handle to unmount by, for another thread.
     pub fn unmount_handle(&self) -> UnmountHandle {
-        UnmountHandle { place: Arc::clone(&self.place) }
+        UnmountHandle { place: Arc::clone(&self.place), filesystem: Arc::clone(&self.filesystem) }
     }
 
-    /// Waits until the filesystem is unmounted, by whomever.
+    /// Waits until the filesystem is unmounted, by whomever, and everything that was written is durable.
     pub fn wait(mut self) -> Result<(), MountError> {
-        let served = match self.session.take() {
-            Some(session) => session.join().map_err(MountError::Serve),
-            None => Ok(()),
-        };
+        let served = self.end();
         // The connection may have ended without an unmount: aborted, or because of an error. Whatever answers
         // there was mounted by somebody else meanwhile.
         if self.place.is_dead() {
             self.place.unmount(UnmountFlags::DETACH).ok();
+        }
+        served
+    }
+
+    /// Waits for the end of the mount, and makes durable what was written.
+    fn end(&mut self) -> Result<(), MountError> {
+        let served = match self.session.take() {
+            Some(session) => session.join().map_err(MountError::Serve),
+            None => Ok(()),
+        };
+        if let Some(upkeep) = self.upkeep.take() {
+            drop(upkeep);
+            self.filesystem.shutdown().map_err(|error| MountError::Lost(Box::new(error)))?;
         }
         served
     }
@@ -132,8 +157,15 @@ impl MountHandle {
 
 impl Drop for MountHandle {
     fn drop(&mut self) {
-        if self.session.is_some() && self.unmount().is_err() {
+        if self.session.is_none() {
+            return;
+        }
+        if self.unmount().is_err() {
             self.place.unmount(UnmountFlags::DETACH).ok();
+            return;
+        }
+        if let Err(error) = self.end() {
+            tracing::error!("{error}");
         }
     }
 }
@@ -148,6 +180,14 @@ impl UnmountHandle {
     /// if it is unmounted already.
     pub fn unmount(&self) -> Result<(), MountError> {
         self.place.unmount(UnmountFlags::empty())
+    }
+
+    /// Makes durable what was written so far, whether or not the mount can end.
+    pub fn sync(&self) -> Result<(), MountError> {
+        if self.filesystem.is_writable() {
+            self.filesystem.sync().map_err(|error| MountError::Lost(Box::new(error)))?;
+        }
+        Ok(())
     }
 
     /// Takes the mount out of the tree at once, even if it is busy; it is served until its last user has gone,

@@ -1,5 +1,6 @@
 //! `brindle filesystem`: the pool as a whole.
 
+mod mounted;
 mod show;
 
 use anyhow::Result;
@@ -10,11 +11,15 @@ use std::process::ExitCode;
 #[derive(Subcommand, Debug)]
 pub(crate) enum FilesystemCommand {
     Show(show::ShowCommand),
+    Sync(mounted::SyncCommand),
+    Label(mounted::LabelCommand),
 }
 
 /// Runs one of the commands.
 pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
     match command {
         FilesystemCommand::Show(command) => show::run(&command),
+        FilesystemCommand::Sync(command) => mounted::sync(&command),
+        FilesystemCommand::Label(command) => mounted::label(&command),
     }
 }

@@ -5,11 +5,11 @@
 
 mod background;
 pub(crate) mod helper;
+mod open;
 
 use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
-use crate::commands::pool::open_filesystem;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -20,17 +20,41 @@ use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 MOUNT OPTIONS
-  ro                   the default, and all that there is
+  rw                   read and write; the default, where the pool allows it
+  ro                   only read
   degraded             go on without missing devices if everything can be read without them
   subvol=PATH          the subvolume at PATH, from the top level, is the root
   subvolid=ID          the subvolume of this id is the root; 5 is the top level
   device=PATH          one more device of the pool; can be given several times
+  commit=SECONDS       how often what was written is made durable; 30 unless told otherwise
+  compress=ALGORITHM   zlib[:1-9], lzo or zstd[:1-15] for new data of all files, as far as it shrinks
+  compress-force=...   the same, without giving up on a file that did not shrink
+  nodatacow            new files are overwritten in place, and have no checksums
+  nodatasum            new files have no checksums
+  max_inline=BYTES     the longest contents that are kept in the tree; 2048 unless told otherwise
+  discard[=async]      what is freed is given back to the devices; nodiscard is the default
+  noatime, relatime,   when the time of the last access is kept; relatime is the default. The kernel reads
+  strictatime,         what it remembers without asking, so that strictatime too sees only the first
+  nodiratime           access by each open file
+  ssd_metadata         metadata goes to flash as long as there is room, data to hard disks; the default
+  no_ssd_metadata      new chunks go where the most space is, whatever the device is
+  user_subvol_rm_allowed
+                       who owns a subvolume may delete it, not only root and who mounted
+  flushoncommit        without effect: every commit flushes
   allow_other          other users may look inside (an ordinary user may allow that only if
                        /etc/fuse.conf says user_allow_other)
   default_permissions  the kernel checks permissions; the default
   auto_unmount         the mount goes away when the serving process dies
   dev, suid            device nodes and set-user-id programs work; for root
-  noexec, noatime, and others of mount(8) that change nothing here
+  noexec, and others of mount(8) that change nothing here
+
+WHAT IS DURABLE
+  What fsync(2) or fdatasync(2) returned for, and everything with it; what was written before a commit; all of
+  it once `brindle umount` returns. sync(1) and syncfs(2) are not passed on by FUSE: `brindle filesystem sync`
+  does it. umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
+  then, too, wait for the serving process to end before the devices are used otherwise.
+
+  When a write fails, the mount becomes read-only, the reason is logged, and the devices hold the last commit.
 
 EXAMPLES
   A pool of two devices:
@@ -39,20 +63,23 @@ EXAMPLES
   A subvolume of a pool that lost a disk:
     brindle mount -o degraded,subvol=home /dev/sdb /mnt
 
-  By mount(8), and so by a line of /etc/fstab (`/dev/sdb /mnt fuse.brindle ro,device=/dev/sdc`):
-    mount -t fuse.brindle -o ro,device=/dev/sdc /dev/sdb /mnt
+  By mount(8), and so by a line of /etc/fstab (`/dev/sdb /mnt fuse.brindle noatime,device=/dev/sdc`):
+    mount -t fuse.brindle -o noatime,device=/dev/sdc /dev/sdb /mnt
 
 EXIT STATUS
   0  the filesystem is mounted; with --foreground: it was, and is unmounted
-  1  it could not be mounted
+  1  it could not be mounted; with --foreground also: what was written last is lost
   2  wrong usage";
 
-/// Mount a pool, read-only
+/// Mount a pool
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
 /// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process.
 ///
-/// No privileges are needed beyond those to read the devices, as long as fusermount3 is installed.
+/// A pool that can't be written (its devices are write-protected, it uses features that this version can only read)
+/// is mounted read-only, with a warning; with -o rw that is an error.
+///
+/// No privileges are needed beyond those to read and write the devices, as long as fusermount3 is installed.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "brindle mount [OPTIONS] <DEVICE>... <MOUNTPOINT>",
@@ -82,14 +109,6 @@ pub(crate) struct MountCommand {
 pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     command.operands.require("mount");
     let options = MountOptions::parse(&command.options)?;
-    if options.has("rw", "ro") {
-        if !command.helper {
-            bail!("this version mounts read-only: leave out the option rw");
-        }
-        if !background::is_served() {
-            tracing::warn!("mounting read-only: this version does not write");
-        }
-    }
     if command.foreground || command.fake || background::is_served() {
         serve(command, &options)
     } else {
@@ -100,13 +119,16 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let paths: Vec<&Path> =
         command.operands.devices().iter().chain(&options.devices).map(PathBuf::as_path).collect();
-    let filesystem = open_filesystem(&paths, options)?;
+    // mount(8) says rw when its user said nothing.
+    let insists = options.has("rw", "ro") && !command.helper;
+    let filesystem = open::filesystem(&paths, options, insists)?;
     if command.fake {
         return Ok(ExitCode::SUCCESS);
     }
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    let fuse_options = fuse_options(command, options);
+    let fuse_options =
+        brindle_fuse::MountOptions { read_only: !filesystem.is_writable(), ..fuse_options(command, options) };
     let handle = brindle_fuse::mount(Arc::new(filesystem), command.operands.last(), &fuse_options)?;
     unmount_on_signal(signals, handle.unmount_handle());
     background::report_ready()?;
@@ -128,14 +150,17 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         devices: options.has("dev", "nodev"),
         set_user_id: options.has("suid", "nosuid"),
         execute: !options.has("noexec", "exec"),
-        access_times: !options.has("noatime", "atime"),
+        atime: options.write.atime,
+        directory_atime: !options.write.no_directory_atime,
+        commit_interval: options.write.commit_interval.unwrap_or(defaults.commit_interval),
+        owners_delete_subvolumes: options.write.owners_delete_subvolumes,
         threads: command.threads.map_or(defaults.threads, usize::from),
         ..defaults
     }
 }
 
 /// Unmounts when a signal asks us to go. What is busy is taken out of the tree, and served until its last user
-/// has gone; a second signal does not wait for that.
+/// has gone; a second signal does not wait for that. What was written is durable in any case.
 fn unmount_on_signal(mut signals: Signals, handle: UnmountHandle) {
     std::thread::spawn(move || {
         let mut arrived = signals.forever();
@@ -146,9 +171,17 @@ fn unmount_on_signal(mut signals: Signals, handle: UnmountHandle) {
             if let Err(error) = handle.detach() {
                 tracing::warn!("{error}");
             }
+            sync(&handle);
         }
         if arrived.next().is_some() {
+            sync(&handle);
             std::process::exit(1);
         }
     });
+}
+
+fn sync(handle: &UnmountHandle) {
+    if let Err(error) = handle.sync() {
+        tracing::error!("{error}");
+    }
 }

@@ -1,7 +1,6 @@
-//! Mounts of images that the kernel made, held against the kernel's own mounts. Needs root and FUSE.
+//! Mounts that are only read, of images that the kernel made.
 
-mod support;
-
+use crate::support::{Rich, can_mount, mount_devices, mount_on, paths_below, run, scratch};
 use brindle_device::{Device, FileDevice};
 use brindle_fs::{Filesystem, OpenOptions};
 use brindle_fuse::{MountError, MountHandle, MountOptions};
@@ -18,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use support::{Rich, can_mount, mount_devices, mount_on, paths_below, run, scratch};
 
 /// Numbers of inodes in subvolumes carry the subvolume in their high bits.
 const INODE_BITS: u64 = (1 << 48) - 1;
@@ -299,27 +297,22 @@ fn writes_are_refused() {
         return;
     }
     let rich = Rich::make();
-    let options = MountOptions { read_only: false, ..MountOptions::default() };
-    for (name, options) in [("ro", MountOptions::default()), ("rw", options)] {
-        let handle = mount_on(&rich.image, &rich.directory(name), &options);
-        let at = |path: &str| handle.mountpoint().join(path);
-        let refused =
-            |error: std::io::Error| assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS), "{name}");
-        refused(File::create(at("new")).expect_err("create"));
-        refused(std::fs::create_dir(at("new")).expect_err("mkdir"));
-        refused(std::fs::remove_file(at("plain/small")).expect_err("unlink"));
-        refused(std::fs::remove_dir(at("plain/deep/deeper")).expect_err("rmdir"));
-        refused(std::fs::rename(at("plain"), at("other")).expect_err("rename"));
-        refused(std::fs::hard_link(at("plain/small"), at("other")).expect_err("link"));
-        refused(std::os::unix::fs::symlink("x", at("other")).expect_err("symlink"));
-        refused(
-            std::fs::set_permissions(at("plain/large"), rich.kernel.metadata().expect("stat").permissions())
-                .expect_err("chmod"),
-        );
-        let written =
-            File::options().write(true).open(at("plain/large")).and_then(|file| file.write_at(b"x", 0));
-        refused(written.expect_err("write"));
-    }
+    let handle = rich.mount("ours");
+    let at = |path: &str| handle.mountpoint().join(path);
+    let refused = |error: std::io::Error| assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS));
+    refused(File::create(at("new")).expect_err("create"));
+    refused(std::fs::create_dir(at("new")).expect_err("mkdir"));
+    refused(std::fs::remove_file(at("plain/small")).expect_err("unlink"));
+    refused(std::fs::remove_dir(at("plain/deep/deeper")).expect_err("rmdir"));
+    refused(std::fs::rename(at("plain"), at("other")).expect_err("rename"));
+    refused(std::fs::hard_link(at("plain/small"), at("other")).expect_err("link"));
+    refused(std::os::unix::fs::symlink("x", at("other")).expect_err("symlink"));
+    refused(
+        std::fs::set_permissions(at("plain/large"), rich.kernel.metadata().expect("stat").permissions())
+            .expect_err("chmod"),
+    );
+    let written = File::options().write(true).open(at("plain/large")).and_then(|file| file.write_at(b"x", 0));
+    refused(written.expect_err("write"));
 }
 
 #[test]
@@ -361,6 +354,9 @@ fn impossible_mounts_are_explained() {
     assert!(matches!(fails(Path::new("/nowhere/at/all")), MountError::NoMountpoint(_)));
     assert!(matches!(fails(&rich.image), MountError::NotADirectory(_)));
     assert!(matches!(fails(&rich.image.join("below")), MountError::NotADirectory(_)));
+    let options = MountOptions { read_only: false, ..MountOptions::default() };
+    let error = brindle_fuse::mount(filesystem(), &rich.directory("at"), &options).expect_err("impossible");
+    assert!(matches!(error, MountError::NotWritable), "{error}");
 }
 
 /// Not a test but what another process runs, told by its environment what to serve; does nothing otherwise.
@@ -433,7 +429,7 @@ fn server_command(rich: &Rich, at: &Path, options: &str, as_nobody: bool) -> Com
     } else {
         Command::new(program)
     };
-    command.args(["--exact", "server", "--nocapture"]);
+    command.args(["--exact", "reading::server", "--nocapture"]);
     command.env("TEST_IMAGE", &rich.image).env("TEST_MOUNTPOINT", at).env("TEST_OPTIONS", options);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command

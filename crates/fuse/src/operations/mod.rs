@@ -1,14 +1,27 @@
 //! Requests, answered in terms of the filesystem. Knows nodes by their number, and nothing of the transport.
 
+mod attributes;
+mod contents;
+mod control;
+mod names;
+mod subvolumes;
+
+pub(crate) use control::{Ioctl, is_slow};
+
+use crate::MountOptions;
 use crate::attributes::{Stat, offset_behind};
 use crate::errno::errno_of;
-use crate::flags;
+use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
 use crate::open_files::OpenFiles;
-use brindle_fs::{DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics, Whence};
+use crate::recent_writes::RecentWrites;
+use brindle_fs::{
+    AtimeMode, DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics,
+};
 use rustix::io::Errno;
+use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
 /// some 190 entries with their attributes.
@@ -21,7 +34,26 @@ const UNKNOWN_INO: u64 = 0xffff_ffff;
 pub(crate) struct Operations {
     filesystem: Arc<Filesystem>,
     numbers: InodeNumbers,
+    /// Files that are read without having been opened.
     open_files: OpenFiles,
+    /// Files that have been opened.
+    handles: Handles,
+    recent_writes: RecentWrites,
+    /// There as soon as the mount is served.
+    kernel_cache: OnceLock<Box<dyn KernelCache>>,
+    is_written: bool,
+    notes_accesses: bool,
+    notes_directory_accesses: bool,
+    notes_each_access: bool,
+    owners_delete_subvolumes: bool,
+}
+
+/// What the kernel remembers, which it must forget when something changes without its doing.
+pub(crate) trait KernelCache: fmt::Debug + Send + Sync {
+    /// What it knows of a name. May wait for whoever works in that directory.
+    fn entry_changed(&self, parent: u64, name: &[u8]);
+    /// The attributes of a node. Waits for nobody.
+    fn attributes_changed(&self, node: u64);
 }
 
 /// An entry of a directory, as a listing shows it.
@@ -40,18 +72,54 @@ pub(crate) struct Listed<'a> {
 pub(crate) type Emit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
 
 impl Operations {
-    pub(crate) fn new(filesystem: Arc<Filesystem>) -> Self {
-        let numbers = InodeNumbers::new(filesystem.root());
-        Self { filesystem, numbers, open_files: OpenFiles::default() }
+    pub(crate) fn new(filesystem: Arc<Filesystem>, options: &MountOptions) -> Self {
+        let is_written = filesystem.is_writable() && !options.read_only;
+        let notes_accesses = is_written && options.atime != AtimeMode::Never;
+        Self {
+            numbers: InodeNumbers::new(filesystem.root()),
+            filesystem,
+            open_files: OpenFiles::default(),
+            handles: Handles::default(),
+            recent_writes: RecentWrites::default(),
+            kernel_cache: OnceLock::new(),
+            is_written,
+            notes_accesses,
+            notes_directory_accesses: notes_accesses && options.directory_atime,
+            notes_each_access: options.atime == AtimeMode::Strict,
+            owners_delete_subvolumes: options.owners_delete_subvolumes,
+        }
+    }
+
+    /// Whether the mount began as one that is written; an error may have ended that.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    /// From now on the kernel can be told of changes.
+    pub(crate) fn set_kernel_cache(&self, cache: Box<dyn KernelCache>) {
+        assert!(self.kernel_cache.set(cache).is_ok(), "a mount is served once");
+    }
+
+    /// Whether the attributes of a node may change without the kernel's doing.
+    pub(crate) fn is_unsettled(&self, node: u64) -> bool {
+        self.recent_writes.contains(node)
+    }
+
+    /// Makes everything durable that the kernel has told us of.
+    pub(crate) fn sync_all(&self) -> Result<(), FsError> {
+        let round = self.recent_writes.begin_round();
+        self.filesystem.sync()?;
+        self.recent_writes.forget_until(round);
+        Ok(())
     }
 
     /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of.
     pub(crate) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Stat>, Errno> {
         let directory = self.inode(directory)?;
-        let Some(entry) = self.filesystem.lookup(directory, name).map_err(|error| errno_of(&error))? else {
+        let Some(entry) = number(self.filesystem.lookup(directory, name))? else {
             return Ok(None);
         };
-        let attributes = self.filesystem.attributes(entry.inode).map_err(|error| errno_of(&error))?;
+        let attributes = number(self.filesystem.attributes(entry.inode))?;
         Ok(Some(Stat::new(self.numbers.remember(entry.inode), &attributes)))
     }
 
@@ -62,34 +130,26 @@ impl Operations {
 
     pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {
         let id = self.inode(node)?;
-        let attributes = self.filesystem.attributes(id).map_err(|error| errno_of(&error))?;
+        let attributes = number(self.filesystem.attributes(id))?;
         Ok(Stat::new(self.shown(id), &attributes))
     }
 
     pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, Errno> {
-        self.filesystem.read_link(self.inode(node)?).map_err(|error| errno_of(&error))
-    }
-
-    /// Fills the buffer from `offset` on; less only at the end of the file.
-    pub(crate) fn read(&self, node: u64, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let file = self.file(node)?;
-        self.filesystem.read(&file, offset, buffer).map_err(|error| errno_of(&error))
-    }
-
-    pub(crate) fn seek(&self, node: u64, offset: u64, whence: Whence) -> Result<u64, Errno> {
-        let file = self.file(node)?;
-        let found = self.filesystem.seek(&file, offset, whence).map_err(|error| errno_of(&error))?;
-        found.ok_or(Errno::NXIO)
+        let id = self.inode(node)?;
+        if self.notes_accesses {
+            number(self.filesystem.note_access(id)).ok();
+        }
+        number(self.filesystem.read_link(id))
     }
 
     pub(crate) fn xattr(&self, node: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        let found = self.filesystem.xattr(self.inode(node)?, name).map_err(|error| errno_of(&error))?;
+        let found = number(self.filesystem.xattr(self.inode(node)?, name))?;
         found.ok_or(Errno::NODATA)
     }
 
     /// The names of all extended attributes, each with a zero behind it.
     pub(crate) fn xattr_names(&self, node: u64) -> Result<Vec<u8>, Errno> {
-        let xattrs = self.filesystem.xattrs(self.inode(node)?).map_err(|error| errno_of(&error))?;
+        let xattrs = number(self.filesystem.xattrs(self.inode(node)?))?;
         let mut names = Vec::new();
         for xattr in xattrs {
             names.extend_from_slice(&xattr.name);
@@ -99,12 +159,7 @@ impl Operations {
     }
 
     pub(crate) fn space(&self) -> Result<SpaceStatistics, Errno> {
-        self.filesystem.space().map_err(|error| errno_of(&error))
-    }
-
-    pub(crate) fn ioctl(&self, node: u64, command: u32) -> Result<Vec<u8>, Errno> {
-        let attributes = self.filesystem.attributes(self.inode(node)?).map_err(|error| errno_of(&error))?;
-        flags::answer(command, attributes.flags).ok_or(Errno::NOTTY)
+        number(self.filesystem.space())
     }
 
     /// Lists a directory from `offset` on. With attributes, the kernel remembers every node that was taken, but
@@ -117,6 +172,9 @@ impl Operations {
         emit: &mut Emit<'_>,
     ) -> Result<(), Errno> {
         let directory = self.inode(node)?;
+        if offset == 0 && self.notes_directory_accesses {
+            number(self.filesystem.note_access(directory)).ok();
+        }
         if offset < 2 && self.list_dots(directory, offset, emit)?.is_break() {
             return Ok(());
         }
@@ -206,10 +264,16 @@ impl Operations {
     }
 }
 
+/// The number of an error.
+fn number<T>(result: Result<T, FsError>) -> Result<T, Errno> {
+    result.map_err(|error| errno_of(&error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::inode_number::ROOT_NODE;
+    use crate::permission::Caller;
     use brindle_device::Device;
     use brindle_fs::OpenOptions;
     use brindle_testing::golden::Golden;
@@ -217,7 +281,8 @@ mod tests {
     fn operations(golden: &Golden) -> Operations {
         let devices =
             golden.devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Device>).collect();
-        Operations::new(Arc::new(Filesystem::open(devices, &OpenOptions::default()).expect("a golden image")))
+        let filesystem = Filesystem::open(devices, &OpenOptions::default()).expect("a golden image");
+        Operations::new(Arc::new(filesystem), &MountOptions::default())
     }
 
     /// Names, numbers and places of a directory, fetched so many at a time.
@@ -267,10 +332,12 @@ mod tests {
         assert_eq!(operations.stat(0).unwrap_err(), Errno::STALE);
         assert_eq!(operations.stat(1 << 40).unwrap_err(), Errno::NOENT);
         assert_eq!(operations.stat(300 << 48 | 257).unwrap_err(), Errno::NOENT, "no such subvolume");
-        assert_eq!(operations.read(ROOT_NODE, 0, &mut [0; 10]), Err(Errno::ISDIR));
+        assert_eq!(operations.read(ROOT_NODE, 0, 0, &mut [0; 10]), Err(Errno::ISDIR));
         assert_eq!(operations.read_link(ROOT_NODE), Err(Errno::INVAL));
         assert_eq!(operations.xattr(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
-        assert_eq!(operations.ioctl(ROOT_NODE, 0x1234), Err(Errno::NOTTY));
+        let caller = Caller { uid: 0, gid: 0, pid: 0 };
+        let ioctl = Ioctl { caller, node: ROOT_NODE, command: 0x1234, input: Vec::new() };
+        assert_eq!(operations.ioctl(&ioctl), Err(Errno::NOTTY));
     }
 
     #[test]
@@ -284,7 +351,7 @@ mod tests {
                 match stat.kind {
                     FileType::Directory => left.push(stat.ino),
                     FileType::Regular => {
-                        let length = operations.read(stat.ino, 0, &mut [0; 100]).expect("read");
+                        let length = operations.read(stat.ino, 0, 0, &mut [0; 100]).expect("read");
                         assert_eq!(length as u64, stat.size.min(100));
                         files += 1;
                     }

@@ -1,0 +1,59 @@
+//! `filesystem sync` and `label`: of a mounted pool, asked of the process that serves it.
+
+use crate::commands::path::shown_name;
+use crate::output;
+use anyhow::Result;
+use brindle_kernel::Mounted;
+use clap::Args;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const STATUS: &str = "\
+EXIT STATUS
+  0  success
+  1  failure
+  2  wrong usage";
+
+/// Make everything durable that was written to a mounted pool
+///
+/// What sync(1) does for other filesystems: FUSE does not pass that on to the process that serves a mount.
+#[derive(Args, Debug)]
+#[command(after_long_help = STATUS)]
+pub(crate) struct SyncCommand {
+    /// Any path of the mounted pool
+    path: PathBuf,
+}
+
+/// Show or change the label of a mounted pool
+#[derive(Args, Debug)]
+#[command(after_long_help = STATUS)]
+pub(crate) struct LabelCommand {
+    /// Any path of the mounted pool
+    path: PathBuf,
+    /// The new label, of at most 255 bytes; without it the label is shown
+    label: Option<OsString>,
+}
+
+/// Runs `filesystem sync`.
+pub(crate) fn sync(command: &SyncCommand) -> Result<ExitCode> {
+    Mounted::open(&command.path)?.sync()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `filesystem label`.
+pub(crate) fn label(command: &LabelCommand) -> Result<ExitCode> {
+    let mounted = Mounted::open(&command.path)?;
+    match &command.label {
+        Some(label) => mounted.set_label(label.as_bytes())?,
+        None => {
+            let mut out = output::stdout();
+            out.write_all(&shown_name(&mounted.label()?))?;
+            writeln!(out)?;
+            out.flush()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,190 @@
+//! Mount options that say how a pool is written, as the kernel's btrfs has them.
+
+use anyhow::{Context, Result, bail};
+use brindle_fs::{AtimeMode, Compression, CompressionChoice, PlacementMode, WriteOptions};
+use std::time::Duration;
+
+/// What `-o` said of writing; what it did not say is as usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriteChoices {
+    compression: Option<CompressionChoice>,
+    nodatacow: bool,
+    nodatasum: bool,
+    max_inline_bytes: Option<u32>,
+    discard: bool,
+    /// When the time of the last access is kept.
+    pub(crate) atime: AtimeMode,
+    /// Not of directories (`nodiratime`).
+    pub(crate) no_directory_atime: bool,
+    placement: PlacementMode,
+    /// How often to commit (`commit=`).
+    pub(crate) commit_interval: Option<Duration>,
+    /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`).
+    pub(crate) owners_delete_subvolumes: bool,
+    /// The first of these options that was given.
+    pub(crate) first: Option<String>,
+}
+
+/// As the kernel has it: a commit interval longer than this is warned of.
+const COMMIT_SECONDS_LONG: u64 = 300;
+
+impl WriteChoices {
+    /// Takes an option; false if it is none of these.
+    pub(crate) fn add(&mut self, name: &str, value: Option<&str>) -> Result<bool> {
+        match (name, value) {
+            ("compress" | "compress-force", value) => {
+                self.compression = parse_compression(value, name == "compress-force")?;
+            }
+            ("nodatacow", None) => (self.nodatacow, self.nodatasum) = (true, true),
+            ("datacow", None) => self.nodatacow = false,
+            ("nodatasum", None) => self.nodatasum = true,
+            // What is not copied on write can't have checksums.
+            ("datasum", None) => (self.nodatacow, self.nodatasum) = (false, false),
+            ("max_inline", Some(value)) => self.max_inline_bytes = Some(parse_inline(value)?),
+            ("discard", None | Some("async" | "sync")) => self.discard = true,
+            ("nodiscard", None) => self.discard = false,
+            ("noatime", None) => self.atime = AtimeMode::Never,
+            ("strictatime", None) => self.atime = AtimeMode::Strict,
+            ("relatime" | "atime" | "nostrictatime", None) => self.atime = AtimeMode::Relative,
+            ("nodiratime", None) => self.no_directory_atime = true,
+            ("diratime", None) => self.no_directory_atime = false,
+            ("ssd_metadata", None | Some("preferred")) => self.placement = PlacementMode::Preferred,
+            ("ssd_metadata", Some("strict")) => self.placement = PlacementMode::Strict,
+            ("no_ssd_metadata", None) => self.placement = PlacementMode::Classic,
+            ("commit", Some(value)) => self.commit_interval = Some(parse_commit(value)?),
+            ("user_subvol_rm_allowed", None) => self.owners_delete_subvolumes = true,
+            // A commit brings everything to the devices anyhow.
+            ("flushoncommit" | "noflushoncommit", None) => {}
+            ("max_inline" | "commit", None) => bail!("option '{name}' needs a value: {name}=..."),
+            _ => return Ok(false),
+        }
+        self.first.get_or_insert_with(|| name.to_owned());
+        Ok(true)
+    }
+
+    /// What the filesystem must know.
+    pub(crate) fn for_filesystem(&self) -> WriteOptions {
+        let usual = WriteOptions::default();
+        WriteOptions {
+            compression: self.compression,
+            nodatacow: self.nodatacow,
+            nodatasum: self.nodatasum,
+            max_inline_bytes: self.max_inline_bytes.unwrap_or(usual.max_inline_bytes),
+            discard: self.discard,
+            atime: self.atime,
+            placement: self.placement,
+            ..usual
+        }
+    }
+}
+
+/// `zlib`, `lzo` or `zstd`, the first and last with a level behind a colon; nothing means zlib.
+fn parse_compression(value: Option<&str>, force: bool) -> Result<Option<CompressionChoice>> {
+    const ZLIB_LEVEL_MAX: u8 = 9;
+    const ZSTD_LEVEL_MAX: u8 = 15;
+    let value = value.unwrap_or("zlib");
+    let (name, level) = match value.split_once(':') {
+        Some((name, level)) => (name, Some(level)),
+        None => (value, None),
+    };
+    let (algorithm, level_max) = match name {
+        "zlib" => (Compression::Zlib, ZLIB_LEVEL_MAX),
+        "lzo" => (Compression::Lzo, 0),
+        "zstd" => (Compression::Zstd, ZSTD_LEVEL_MAX),
+        "no" | "none" if level.is_none() => return Ok(None),
+        _ => bail!("option 'compress={value}': it is one of zlib, lzo, zstd, no"),
+    };
+    let wrong = || format!("option 'compress={value}': the level is a number from 1 to {level_max}");
+    let level = level.map(str::parse::<u8>).transpose().with_context(wrong)?;
+    if level.is_some_and(|level| level == 0 || level > level_max) {
+        match level_max {
+            0 => bail!("option 'compress={value}': lzo has no levels"),
+            _ => bail!(wrong()),
+        }
+    }
+    Ok(Some(CompressionChoice { algorithm, level, force }))
+}
+
+fn parse_inline(value: &str) -> Result<u32> {
+    let wrong = || format!("option 'max_inline={value}': it is a number of bytes, K behind it is allowed");
+    let (digits, factor) = match value.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1024),
+        None => (value, 1),
+    };
+    let number: u32 = digits.parse().with_context(wrong)?;
+    number.checked_mul(factor).with_context(wrong)
+}
+
+fn parse_commit(value: &str) -> Result<Duration> {
+    let seconds =
+        value.parse().with_context(|| format!("option 'commit={value}': it is a number of seconds"))?;
+    if seconds == 0 {
+        bail!("option 'commit={value}': at least a second");
+    }
+    if seconds > COMMIT_SECONDS_LONG {
+        tracing::warn!("commit={seconds}: a crash may lose what was written in so many seconds");
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choices(options: &[&str]) -> Result<WriteChoices> {
+        let mut choices = WriteChoices::default();
+        for option in options {
+            let (name, value) =
+                option.split_once('=').map_or((*option, None), |(name, value)| (name, Some(value)));
+            assert!(choices.add(name, value)?, "{option} is known");
+        }
+        Ok(choices)
+    }
+
+    #[test]
+    fn compression_is_as_the_kernel_has_it() {
+        let compression = |option| choices(&[option]).expect("right").for_filesystem().compression;
+        let choice = |algorithm, level, force| Some(CompressionChoice { algorithm, level, force });
+        assert_eq!(compression("compress"), choice(Compression::Zlib, None, false));
+        assert_eq!(compression("compress=zstd:3"), choice(Compression::Zstd, Some(3), false));
+        assert_eq!(compression("compress-force=lzo"), choice(Compression::Lzo, None, true));
+        assert_eq!(compression("compress=no"), None);
+        for wrong in
+            ["compress=bzip2", "compress=zstd:16", "compress=lzo:1", "compress=zlib:x", "compress=zlib:0"]
+        {
+            assert!(choices(&[wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_last_one_counts() {
+        let options =
+            choices(&["nodatacow", "datasum", "discard=async", "max_inline=1k", "noatime", "relatime"]);
+        let options = options.expect("right");
+        let write = options.for_filesystem();
+        assert!(!write.nodatacow && !write.nodatasum && write.discard);
+        assert_eq!((write.max_inline_bytes, write.atime), (1024, AtimeMode::Relative));
+        assert_eq!(options.first.as_deref(), Some("nodatacow"));
+        assert!(
+            choices(&["nodatacow"]).expect("right").for_filesystem().nodatasum,
+            "one follows from the other"
+        );
+    }
+
+    #[test]
+    fn commits_have_an_interval() {
+        let interval = |option| choices(&[option]).map(|options| options.commit_interval);
+        assert_eq!(interval("commit=5").expect("right"), Some(Duration::from_secs(5)));
+        assert!(
+            interval("commit=0").is_err() && interval("commit=x").is_err() && interval("commit").is_err()
+        );
+    }
+
+    #[test]
+    fn others_are_left_to_others() {
+        let mut options = WriteChoices::default();
+        assert!(!options.add("bogus", None).expect("no error"));
+        assert!(!options.add("nodatacow", Some("1")).expect("no error"));
+        assert_eq!(options, WriteChoices::default());
+    }
+}

@@ -1,0 +1,559 @@
+//! Requests and answers, between `fuser` and [`Operations`].
+
+mod control_thread;
+mod kernel_cache;
+
+pub(crate) use kernel_cache::NotifiedKernel;
+
+use crate::attributes::Stat;
+use crate::convert::{caller, device_on_disk, errno, file_attr, file_type, new_time, timestamp};
+use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
+use crate::operations::{Ioctl, Listed, Operations, is_slow};
+use brindle_fs::{AttributeChange, FileType, NewInode, Whence};
+use control_thread::ControlThread;
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+use rustix::fs::OFlags;
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// How long the kernel may keep what it was told: whatever changes it does itself, or it is told of.
+const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long it may keep the attributes of a file that was written lately, whose data is on its way to the devices.
+const UNSETTLED_TTL: Duration = Duration::from_secs(1);
+/// Numbers are never used twice, so that a number alone says which inode is meant.
+const GENERATION: Generation = Generation(0);
+
+/// `lseek`'s numbers.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+/// Type bits of `st_mode`.
+const REGULAR: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+const SYMLINK: u32 = 0o120_777;
+
+/// The `fuser` side of a mounted filesystem.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    operations: Arc<Operations>,
+    agreement: Agreement,
+    control: ControlThread,
+}
+
+impl Adapter {
+    pub(crate) fn new(operations: Arc<Operations>) -> std::io::Result<Self> {
+        Ok(Self { operations, agreement: Agreement::default(), control: ControlThread::start()? })
+    }
+
+    /// How long the kernel may keep attributes.
+    fn ttl(&self, stat: &Stat) -> Duration {
+        let may_change = stat.kind == FileType::Regular && self.operations.is_unsettled(stat.ino);
+        if may_change { UNSETTLED_TTL } else { TTL }
+    }
+
+    fn reply_entry(&self, made: Result<Stat, rustix::io::Errno>, reply: ReplyEntry) {
+        match made {
+            Ok(stat) => reply.entry_with_ttls(&self.ttl(&stat), &TTL, &file_attr(&stat), GENERATION),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+}
+
+thread_local! {
+    /// What a request reads into: as large as the largest request, and kept, for fresh memory costs more than
+    /// the copy.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl fuser::Filesystem for Adapter {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        self.agreement = negotiate(config, self.operations.is_written());
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.operations.lookup(parent.0, name.as_bytes()) {
+            Ok(Some(stat)) => self.reply_entry(Ok(stat), reply),
+            // The number 0 says that there is nothing, and that this may be remembered.
+            Ok(None) => reply.entry(&TTL, &file_attr(&Stat::of_entry(0, FileType::Regular)), GENERATION),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn forget(&self, _request: &Request, node: INodeNo, lookups: u64) {
+        self.operations.forget(node.0, lookups);
+    }
+
+    fn getattr(&self, _request: &Request, node: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        match self.operations.stat(node.0) {
+            Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
+        match self.operations.read_link(node.0) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.agreement.opens_alone {
+            return reply.error(Errno::ENOSYS);
+        }
+        if !self.operations.is_written() {
+            return reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+        }
+        let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
+        match self.operations.open(caller(request), node.0, flags) {
+            Ok(handle) => reply.opened(FileHandle(handle), how_opened(flags)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.operations.close(handle.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.agreement.opens_directories_alone {
+            reply.error(Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+        }
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let size = usize::try_from(size.min(REQUEST_BYTES_MAX)).expect("a MiB fits");
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.operations.read(node.0, handle.0, offset, &mut buffer[..size]) {
+                Ok(length) => reply.data(&buffer[..length]),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _handle: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // The kernel has written its pages back by itself, and asks no more.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut is_empty = true;
+        let mut emit = |entry: Listed<'_>| {
+            let name = OsStr::from_bytes(entry.name);
+            let is_full = reply.add(INodeNo(entry.ino), entry.offset, file_type(entry.kind), name);
+            is_empty &= is_full;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        match self.operations.list(node.0, offset, false, &mut emit) {
+            // What was listed before the error is not lost; the error comes with the next call.
+            Err(error) if is_empty => reply.error(errno(error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let mut is_empty = true;
+        let mut emit = |entry: Listed<'_>| {
+            let name = OsStr::from_bytes(entry.name);
+            // Attributes that could not be read are asked for again by whoever wants them, and fail then.
+            let ttl = entry.stat.as_ref().map_or(Duration::ZERO, |stat| self.ttl(stat));
+            let attr = file_attr(&entry.stat.unwrap_or(Stat::of_entry(entry.ino, entry.kind)));
+            let is_full = reply.add(INodeNo(entry.ino), entry.offset, name, &ttl, &attr, GENERATION);
+            is_empty &= is_full;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        match self.operations.list(node.0, offset, true, &mut emit) {
+            Err(error) if is_empty => reply.error(errno(error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
+        const NAME_MAX: u32 = 255;
+        match self.operations.space() {
+            Ok(space) => {
+                let size = space.block_size.max(1);
+                let blocks = |bytes: u64| bytes / u64::from(size);
+                let free = blocks(space.free_bytes);
+                let available = blocks(space.available_bytes);
+                reply.statfs(blocks(space.total_bytes), free, available, 0, 0, size, NAME_MAX, size);
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        reply_xattr(self.operations.xattr(node.0, name.as_bytes()), size, reply);
+    }
+
+    fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(self.operations.xattr_names(node.0), size, reply);
+    }
+
+    fn access(&self, _request: &Request, _node: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        if mask.contains(AccessFlags::W_OK) && !self.operations.is_written() {
+            reply.error(Errno::EROFS);
+        } else {
+            reply.ok();
+        }
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        input: &[u8],
+        output_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        let ioctl = Ioctl { caller: caller(request), node: node.0, command, input: input.to_vec() };
+        if !is_slow(command) {
+            return reply_ioctl(self.operations.ioctl(&ioctl), output_size, reply);
+        }
+        let operations = Arc::clone(&self.operations);
+        self.control.run(Box::new(move || reply_ioctl(operations.ioctl(&ioctl), output_size, reply)));
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let whence = match whence {
+            SEEK_DATA => Whence::Data,
+            SEEK_HOLE => Whence::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        match self.operations.seek(node.0, handle.0, offset, whence) {
+            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn fsync(&self, _: &Request, node: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        if !self.operations.is_written() {
+            return reply.ok();
+        }
+        reply_empty(self.operations.sync(node.0, handle.0), reply);
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        if !self.operations.is_written() {
+            return reply.ok();
+        }
+        reply_empty(self.operations.sync_names(), reply);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // Files are always ready; the kernel knows that by itself and asks no more.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        changed: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // The request says so, but fuser does not pass it on: root keeps the bits when it cuts a file off.
+        let changes_owner = (uid.is_some() || gid.is_some()) && mode.is_none();
+        let change = AttributeChange {
+            mode,
+            uid,
+            gid,
+            size,
+            accessed: accessed.map(new_time),
+            modified: modified.map(new_time),
+            changed: changed.map(timestamp),
+            created: None,
+            drop_privileges: changes_owner || size.is_some() && request.uid() != 0,
+        };
+        match self.operations.set_attributes(node.0, &change) {
+            Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = NewInode { rdev: device_on_disk(rdev), ..new_inode(request, mode, umask) };
+        self.reply_entry(self.operations.create(parent.0, name.as_bytes(), &new), reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = new_inode(request, DIRECTORY | mode, umask);
+        self.reply_entry(self.operations.create(parent.0, name.as_bytes(), &new), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = Some(target.as_os_str().as_bytes());
+        let new = NewInode { target, ..new_inode(request, SYMLINK, 0) };
+        self.reply_entry(self.operations.create(parent.0, name.as_bytes(), &new), reply);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let new = new_inode(request, REGULAR | mode, umask);
+        match self.operations.create_open(parent.0, name.as_bytes(), &new) {
+            Ok((stat, handle)) => {
+                let how = how_opened(OFlags::from_bits_retain(flags.cast_unsigned()));
+                reply.created(&TTL, &file_attr(&stat), GENERATION, FileHandle(handle), how);
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(self.operations.unlink(parent.0, name.as_bytes()), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(self.operations.remove_directory(parent.0, name.as_bytes()), reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
+        reply_empty(self.operations.rename(from, to, flags.bits()), reply);
+    }
+
+    fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.reply_entry(self.operations.link(node.0, parent.0, name.as_bytes()), reply);
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        how: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let drop_privileges = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // A page that is written back carries a handle that some opener of the file has, or had.
+        let written = self.operations.write(node.0, handle.0, offset, data, drop_privileges);
+        reply_written(written.map(brindle_ondisk::to_u64), reply);
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        reply_empty(self.operations.set_xattr(node.0, name.as_bytes(), value, flags), reply);
+    }
+
+    fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(self.operations.remove_xattr(node.0, name.as_bytes()), reply);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply_empty(self.operations.allocate(node.0, handle.0, offset, length, mode), reply);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        source: INodeNo,
+        source_handle: FileHandle,
+        source_offset: u64,
+        target: INodeNo,
+        target_handle: FileHandle,
+        target_offset: u64,
+        length: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let from = (source.0, source_handle.0, source_offset);
+        let to = (target.0, target_handle.0, target_offset);
+        reply_written(self.operations.copy(from, to, length), reply);
+    }
+}
+
+/// Reads and writes around the page cache go side by side; the kernel keeps them apart from mapped pages.
+fn how_opened(flags: OFlags) -> FopenFlags {
+    if flags.contains(OFlags::DIRECT) {
+        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_KEEP_CACHE
+    } else {
+        FopenFlags::FOPEN_KEEP_CACHE
+    }
+}
+
+fn new_inode<'a>(request: &Request, mode: u32, umask: u32) -> NewInode<'a> {
+    NewInode { mode, umask, uid: request.uid(), gid: request.gid(), rdev: 0, target: None }
+}
+
+fn reply_empty(done: Result<(), rustix::io::Errno>, reply: ReplyEmpty) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_written(written: Result<u64, rustix::io::Errno>, reply: ReplyWrite) {
+    match written {
+        Ok(length) => reply.written(u32::try_from(length).expect("a request is smaller than 4 GiB")),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_ioctl(answer: Result<Vec<u8>, rustix::io::Errno>, size: u32, reply: ReplyIoctl) {
+    match answer {
+        Ok(mut answer) => {
+            answer.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+            reply.ioctl(0, &answer);
+        }
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+/// A size of 0 asks how large the value is.
+fn reply_xattr(value: Result<Vec<u8>, rustix::io::Errno>, size: u32, reply: ReplyXattr) {
+    match value {
+        Err(error) => reply.error(errno(error)),
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(length) if size == 0 => reply.size(length),
+            Ok(length) if length <= size => reply.data(&value),
+            _ => reply.error(Errno::ERANGE),
+        },
+    }
+}

@@ -1,0 +1,67 @@
+//! Files that the kernel has open on a mount that is written. Each keeps its inode from disappearing when the last
+//! name goes.
+
+use brindle_fs::{Inode, OpenFile};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Each shard of the table has a lock of its own.
+const SHARDS: u64 = 16;
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) file: OpenFile,
+    pub(crate) inode: Arc<Inode>,
+    /// The time of access has been seen to.
+    is_accessed: AtomicBool,
+}
+
+impl Handle {
+    pub(crate) fn new(file: OpenFile, inode: Arc<Inode>) -> Self {
+        Self { file, inode, is_accessed: AtomicBool::new(false) }
+    }
+
+    /// Whether this is the first access by this handle.
+    pub(crate) fn is_first_access(&self) -> bool {
+        !self.is_accessed.load(Ordering::Relaxed) && !self.is_accessed.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Open files, by the number that the kernel was given for each.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    last: AtomicU64,
+    shards: [Mutex<HashMap<u64, Arc<Handle>>>; SHARDS as usize],
+}
+
+impl Default for Handles {
+    fn default() -> Self {
+        Self { last: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl Handles {
+    /// Gives an open file a number, which is never 0.
+    pub(crate) fn add(&self, handle: Handle) -> u64 {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.shard(number).insert(number, Arc::new(handle));
+        number
+    }
+
+    /// The open file of a number.
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Handle>> {
+        self.shard(number).get(&number).cloned()
+    }
+
+    /// Takes the number back.
+    pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
+        self.shard(number).remove(&number)
+    }
+
+    fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Handle>>> {
+        let index = usize::try_from(number % SHARDS).expect("less than the number of shards");
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

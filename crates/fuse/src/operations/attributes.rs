@@ -1,0 +1,53 @@
+//! Changing attributes, extended ones too.
+
+use super::{Operations, number};
+use crate::attributes::Stat;
+use crate::flags;
+use brindle_fs::{AttributeChange, XattrMode};
+use rustix::io::Errno;
+
+/// `setxattr`'s flags.
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+
+/// Names of extended attributes begin so, or are an ACL.
+const XATTR_PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
+const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+impl Operations {
+    pub(crate) fn set_attributes(&self, node: u64, change: &AttributeChange) -> Result<Stat, Errno> {
+        let id = self.inode(node)?;
+        let attributes = number(self.filesystem.set_attributes(id, change))?;
+        Ok(Stat::new(self.shown(id), &attributes))
+    }
+
+    pub(crate) fn set_xattr(&self, node: u64, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+        let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
+            0 => XattrMode::Any,
+            XATTR_CREATE => XattrMode::Create,
+            XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        check_name(name)?;
+        number(self.filesystem.set_xattr(self.inode(node)?, name, value, mode))
+    }
+
+    pub(crate) fn remove_xattr(&self, node: u64, name: &[u8]) -> Result<(), Errno> {
+        check_name(name)?;
+        number(self.filesystem.remove_xattr(self.inode(node)?, name))
+    }
+
+    /// Sets the flags of `chattr`. Who may is for the kernel to say.
+    pub(super) fn set_flags(&self, node: u64, command: u32, input: &[u8]) -> Result<(), Errno> {
+        let id = self.inode(node)?;
+        let current = number(self.filesystem.flags(id))?;
+        let wanted = flags::wanted(command, input, current)?;
+        number(self.filesystem.set_flags(id, wanted))?;
+        Ok(())
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Errno> {
+    let is_known = XATTR_PREFIXES.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len());
+    if is_known || ACCESS_LISTS.contains(&name) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}

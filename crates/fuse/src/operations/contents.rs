@@ -1,0 +1,193 @@
+//! Open files, and changing what they hold.
+
+use super::{Operations, number};
+use crate::handles::Handle;
+use crate::permission::Caller;
+use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, Whence};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// `fallocate`'s modes.
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+
+impl Operations {
+    /// Opens a file, and answers its handle.
+    pub(crate) fn open(&self, caller: Caller, node: u64, flags: OFlags) -> Result<u64, Errno> {
+        let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
+        let is_truncated = flags.contains(OFlags::TRUNC);
+        if is_truncated || flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            self.require_writable(&attributes, flags)?;
+        }
+        let handle = self.open_known(&attributes)?;
+        if is_truncated {
+            let drop_privileges = caller.uid != 0;
+            let change = AttributeChange { size: Some(0), drop_privileges, ..AttributeChange::default() };
+            if let Err(error) = number(self.filesystem.set_attributes(attributes.id, &change)) {
+                self.close(handle);
+                return Err(error);
+            }
+            self.note_write(node);
+        }
+        Ok(handle)
+    }
+
+    /// Opens a file whose attributes are known.
+    pub(super) fn open_known(&self, attributes: &Attributes) -> Result<u64, Errno> {
+        let inode = number(self.filesystem.acquire(attributes.id))?;
+        match self.filesystem.open_known(attributes) {
+            Ok(file) => Ok(self.handles.add(Handle::new(file, inode))),
+            Err(error) => {
+                number(self.filesystem.release(&inode)).ok();
+                number(Err(error))
+            }
+        }
+    }
+
+    /// Nobody uses the handle any more.
+    pub(crate) fn close(&self, handle: u64) {
+        if let Some(handle) = self.handles.remove(handle) {
+            // Nobody is left to be told.
+            number(self.filesystem.release(&handle.inode)).ok();
+        }
+    }
+
+    /// What the kernel does not know to refuse.
+    fn require_writable(&self, attributes: &Attributes, flags: OFlags) -> Result<(), Errno> {
+        if attributes.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Errno::PERM);
+        }
+        let only_adds = flags.contains(OFlags::APPEND) && !flags.contains(OFlags::TRUNC);
+        if attributes.flags.contains(InodeFlags::APPEND) && !only_adds {
+            return Err(Errno::PERM);
+        }
+        if !self.filesystem.is_writable() {
+            return Err(Errno::ROFS);
+        }
+        let is_read_only = number(self.filesystem.is_subvolume_read_only(attributes.id.tree))?;
+        if is_read_only { Err(Errno::ROFS) } else { Ok(()) }
+    }
+
+    /// Fills the buffer from `offset` on; less only at the end of the file.
+    pub(crate) fn read(
+        &self,
+        node: u64,
+        handle: u64,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let Some(handle) = self.handle(handle)? else {
+            return number(self.filesystem.read(&*self.file(node)?, offset, buffer));
+        };
+        if self.notes_accesses && (self.notes_each_access || handle.is_first_access()) {
+            number(self.filesystem.note_access(handle.file.id())).ok();
+        }
+        number(self.filesystem.read(&handle.file, offset, buffer))
+    }
+
+    pub(crate) fn seek(&self, node: u64, handle: u64, offset: u64, whence: Whence) -> Result<u64, Errno> {
+        self.with_file(node, handle, |file| self.filesystem.seek(file, offset, whence))?.ok_or(Errno::NXIO)
+    }
+
+    /// Writes; `drop_privileges` as the kernel says.
+    pub(crate) fn write(
+        &self,
+        node: u64,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+        drop_privileges: bool,
+    ) -> Result<usize, Errno> {
+        if drop_privileges {
+            let change = AttributeChange { drop_privileges, ..AttributeChange::default() };
+            number(self.filesystem.set_attributes(self.inode(node)?, &change))?;
+        }
+        let written = self.with_file(node, handle, |file| self.filesystem.write(file, offset, bytes))?;
+        self.note_write(node);
+        Ok(written)
+    }
+
+    pub(crate) fn allocate(
+        &self,
+        node: u64,
+        handle: u64,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        let mode = allocate_mode(mode).ok_or(Errno::OPNOTSUPP)?;
+        self.with_file(node, handle, |file| self.filesystem.allocate(file, mode, offset, length))?;
+        self.note_write(node);
+        Ok(())
+    }
+
+    /// Copies from one file to another: shares what can be shared. Answers how much.
+    pub(crate) fn copy(
+        &self,
+        source: (u64, u64, u64),
+        target: (u64, u64, u64),
+        length: u64,
+    ) -> Result<u64, Errno> {
+        /// What the answer can hold, in whole blocks.
+        const LENGTH_MAX: u64 = 1 << 31;
+        let ((source_node, source_handle, source_at), (node, handle, at)) = (source, target);
+        let length = length.min(LENGTH_MAX);
+        let copied = self.with_file(source_node, source_handle, |source| {
+            let copy = |target: &OpenFile| self.filesystem.copy_range(source, source_at, target, at, length);
+            Ok(self.with_file(node, handle, copy))
+        })??;
+        self.note_write(node);
+        Ok(copied)
+    }
+
+    /// Makes a file durable.
+    pub(crate) fn sync(&self, node: u64, handle: u64) -> Result<(), Errno> {
+        self.with_file(node, handle, |file| self.filesystem.sync_file(file))
+    }
+
+    /// Makes everything durable that was done to names.
+    pub(crate) fn sync_names(&self) -> Result<(), Errno> {
+        number(self.filesystem.commit())
+    }
+
+    /// The kernel must not keep what it knows of the space that this file takes.
+    fn note_write(&self, node: u64) {
+        if self.recent_writes.note(node)
+            && let Some(cache) = self.kernel_cache.get()
+        {
+            cache.attributes_changed(node);
+        }
+    }
+
+    fn handle(&self, handle: u64) -> Result<Option<Arc<Handle>>, Errno> {
+        if handle == 0 { Ok(None) } else { self.handles.get(handle).map(Some).ok_or(Errno::BADF) }
+    }
+
+    /// Does something with an open file; with one opened for the occasion, if the kernel names no handle.
+    fn with_file<T>(
+        &self,
+        node: u64,
+        handle: u64,
+        act: impl FnOnce(&OpenFile) -> Result<T, FsError>,
+    ) -> Result<T, Errno> {
+        match self.handle(handle)? {
+            Some(handle) => number(act(&handle.file)),
+            None => number(act(&*self.file(node)?)),
+        }
+    }
+}
+
+fn allocate_mode(mode: i32) -> Option<AllocateMode> {
+    const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
+    const ZERO_KEEP_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
+    match mode {
+        0 => Some(AllocateMode::Allocate),
+        KEEP_SIZE => Some(AllocateMode::AllocateKeepSize),
+        PUNCH => Some(AllocateMode::PunchHole),
+        ZERO_RANGE => Some(AllocateMode::ZeroRange),
+        ZERO_KEEP_SIZE => Some(AllocateMode::ZeroRangeKeepSize),
+        _ => None,
+    }
+}

@@ -1,0 +1,201 @@
+//! Ioctls: flags of inodes, and what concerns the filesystem as a whole.
+
+use super::{Operations, number};
+use crate::flags;
+use crate::permission::Caller;
+use brindle_fs::InodeId;
+use brindle_kernel::message::{
+    DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SubvolumePage, TrimRange,
+    VolumeArguments, VolumeArgumentsV2, field, text,
+};
+use brindle_kernel::number as command;
+use brindle_ondisk::{DevId, Logical, to_u64};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// An ioctl.
+#[derive(Clone, Debug)]
+pub(crate) struct Ioctl {
+    pub(crate) caller: Caller,
+    /// The open file or directory.
+    pub(crate) node: u64,
+    pub(crate) command: u32,
+    pub(crate) input: Vec<u8>,
+}
+
+/// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
+/// while they wait for us: who works on requests must not wait for such.
+pub(crate) fn is_slow(asked: u32) -> bool {
+    const SLOW: [u32; 11] = [
+        command::SUBVOLUME_CREATE,
+        command::SUBVOLUME_CREATE_V2,
+        command::BRINDLE_SNAPSHOT,
+        command::SNAPSHOT_DESTROY,
+        command::SNAPSHOT_DESTROY_V2,
+        command::SUBVOLUME_SET_FLAGS,
+        command::BRINDLE_SUBVOLUMES,
+        command::SYNC,
+        command::START_SYNC,
+        command::WAIT_SYNC,
+        command::TRIM,
+    ];
+    SLOW.contains(&asked)
+}
+
+impl Operations {
+    /// Does it, and answers.
+    pub(crate) fn ioctl(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
+        let (caller, node, input) = (ioctl.caller, ioctl.node, ioctl.input.as_slice());
+        let done = |()| Vec::new();
+        match ioctl.command {
+            flags::FS_IOC_GETFLAGS | flags::FS_IOC_FSGETXATTR => self.get_flags(node, ioctl.command),
+            flags::FS_IOC_SETFLAGS | flags::FS_IOC_FSSETXATTR => {
+                self.set_flags(node, ioctl.command, input).map(done)
+            }
+            command::SUBVOLUME_CREATE => {
+                let name = read::<VolumeArguments>(input)?.name;
+                self.create_subvolume(caller, node, text(&name)).map(done)
+            }
+            command::SUBVOLUME_CREATE_V2 => {
+                let arguments = read::<VolumeArgumentsV2>(input)?;
+                self.create_subvolume(caller, node, plain_name(&arguments)?).map(done)
+            }
+            command::BRINDLE_SNAPSHOT => {
+                self.snapshot(caller, node, &read::<SnapshotRequest>(input)?).map(done)
+            }
+            command::SNAPSHOT_DESTROY => {
+                let name = read::<VolumeArguments>(input)?.name;
+                self.delete_subvolume(caller, node, text(&name)).map(done)
+            }
+            command::SNAPSHOT_DESTROY_V2 => {
+                self.delete_subvolume_v2(caller, node, &read::<VolumeArgumentsV2>(input)?).map(done)
+            }
+            command::SUBVOLUME_GET_FLAGS => Ok(self.subvolume_flags(node)?.as_bytes().to_vec()),
+            command::SUBVOLUME_SET_FLAGS => {
+                self.set_subvolume_flags(caller, node, read::<u64>(input)?).map(done)
+            }
+            command::SUBVOLUME_INFO => Ok(self.subvolume_info(node)?.as_bytes().to_vec()),
+            command::BRINDLE_SUBVOLUMES => {
+                let page = self.subvolume_page(caller, read::<SubvolumePage>(input)?.after)?;
+                Ok(page.as_bytes().to_vec())
+            }
+            command::DEFAULT_SUBVOLUME => {
+                self.set_default_subvolume(caller, node, read::<u64>(input)?).map(done)
+            }
+            command::INODE_LOOKUP => {
+                Ok(self.lookup_inode(caller, node, read::<InodeLookup>(input)?)?.as_bytes().to_vec())
+            }
+            other => self.ioctl_of_filesystem(caller, other, input),
+        }
+    }
+
+    /// What concerns the filesystem as a whole.
+    fn ioctl_of_filesystem(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
+        match asked {
+            command::SYNC => number(self.filesystem.sync()).map(|()| Vec::new()),
+            command::START_SYNC | command::WAIT_SYNC => {
+                number(self.filesystem.sync())?;
+                let generation = self.filesystem.pool().superblock().generation.get();
+                Ok(if asked == command::START_SYNC { generation.as_bytes().to_vec() } else { Vec::new() })
+            }
+            command::FILESYSTEM_INFO => Ok(self.filesystem_info().as_bytes().to_vec()),
+            command::DEVICE_INFO => Ok(self.device_info(&read::<DeviceInfo>(input)?)?.as_bytes().to_vec()),
+            command::GET_LABEL => {
+                let superblock = self.filesystem.pool().superblock();
+                Ok(Label(field(superblock.label()).ok_or(Errno::IO)?).as_bytes().to_vec())
+            }
+            command::TRIM => {
+                caller.require_administrator()?;
+                let mut range = read::<TrimRange>(input)?;
+                let end = Logical::new(range.start.saturating_add(range.length));
+                let trimmed = self.filesystem.pool().trim(Logical::new(range.start)..end, range.minimum);
+                range.length = number(trimmed.map_err(Into::into))?;
+                Ok(range.as_bytes().to_vec())
+            }
+            command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
+            _ => Err(Errno::NOTTY),
+        }
+    }
+
+    fn get_flags(&self, node: u64, command: u32) -> Result<Vec<u8>, Errno> {
+        let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
+        flags::answer(command, attributes.flags).ok_or(Errno::NOTTY)
+    }
+
+    fn filesystem_info(&self) -> FilesystemInfo {
+        let pool = self.filesystem.pool();
+        let superblock = pool.superblock();
+        let devices = pool.volume().devices();
+        let context = pool.volume().tree_context();
+        FilesystemInfo {
+            devid_max: devices.iter().map(|device| device.devid.get()).max().unwrap_or(0),
+            devices: to_u64(devices.len()),
+            fsid: superblock.fsid.0,
+            nodesize: context.nodesize,
+            sectorsize: context.sectorsize,
+            clone_alignment: context.sectorsize,
+            generation: superblock.generation.get(),
+            metadata_uuid: superblock.metadata_uuid.0,
+            ..FilesystemInfo::new_zeroed()
+        }
+    }
+
+    fn device_info(&self, asked: &DeviceInfo) -> Result<DeviceInfo, Errno> {
+        let pool = self.filesystem.pool();
+        let devices = pool.volume().devices();
+        let is_meant = |devid: DevId, uuid: [u8; 16]| {
+            (asked.devid == 0 || asked.devid == devid.get()) && (asked.uuid == [0; 16] || asked.uuid == uuid)
+        };
+        let found =
+            devices.iter().find(|device| is_meant(device.devid, device.uuid.0)).ok_or(Errno::NODEV)?;
+        Ok(DeviceInfo {
+            devid: found.devid.get(),
+            uuid: found.uuid.0,
+            used_bytes: found.bytes_used,
+            total_bytes: found.total_bytes,
+            fsid: pool.superblock().fsid.0,
+            path: field(found.name.as_bytes()).unwrap_or([0; 1024]),
+            ..DeviceInfo::new_zeroed()
+        })
+    }
+
+    fn server_info(&self) -> ServerInfo {
+        ServerInfo {
+            fsid: self.filesystem.pool().superblock().fsid.0,
+            process: std::process::id(),
+            is_writable: self.filesystem.is_writable().into(),
+        }
+    }
+
+    /// The subvolume of an inode and its path in that.
+    fn lookup_inode(&self, caller: Caller, node: u64, mut asked: InodeLookup) -> Result<InodeLookup, Errno> {
+        let here = self.inode(node)?;
+        let root = InodeId::root_of(here.tree);
+        if asked.subvolume != 0 || asked.inode != root.number.get() {
+            caller.require_administrator()?;
+        }
+        let tree = if asked.subvolume == 0 { here.tree } else { brindle_fs::RootId::new(asked.subvolume) };
+        let mut at = InodeId { tree, number: brindle_fs::ObjectId::new(asked.inode) };
+        let mut path = Vec::new();
+        while at.number != root.number {
+            let (parent, name) = number(self.filesystem.first_name(at))?.ok_or(Errno::NOENT)?;
+            path.splice(0..0, name.into_iter().chain([b'/']));
+            if path.len() >= asked.path.len() {
+                return Err(Errno::NAMETOOLONG);
+            }
+            at.number = parent;
+        }
+        asked.subvolume = tree.get();
+        asked.path = field(&path).ok_or(Errno::NAMETOOLONG)?;
+        Ok(asked)
+    }
+}
+
+/// The name in arguments that hold nothing else.
+fn plain_name(arguments: &VolumeArgumentsV2) -> Result<&[u8], Errno> {
+    if arguments.flags == 0 { Ok(text(&arguments.name)) } else { Err(Errno::OPNOTSUPP) }
+}
+
+fn read<T: FromBytes>(input: &[u8]) -> Result<T, Errno> {
+    T::read_from_bytes(input).map_err(|_| Errno::INVAL)
+}

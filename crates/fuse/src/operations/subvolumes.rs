@@ -1,0 +1,180 @@
+//! Subvolumes, made, shown and deleted by ioctls. The kernel does not see these changes and is told of them; nor does
+//! it check who may make them.
+
+use super::{Operations, number};
+use crate::permission::Caller;
+use brindle_fs::{Attributes, FileType, InodeId, RootId, Subvolume};
+use brindle_kernel::message::{
+    BY_ID, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2, field, text,
+};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, FromZeros};
+
+const SET_GROUP_ID: u32 = 0o2000;
+
+impl Operations {
+    pub(super) fn create_subvolume(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
+        let directory = self.changeable_directory(caller, parent)?;
+        let inherits = directory.mode & SET_GROUP_ID != 0;
+        let gid = if inherits { directory.gid } else { caller.gid };
+        number(self.filesystem.create_subvolume(directory.id, name, caller.uid, gid))?;
+        self.entry_changed(parent, name);
+        Ok(())
+    }
+
+    pub(super) fn snapshot(
+        &self,
+        caller: Caller,
+        parent: u64,
+        request: &SnapshotRequest,
+    ) -> Result<(), Errno> {
+        if request.flags & !READ_ONLY != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let source = self.numbers.inode(request.source).ok_or(Errno::NOENT)?;
+        require_root(source)?;
+        let directory = self.changeable_directory(caller, parent)?;
+        caller.require_owner(&number(self.filesystem.attributes(source))?)?;
+        let (name, is_read_only) = (text(&request.name), request.flags & READ_ONLY != 0);
+        number(self.filesystem.snapshot(source.tree, directory.id, name, is_read_only))?;
+        self.entry_changed(parent, name);
+        Ok(())
+    }
+
+    pub(super) fn delete_subvolume(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
+        let directory = self.changeable_directory(caller, parent)?;
+        let entry = number(self.filesystem.lookup(directory.id, name))?.ok_or(Errno::NOENT)?;
+        require_root(entry.inode)?;
+        if entry.inode.tree == self.filesystem.root().tree {
+            return Err(Errno::BUSY);
+        }
+        let victim = number(self.filesystem.attributes(entry.inode))?;
+        caller.require_removal(&directory, &victim)?;
+        if self.owners_delete_subvolumes {
+            caller.require_owner(&victim)?;
+        } else {
+            caller.require_administrator()?;
+        }
+        number(self.filesystem.delete_subvolume(directory.id, name))?;
+        self.entry_changed(parent, name);
+        Ok(())
+    }
+
+    pub(super) fn delete_subvolume_v2(
+        &self,
+        caller: Caller,
+        parent: u64,
+        arguments: &VolumeArgumentsV2,
+    ) -> Result<(), Errno> {
+        match arguments.flags {
+            0 => self.delete_subvolume(caller, parent, text(&arguments.name)),
+            BY_ID => {
+                caller.require_administrator()?;
+                let (id, _) = u64::read_from_prefix(&arguments.name).map_err(|_| Errno::INVAL)?;
+                let place =
+                    number(self.filesystem.subvolumes())?.into_iter().find(|found| found.id.get() == id);
+                let place = place.ok_or(Errno::NOENT)?;
+                let above = number(self.filesystem.parent_directory(InodeId::root_of(place.id)))?;
+                let above = above.ok_or(Errno::NOENT)?;
+                let name = place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+                let parent = self.numbers.known(above).ok_or(Errno::NOENT)?;
+                self.delete_subvolume(caller, parent, name)
+            }
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    pub(super) fn subvolume_flags(&self, node: u64) -> Result<u64, Errno> {
+        let id = self.inode(node)?;
+        require_root(id)?;
+        let is_read_only = number(self.filesystem.is_subvolume_read_only(id.tree))?;
+        Ok(if is_read_only { READ_ONLY } else { 0 })
+    }
+
+    pub(super) fn set_subvolume_flags(&self, caller: Caller, node: u64, flags: u64) -> Result<(), Errno> {
+        let id = self.inode(node)?;
+        require_root(id)?;
+        if flags & !READ_ONLY != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        caller.require_owner(&number(self.filesystem.attributes(id))?)?;
+        number(self.filesystem.set_subvolume_read_only(id.tree, flags & READ_ONLY != 0))
+    }
+
+    pub(super) fn set_default_subvolume(&self, caller: Caller, node: u64, id: u64) -> Result<(), Errno> {
+        caller.require_administrator()?;
+        let here = self.inode(node)?;
+        let id = if id == 0 { here.tree } else { RootId::new(id) };
+        number(self.filesystem.set_default_subvolume(id))
+    }
+
+    pub(super) fn subvolume_info(&self, node: u64) -> Result<SubvolumeInfo, Errno> {
+        let tree = self.inode(node)?.tree;
+        let all = number(self.filesystem.subvolumes())?;
+        let found = all.iter().find(|subvolume| subvolume.id == tree).ok_or(Errno::NOENT)?;
+        self.info(found)
+    }
+
+    /// The next subvolumes of the list.
+    pub(super) fn subvolume_page(&self, caller: Caller, after: u64) -> Result<SubvolumePage, Errno> {
+        caller.require_administrator()?;
+        let mut page = SubvolumePage::empty(number(self.filesystem.default_subvolume())?.get());
+        page.after = after;
+        for subvolume in number(self.filesystem.subvolumes())?.iter().filter(|found| found.id.get() > after) {
+            if !page.push(&self.info(subvolume)?, &subvolume.path) {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    fn info(&self, subvolume: &Subvolume) -> Result<SubvolumeInfo, Errno> {
+        let above = match subvolume.parent {
+            Some(_) => number(self.filesystem.parent_directory(InodeId::root_of(subvolume.id)))?,
+            None => None,
+        };
+        let name = subvolume.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let created = Time {
+            seconds: subvolume.created.seconds.cast_unsigned(),
+            nanoseconds: subvolume.created.nanoseconds,
+            padding: 0,
+        };
+        Ok(SubvolumeInfo {
+            id: subvolume.id.get(),
+            name: field(name).ok_or(Errno::NAMETOOLONG)?,
+            parent: subvolume.parent.map_or(0, RootId::get),
+            directory: above.map_or(0, |above| above.number.get()),
+            generation: subvolume.generation,
+            flags: subvolume.flags.bits(),
+            uuid: subvolume.uuid.0,
+            parent_uuid: subvolume.parent_uuid.0,
+            received_uuid: subvolume.received_uuid.0,
+            transactions: [subvolume.generation, subvolume.created_generation, 0, 0],
+            times: [Time::default(), created, Time::default(), Time::default()],
+            ..SubvolumeInfo::new_zeroed()
+        })
+    }
+
+    /// A directory that the caller may change.
+    fn changeable_directory(&self, caller: Caller, node: u64) -> Result<Attributes, Errno> {
+        let directory = number(self.filesystem.attributes(self.inode(node)?))?;
+        if directory.kind != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        caller.require_change(&self.filesystem, &directory)?;
+        Ok(directory)
+    }
+
+    /// The kernel must forget what it knows of a name.
+    fn entry_changed(&self, parent: u64, name: &[u8]) {
+        if let Some(cache) = self.kernel_cache.get() {
+            cache.entry_changed(parent, name);
+            cache.attributes_changed(parent);
+        }
+    }
+}
+
+/// Refuses what is not the root of a subvolume.
+fn require_root(id: InodeId) -> Result<(), Errno> {
+    if id == InodeId::root_of(id.tree) { Ok(()) } else { Err(Errno::INVAL) }
+}

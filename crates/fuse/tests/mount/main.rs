@@ -1,0 +1,6 @@
+//! Mounts held against the kernel's own. Needs root and FUSE.
+
+mod reading;
+mod subvolumes;
+mod support;
+mod writing;

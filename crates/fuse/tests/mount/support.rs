@@ -1,0 +1,223 @@
+//! Images made by the kernel, mounts of ours, and the programs that tests call.
+
+use brindle_device::{Device, FileDevice, WritableDevice};
+use brindle_fs::{Filesystem, OpenOptions, RootId, SubvolumeChoice, WriteOptions};
+use brindle_fuse::{MountHandle, MountOptions};
+use brindle_testing::manifest::Manifest;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+/// Whether mounts can be tested here. Skipping is allowed, but not where everything must run.
+pub(crate) fn can_mount() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let has_device = Path::new("/dev/fuse").exists();
+    let lacks = ["mkfs.btrfs", "btrfs", "fusermount3", "setfattr", "setfacl", "setpriv"]
+        .into_iter()
+        .find(|program| Command::new(program).arg("--version").output().is_err());
+    let missing = match (is_root, has_device, lacks) {
+        (true, true, None) => return true,
+        (false, ..) => "root",
+        (_, false, _) => "/dev/fuse",
+        (.., Some(program)) => program,
+    };
+    assert!(
+        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+        "mounts cannot be tested without {missing}"
+    );
+    eprintln!("skipped: mounts cannot be tested without {missing}");
+    false
+}
+
+/// An image in a directory of its own, mounted by the kernel.
+pub(crate) struct Rich {
+    pub(crate) scratch: tempfile::TempDir,
+    pub(crate) image: PathBuf,
+    pub(crate) kernel: PathBuf,
+}
+
+impl Rich {
+    pub(crate) fn make() -> Self {
+        let scratch = scratch();
+        let (image, kernel) = (scratch.path().join("image"), scratch.path().join("kernel"));
+        std::fs::create_dir(&kernel).expect("directory");
+        let rich = Self { scratch, image, kernel };
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rich.sh");
+        run(Command::new(script).arg(&rich.image).arg(&rich.kernel));
+        rich
+    }
+
+    /// Another empty directory.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        std::fs::create_dir(&path).expect("directory");
+        path
+    }
+
+    /// Mounts the image by ourselves.
+    pub(crate) fn mount(&self, name: &str) -> MountHandle {
+        mount_on(&self.image, &self.directory(name), &MountOptions::default())
+    }
+}
+
+impl Drop for Rich {
+    fn drop(&mut self) {
+        Command::new("umount").arg(&self.kernel).output().ok();
+    }
+}
+
+/// A directory that everybody may look into.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    scratch
+}
+
+pub(crate) fn mount_on(image: &Path, at: &Path, options: &MountOptions) -> MountHandle {
+    let device: Arc<dyn Device> = Arc::new(FileDevice::open(image).expect("image"));
+    mount_devices(vec![device], at, options)
+}
+
+pub(crate) fn mount_devices(devices: Vec<Arc<dyn Device>>, at: &Path, options: &MountOptions) -> MountHandle {
+    let open = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::new(5)), ..OpenOptions::default() };
+    let filesystem = Arc::new(Filesystem::open(devices, &open).expect("filesystem"));
+    brindle_fuse::mount(filesystem, at, options).expect("mount")
+}
+
+/// A pool of our own writing: an image that mkfs.btrfs made, mounted by us.
+pub(crate) struct Written {
+    pub(crate) scratch: tempfile::TempDir,
+    pub(crate) image: PathBuf,
+    /// `None` between two mounts.
+    handle: Option<MountHandle>,
+    at: PathBuf,
+}
+
+impl Written {
+    pub(crate) fn make(size: &str) -> Self {
+        Self::make_with(size, &WriteOptions::default(), &writable_options())
+    }
+
+    pub(crate) fn make_with(size: &str, write: &WriteOptions, options: &MountOptions) -> Self {
+        let scratch = scratch();
+        let (image, at) = (scratch.path().join("image"), scratch.path().join("ours"));
+        std::fs::create_dir(&at).expect("directory");
+        run(Command::new("truncate").args(["-s", size]).arg(&image));
+        run(Command::new("mkfs.btrfs").arg("-q").arg(&image));
+        let mut written = Self { scratch, image, handle: None, at };
+        written.mount_with(write, options);
+        written
+    }
+
+    /// Mounts it (again).
+    pub(crate) fn mount_with(&mut self, write: &WriteOptions, options: &MountOptions) {
+        let device: Arc<dyn WritableDevice> =
+            Arc::new(FileDevice::open_writable(&self.image).expect("nobody else has it"));
+        let open = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::new(5)), ..OpenOptions::default() };
+        let filesystem = Filesystem::open_writable(vec![device], &open, write).expect("filesystem");
+        let handle = brindle_fuse::mount(Arc::new(filesystem), &self.at, options).expect("mount");
+        self.handle = Some(handle);
+    }
+
+    pub(crate) fn remount(&mut self) {
+        self.unmount();
+        self.mount_with(&WriteOptions::default(), &writable_options());
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn root(&self) -> &Path {
+        &self.at
+    }
+
+    /// Another empty directory.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        std::fs::create_dir(&path).expect("directory");
+        path
+    }
+
+    pub(crate) fn unmount(&mut self) {
+        let handle = self.handle.take().expect("it is mounted");
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        // A child that another test starts has our files open, for a moment.
+        while let Err(error) = handle.unmount() {
+            assert!(std::time::Instant::now() < end, "{error}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        handle.wait().expect("all of it is durable");
+    }
+
+    /// Unmounts, and has btrfs-progs look at every block.
+    pub(crate) fn finish(&mut self) {
+        self.unmount();
+        let check = Command::new("btrfs")
+            .args(["check", "--readonly", "--check-data-csum"])
+            .arg(&self.image)
+            .output()
+            .expect("btrfs");
+        let said = [check.stdout, check.stderr].concat();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&said));
+    }
+
+    /// What the kernel sees of it, once it is finished.
+    pub(crate) fn seen_by_kernel(&self) -> Manifest {
+        let kernel = KernelMount::of(&self.image, &self.directory("seen-by-kernel"), "ro");
+        Manifest::of_directory(&kernel.at).expect("the kernel's tree can be read")
+    }
+}
+
+/// A mount of the kernel, until dropped.
+pub(crate) struct KernelMount {
+    pub(crate) at: PathBuf,
+}
+
+impl KernelMount {
+    pub(crate) fn of(image: &Path, at: &Path, options: &str) -> Self {
+        run(Command::new("mount").args(["-o", &format!("loop,{options}")]).arg(image).arg(at));
+        Self { at: at.to_owned() }
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        Command::new("umount").arg(&self.at).output().ok();
+    }
+}
+
+/// Others may look, and nothing is committed unless asked for.
+pub(crate) fn writable_options() -> MountOptions {
+    MountOptions {
+        read_only: false,
+        allow_other: true,
+        devices: true,
+        set_user_id: true,
+        commit_interval: std::time::Duration::from_secs(3600),
+        ..MountOptions::default()
+    }
+}
+
+/// Runs a program that must succeed.
+pub(crate) fn run(command: &mut Command) -> Output {
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+/// Every path below a directory, mount points excluded.
+pub(crate) fn paths_below(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory).expect("listing") {
+            let entry = entry.expect("entry");
+            if entry.file_type().expect("type").is_dir() {
+                left.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,401 @@
+//! Mounts that are written: the same operations on ours and on the kernel's must have the same outcomes and leave
+//! the same behind, then and after a remount, and `btrfs check` must find nothing.
+
+use crate::support::{KernelMount, Written, can_mount, run, writable_options};
+use brindle_device::FileDevice;
+use brindle_fs::{Compression, CompressionChoice, WriteOptions};
+use brindle_testing::manifest::Manifest;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
+use rustix::io::Errno;
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Does things in a directory, and notes how each turned out.
+struct Recorder {
+    root: PathBuf,
+    outcomes: Vec<String>,
+}
+
+impl Recorder {
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn note<T: Debug>(&mut self, what: &str, outcome: Result<T, impl Into<std::io::Error>>) {
+        let outcome = match outcome {
+            Ok(value) => format!("{value:?}"),
+            Err(error) => {
+                let error = error.into();
+                Errno::from_io_error(&error).map_or_else(|| error.to_string(), |errno| format!("{errno:?}"))
+            }
+        };
+        self.outcomes.push(format!("{what}: {outcome}"));
+    }
+
+    fn shell(&mut self, script: &str) {
+        let output = Command::new("sh").args(["-c", script]).current_dir(&self.root).output().expect("sh");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        self.outcomes.push(format!("{script}: {:?} {said}", output.status.code()));
+    }
+}
+
+/// Bytes that do not repeat soon.
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut byte = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32).to_le_bytes()[0]
+    };
+    (0..length).map(|_| byte()).collect()
+}
+
+fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
+    Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o640))?.into())
+}
+
+fn names(r: &mut Recorder) {
+    let (a, b) = (r.at("a"), r.at("dir/b"));
+    r.note("mkdir", std::fs::create_dir(r.at("dir")));
+    r.note("mkdir again", std::fs::create_dir(r.at("dir")));
+    r.note("mkdir nowhere", std::fs::create_dir(r.at("none/dir")));
+    r.note("write", std::fs::write(&a, b"first"));
+    r.note("exclusive", open(&a, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY).map(drop));
+    r.note("link", std::fs::hard_link(&a, &b));
+    r.note("link again", std::fs::hard_link(&a, &b));
+    r.note("link count", a.metadata().map(|stat| stat.nlink()));
+    r.note("link a directory", std::fs::hard_link(r.at("dir"), r.at("dir2")));
+    r.note("symlink", symlink("../a", r.at("dir/link")));
+    r.note("read link", std::fs::read_link(r.at("dir/link")));
+    r.note("through it", std::fs::read(r.at("dir/link")));
+    r.note("empty symlink", symlink("", r.at("empty-link")));
+    r.note("rmdir full", std::fs::remove_dir(r.at("dir")));
+    r.note("unlink a directory", rustix::fs::unlink(r.at("dir")));
+    r.note("rmdir a file", rustix::fs::rmdir(&a));
+    r.note("long name", std::fs::write(r.at(&"n".repeat(255)), b"long"));
+    r.note("too long", std::fs::write(r.at(&"n".repeat(256)), b"long"));
+    r.note("unlink", std::fs::remove_file(&a));
+    r.note("link count", b.metadata().map(|stat| stat.nlink()));
+    r.note("gone", std::fs::read(&a));
+    r.note("directory links", r.at("dir").metadata().map(|stat| stat.nlink()));
+    r.shell("mkfifo fifo; mknod null c 1 3; mknod block b 259 70000; stat -c '%F %t %T %a' fifo null block");
+    r.shell(
+        "for i in $(seq 300); do echo $i >dir/file-$i; done; ls dir | wc -l; rm dir/file-1*; ls dir | sort",
+    );
+}
+
+fn renames(r: &mut Recorder) {
+    let rename = |r: &mut Recorder, from: &str, to: &str, flags| {
+        let outcome = rustix::fs::renameat_with(CWD, r.at(from), CWD, r.at(to), flags);
+        r.note(&format!("{from} to {to} {flags:?}"), outcome);
+    };
+    let plain = RenameFlags::empty();
+    r.shell("mkdir -p r/one/deep r/two/full; echo 1 >r/x; echo 2 >r/y; echo 3 >r/two/full/z; ln r/x r/same");
+    rename(r, "r/x", "r/y", RenameFlags::NOREPLACE);
+    rename(r, "r/x", "r/fresh", RenameFlags::NOREPLACE);
+    rename(r, "r/fresh", "r/one/moved", plain);
+    rename(r, "r/one/moved", "r/y", RenameFlags::EXCHANGE);
+    rename(r, "r/y", "r/two", RenameFlags::EXCHANGE);
+    rename(r, "r/one", "r/one/deep/below", plain);
+    rename(r, "r/same", "r/one/moved", plain);
+    rename(r, "r/one/deep", "r/two", plain);
+    rename(r, "r/one", "r/y", plain);
+    rename(r, "r/none", "r/y", plain);
+    rename(r, "r/one/deep", "r/empty", plain);
+    rename(r, "r/y", "r/empty", plain);
+    r.shell("find r | sort; find r -type f | sort | xargs cat; stat -c %h r/* r/empty/*");
+}
+
+fn contents(r: &mut Recorder) {
+    let path = r.at("contents");
+    let flags = OFlags::CREATE | OFlags::RDWR;
+    let file = open(&path, flags).expect("create");
+    r.note("write", file.write_at(&noise(300_000, 1), 0));
+    r.note("inside", file.write_at(b"overwritten", 12_345));
+    r.note("behind the end", file.write_at(&noise(5000, 2), 1_000_001));
+    r.note("cut", file.set_len(900_003));
+    r.note("grow", file.set_len(2_000_000));
+    r.note(
+        "punch",
+        rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 50_000, 100_000),
+    );
+    r.note("zero", rustix::fs::fallocate(&file, FallocateFlags::ZERO_RANGE, 1_500_000, 700_000));
+    r.note("allocate", rustix::fs::fallocate(&file, FallocateFlags::empty(), 2_500_000, 100_000));
+    r.note("keep size", rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 4_000_000, 4096));
+    r.note("size", file.metadata().map(|stat| stat.len()));
+    r.note("data", rustix::fs::seek(&file, SeekFrom::Data(1_000_000)).map(|at| at >= 1_000_000));
+    r.note("behind it all", rustix::fs::seek(&file, SeekFrom::Data(10_000_000)));
+    let mut added = open(&path, OFlags::WRONLY | OFlags::APPEND).expect("append");
+    r.note("append", added.write_all(b"the end"));
+    r.note("sync", file.sync_all());
+    r.note("data sync", file.sync_data());
+    let copy = open(&r.at("copy"), flags).expect("create");
+    let (mut from, mut to) = (0, 0);
+    let copied = rustix::fs::copy_file_range(&file, Some(&mut from), &copy, Some(&mut to), 1 << 20);
+    r.note("copy", copied.map(|length| length > 0));
+    let (mut from, mut to) = (777, 100_001);
+    r.note("crooked copy", rustix::fs::copy_file_range(&file, Some(&mut from), &copy, Some(&mut to), 5000));
+    drop((file, added, copy));
+    r.note("truncated by open", open(&r.at("copy"), OFlags::WRONLY | OFlags::TRUNC).map(drop));
+    r.note("empty", r.at("copy").metadata().map(|stat| stat.len()));
+    r.shell(
+        "cksum contents; dd if=contents of=direct bs=64k oflag=direct conv=fsync status=none; cksum direct",
+    );
+    r.shell("python3 -c 'import mmap,os; f=open(\"mapped\",\"w+b\"); f.truncate(70000); m=mmap.mmap(f.fileno(),70000); \
+             m[100:105]=b\"hello\"; m[69995:]=b\"world\"; m.flush(); m.close()'; cksum mapped");
+    // Used after its last name has gone.
+    let mut file = open(&r.at("orphan"), flags).expect("create");
+    r.note("unlink", std::fs::remove_file(r.at("orphan")));
+    r.note("write without a name", file.write_all(&noise(10_000, 3)));
+    let mut held = Vec::new();
+    r.note("seek", rustix::fs::seek(&file, SeekFrom::Start(0)));
+    r.note("read without a name", file.read_to_end(&mut held));
+    r.note("links", file.metadata().map(|stat| stat.nlink()));
+}
+
+fn attributes(r: &mut Recorder) {
+    let path = r.at("attributes");
+    std::fs::write(&path, b"x").expect("write");
+    r.note("chmod", std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4751)));
+    r.note("chown", std::os::unix::fs::chown(&path, Some(1000), Some(1001)));
+    r.shell(
+        "stat -c '%a %u %g' attributes; chmod 6777 attributes; setpriv --reuid=65534 --clear-groups \
+             sh -c 'echo more >>attributes'; stat -c '%a %s' attributes",
+    );
+    r.shell("chmod 6777 attributes; setpriv --reuid=65534 --clear-groups sh -c ': >attributes'; stat -c '%a %s' attributes");
+    r.shell(
+        "mkdir group; chmod 2775 group; chgrp 4242 group; mkdir group/below; touch group/file; \
+             stat -c '%a %g' group/below group/file",
+    );
+    let set = |r: &mut Recorder, name: &str, value: &[u8], flags| {
+        let outcome = rustix::fs::setxattr(r.at("attributes"), name, value, flags);
+        r.note(&format!("setxattr {name} {flags:?}"), outcome);
+    };
+    set(r, "user.one", b"1", XattrFlags::empty());
+    set(r, "user.one", b"2", XattrFlags::CREATE);
+    set(r, "user.two", b"2", XattrFlags::REPLACE);
+    set(r, "user.one", &noise(3000, 9), XattrFlags::REPLACE);
+    set(r, "user.large", &noise(20_000, 9), XattrFlags::empty());
+    set(r, "user.empty", b"", XattrFlags::empty());
+    set(r, "trusted.secret", b"x", XattrFlags::empty());
+    set(r, "nonsense.name", b"x", XattrFlags::empty());
+    r.note("removexattr", rustix::fs::removexattr(&path, "user.empty"));
+    r.note("removexattr again", rustix::fs::removexattr(&path, "user.empty"));
+    r.shell(
+        "setfacl -m u:1234:rw,g:77:r attributes; stat -c %a attributes; getfacl -n attributes; \
+             chmod 640 attributes; getfacl -n attributes",
+    );
+    r.shell(
+        "mkdir acl; setfacl -d -m u:1234:rwx,o::- acl; umask 077; mkdir acl/below; touch acl/file; \
+             getfacl -n acl/below acl/file; stat -c %a acl/below acl/file",
+    );
+    r.shell("touch flags; chattr +i flags; lsattr flags | cut -c1-22; echo x >flags; rm -f flags; chattr -i flags; rm flags");
+    r.shell("touch append; chattr +a append; echo x >>append; echo y >append; cat append; chattr -a append");
+    r.shell("touch -d '1999-12-31 23:59:59.25 UTC' attributes; stat -c '%Y %y' attributes");
+    r.shell("df --output=source . >/dev/null; stat -f -c '%S %l' .");
+}
+
+/// Everything, in a directory of its own.
+fn exercise(root: &Path) -> Vec<String> {
+    let root = root.join("work");
+    std::fs::create_dir(&root).expect("directory");
+    let mut recorder = Recorder { root, outcomes: Vec::new() };
+    names(&mut recorder);
+    renames(&mut recorder);
+    contents(&mut recorder);
+    attributes(&mut recorder);
+    // Times depend on the clock.
+    recorder.shell("find . -exec touch -h -d '2001-02-03 04:05:06 UTC' {} +");
+    recorder.outcomes
+}
+
+fn assert_same(kernel: Vec<String>, ours: Vec<String>) {
+    let differences: Vec<String> = kernel
+        .iter()
+        .zip(&ours)
+        .filter(|(a, b)| a != b)
+        .map(|(a, b)| format!("kernel {a}\nours   {b}"))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+    assert_eq!(kernel.len(), ours.len());
+}
+
+fn portable(root: &Path) -> Manifest {
+    Manifest::of_directory(&root.join("work")).expect("the tree can be read").portable()
+}
+
+fn assert_no_differences(kernel: &Manifest, ours: &Manifest, when: &str) {
+    let differences = kernel.diff(ours);
+    assert!(differences.is_empty(), "{when}: {}", differences.join("\n"));
+}
+
+#[test]
+fn operations_turn_out_as_the_kernels_do() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("1G");
+    let reference = ours.scratch.path().join("reference");
+    run(Command::new("truncate").args(["-s", "1G"]).arg(&reference));
+    run(Command::new("mkfs.btrfs").arg("-q").arg(&reference));
+    let kernel = KernelMount::of(&reference, &ours.directory("kernel"), "rw");
+    assert_same(exercise(&kernel.at), exercise(ours.root()));
+    let expected = portable(&kernel.at);
+    assert!(expected.len() > 200);
+    assert_no_differences(&expected, &portable(ours.root()), "while mounted");
+    ours.remount();
+    assert_no_differences(&expected, &portable(ours.root()), "after a remount");
+    ours.finish();
+    let seen = KernelMount::of(&ours.image, &ours.directory("seen"), "ro");
+    assert_no_differences(&expected, &portable(&seen.at), "by the kernel");
+}
+
+#[test]
+fn compressed_and_unchecked_files_too() {
+    if !can_mount() {
+        return;
+    }
+    let compression = |algorithm| Some(CompressionChoice { algorithm, level: None, force: true });
+    let usual = WriteOptions::default;
+    let choices = [
+        WriteOptions { compression: compression(Compression::Zstd), ..usual() },
+        WriteOptions { compression: compression(Compression::Lzo), ..usual() },
+        WriteOptions { nodatacow: true, nodatasum: true, ..usual() },
+        WriteOptions { max_inline_bytes: 0, ..usual() },
+    ];
+    for write in choices {
+        let mut ours = Written::make_with("1G", &write, &writable_options());
+        exercise(ours.root());
+        let expected = portable(ours.root());
+        ours.finish();
+        let seen = KernelMount::of(&ours.image, &ours.directory("seen"), "ro");
+        assert_no_differences(&expected, &portable(&seen.at), &format!("{write:?}"));
+    }
+}
+
+#[test]
+fn eight_threads_write_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("2G");
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let root = ours.root().to_owned();
+            scope.spawn(move || {
+                let own = root.join(format!("thread-{thread}"));
+                std::fs::create_dir(&own).expect("directory");
+                for number in 0..200u64 {
+                    let length = usize::try_from(number * 977 % 70_000).expect("small");
+                    let bytes = noise(length, thread * 1000 + number);
+                    std::fs::write(own.join(format!("file-{number}")), &bytes).expect("write");
+                    // All in one directory, and away again.
+                    let shared = root.join(format!("shared-{thread}-{number}"));
+                    std::fs::hard_link(own.join(format!("file-{number}")), &shared).expect("link");
+                    if number % 3 == 0 {
+                        std::fs::remove_file(&shared).expect("unlink");
+                    }
+                    if number % 50 == 49 {
+                        File::open(own.join("file-1")).expect("open").sync_all().expect("fsync");
+                    }
+                }
+            });
+        }
+    });
+    for thread in 0..8u64 {
+        for number in 0..200u64 {
+            let length = usize::try_from(number * 977 % 70_000).expect("small");
+            let path = ours.root().join(format!("thread-{thread}/file-{number}"));
+            assert!(std::fs::read(path).expect("read") == noise(length, thread * 1000 + number));
+        }
+    }
+    let expected = Manifest::of_directory(ours.root()).expect("tree").portable();
+    ours.finish();
+    assert_no_differences(&expected, &ours.seen_by_kernel().portable(), "by the kernel");
+}
+
+#[test]
+fn a_full_pool_says_so_and_recovers() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("256M");
+    let chunk = noise(1 << 20, 5);
+    let mut written = 0;
+    let error = loop {
+        let path = ours.root().join(format!("file-{written}"));
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create(&path)?;
+            file.write_all(&chunk)?;
+            file.sync_all()
+        };
+        match write() {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 256, "it is not that large");
+    };
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC), "after {written} MiB");
+    assert!(written > 50, "only {written} MiB fit");
+    for number in 0..=written {
+        std::fs::remove_file(ours.root().join(format!("file-{number}"))).ok();
+    }
+    let file = File::create(ours.root().join("again")).expect("there is room again");
+    file.write_all_at(&noise(20 << 20, 6), 0).and_then(|()| file.sync_all()).expect("there is room again");
+    drop(file);
+    ours.finish();
+}
+
+#[test]
+fn a_mounted_pool_is_taken() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let error = FileDevice::open_writable(&ours.image).expect_err("taken");
+    assert!(error.to_string().contains("in use"), "{error}");
+    ours.finish();
+    drop(FileDevice::open_writable(&ours.image).expect("free again"));
+}
+
+#[test]
+fn what_fsync_returned_for_survives_without_an_unmount() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    std::fs::create_dir(ours.root().join("directory")).expect("directory");
+    let file = File::create(ours.root().join("directory/file")).expect("create");
+    file.write_all_at(&noise(100_000, 4), 0).and_then(|()| file.sync_all()).expect("durable");
+    // The image as it is now, with the mount still there.
+    let crashed = ours.scratch.path().join("crashed");
+    std::fs::copy(&ours.image, &crashed).expect("copy");
+    let kernel = KernelMount::of(&crashed, &ours.directory("kernel"), "ro");
+    let found = std::fs::read(kernel.at.join("directory/file")).expect("it is there");
+    assert!(found == noise(100_000, 4));
+    drop((kernel, file));
+    ours.finish();
+}
+
+#[test]
+fn numbers_and_space_are_told_truly() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let path = ours.root().join("file");
+    std::fs::write(&path, noise(1 << 20, 7)).expect("write");
+    let ino = path.metadata().expect("stat").ino();
+    File::open(&path).expect("open").sync_all().expect("sync");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let stat = path.metadata().expect("stat");
+    assert_eq!((stat.ino(), stat.blocks()), (ino, 2048));
+    let times = rustix::fs::statat(CWD, &path, AtFlags::empty()).expect("stat");
+    assert!(times.st_mtime > 1_600_000_000);
+    ours.finish();
+}
