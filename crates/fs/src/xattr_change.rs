@@ -72,7 +72,7 @@ impl Filesystem {
         match mode {
             XattrMode::Create if is_there => return Err(FsError::XattrExists(name.to_vec())),
             // Setting an ACL that says what the mode says, and removing it again, is no error.
-            XattrMode::Replace if !is_there && !(value.is_none() && acl_name(name)) => {
+            XattrMode::Replace if !is_there && (value.is_some() || !acl_name(name)) => {
                 return Err(FsError::NoXattr(name.to_vec()));
             }
             _ => {}

@@ -86,11 +86,11 @@ pub(crate) fn inherit(
     let mut flags = inherited_flags(kind, directory.flags, options);
     let is_compressible = matches!(kind, FileType::Regular | FileType::Directory)
         && !flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM);
-    if let Some(value) = inherited.compression.as_ref().filter(|_| is_compressible) {
-        if compression_flag(value) == Some(InodeFlags::COMPRESS) {
-            flags = flags - InodeFlags::NOCOMPRESS | InodeFlags::COMPRESS;
-            xattrs.push((COMPRESSION, value.clone()));
-        }
+    if let Some(value) = inherited.compression.as_ref().filter(|_| is_compressible)
+        && compression_flag(value) == Some(InodeFlags::COMPRESS)
+    {
+        flags = (flags - InodeFlags::NOCOMPRESS) | InodeFlags::COMPRESS;
+        xattrs.push((COMPRESSION, value.clone()));
     }
     Inheritance { mode, gid, flags, xattrs }
 }
@@ -98,7 +98,7 @@ pub(crate) fn inherit(
 fn inherited_flags(kind: FileType, directory: InodeFlags, options: &WriteOptions) -> InodeFlags {
     let mut flags = directory & (InodeFlags::COMPRESS | InodeFlags::NODATACOW);
     if directory.contains(InodeFlags::NOCOMPRESS) {
-        flags = flags - InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS;
+        flags = (flags - InodeFlags::COMPRESS) | InodeFlags::NOCOMPRESS;
     }
     if kind == FileType::Regular {
         flags.set(InodeFlags::NODATACOW, options.nodatacow || flags.contains(InodeFlags::NODATACOW));

@@ -11,7 +11,7 @@ const SIZES: [usize; 13] =
     [0, 1, 2047, 2048, 2049, 4095, 4096, 4097, 131_071, 131_072, 131_073, 262_145, (5 << 20) + 77];
 
 /// Fills a mounted pool.
-pub(super) fn fill(root: &Path) {
+pub(crate) fn fill(root: &Path) {
     let below = |name: &str| {
         let path = root.join(name);
         create_dir(&path).expect("directory");

@@ -1,7 +1,7 @@
 //! Pools that the kernel of this machine makes now: what it shows of them is what we read, with every device
 //! there and with every loss that the profile tolerates.
 
-mod contents;
+pub(crate) mod contents;
 mod pool;
 
 use crate::golden::{assert_same, degraded, read_whole, subsets, top_level};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const VARIANTS: [(&str, &str); 2] = [("16384", "zstd"), ("4096", "no")];
 
 /// Whether the kernel's pools can be had here. Skipping is allowed, but not where everything must run.
-fn can_make() -> bool {
+pub(crate) fn can_make() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let has_loops = Path::new("/dev/loop-control").exists();
     let knows = std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("btrfs"));

@@ -1,6 +1,11 @@
 //! The library against the plain model of a filesystem.
 
+mod concurrent;
+mod kernel;
+mod orphans;
 mod pool;
+mod rules;
+mod subvolumes;
 mod target;
 
 use brindle_testing::operations::{Mix, Trial};

@@ -43,6 +43,12 @@ impl Pool {
         Filesystem::open_writable(devices, &OpenOptions::default(), &self.write).expect("the pool opens")
     }
 
+    /// Opens it to read.
+    pub(crate) fn open_read_only(&self) -> Filesystem {
+        let devices = vec![Arc::clone(&self.device) as Arc<dyn Device>];
+        Filesystem::open(devices, &OpenOptions::default()).expect("the pool opens")
+    }
+
     /// Panics with what brindle's own examination finds.
     pub(crate) fn assert_clean(&self, when: &str) {
         let options = CheckOptions { check_data_csum: true, threads: Some(1), ..CheckOptions::default() };

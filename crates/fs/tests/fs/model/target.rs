@@ -160,6 +160,12 @@ impl Library {
             (None, RenameRule::Exchange) => return Err(Errno::NotFound),
             _ => {}
         }
+        if from_directory != to_directory && to.is_within(from) {
+            return Err(Errno::Invalid);
+        }
+        if from_directory != to_directory && from.is_within(to) {
+            return Err(if rule == RenameRule::Exchange { Errno::Invalid } else { Errno::NotEmpty });
+        }
         let mode = match rule {
             RenameRule::Replace => RenameMode::Replace,
             RenameRule::NoReplace => RenameMode::NoReplace,
@@ -320,7 +326,6 @@ impl Target for Library {
 }
 
 /// What Linux would say.
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn errno(error: FsError) -> Errno {
     match error {
         FsError::NotFound(_) | FsError::NoInode(_) | FsError::NoSubvolume(_) => Errno::NotFound,
