@@ -90,7 +90,7 @@ impl Filesystem {
             let edit = Edit { editor: *editor, now };
             let (_, before) = editor.pool().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
-            editor.snapshot(&source_tree, id, edit.generation().get(), &item)?;
+            editor.snapshot(&source_tree, id, &item)?;
             edit.name_subvolume(place, id, u64::MAX, index)?;
             edit.add_uuid(UuidKind::Subvolume, uuid, id)?;
             edit.add_uuid(UuidKind::Received, item.received_uuid, id)

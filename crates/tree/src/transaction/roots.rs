@@ -16,13 +16,7 @@ impl Editor<'_> {
 
     /// Makes a tree that shares everything with `source` but the root. Only while nobody else changes anything:
     /// [`Pool::exclusively`](crate::Pool::exclusively).
-    pub fn snapshot(
-        &self,
-        source: &Tree,
-        id: RootId,
-        offset: u64,
-        item: &RootItem,
-    ) -> Result<Arc<Tree>, TreeError> {
+    pub fn snapshot(&self, source: &Tree, id: RootId, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
         // What is shared has an address and changes no more.
         self.writer.space.prepare(self.pool)?;
         self.assign_addresses(source)?;
@@ -35,6 +29,10 @@ impl Editor<'_> {
         state.last_snapshot = self.generation;
         state.recorded = None;
         drop(state);
+        // Whoever drops a snapshot takes blocks of its key's generation or older for the source's, and leaves their
+        // references alone. The kernel makes snapshots at the end of a transaction; here the rest of it may change
+        // the snapshot, and blocks made then must be younger than the key says.
+        let offset = self.generation.get() - 1;
         self.plant(id, offset, item, copy, self.generation)
     }
 

@@ -131,6 +131,16 @@ fn a_drop_goes_on_after_reopening_while_its_relatives_change() {
 }
 
 #[test]
+fn what_a_snapshot_makes_is_younger_than_its_key_says() {
+    let mut world = World::new("node-4k");
+    let id = world.snapshot(RootId::FS_TREE);
+    world.write(id, 0, 0, 1);
+    world.commit();
+    let (key, _) = world.pool.root_item(id).expect("reads").expect("is there");
+    assert!(world.tree(id).root().generation.get() > key.offset());
+}
+
+#[test]
 fn an_extent_that_comes_and_goes_leaves_nothing() {
     let mut world = World::new("node-4k");
     let before = world.commit();

@@ -170,8 +170,7 @@ impl World {
         let id = RootId::new(100_000 + self.next);
         let (_, item) = self.pool.root_item(source).expect("reads").expect("is there");
         let tree = self.tree(source);
-        let snapshot =
-            |editor: &crate::Editor<'_>| editor.snapshot(&tree, id, editor.generation().get(), &item);
+        let snapshot = |editor: &crate::Editor<'_>| editor.snapshot(&tree, id, &item);
         self.pool.exclusively(snapshot).expect("snapshot");
         self.subvolumes.insert(id, self.subvolumes[&source].clone());
         id
