@@ -453,7 +453,7 @@ impl ReaderState {
 
 impl ReadaheadState {
     /// Notes a read; returns the range to ask for, if any.
-    fn advance(&mut self, offset: u64, end: u64, size: u64) -> Option<std::ops::Range<u64>> {
+    fn advance(&mut self, offset: u64, end: u64, size: u64) -> Option<Range<u64>> {
         // Parallel readers of one file come a little out of order; that is still sequential.
         let is_sequential = offset <= self.next && offset.saturating_add(READAHEAD_MAX_BYTES) >= self.next;
         if !is_sequential {

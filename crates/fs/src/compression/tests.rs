@@ -95,7 +95,7 @@ fn no_length_of_an_lzo_segment_lies_across_the_border_of_a_sector() {
     // Contents of every kind of size; the frame is read here by its rules alone.
     for seed in 0..200usize {
         let data: Vec<u8> = (0..32 * SECTOR)
-            .map(|at| if at % (7 + seed) < 3 + seed % 5 { (at * at >> 5) as u8 } else { 0 })
+            .map(|at| if at % (7 + seed) < 3 + seed % 5 { ((at * at) >> 5).to_le_bytes()[0] } else { 0 })
             .collect();
         let framed = compressed(Compression::Lzo, &data);
         let number =
@@ -126,7 +126,7 @@ proptest::proptest! {
     ) {
         let mut data = Vec::new();
         for (byte, length, kind) in parts {
-            let byte_at = |at: usize| if kind == 0 { byte } else { (at * at * 31 >> 3) as u8 ^ byte };
+            let byte_at = |at: usize| if kind == 0 { byte } else { ((at * at * 31) >> 3).to_le_bytes()[0] ^ byte };
             data.extend((0..length).map(byte_at));
         }
         data.truncate(128 << 10);

@@ -163,7 +163,8 @@ impl Piece {
             span.length = to - from;
             part.start = from;
             if span.is_hole() {
-                part.ram_bytes = span.length;
+                // The kernel's own may have an offset, from when it was cut.
+                (part.ram_bytes, span.offset) = (span.length, 0);
             } else {
                 span.offset += skipped;
             }
@@ -180,5 +181,22 @@ impl Piece {
             offset: self.start.wrapping_sub(span.offset).into(),
             count: 1.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_hole_lies_within_what_it_says_it_is_part_of() {
+        let mut hole = Piece::hole(0, 100, Generation::new(7));
+        hole.ram_bytes = 150;
+        if let Place::OnDisk(span) = &mut hole.place {
+            span.offset = 50;
+        }
+        let part = hole.part(40, 70);
+        let Place::OnDisk(span) = part.place else { panic!("it is not in the item") };
+        assert_eq!((part.start, span.length, span.offset, part.ram_bytes), (40, 30, 0, 30));
     }
 }

@@ -290,7 +290,7 @@ mod tests {
         let mut buffer = [0; 50];
         assert_eq!(memory.copy_to(0, &mut buffer), [0..10, 25..30, 40..50]);
         assert_eq!((buffer[14], buffer[15], buffer[24], buffer[30]), (1, 3, 3, 2));
-        assert_eq!(memory.missing(&(12..28)), [25..28]);
+        assert_eq!(memory.missing(&(5..28)), [5..10, 25..28]);
         assert!(memory.covers(&(10..25)) && !memory.covers(&(10..26)));
     }
 

@@ -6,6 +6,7 @@ use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, InodeFlags, InodeId, OpenOptions, WriteOptions};
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeItem};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, Uuid, name_hash};
+use brindle_sim::FaultyDevice;
 use brindle_tree::Need;
 use std::process::Command;
 use std::sync::Arc;
@@ -48,6 +49,14 @@ impl Bench {
     pub(crate) fn open(&self) -> Filesystem {
         let devices = vec![Arc::clone(&self.device) as Arc<dyn WritableDevice>];
         Filesystem::open_writable(devices, &OpenOptions::default(), &self.setup.write).expect("opens")
+    }
+
+    /// Opens it behind a device that fails as told.
+    pub(crate) fn open_faulty(&self) -> (Filesystem, Arc<FaultyDevice>) {
+        let faulty = Arc::new(FaultyDevice::new(Arc::clone(&self.device) as Arc<dyn WritableDevice>));
+        let devices = vec![Arc::clone(&faulty) as Arc<dyn WritableDevice>];
+        let opened = Filesystem::open_writable(devices, &OpenOptions::default(), &self.setup.write);
+        (opened.expect("opens"), faulty)
     }
 
     /// What was committed is sound.

@@ -173,10 +173,10 @@ impl<'b> Life<'b> {
             }
             Operation::Allocate { file, mode, offset, length } => self.allocate(file, mode, offset, length),
             Operation::Clone { source, target, from, to, length } => {
-                self.clone(source, target, from, to, length)
+                self.clone(source, target, from, to, length);
             }
             Operation::Copy { source, target, from, to, length } => {
-                self.copy(source, target, from, to, length)
+                self.copy(source, target, from, to, length);
             }
             Operation::WriteBack { file } => {
                 self.filesystem().write_back(&self.files[file]).expect("writes");

@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, Setup, create};
 use brindle_fs::{AllocateMode, FsError, InodeFlags, WriteOptions};
+use brindle_sim::Fault;
 use brindle_tree::TreeError;
 
 #[test]
@@ -147,4 +148,32 @@ fn threads_write_read_and_truncate_one_file() {
     filesystem.write_back_all(None).expect("writes");
     filesystem.pool().commit().expect("commits");
     bench.assert_clean("written by threads");
+}
+
+#[test]
+fn what_could_not_be_written_is_told_once_to_each_opener() {
+    let bench = Bench::new(&Setup::default());
+    let (filesystem, device) = bench.open_faulty();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let [first, second] = [(); 2].map(|()| filesystem.open_file(id).expect("opens"));
+    filesystem.write(&first, 0, &vec![1; 100_000]).expect("into memory");
+    filesystem.sync_file(&first).expect("syncs");
+    let free = filesystem.space().expect("known");
+    filesystem.write(&first, 50_000, &vec![2; 1 << 20]).expect("into memory");
+    device.inject(Fault::WritesFrom { number: 0 });
+    let error = filesystem.sync_file(&first).expect_err("the device fails");
+    assert!(matches!(error, FsError::WriteBack { .. }), "{error}");
+    device.heal();
+    filesystem.sync_file(&first).expect("told already");
+    filesystem.take_error(&second).expect_err("not told yet");
+    filesystem.take_error(&second).expect("told already");
+    assert_eq!(filesystem.space().expect("known"), free, "the space is free again");
+    filesystem.write(&first, 200_000, &[3; 5000]).expect("into memory");
+    filesystem.sync_file(&first).expect("syncs");
+    let mut found = vec![9; 205_000];
+    assert_eq!(filesystem.read(&first, 0, &mut found).expect("reads"), 205_000);
+    assert!(found[..100_000].iter().all(|byte| *byte == 1), "what was durable is there");
+    assert!(found[100_000..200_000].iter().all(|byte| *byte == 0), "what was lost is a hole");
+    assert!(found[200_000..].iter().all(|byte| *byte == 3));
+    bench.assert_clean("after a failure");
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod contents;
 mod pool;
+mod turns;
 
 use crate::golden::{assert_same, degraded, read_whole, subsets, top_level};
 use crate::walk::{Limits, Walk};

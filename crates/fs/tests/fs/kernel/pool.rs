@@ -21,6 +21,17 @@ pub(super) struct KernelPool {
 impl KernelPool {
     /// A fresh pool, data and metadata of one profile.
     pub(super) fn make(profile: &str, devices: usize, nodesize: &str, compression: &str) -> Self {
+        Self::make_with(profile, devices, nodesize, &format!("compress={compression}"), &[])
+    }
+
+    /// A fresh pool, made and mounted with more options.
+    pub(super) fn make_with(
+        profile: &str,
+        devices: usize,
+        nodesize: &str,
+        mount_options: &str,
+        mkfs_options: &[&str],
+    ) -> Self {
         let scratch = tempfile::tempdir().expect("temporary directory");
         let mount_point = scratch.path().join("mount");
         std::fs::create_dir(&mount_point).expect("directory");
@@ -29,13 +40,15 @@ impl KernelPool {
         for image in &images {
             File::create(image).and_then(|file| file.set_len(DEVICE_BYTES)).expect("a sparse file");
         }
-        run("mkfs.btrfs", ["-q", "-f", "-K", "-n", nodesize, "-d", profile, "-m", profile], &images);
+        let options = ["-q", "-f", "-K", "-n", nodesize, "-d", profile, "-m", profile];
+        run("mkfs.btrfs", options.iter().chain(mkfs_options).copied(), &images);
         let mut pool = Self { images, mount_point, is_mounted: false, _scratch: scratch };
-        pool.mount(&format!("compress={compression}"));
+        pool.mount(mount_options);
         pool
     }
 
-    fn mount(&mut self, options: &str) {
+    /// Lets the kernel mount it.
+    pub(super) fn mount(&mut self, options: &str) {
         let loops: Vec<String> =
             self.images.iter().map(|image| run("losetup", ["-f", "--show"], [image])).collect();
         let mut options = options.to_owned();
@@ -54,6 +67,16 @@ impl KernelPool {
 
     pub(super) fn images(&self) -> &[PathBuf] {
         &self.images
+    }
+
+    /// `btrfs check` has nothing to say of what is not mounted. It finds other devices only among block devices.
+    pub(super) fn check(&self) {
+        let loops: Vec<String> =
+            self.images.iter().map(|image| run("losetup", ["-f", "--show"], [image])).collect();
+        run("btrfs", ["device", "scan"], &loops);
+        let checked = try_run("btrfs", ["check", "--check-data-csum"], &loops[..1]);
+        run("losetup", ["-d"], &loops);
+        checked.unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Lets the kernel write everything.
