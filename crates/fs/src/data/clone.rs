@@ -44,6 +44,10 @@ impl Filesystem {
         let subvolume = self.subvolume_state(target.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = exclusive_both(source.inode(), target.inode());
+        // From the end to the end there is nothing, wherever it would go.
+        if length == 0 && source_offset == source.size() {
+            return Ok(0);
+        }
         let rest = source.size().saturating_sub(source_offset);
         let length = if length == 0 { rest } else { length };
         self.check_clone(source, source_offset, target, target_offset, length)?;

@@ -9,6 +9,8 @@ mod subvolumes;
 mod target;
 
 use brindle_testing::operations::{Mix, Trial};
+use pool::Pool;
+use std::rc::Rc;
 use target::Library;
 
 #[test]
@@ -29,6 +31,15 @@ fn names_and_subvolumes_are_those_of_the_model() {
 fn everything_is_that_of_the_model() {
     for seed in seeds(20, 2) {
         Trial::new(seed, 400, Mix { names_max: 40, ..Mix::default() }).run(Library::new);
+    }
+}
+
+#[test]
+fn a_large_tree_of_small_blocks_is_that_of_the_model() {
+    for seed in seeds(30, 1) {
+        let mix = Mix { names_max: 1500, invalid_percent: 1, ..Mix::names() };
+        let trial = Trial { compare_every: 500, ..Trial::new(seed, 4000, mix) };
+        trial.run(|| Library::of(Rc::new(Pool::with(|options| options.nodesize = Some(4096)))));
     }
 }
 

@@ -16,8 +16,6 @@ use std::rc::Rc;
 pub(crate) struct Library {
     pub(crate) pool: Rc<Pool>,
     filesystem: Option<Filesystem>,
-    /// Whether the pool is examined whenever it is closed.
-    pub(crate) examines: bool,
 }
 
 type Outcome = Result<(), Errno>;
@@ -29,7 +27,7 @@ impl Library {
 
     pub(crate) fn of(pool: Rc<Pool>) -> Self {
         let filesystem = Some(pool.open());
-        Self { pool, filesystem, examines: true }
+        Self { pool, filesystem }
     }
 
     pub(crate) fn fs(&self) -> &Filesystem {
@@ -42,9 +40,7 @@ impl Library {
         while fs.background_step().expect("works") == Remaining::More {}
         fs.shutdown().expect("closes");
         drop(fs);
-        if self.examines {
-            self.pool.assert_clean("after unmounting");
-        }
+        self.pool.assert_clean("after unmounting");
         self.filesystem = Some(self.pool.open());
     }
 
@@ -153,7 +149,7 @@ impl Library {
                 return Err(Errno::NotDirectory);
             }
         }
-        let (from_directory, from_name, _) = self.occupied(from)?;
+        let (from_directory, from_name, source) = self.occupied(from)?;
         let (to_directory, to_name, target) = self.entry(to)?;
         match (target, rule) {
             (Some(_), RenameRule::NoReplace) => return Err(Errno::Exists),
@@ -165,6 +161,9 @@ impl Library {
         }
         if from_directory != to_directory && from.is_within(to) {
             return Err(if rule == RenameRule::Exchange { Errno::Invalid } else { Errno::NotEmpty });
+        }
+        if target == Some(source) {
+            return Ok(());
         }
         let mode = match rule {
             RenameRule::Replace => RenameMode::Replace,
