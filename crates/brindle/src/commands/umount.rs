@@ -1,9 +1,13 @@
 //! `brindle umount`: ends a mount.
 
 use anyhow::{Context, Result, bail};
+use brindle_kernel::Mounted;
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -19,6 +23,9 @@ EXIT STATUS
   2  wrong usage";
 
 /// Unmount a filesystem that brindle has mounted
+///
+/// Returns when everything is on the devices and they are free again. (umount(8) and fusermount3 return earlier: the
+/// process that serves the mount may then still be writing.)
 #[derive(Args, Debug)]
 #[command(visible_alias = "unmount", after_long_help = EXAMPLES)]
 pub(crate) struct UmountCommand {
@@ -46,6 +53,8 @@ pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
         }
         Some(_) => {}
     }
+    // A kernel that unmounts does not wait for the server to write what it still holds, so we do.
+    let server = if command.lazy { None } else { server_of(&path) };
     let flags = if command.lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&path, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => {}
@@ -57,7 +66,32 @@ pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot unmount {given}")),
     }
+    if let Some(server) = server {
+        wait_for_end(&server).with_context(|| format!("cannot wait for the server of {given} to end"))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The process that serves a mount, if it can be asked and is one of the command line's own: a program that mounts by
+/// itself may go on.
+fn server_of(path: &Path) -> Option<OwnedFd> {
+    let process = Mounted::open(path).ok()?.server().ok()?.process;
+    let name = std::fs::read(format!("/proc/{process}/comm")).ok()?;
+    let process = Pid::from_raw(i32::try_from(process).ok()?)?;
+    let server = pidfd_open(process, PidfdFlags::empty()).ok()?;
+    name.starts_with(b"brindle").then_some(server)
+}
+
+/// Waits until a process has ended.
+fn wait_for_end(process: &OwnedFd) -> Result<()> {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The path without symbolic links in its directories.

@@ -57,7 +57,7 @@ const BLOCKS_PER_ITEM: u64 = 4;
 const RESERVE_TRIES: usize = 8;
 
 /// What a writable pool has on top of one that is only read.
-pub struct Writer {
+pub(crate) struct Writer {
     pub(crate) refs: DelayedRefs,
     pub(crate) space: Space,
     /// Blocks in the `dirty` maps of all trees.
