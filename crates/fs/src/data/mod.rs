@@ -1,4 +1,12 @@
-//! Changing the contents of files: what is dirty in memory, writing it back, and editing the extents.
+//! Changing the contents of files.
+//!
+//! The walk of a write: `write` has space promised and copies the bytes into the file's dirty ranges (`ranges`, held by
+//! its `state`, whose text tells of locks and order). Writeback, at `fsync`, at a commit's wish or when too much is
+//! dirty (`context`), takes all of them (`writeback`) and makes them extents: in the item (`inline`), where the file
+//! has space already (`in_place`), or new ones, compressed and checksummed on all cores (`output`). When these are on
+//! the devices, transactions change the file's items (`enter`, by `edit`, which follows a `plan` of what becomes
+//! of the extents that were there). What takes contents away or moves them (`truncate`, `allocate`, `clone`) has the
+//! file alone.
 
 mod allocate;
 mod clone;

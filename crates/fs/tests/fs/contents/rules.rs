@@ -126,6 +126,18 @@ fn threads_write_read_and_truncate_one_file() {
     let id = create(&filesystem, 0, InodeFlags::empty());
     const BLOCK: u64 = 64 << 10;
     std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Behind what the others write, the file shrinks and grows and gets holes.
+            let file = filesystem.open_file(id).expect("opens");
+            for round in 0..60u64 {
+                filesystem.write(&file, 70 * BLOCK + round, &[7; 70_000]).expect("writes");
+                filesystem.truncate(&file, 66 * BLOCK + round).expect("truncates");
+                filesystem.allocate(&file, AllocateMode::PunchHole, 64 * BLOCK, BLOCK).expect("punches");
+                let mut buffer = vec![1; 65536];
+                assert_eq!(filesystem.read(&file, 64 * BLOCK, &mut buffer).expect("reads"), 65536);
+                assert!(buffer.iter().all(|byte| *byte == 0), "round {round}");
+            }
+        });
         for thread in 0..4u64 {
             let filesystem = &filesystem;
             scope.spawn(move || {
