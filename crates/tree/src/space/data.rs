@@ -27,6 +27,16 @@ impl ReservedExtent<'_> {
     pub fn keep(mut self) {
         self.is_kept = true;
     }
+
+    /// Takes a part from the front, to become an extent of its own that is referred to; the rest stays reserved.
+    pub fn split_front(&mut self, length: u64) -> Logical {
+        assert!(length <= self.length, "no more is taken than was reserved");
+        let taken = self.start;
+        self.start = taken + length;
+        self.length -= length;
+        self.is_kept = self.length == 0;
+        taken
+    }
 }
 
 impl Drop for ReservedExtent<'_> {

@@ -34,6 +34,7 @@ mod load;
 mod metadata;
 mod pins;
 mod ranges;
+mod shrink;
 mod state;
 mod summary;
 mod superblocks;

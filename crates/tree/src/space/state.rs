@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) ranges_max: usize,
     /// What was found to be wrong; nothing is written any more.
     pub(super) damage: Option<(Span, Problem)>,
+    /// How much smaller devices have become since the last superblock.
+    pub(super) cut_bytes: u64,
     /// A chunk could not be made as its profile demands, and that was said.
     pub(super) has_warned: bool,
 }

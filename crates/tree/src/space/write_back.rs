@@ -149,6 +149,7 @@ impl Space {
             let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, device.devid.get());
             let found = editor.update(&tree, &key, |data| {
                 if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
+                    item.total_bytes.set(device.total_bytes);
                     item.bytes_used.set(device.used_bytes);
                 }
             })?;

@@ -1,0 +1,37 @@
+//! Devices whose end nobody uses are made smaller.
+
+use super::Space;
+use crate::{Pool, TreeError};
+use brindle_ondisk::DevId;
+
+impl Pool {
+    /// Makes each device end where its last chunk does; what size each has then, in bytes. Counts from the next commit
+    /// on: before it is durable, the devices themselves must stay as large as they are.
+    pub fn shrink_devices(&self) -> Result<Vec<(DevId, u64)>, TreeError> {
+        Ok(self.writer()?.space.shrink_devices())
+    }
+}
+
+impl Space {
+    fn shrink_devices(&self) -> Vec<(DevId, u64)> {
+        let mut state = self.lock();
+        let mut cut_bytes = 0;
+        for device in &mut state.devices {
+            let last =
+                device.free.iter().last().filter(|(start, length)| start + length == device.total_bytes);
+            if let Some((start, length)) = last {
+                device.free.remove((start, length));
+                device.total_bytes = start;
+                device.is_changed = true;
+                cut_bytes += length;
+            }
+        }
+        state.cut_bytes += cut_bytes;
+        state.devices.iter().map(|device| (device.devid, device.total_bytes)).collect()
+    }
+
+    /// How much smaller the devices are together since this was asked for last.
+    pub(crate) fn take_cut_bytes(&self) -> u64 {
+        std::mem::take(&mut self.lock().cut_bytes)
+    }
+}
