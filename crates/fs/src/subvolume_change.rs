@@ -255,7 +255,7 @@ impl Filesystem {
     }
 
     /// An id that no subvolume has, or ever had since the filesystem was opened.
-    fn new_subvolume_id(&self) -> Result<RootId, FsError> {
+    pub(crate) fn new_subvolume_id(&self) -> Result<RootId, FsError> {
         let mut next = self.writing()?.next_subvolume.lock().unwrap_or_else(PoisonError::into_inner);
         let id = match *next {
             Some(id) => id,
@@ -325,7 +325,7 @@ fn planned_root(id: RootId, uid: u32, inheritance: Inheritance) -> PlannedInode<
 }
 
 /// The root item of a new subvolume, but for what its tree decides.
-fn new_root_item(uuid: Uuid, generation: Generation, now: Timespec, nodesize: u32) -> RootItem {
+pub(crate) fn new_root_item(uuid: Uuid, generation: Generation, now: Timespec, nodesize: u32) -> RootItem {
     let mut item = RootItem::new_zeroed();
     // Nothing reads these but for the flag; they are what every root item has.
     item.inode.generation = Generation::new(1);

@@ -1,0 +1,60 @@
+//! Filling a new filesystem from outside, all at once: far fewer steps than one operation after the other.
+//!
+//! Whoever fills knows every name, every number and every link before it begins. So nothing has to be looked up, and
+//! inodes come in ascending order of their numbers, subvolume by subvolume: the items of a tree are a sorted stream,
+//! which goes to the end of it in runs of hundreds.
+//!
+//! What goes where: [`BulkFormat::encode`] turns contents into pieces, compressed and with checksums, in as many
+//! threads as the caller has. One [`BulkWriter`] takes them in order: `space.rs` gives them consecutive places out of
+//! a window of reserved space, `stream.rs` writes what lies side by side in one go, in a thread of its own,
+//! `inode.rs` has the items. Everything that is decided is decided by the one writer in the order of what it is given,
+//! so the same input gives the same bytes.
+//!
+//! Nobody else may change the filesystem meanwhile. A failure leaves parts: the pool takes no more changes then, and
+//! is on disk as of its last commit, which is the one before, unless there was more metadata than fits the memory.
+
+mod encode;
+mod inode;
+mod space;
+mod stream;
+mod writer;
+
+pub use encode::{BulkFormat, BulkPiece};
+pub use inode::{BulkEntry, BulkInode, BulkName, BulkTarget};
+pub use writer::BulkWriter;
+
+use crate::{Filesystem, FsError};
+use brindle_tree::TreeError;
+
+impl Filesystem {
+    /// How contents become pieces, with the options that the filesystem is written with.
+    pub fn bulk_format(&self) -> BulkFormat {
+        let context = self.pool().volume().tree_context();
+        BulkFormat {
+            sectorsize: context.sectorsize,
+            checksum: context.checksum_type,
+            compression: self.data.settings.compression,
+            max_inline_bytes: self.data.settings.max_inline_bytes,
+        }
+    }
+
+    /// Fills the filesystem, and commits. `data_bytes` is how much data there will be at the most, about: it decides
+    /// how much space is asked for at a time.
+    pub fn fill<T, E: From<FsError>>(
+        &self,
+        data_bytes: u64,
+        act: impl FnOnce(&mut BulkWriter<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let done = std::thread::scope(|scope| {
+            let mut writer = BulkWriter::new(self, scope, data_bytes)?;
+            let done = act(&mut writer)?;
+            writer.finish()?;
+            Ok(done)
+        });
+        match &done {
+            Ok(_) => self.pool().commit().map_err(FsError::from)?,
+            Err(_) => self.pool().abort(&TreeError::ReadOnly("it was not filled to the end".into())),
+        }
+        done
+    }
+}
