@@ -1,4 +1,4 @@
-//! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs).
+//! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), and [`populate`].
 //! Must not know: FUSE, the command line; where options come from, the clock, randomness (all arguments).
 //!
 //! The walk of [`mkfs()`](mkfs::mkfs), what data goes where:
@@ -19,4 +19,5 @@
 
 mod bulk;
 pub mod mkfs;
+pub mod populate;
 mod spread;

@@ -15,11 +15,12 @@ mod write;
 
 pub use brindle_policy::placement::{AllocationHint, PlacementClass};
 pub use error::MkfsError;
-pub use options::{FEATURES, FeatureName, Features, MkfsOptions, NewDevice};
+pub use options::{Contents, FEATURES, FeatureName, Features, MkfsOptions, NewDevice};
 pub use report::{MkfsReport, NewBlockGroup, PoolMember};
 
 use crate::bulk::BlockFormat;
 use plan::Plan;
+pub(crate) use plan::SECTORSIZE;
 use trees::Trees;
 
 /// Makes a pool of these devices. Whatever they held is lost. Unless the error is [`MkfsError::Device`],

@@ -16,17 +16,20 @@ pub struct NewDevice {
     pub class: Option<PlacementClass>,
     /// The size to give it, in bytes, if it is an image; as it is if `None`.
     pub resize_bytes: Option<u64>,
+    /// How much of it the pool uses at the most, in bytes; all if `None`.
+    pub limit_bytes: Option<u64>,
 }
 
 impl NewDevice {
     /// A device as it is.
     pub fn new(device: Arc<dyn WritableDevice>) -> Self {
-        Self { device, class: None, resize_bytes: None }
+        Self { device, class: None, resize_bytes: None, limit_bytes: None }
     }
 
     /// The size that it will have, in bytes.
     pub(super) fn size_bytes(&self) -> u64 {
-        self.resize_bytes.unwrap_or_else(|| self.device.size_bytes())
+        let size_bytes = self.resize_bytes.unwrap_or_else(|| self.device.size_bytes());
+        self.limit_bytes.map_or(size_bytes, |limit| limit.min(size_bytes))
     }
 }
 
@@ -56,6 +59,17 @@ pub struct MkfsOptions {
     pub force: bool,
     /// Give back the space of the devices first.
     pub discard: bool,
+    /// What the first chunks are to have room for, if that is known; else they are a share of the devices.
+    pub contents: Option<Contents>,
+}
+
+/// How much a pool is to hold, about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Data, in bytes.
+    pub data_bytes: u64,
+    /// Tree blocks, in bytes.
+    pub metadata_bytes: u64,
 }
 
 impl MkfsOptions {
@@ -73,6 +87,7 @@ impl MkfsOptions {
             features: Features::default(),
             force: false,
             discard: true,
+            contents: None,
         }
     }
 }

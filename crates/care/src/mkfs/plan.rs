@@ -1,6 +1,6 @@
 //! What the pool will be made of: devices with their ids, and the first chunks with their places.
 
-use super::{Features, MkfsError, MkfsOptions, NewDevice};
+use super::{Contents, Features, MkfsError, MkfsOptions, NewDevice};
 use brindle_device::DeviceClass;
 use brindle_ondisk::item::Stripe;
 use brindle_ondisk::{
@@ -13,7 +13,7 @@ use brindle_policy::placement::{
 };
 
 /// The least unit of data, in bytes.
-pub(super) const SECTORSIZE: u32 = 4096;
+pub(crate) const SECTORSIZE: u32 = 4096;
 /// The one transaction in which everything is written.
 pub(super) const GENERATION: Generation = Generation::new(1);
 
@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) devices: Vec<PlannedDevice>,
     /// By logical address.
     pub(super) chunks: Vec<PlannedChunk>,
+    /// What they are to have room for, if that is known.
+    contents: Option<Contents>,
 }
 
 /// A device of the pool.
@@ -84,6 +86,7 @@ impl Plan {
             metadata_profile,
             devices: number_devices(given, &options.seed),
             chunks: Vec::new(),
+            contents: options.contents,
         };
         plan.place(options.features).map_err(|no_space| {
             let minimum_bytes = plan.minimum_bytes(options.features);
@@ -116,8 +119,15 @@ impl Plan {
         let smallest = self.devices.iter().map(|device| device.total_bytes).min().unwrap_or(0);
         // A tenth of the smallest device, so that no device is filled by the first chunks.
         let stripe = |least: u64, most: u64| (smallest / 10 / MIB * MIB).clamp(least, most);
-        let metadata = stripe(16 * MIB, if total > LARGE_POOL_BYTES { GIB } else { 256 * MIB });
-        let data = stripe(8 * MIB, GIB);
+        let known = |bytes: u64, least| bytes.next_multiple_of(MIB).clamp(least, GIB);
+        let metadata = match self.contents {
+            Some(contents) => known(contents.metadata_bytes, 16 * MIB),
+            None => stripe(16 * MIB, if total > LARGE_POOL_BYTES { GIB } else { 256 * MIB }),
+        };
+        let data = match self.contents {
+            Some(contents) => known(contents.data_bytes, 8 * MIB),
+            None => stripe(8 * MIB, GIB),
+        };
         let mut add = |content, profile, bounds| self.add_chunk(content, profile, mode, bounds);
         add(BlockGroupType::SYSTEM, metadata_profile, (8 * MIB, 8 * MIB))?;
         if features.contains(Features::MIXED_BG) {

@@ -1,6 +1,7 @@
 //! What needs neither root nor tools.
 
 mod order;
+mod populate;
 mod random;
 
 use crate::support::{FSID, MIB, MadePool, assert_clean, devices, examine, given, options};
