@@ -121,8 +121,26 @@ memory() { # the most that brindle held, in KiB
     echo "memory-check-million brindle $peak" >>"$raw"
 }
 
+# Images are made on the disk that holds $dir, from a tree of 20,000 small files that is in memory.
+rootdir() {
+    local tree=$dir/rootdir image=$dir/rootdir.img
+    [ -d "$tree" ] || { mkdir "$tree"; python3 "$here/bench-tree.py" tree "$tree" 20000; }
+    find "$tree" -type f -exec cat {} + >/dev/null
+    for _ in $(seq "$runs"); do
+        for who in btrfs ext4 brindle; do
+            rm -f "$image"
+            truncate -s 6G "$image"
+            case $who in
+                btrfs) timed rootdir mkfs.btrfs mkfs.btrfs -q --rootdir "$tree" "$image" ;;
+                ext4) timed rootdir mkfs.ext4 mkfs.ext4 -q -F -d "$tree" "$image" ;;
+                brindle) timed rootdir brindle-mkfs "$brindle" mkfs --rootdir "$tree" "$image" ;;
+            esac
+        done
+    done
+}
+
 cases=("$@")
-[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory)
+[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir)
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 for case in "${cases[@]}"; do
     case $case in
@@ -142,7 +160,8 @@ for case in "${cases[@]}"; do
             check check-tree-warm tree warm; check check-tree-cold tree cold
             check check-million-warm million warm ;;
         memory) make_image million 8G; memory ;;
-        *) echo "bench.sh: no case $case; there are restore, mount, check, memory" >&2; exit 2 ;;
+        rootdir) rootdir ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir" >&2; exit 2 ;;
     esac
 done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2

@@ -1,5 +1,7 @@
 //! `brindle mkfs`: makes a pool.
 
+mod rootdir;
+
 use crate::cli::JsonOption;
 use crate::format::UnitMode;
 use crate::output;
@@ -11,6 +13,7 @@ use brindle_care::mkfs::{
 use brindle_device::FileDevice;
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
 use clap::Args;
+use rootdir::{Filling, RootdirOptions};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -37,6 +40,9 @@ EXAMPLES
 
   Metadata on two SSDs, data on two hard disks, each mirrored:
     brindle mkfs -m raid1 -d raid1 /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
+
+  An image of a directory, as small as can be, with a subvolume:
+    brindle mkfs --rootdir tree --subvol home --compress zstd --shrink pool.img
 
   For a kernel or btrfs-progs from before 6.1:
     brindle mkfs -O ^block-group-tree /dev/sdb
@@ -85,8 +91,13 @@ pub(crate) struct MkfsCommand {
     #[arg(short = 'O', long, value_name = "FEATURES")]
     features: Vec<String>,
     /// Give each DEVICE, which is an image file, this size; make it if it is not there
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "byte_count")]
     size: Option<u64>,
+    /// The same; of a block device, use no more than this
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    byte_count: Option<u64>,
+    #[command(flatten)]
+    rootdir: RootdirOptions,
     /// Overwrite a filesystem that is there; one that is mounted never is
     #[arg(short, long)]
     force: bool,
@@ -106,19 +117,28 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
         print_features()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = options(command)?;
+    let mut options = options(command)?;
+    let filling = command.rootdir.prepare(&mut options, !command.json.json)?;
     let mut images = NewImages::default();
-    let devices = open_all(command, &mut images)?;
-    let report = mkfs(&devices, &options)?;
+    let devices = open_all(command, filling.as_ref(), &mut images)?;
+    let mut report = mkfs(&devices, &options)?;
+    let filled = filling.map(|filling| filling.fill(&devices, &mut report)).transpose()?;
     images.keep();
-    for warning in &report.warnings {
+    for warning in report.warnings.iter().chain(filled.iter().flat_map(|filled| &filled.warnings)) {
         tracing::warn!("{warning}");
     }
     if command.json.json {
-        output::print_json(&report_json(&report))?;
+        let mut value = report_json(&report);
+        if let Some(filled) = &filled {
+            value["rootdir"] = rootdir::report_json(filled);
+        }
+        output::print_json(&value)?;
     } else {
         let mut out = output::stdout();
         print_report(&mut out, &report)?;
+        if let Some(filled) = &filled {
+            rootdir::print_report(&mut out, filled)?;
+        }
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
@@ -180,13 +200,18 @@ impl Drop for NewImages {
     }
 }
 
-fn open_all(command: &MkfsCommand, images: &mut NewImages) -> Result<Vec<NewDevice>> {
+fn open_all(
+    command: &MkfsCommand,
+    filling: Option<&Filling>,
+    images: &mut NewImages,
+) -> Result<Vec<NewDevice>> {
+    let size = command.size.or(command.byte_count);
     let named: Vec<(PathBuf, Option<PlacementClass>)> =
         command.devices.iter().map(|word| split_class(word)).collect::<Result<_>>()?;
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut devices = Vec::new();
     for (path, class) in named {
-        let is_new = command.size.is_some() && !path.exists();
+        let is_new = (size.is_some() || filling.is_some()) && !path.exists();
         let device = if is_new {
             let device = FileDevice::create(&path, 0)?;
             images.0.push(path.clone());
@@ -202,8 +227,13 @@ fn open_all(command: &MkfsCommand, images: &mut NewImages) -> Result<Vec<NewDevi
             }
             device
         };
+        let (resize_bytes, limit_bytes) = match size {
+            limit if device.is_block_device() => (None, limit),
+            None if is_new => (filling.map(|filling| filling.image_bytes()), None),
+            size => (size, None),
+        };
         seen.push(fs::canonicalize(&path).unwrap_or(path));
-        devices.push(NewDevice { class, resize_bytes: command.size, ..NewDevice::new(Arc::new(device)) });
+        devices.push(NewDevice { class, resize_bytes, limit_bytes, ..NewDevice::new(Arc::new(device)) });
     }
     Ok(devices)
 }
