@@ -28,12 +28,13 @@ test: packages ## Everything that CI runs
 	@command -v cargo-deny >/dev/null || cargo install --locked --version $(CARGO_DENY_VERSION) cargo-deny
 	cargo xtask ci
 
-install: build ## Install brindle, its man pages and the helper of mount(8), below PREFIX (/usr/local) and SBIN (/sbin)
+install: build ## Install brindle, its man pages and the helpers of mount(8) and umount(8), below PREFIX (/usr/local) and SBIN (/sbin)
 	install -D -m 755 target/release/brindle $(DESTDIR)$(PREFIX)/bin/brindle
 	rm -rf target/man && mkdir -p target/man && target/release/brindle man target/man
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(SBIN)
 	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/mount.fuse.brindle
+	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuse.brindle
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600

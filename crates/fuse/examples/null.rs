@@ -320,6 +320,9 @@ impl Filesystem for Null {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.agreement.opens_alone {
+            return reply.error(Errno::ENOSYS);
+        }
         reply.opened(FileHandle(1), FopenFlags::FOPEN_KEEP_CACHE);
     }
 

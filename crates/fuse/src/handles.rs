@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Each shard of the table has a lock of its own.
-const SHARDS: u64 = 16;
+const SHARDS: usize = 16;
 
 /// An open file.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Handle {
 #[derive(Debug)]
 pub(crate) struct Handles {
     last: AtomicU64,
-    shards: [Mutex<HashMap<u64, Arc<Handle>>>; SHARDS as usize],
+    shards: [Mutex<HashMap<u64, Arc<Handle>>>; SHARDS],
 }
 
 impl Default for Handles {
@@ -61,7 +61,7 @@ impl Handles {
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Handle>>> {
-        let index = usize::try_from(number % SHARDS).expect("less than the number of shards");
+        let index = brindle_ondisk::to_usize(number) % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

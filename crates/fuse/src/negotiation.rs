@@ -40,10 +40,10 @@ const WRITABLE: [InitFlags; 6] = [
 /// What was agreed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreement {
-    /// Files are opened without asking us, once told that they may.
-    pub(crate) opens_alone: bool,
-    /// So are directories.
+    /// Directories are opened without asking us, once told that they may.
     pub(crate) opens_directories_alone: bool,
+    /// So are files.
+    pub(crate) opens_alone: bool,
 }
 
 /// Asks the kernel for all that we want and it can do.

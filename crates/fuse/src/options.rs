@@ -33,6 +33,8 @@ pub struct MountOptions {
     pub commit_interval: Duration,
     /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and who mounted.
     pub owners_delete_subvolumes: bool,
+    /// This process ends when the mount does, so that who unmounts may wait for that.
+    pub process_ends_with_mount: bool,
     /// How many requests are worked on at once. More than there are processors, for a read may wait for a disk.
     pub threads: usize,
 }
@@ -58,6 +60,7 @@ impl Default for MountOptions {
             directory_atime: true,
             commit_interval: COMMIT_INTERVAL,
             owners_delete_subvolumes: false,
+            process_ends_with_mount: false,
             threads: THREADS_DEFAULT,
         }
     }

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SHARDS: u64 = 16;
+const SHARDS: usize = 16;
 
 /// Numbers of files written lately.
 #[derive(Debug)]
 pub(crate) struct RecentWrites {
     /// Each with the round in which it was written last.
-    shards: [Mutex<HashMap<u64, u64>>; SHARDS as usize],
+    shards: [Mutex<HashMap<u64, u64>>; SHARDS],
     round: Mutex<u64>,
 }
 
@@ -54,7 +54,7 @@ impl RecentWrites {
     }
 
     fn shard(&self, node: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
-        let index = usize::try_from(node % SHARDS).expect("less than the number of shards");
+        let index = brindle_ondisk::to_usize(node) % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

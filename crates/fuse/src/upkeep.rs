@@ -76,11 +76,8 @@ fn work(operations: &Operations, filesystem: &Filesystem, stop: &Stop, interval:
                 tracing::error!("{error}");
                 pause = IDLE;
             }
-            Err(error) => {
-                let reason = filesystem.pool().read_only_reason().unwrap_or_else(|| error.to_string().into());
-                tracing::error!("the mount is read-only from now on: {reason}");
-                return;
-            }
+            // The reason has been logged where it arose.
+            Err(_) => return,
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::call;
 use crate::message::{
-    self, FilesystemInfo, Label, READ_ONLY, ServerInfo, SnapshotRequest, SubvolumeInfo, SubvolumePage,
-    VolumeArgumentsV2,
+    self, FilesystemInfo, Label, READ_ONLY, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo,
+    SubvolumePage, VolumeArgumentsV2,
 };
 use crate::number;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -100,6 +100,17 @@ impl Mounted {
     pub fn server(&self) -> Result<ServerInfo, ControlError> {
         let answer = call::get::<{ number::BRINDLE_SERVER }, ServerInfo>(&self.file);
         self.explain("who serves it", answer)
+    }
+
+    /// How much space there is; of a mount of ours.
+    pub fn space(&self) -> Result<SpaceReport, ControlError> {
+        let what = "space";
+        match self.kind {
+            Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
+            Kind::Brindle => {
+                self.explain(what, call::get::<{ number::BRINDLE_SPACE }, SpaceReport>(&self.file))
+            }
+        }
     }
 
     /// What there is to know of the filesystem.

@@ -192,10 +192,46 @@ pub struct SubvolumePage {
 pub struct ServerInfo {
     /// UUID of the filesystem.
     pub fsid: [u8; 16],
-    /// The process.
+    /// The process, if it ends with the mount; else 0.
     pub process: u32,
     /// 1 if the mount may be written.
     pub is_writable: u32,
+}
+
+/// The block groups of one content and profile (ours).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct GroupSpace {
+    /// Content and profile, as on disk; 0 for an entry that is not used.
+    pub kind: u64,
+    /// Their logical length.
+    pub total_bytes: u64,
+    /// What of it is taken.
+    pub used_bytes: u64,
+}
+
+/// A device (ours).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceSpace {
+    /// Its id; 0 for an entry that is not used.
+    pub devid: u64,
+    /// What of it the pool uses.
+    pub total_bytes: u64,
+    /// What belongs to no chunk.
+    pub unallocated_bytes: u64,
+}
+
+/// How much space there is (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SpaceReport {
+    /// Metadata space that is kept back so that files can be deleted on a full pool.
+    pub kept_back_bytes: u64,
+    /// By content and profile.
+    pub groups: [GroupSpace; 40],
+    /// By device id.
+    pub devices: [DeviceSpace; 256],
 }
 
 /// The bytes before the zero.

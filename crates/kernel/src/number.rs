@@ -1,7 +1,7 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SubvolumeInfo,
+    DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo,
     SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
@@ -69,6 +69,8 @@ pub const TRIM: u32 = number::<TrimRange>(Direction::Both, b'X', 121);
 pub const BRINDLE_SNAPSHOT: u32 = number::<SnapshotRequest>(Direction::Write, BRINDLE, 1);
 /// Ours: lists subvolumes.
 pub const BRINDLE_SUBVOLUMES: u32 = number::<SubvolumePage>(Direction::Both, BRINDLE, 2);
+/// Ours: how much space there is.
+pub const BRINDLE_SPACE: u32 = number::<SpaceReport>(Direction::Read, BRINDLE, 4);
 /// Ours: who serves the mount.
 pub const BRINDLE_SERVER: u32 = number::<ServerInfo>(Direction::Read, BRINDLE, 3);
 

@@ -13,6 +13,7 @@ mod operands;
 mod options;
 mod path;
 mod pool;
+mod property;
 mod restore;
 mod stat;
 mod subvolume;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     #[command(subcommand, visible_alias = "su")]
     Subvolume(subvolume::SubvolumeCommand),
     #[command(subcommand)]
+    Property(property::PropertyCommand),
+    #[command(subcommand)]
     Inspect(inspect::InspectCommand),
     Ls(ls::LsCommand),
     Cat(cat::CatCommand),
@@ -49,6 +52,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Subvolume(command) => subvolume::run(command),
+        Command::Property(command) => property::run(&command),
         Command::Inspect(command) => inspect::run(command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),

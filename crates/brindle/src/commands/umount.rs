@@ -24,8 +24,8 @@ EXIT STATUS
 
 /// Unmount a filesystem that brindle has mounted
 ///
-/// Returns when everything is on the devices and they are free again. (umount(8) and fusermount3 return earlier: the
-/// process that serves the mount may then still be writing.)
+/// When the command returns, everything that was written is on the devices, and they may be used otherwise. With
+/// --lazy that is so only once the process that serves the mount has ended.
 #[derive(Args, Debug)]
 #[command(visible_alias = "unmount", after_long_help = EXAMPLES)]
 pub(crate) struct UmountCommand {
@@ -53,8 +53,7 @@ pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
         }
         Some(_) => {}
     }
-    // A kernel that unmounts does not wait for the server to write what it still holds, so we do.
-    let server = if command.lazy { None } else { server_of(&path) };
+    let server = if command.lazy { None } else { Server::of(&path) };
     let flags = if command.lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(&path, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => {}
@@ -67,29 +66,36 @@ pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| format!("cannot unmount {given}")),
     }
     if let Some(server) = server {
-        wait_for_end(&server).with_context(|| format!("cannot wait for the server of {given} to end"))?;
+        server.wait();
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The process that serves a mount, if it can be asked and is one of the command line's own: a program that mounts by
-/// itself may go on.
-fn server_of(path: &Path) -> Option<OwnedFd> {
-    let process = Mounted::open(path).ok()?.server().ok()?.process;
-    let name = std::fs::read(format!("/proc/{process}/comm")).ok()?;
-    let process = Pid::from_raw(i32::try_from(process).ok()?)?;
-    let server = pidfd_open(process, PidfdFlags::empty()).ok()?;
-    name.starts_with(b"brindle").then_some(server)
-}
+/// The process that serves a mount, if it ends with that.
+struct Server(OwnedFd);
 
-/// Waits until a process has ended.
-fn wait_for_end(process: &OwnedFd) -> Result<()> {
-    let mut polled = [PollFd::new(process, PollFlags::IN)];
-    loop {
-        match poll(&mut polled, None) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+impl Server {
+    /// Has it write what it can while the mount is still there.
+    fn of(path: &Path) -> Option<Self> {
+        let mounted = Mounted::open(path).ok()?;
+        let info = mounted.server().ok()?;
+        if info.is_writable != 0
+            && let Err(error) = mounted.sync()
+        {
+            tracing::warn!("{error}");
+        }
+        let process = Pid::from_raw(info.process.cast_signed())?;
+        pidfd_open(process, PidfdFlags::empty()).ok().map(Self)
+    }
+
+    /// Waits for its end: then its last commit is on the devices.
+    fn wait(self) {
+        loop {
+            let mut ended = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut ended, None) {
+                Err(Errno::INTR) => {}
+                _ => return,
+            }
         }
     }
 }

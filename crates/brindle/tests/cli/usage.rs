@@ -3,7 +3,20 @@
 use super::support::{Image, brindle, brindle_fails, brindle_prints};
 use std::process::Command;
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 25] = [
+    &["filesystem", "sync"],
+    &["filesystem", "label"],
+    &["filesystem", "df"],
+    &["filesystem", "usage"],
+    &["property", "get"],
+    &["property", "set"],
+    &["subvolume", "create"],
+    &["subvolume", "snapshot"],
+    &["subvolume", "delete"],
+    &["subvolume", "list"],
+    &["subvolume", "show"],
+    &["subvolume", "get-default"],
+    &["subvolume", "set-default"],
     &["inspect", "dump-super"],
     &["inspect", "dump-tree"],
     &["inspect", "tree-stats"],

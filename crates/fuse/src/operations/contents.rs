@@ -30,6 +30,7 @@ impl Operations {
                 return Err(error);
             }
             self.note_write(node);
+            self.privileges_changed(drop_privileges, node);
         }
         Ok(handle)
     }
@@ -103,6 +104,7 @@ impl Operations {
         if drop_privileges {
             let change = AttributeChange { drop_privileges, ..AttributeChange::default() };
             number(self.filesystem.set_attributes(self.inode(node)?, &change))?;
+            self.privileges_changed(true, node);
         }
         let written = self.with_file(node, handle, |file| self.filesystem.write(file, offset, bytes))?;
         self.note_write(node);
@@ -157,6 +159,13 @@ impl Operations {
         if self.recent_writes.note(node)
             && let Some(cache) = self.kernel_cache.get()
         {
+            cache.attributes_changed(node);
+        }
+    }
+
+    /// The kernel leaves it to us to take privileges away, and does not look what became of the mode.
+    fn privileges_changed(&self, may_have: bool, node: u64) {
+        if let Some(cache) = self.kernel_cache.get().filter(|_| may_have) {
             cache.attributes_changed(node);
         }
     }

@@ -5,8 +5,8 @@ use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::InodeId;
 use brindle_kernel::message::{
-    DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SubvolumePage, TrimRange,
-    VolumeArguments, VolumeArgumentsV2, field, text,
+    DeviceInfo, DeviceSpace, FilesystemInfo, GroupSpace, InodeLookup, Label, ServerInfo, SnapshotRequest,
+    SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64};
@@ -26,7 +26,7 @@ pub(crate) struct Ioctl {
 /// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
 /// while they wait for us: who works on requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 11] = [
+    const SLOW: [u32; 12] = [
         command::SUBVOLUME_CREATE,
         command::SUBVOLUME_CREATE_V2,
         command::BRINDLE_SNAPSHOT,
@@ -38,6 +38,7 @@ pub(crate) fn is_slow(asked: u32) -> bool {
         command::START_SYNC,
         command::WAIT_SYNC,
         command::TRIM,
+        command::SET_LABEL,
     ];
     SLOW.contains(&asked)
 }
@@ -104,6 +105,8 @@ impl Operations {
                 let superblock = self.filesystem.pool().superblock();
                 Ok(Label(field(superblock.label()).ok_or(Errno::IO)?).as_bytes().to_vec())
             }
+            command::SET_LABEL => self.set_label(caller, &read::<Label>(input)?).map(|()| Vec::new()),
+            command::BRINDLE_SPACE => Ok(self.space_report()?.as_bytes().to_vec()),
             command::TRIM => {
                 caller.require_administrator()?;
                 let mut range = read::<TrimRange>(input)?;
@@ -120,6 +123,35 @@ impl Operations {
     fn get_flags(&self, node: u64, command: u32) -> Result<Vec<u8>, Errno> {
         let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
         flags::answer(command, attributes.flags).ok_or(Errno::NOTTY)
+    }
+
+    fn set_label(&self, caller: Caller, label: &Label) -> Result<(), Errno> {
+        caller.require_administrator()?;
+        let is_text = label.0.contains(&0) && !text(&label.0).contains(&b'\n');
+        let label = field(text(&label.0)).filter(|_| is_text).ok_or(Errno::INVAL)?;
+        number(self.filesystem.pool().set_label(&label).map_err(Into::into))?;
+        number(self.filesystem.sync())
+    }
+
+    fn space_report(&self) -> Result<SpaceReport, Errno> {
+        let summary = number(self.filesystem.pool().space_summary().map_err(Into::into))?;
+        let mut report =
+            SpaceReport { kept_back_bytes: summary.kept_back_bytes, ..SpaceReport::new_zeroed() };
+        for (entry, group) in report.groups.iter_mut().zip(&summary.groups) {
+            *entry = GroupSpace {
+                kind: group.kind.bits(),
+                total_bytes: group.total_bytes,
+                used_bytes: group.used_bytes + group.reserved_bytes,
+            };
+        }
+        for (entry, device) in report.devices.iter_mut().zip(&summary.devices) {
+            *entry = DeviceSpace {
+                devid: device.devid.get(),
+                total_bytes: device.total_bytes,
+                unallocated_bytes: device.unallocated_bytes,
+            };
+        }
+        Ok(report)
     }
 
     fn filesystem_info(&self) -> FilesystemInfo {
@@ -162,7 +194,7 @@ impl Operations {
     fn server_info(&self) -> ServerInfo {
         ServerInfo {
             fsid: self.filesystem.pool().superblock().fsid.0,
-            process: std::process::id(),
+            process: if self.process_ends_with_mount { std::process::id() } else { 0 },
             is_writable: self.filesystem.is_writable().into(),
         }
     }

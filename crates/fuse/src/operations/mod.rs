@@ -46,6 +46,7 @@ pub(crate) struct Operations {
     notes_directory_accesses: bool,
     notes_each_access: bool,
     owners_delete_subvolumes: bool,
+    process_ends_with_mount: bool,
 }
 
 /// What the kernel remembers, which it must forget when something changes without its doing.
@@ -87,6 +88,7 @@ impl Operations {
             notes_directory_accesses: notes_accesses && options.directory_atime,
             notes_each_access: options.atime == AtimeMode::Strict,
             owners_delete_subvolumes: options.owners_delete_subvolumes,
+            process_ends_with_mount: options.process_ends_with_mount,
         }
     }
 

@@ -44,6 +44,7 @@ impl Pool {
     fn has_changes(&self, writer: &Writer) -> bool {
         writer.refs.len() > 0
             || writer.space.has_changes()
+            || writer.label.lock().unwrap_or_else(PoisonError::into_inner).is_some()
             || self.known_trees().iter().any(|tree| tree.is_dirty())
     }
 

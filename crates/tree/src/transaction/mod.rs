@@ -70,6 +70,8 @@ pub(crate) struct Writer {
     commit: Mutex<Durable>,
     /// Features that the next superblock is to have.
     features: Mutex<Incompat>,
+    /// The label that the next superblock is to have, if another.
+    label: Mutex<Option<Box<[u8; 256]>>>,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
     dirty_nodes_max: usize,
@@ -216,6 +218,14 @@ impl Pool {
             Ok(writer) => writer.aborted.get().map(Arc::clone),
             Err(_) => Some("it was opened to be read only".into()),
         }
+    }
+
+    /// Gives the pool another label, with zeros behind it, from the next commit on.
+    pub fn set_label(&self, label: &[u8; 256]) -> Result<(), TreeError> {
+        let writer = self.writer()?;
+        writer.check_alive()?;
+        *writer.label.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(*label));
+        Ok(())
     }
 
     pub(crate) fn writer(&self) -> Result<&Writer, TreeError> {

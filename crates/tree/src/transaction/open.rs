@@ -34,6 +34,7 @@ impl Pool {
             frozen: RwLock::default(),
             commit: Mutex::new(Durable { generation: durable }),
             features: Mutex::new(Incompat::empty()),
+            label: Mutex::new(None),
             aborted: OnceLock::new(),
             dirty_nodes_max: (options.cache_bytes / DIRTY_SHARE / nodesize).max(DIRTY_NODES_MIN),
             options: writer.clone(),

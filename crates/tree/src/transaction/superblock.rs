@@ -26,6 +26,9 @@ impl Editor<'_> {
         }
         let features = *self.writer.features.lock().unwrap_or_else(PoisonError::into_inner);
         next.incompat_flags.set((next.incompat() | features).bits());
+        if let Some(label) = self.writer.label.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            next.label = *label;
+        }
         if let Some(chunks) = self.writer.space.system_chunk_array(pool)? {
             let length = chunks.len();
             next.sys_chunk_array[..length].copy_from_slice(&chunks);

@@ -2,6 +2,7 @@
 
 mod mounted;
 mod show;
+mod space;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -13,6 +14,8 @@ pub(crate) enum FilesystemCommand {
     Show(show::ShowCommand),
     Sync(mounted::SyncCommand),
     Label(mounted::LabelCommand),
+    Df(space::DfCommand),
+    Usage(space::UsageCommand),
 }
 
 /// Runs one of the commands.
@@ -21,5 +24,7 @@ pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
         FilesystemCommand::Show(command) => show::run(&command),
         FilesystemCommand::Sync(command) => mounted::sync(&command),
         FilesystemCommand::Label(command) => mounted::label(&command),
+        FilesystemCommand::Df(command) => space::df(&command),
+        FilesystemCommand::Usage(command) => space::usage(&command),
     }
 }

@@ -11,7 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const STATUS: &str = "\
+const EXAMPLES: &str = "\
+EXAMPLES
+    brindle filesystem sync /mnt
+    brindle filesystem label /mnt backup
+
 EXIT STATUS
   0  success
   1  failure
@@ -21,7 +25,7 @@ EXIT STATUS
 ///
 /// What sync(1) does for other filesystems: FUSE does not pass that on to the process that serves a mount.
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct SyncCommand {
     /// Any path of the mounted pool
     path: PathBuf,
@@ -29,7 +33,7 @@ pub(crate) struct SyncCommand {
 
 /// Show or change the label of a mounted pool
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct LabelCommand {
     /// Any path of the mounted pool
     path: PathBuf,

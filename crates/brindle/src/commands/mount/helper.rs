@@ -1,11 +1,14 @@
 //! Other ways to be called: as `mount.brindle` or `mount.fuse.brindle` by mount(8), and as
-//! `brindle DEVICE MOUNTPOINT -o OPTIONS` by mount.fuse3. Both become `brindle mount --helper ...`.
+//! `brindle DEVICE MOUNTPOINT -o OPTIONS` by mount.fuse3, which become `brindle mount --helper ...`; and as
+//! `umount.fuse.brindle` by umount(8).
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 const HELPER_NAMES: [&str; 4] =
     ["mount.brindle", "mount.fuse.brindle", "mount.fuse3.brindle", "mount.fuseblk.brindle"];
+
+const UNMOUNT_NAMES: [&str; 2] = ["umount.brindle", "umount.fuse.brindle"];
 
 /// The arguments in the form that the command line understands. `is_command` knows the commands by name.
 pub(crate) fn rewrite(arguments: Vec<OsString>, is_command: impl Fn(&str) -> bool) -> Vec<OsString> {
@@ -15,7 +18,28 @@ pub(crate) fn rewrite(arguments: Vec<OsString>, is_command: impl Fn(&str) -> boo
         let head = [program, "mount".into(), "--helper".into()];
         return head.into_iter().chain(helper_arguments(&arguments[1..])).collect();
     }
+    if UNMOUNT_NAMES.iter().any(|helper| name == *helper) {
+        let program = arguments.first().cloned().unwrap_or_default();
+        let head = [program, "umount".into()];
+        return head.into_iter().chain(unmount_arguments(&arguments[1..])).collect();
+    }
     arguments
+}
+
+/// What umount(8) passes: `DIR [-flnrv] [-N NAMESPACE] [-t TYPE]`.
+fn unmount_arguments(arguments: &[OsString]) -> Vec<OsString> {
+    let mut rewritten = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.to_str() {
+            Some("-t" | "-N") => drop(rest.next()),
+            Some(flags) if flags.len() > 1 && flags.starts_with('-') => {
+                rewritten.extend(flags.contains('l').then(|| "--lazy".into()));
+            }
+            _ => rewritten.push(argument.clone()),
+        }
+    }
+    rewritten
 }
 
 /// Whether this is `brindle DEVICE MOUNTPOINT -o OPTIONS`: no command, but a path.
@@ -81,6 +105,15 @@ mod tests {
             rewritten("/bin/brindle /a.img /mnt -o rw,dev,suid"),
             "/bin/brindle mount --helper /a.img /mnt -o rw,dev,suid"
         );
+    }
+
+    #[test]
+    fn umount_calls_its_helper_so() {
+        assert_eq!(
+            rewritten("/sbin/umount.fuse.brindle /mnt -l -t fuse.brindle"),
+            "/sbin/umount.fuse.brindle umount /mnt --lazy"
+        );
+        assert_eq!(rewritten("umount.fuse.brindle /mnt -nv"), "umount.fuse.brindle umount /mnt");
     }
 
     #[test]

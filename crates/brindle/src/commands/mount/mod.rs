@@ -154,6 +154,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         directory_atime: !options.write.no_directory_atime,
         commit_interval: options.write.commit_interval.unwrap_or(defaults.commit_interval),
         owners_delete_subvolumes: options.write.owners_delete_subvolumes,
+        process_ends_with_mount: true,
         threads: command.threads.map_or(defaults.threads, usize::from),
         ..defaults
     }

@@ -37,7 +37,9 @@ fn writable(paths: &[&Path], options: &MountOptions) -> Result<Filesystem> {
 /// Whether it may be read all the same. What is in use may not: what is read would change meanwhile.
 fn can_only_be_read(error: &anyhow::Error) -> bool {
     let of_pool = error.downcast_ref::<FsError>();
-    if matches!(of_pool, Some(FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_))))) {
+    if let Some(FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_)) | TreeError::UnderWay(_))) =
+        of_pool
+    {
         return true;
     }
     let Some(DeviceError::Open { source, .. }) = error.downcast_ref::<DeviceError>() else {

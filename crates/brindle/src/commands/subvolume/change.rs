@@ -9,7 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const STATUS: &str = "\
+const EXAMPLES: &str = "\
+EXAMPLES
+    brindle subvolume create /mnt/home
+    brindle subvolume snapshot -r /mnt/home /mnt/home-before
+    brindle subvolume delete --commit /mnt/home-before
+    brindle subvolume set-default /mnt/home
+
 EXIT STATUS
   0  success
   1  failure; with several paths: of any of them, the others are dealt with all the same
@@ -19,7 +25,7 @@ EXIT STATUS
 ///
 /// In a pool that is mounted, by brindle or by the kernel. Whoever may make a directory there may make a subvolume.
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct CreateCommand {
     /// What is to be made; the directory above must be there
     #[arg(required = true, value_name = "PATH")]
@@ -31,7 +37,7 @@ pub(crate) struct CreateCommand {
 /// It holds what the subvolume holds, shares all of it, and goes its own way from then on. Subvolumes below are not
 /// taken along.
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct SnapshotCommand {
     /// A snapshot that can't be written
     #[arg(short, long = "read-only")]
@@ -46,7 +52,7 @@ pub(crate) struct SnapshotCommand {
 ///
 /// With all that they hold; refused while they hold other subvolumes. Their space comes back bit by bit.
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct DeleteCommand {
     /// Return when the deletion is durable
     #[arg(short, long)]
@@ -58,7 +64,7 @@ pub(crate) struct DeleteCommand {
 
 /// Set the subvolume that is mounted unless another is asked for
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct SetDefaultCommand {
     /// Its path; or its id, and then a path of the pool behind it
     #[arg(value_name = "PATH|ID")]

@@ -17,7 +17,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const STATUS: &str = "\
+const EXAMPLES: &str = "\
+EXAMPLES
+    brindle subvolume list /mnt
+    brindle subvolume list --snapshots --json a.img b.img
+    brindle subvolume show /mnt/home
+    brindle subvolume get-default /mnt
+
 EXIT STATUS
   0  success
   1  failure
@@ -28,7 +34,7 @@ EXIT STATUS
 /// Of one that brindle has mounted, named by any directory of it, or of an unmounted one, named by its devices. The
 /// top level is not listed.
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ListCommand {
     #[command(flatten)]
     json: JsonOption,
@@ -47,7 +53,7 @@ pub(crate) struct ListCommand {
 
 /// Show what there is to know of the subvolume that a path lies in
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShowCommand {
     #[command(flatten)]
     json: JsonOption,
@@ -57,7 +63,7 @@ pub(crate) struct ShowCommand {
 
 /// Show the subvolume that is mounted unless another is asked for
 #[derive(Args, Debug)]
-#[command(after_long_help = STATUS)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetDefaultCommand {
     #[command(flatten)]
     json: JsonOption,
