@@ -6,4 +6,5 @@ mod damaged;
 mod golden;
 mod kernel;
 mod model;
+mod pingpong;
 mod walk;

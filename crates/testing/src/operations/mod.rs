@@ -21,8 +21,7 @@ pub use mix::Mix;
 pub use mounted::MountedTarget;
 pub use shrink::shrink;
 pub use target::{Target, compare};
-pub(crate) use trial::apply_both;
-pub use trial::{Disagreement, Trial, replay};
+pub use trial::{Disagreement, Trial, apply_both, replay};
 
 use crate::manifest::Time;
 use crate::model::{Errno, Model, Node, RenameRule, TreePath, XattrRule};

@@ -125,7 +125,7 @@ impl<T: Target> Side<T> {
 }
 
 /// Does one operation on both, which must answer the same; says how the target answered.
-pub(crate) fn apply_both(
+pub fn apply_both(
     model: &mut Model,
     target: &mut impl Target,
     operation: &Operation,

@@ -2,7 +2,7 @@
 //! there and with every loss that the profile tolerates.
 
 pub(crate) mod contents;
-mod pool;
+pub(crate) mod pool;
 mod turns;
 
 use crate::golden::{assert_same, degraded, read_whole, subsets, top_level};

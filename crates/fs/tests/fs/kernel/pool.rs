@@ -95,7 +95,7 @@ impl Drop for KernelPool {
 }
 
 /// Runs a program that must succeed; returns what it says, without the end of the line.
-pub(super) fn run<'a>(
+pub(crate) fn run<'a>(
     program: &str,
     options: impl IntoIterator<Item = &'a str>,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -103,7 +103,7 @@ pub(super) fn run<'a>(
     try_run(program, options, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn try_run<'a>(
+pub(crate) fn try_run<'a>(
     program: &str,
     options: impl IntoIterator<Item = &'a str>,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,

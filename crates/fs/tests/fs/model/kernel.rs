@@ -2,7 +2,7 @@
 
 use super::pool::Pool;
 use super::rules::{create, directory, file};
-use super::target::Library;
+use super::target::{Ground, Library};
 use crate::golden::assert_same;
 use crate::kernel::{can_make, contents};
 use crate::walk::{Limits, Walk};
@@ -65,9 +65,9 @@ impl Drop for Mounted {
 }
 
 /// What the kernel shows is what the model holds; then it removes everything, and all is well.
-fn hand_over(library: &mut Library, model: &Model) {
+fn hand_over(pool: &Pool, library: &mut Library, model: &Model) {
     library.remount();
-    let mounted = Mounted::new(&library.pool);
+    let mounted = Mounted::new(pool);
     let found = Manifest::of_directory(&mounted.point()).expect("readable");
     assert_eq!(model.expectation().difference(&found), None);
     let top = mounted.point();
@@ -151,13 +151,14 @@ fn the_kernel_shows_and_changes_what_was_written() {
         return;
     }
     for seed in 0..3 {
-        let mut library = Library::of(Rc::new(Pool::new()));
+        let pool = Rc::new(Pool::new());
+        let mut library = Library::of(Rc::clone(&pool) as Rc<dyn Ground>);
         let mut model = Model::new();
         let mut generator = Generator::new(seed, Mix { names_max: 80, ..Mix::default() });
         for _ in 0..400 {
             let operation = generator.next(&model);
             assert_eq!(library.apply(&operation), model.apply(&operation), "{operation:?}");
         }
-        hand_over(&mut library, &model);
+        hand_over(&pool, &mut library, &model);
     }
 }

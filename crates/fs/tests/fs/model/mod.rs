@@ -6,7 +6,7 @@ mod orphans;
 mod pool;
 mod rules;
 mod subvolumes;
-mod target;
+pub(crate) mod target;
 
 use brindle_testing::operations::{Mix, Trial};
 use pool::Pool;

@@ -1,5 +1,6 @@
 //! Pools in memory that are written.
 
+use super::target::Ground;
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
@@ -80,5 +81,15 @@ impl Pool {
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         assert!(output.status.success() && said.contains("no error found"), "{when}: {said}");
+    }
+}
+
+impl Ground for Pool {
+    fn open(&self) -> Filesystem {
+        self.open()
+    }
+
+    fn assert_clean(&self, when: &str) {
+        self.assert_clean(when);
     }
 }

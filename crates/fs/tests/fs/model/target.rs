@@ -12,9 +12,18 @@ use brindle_testing::operations::{Operation, Target};
 use brindle_tree::TreeError;
 use std::rc::Rc;
 
-/// A pool in memory that is opened to write.
+/// Where a pool lies.
+pub(crate) trait Ground {
+    /// Opens it to write.
+    fn open(&self) -> Filesystem;
+
+    /// Panics with what is wrong with it.
+    fn assert_clean(&self, when: &str);
+}
+
+/// A pool that is opened to write.
 pub(crate) struct Library {
-    pub(crate) pool: Rc<Pool>,
+    ground: Rc<dyn Ground>,
     filesystem: Option<Filesystem>,
 }
 
@@ -25,9 +34,9 @@ impl Library {
         Self::of(Rc::new(Pool::new()))
     }
 
-    pub(crate) fn of(pool: Rc<Pool>) -> Self {
-        let filesystem = Some(pool.open());
-        Self { pool, filesystem }
+    pub(crate) fn of(ground: Rc<dyn Ground>) -> Self {
+        let filesystem = Some(ground.open());
+        Self { ground, filesystem }
     }
 
     pub(crate) fn fs(&self) -> &Filesystem {
@@ -36,12 +45,16 @@ impl Library {
 
     /// Closes the pool, looks at what is on disk, and opens it again.
     pub(crate) fn remount(&mut self) {
+        self.close();
+        self.ground.assert_clean("after unmounting");
+        self.filesystem = Some(self.ground.open());
+    }
+
+    /// Closes the pool with all that was left to do done.
+    pub(crate) fn close(&mut self) {
         let fs = self.filesystem.take().expect("open");
         while fs.background_step().expect("works") == Remaining::More {}
         fs.shutdown().expect("closes");
-        drop(fs);
-        self.pool.assert_clean("after unmounting");
-        self.filesystem = Some(self.pool.open());
     }
 
     fn child(&self, directory: InodeId, name: &[u8]) -> Result<Option<InodeId>, Errno> {

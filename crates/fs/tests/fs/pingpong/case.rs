@@ -1,0 +1,86 @@
+//! Which pools there are to play on.
+
+use super::pool::SharedPool;
+use crate::kernel::pool::run;
+use brindle_care::mkfs::{Features, MkfsOptions, NewDevice, mkfs};
+use brindle_device::FileDevice;
+use brindle_fs::{Host, SystemHost};
+use brindle_ondisk::{ChecksumType, Profile};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Who makes a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    Progs,
+    Brindle,
+}
+
+/// A way to make a pool, in the words of `mkfs.btrfs`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) devices: usize,
+    pub(super) data: &'static str,
+    pub(super) metadata: &'static str,
+    pub(super) checksum: &'static str,
+    pub(super) nodesize: u32,
+    pub(super) features: &'static str,
+    /// What `mkfs.btrfs` wants after `-R`.
+    pub(super) runtime: &'static str,
+}
+
+impl Case {
+    /// A pool of so many devices, with the usual features.
+    pub(super) const fn of(devices: usize, data: &'static str, metadata: &'static str) -> Self {
+        Self { devices, data, metadata, checksum: "crc32c", nodesize: 16384, features: "", runtime: "" }
+    }
+
+    /// A pool of one device with these features.
+    pub(super) const fn with(features: &'static str, runtime: &'static str) -> Self {
+        Self { features, runtime, ..Self::of(1, "single", "dup") }
+    }
+
+    pub(super) fn make(&self, maker: Maker) -> SharedPool {
+        let pool = SharedPool::of_devices(self.devices);
+        match maker {
+            Maker::Progs => self.by_progs(&pool),
+            Maker::Brindle => self.by_brindle(&pool),
+        }
+        pool
+    }
+
+    fn by_progs(&self, pool: &SharedPool) {
+        let nodesize = self.nodesize.to_string();
+        let mut options = vec!["-q", "-f", "-d", self.data, "-m", self.metadata, "--csum", self.checksum];
+        options.extend(["-n", &nodesize]);
+        if !self.features.is_empty() {
+            options.extend(["-O", self.features]);
+        }
+        if !self.runtime.is_empty() {
+            options.extend(["-R", self.runtime]);
+        }
+        run("mkfs.btrfs", options, pool.loops());
+    }
+
+    fn by_brindle(&self, pool: &SharedPool) {
+        // The kernel knows a pool by it.
+        let fsid = SystemHost.new_uuid();
+        let mut options = MkfsOptions::new(fsid, fsid.0, 1_700_000_000);
+        let profile = |name: &str| {
+            let row = Profile::TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name));
+            Some(row.expect("a profile").profile)
+        };
+        (options.data, options.metadata) = (profile(self.data), profile(self.metadata));
+        let is_named = |kind: &ChecksumType| kind.name().starts_with(self.checksum);
+        options.checksum = ChecksumType::ALL.into_iter().find(is_named).expect("a checksum");
+        options.nodesize = Some(self.nodesize);
+        let words: Vec<&str> =
+            [self.features, self.runtime].into_iter().filter(|words| !words.is_empty()).collect();
+        options.features = Features::default().with_list(&words.join(",")).expect("known words");
+        let device = |path: &PathBuf| {
+            NewDevice::new(Arc::new(FileDevice::open_writable(path).expect("nobody has it")))
+        };
+        let devices: Vec<NewDevice> = pool.loops().iter().map(device).collect();
+        mkfs(&devices, &options).expect("enough devices");
+    }
+}

@@ -1,0 +1,97 @@
+//! The library and the kernel take turns on one pool. After each turn `btrfs check`, our own examination, a scrub and
+//! the model have their say. Needs root, loop devices and btrfs-progs. `BRINDLE_PINGPONG_ROUNDS` makes it longer.
+
+mod case;
+mod game;
+mod pool;
+
+use crate::kernel::can_make;
+use case::{Case, Maker};
+use game::Game;
+
+fn number(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// Plays on a pool of each maker who can make it.
+fn play(case: &Case, makers: &[Maker]) {
+    if !can_make() {
+        return;
+    }
+    let rounds = number("BRINDLE_PINGPONG_ROUNDS", 2);
+    let operations = number("BRINDLE_PINGPONG_OPERATIONS", 120);
+    let seed = number("BRINDLE_SEED", 1) as u64;
+    for maker in makers {
+        Game::new(case, *maker, seed, operations).play(rounds);
+    }
+}
+
+/// Only ours can be made with these features; of the others each maker makes every other one, and both make all where
+/// the test is to be long.
+const BRINDLE: &[Maker] = &[Maker::Brindle];
+
+fn play_all(cases: &[Case]) {
+    let is_long = std::env::var_os("BRINDLE_PINGPONG_ROUNDS").is_some();
+    for (index, case) in cases.iter().enumerate() {
+        let makers = [Maker::Progs, Maker::Brindle];
+        play(case, if is_long { &makers } else { &makers[index % 2..=index % 2] });
+    }
+}
+
+#[test]
+fn copies() {
+    play_all(&[
+        Case::of(1, "single", "single"),
+        Case::of(1, "dup", "dup"),
+        Case::of(2, "single", "raid1"),
+        Case::of(3, "raid1", "raid1"),
+        Case::of(3, "raid1c3", "raid1c3"),
+        Case::of(4, "raid1c4", "raid1c4"),
+    ]);
+}
+
+#[test]
+fn stripes() {
+    play_all(&[
+        Case::of(2, "raid0", "raid0"),
+        Case::of(4, "raid10", "raid10"),
+        Case::of(3, "raid0", "raid1"),
+        Case::of(5, "raid10", "raid1c3"),
+    ]);
+}
+
+#[test]
+fn parity() {
+    play_all(&[
+        Case::of(3, "raid5", "raid5"),
+        Case::of(4, "raid6", "raid6"),
+        Case::of(4, "raid6", "raid1c3"),
+        Case::of(3, "raid5", "raid1"),
+    ]);
+}
+
+#[test]
+fn checksums_and_nodesizes() {
+    let usual = Case::of(2, "single", "raid1");
+    play_all(&[
+        Case { checksum: "xxhash", nodesize: 4096, ..usual },
+        Case { checksum: "sha256", nodesize: 65536, ..usual },
+        Case { checksum: "blake2", nodesize: 32768, ..usual },
+        Case { checksum: "sha256", nodesize: 4096, ..usual },
+    ]);
+}
+
+#[test]
+fn features() {
+    play_all(&[
+        Case::with("", "^free-space-tree"),
+        Case::with("^no-holes,^block-group-tree", ""),
+        Case::with("", "quota"),
+        Case { data: "dup", nodesize: 4096, ..Case::with("mixed-bg", "") },
+    ]);
+    for features in
+        ["^skinny-metadata", "^extref", "^block-group-tree,^free-space-tree,^no-holes,^skinny-metadata"]
+    {
+        play(&Case::with(features, ""), BRINDLE);
+    }
+}

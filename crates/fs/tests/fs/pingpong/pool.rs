@@ -1,0 +1,222 @@
+//! A pool in image files behind loop devices, for the kernel to mount and for the library to open.
+
+use crate::kernel::pool::{run, try_run};
+use crate::model::target::Ground;
+use brindle_check::{CheckOptions, NoProgress};
+use brindle_device::{Device, FileDevice, WritableDevice};
+use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Sparse.
+const DEVICE_BYTES: u64 = 2 << 30;
+/// How often something is tried that a child of another test, which is being started, may be in the way of.
+const TRIES: usize = 100;
+
+/// A pool in image files behind loop devices. Nothing of it is left behind.
+pub(super) struct SharedPool {
+    images: Vec<PathBuf>,
+    loops: Vec<PathBuf>,
+    is_mounted: bool,
+    /// What the library is to do otherwise than it usually does.
+    pub(super) write: RefCell<WriteOptions>,
+    scratch: TempDir,
+}
+
+impl SharedPool {
+    /// Empty devices.
+    pub(super) fn of_devices(count: usize) -> Self {
+        let scratch = tempfile::Builder::new().prefix("brindle-pingpong-").tempdir().expect("room");
+        std::fs::create_dir(scratch.path().join("mount")).expect("room");
+        let images: Vec<PathBuf> =
+            (1..=count).map(|number| scratch.path().join(format!("{number}.img"))).collect();
+        for image in &images {
+            std::fs::File::create(image).and_then(|file| file.set_len(DEVICE_BYTES)).expect("sparse");
+        }
+        let write = RefCell::default();
+        let mut pool = Self { images, loops: Vec::new(), is_mounted: false, write, scratch };
+        pool.attach();
+        pool
+    }
+
+    pub(super) fn loops(&self) -> &[PathBuf] {
+        &self.loops
+    }
+
+    pub(super) fn mount_point(&self) -> PathBuf {
+        self.scratch.path().join("mount")
+    }
+
+    fn attach(&mut self) {
+        let attach = |image: &PathBuf| {
+            patiently(|| try_run("losetup", ["--find", "--show"], [image]))
+                .unwrap_or_else(|why| panic!("{why}"))
+        };
+        self.loops = self.images.iter().map(|image| PathBuf::from(attach(image))).collect();
+    }
+
+    fn detach(&mut self) {
+        for device in std::mem::take(&mut self.loops) {
+            let _ = try_run("btrfs", ["device", "scan", "--forget"], [&device]);
+            let _ = try_run("losetup", ["--detach"], [&device]);
+        }
+    }
+
+    pub(super) fn mount(&mut self, options: &str) {
+        let mut options = options.to_owned();
+        for device in &self.loops {
+            run("btrfs", ["device", "scan"], [device]);
+            options = format!("{options},device={}", device.display());
+        }
+        let target = [self.loops[0].as_os_str(), self.mount_point().as_os_str()].map(OsStr::to_owned);
+        run("mount", ["-t", "btrfs", "-o", &options], target);
+        self.is_mounted = true;
+    }
+
+    pub(super) fn unmount(&mut self) {
+        patiently(|| try_run("umount", [""; 0], [self.mount_point()])).unwrap_or_else(|why| panic!("{why}"));
+        self.is_mounted = false;
+        self.forget();
+    }
+
+    /// The kernel keeps nothing of it: it may go back in time.
+    fn forget(&self) {
+        for device in &self.loops {
+            let _ = try_run("btrfs", ["device", "scan", "--forget"], [device]);
+        }
+    }
+
+    /// Keeps what lies in the images at a moment: between two commits, for those go on behind our back.
+    pub(super) fn keep_crash_state(&self) {
+        for _ in 0..TRIES {
+            let before = self.superblocks();
+            for image in &self.images {
+                run("cp", ["--sparse=always"], [image.as_path(), &image.with_extension("crash")]);
+            }
+            if before.windows(2).all(|pair| pair[0] == pair[1]) && self.superblocks() == before {
+                return;
+            }
+        }
+        panic!("there is never a moment between two commits");
+    }
+
+    /// The generation of every superblock.
+    fn superblocks(&self) -> Vec<[u8; 8]> {
+        /// Where the generation lies in a superblock (`btrfs_super_block`).
+        const GENERATION_AT: u64 = 72;
+        let mut generations = Vec::new();
+        for image in &self.images {
+            let image = std::fs::File::open(image).expect("there it is");
+            for at in [64 << 10, 64 << 20] {
+                let mut generation = [0; 8];
+                image.read_exact_at(&mut generation, at + GENERATION_AT).expect("readable");
+                generations.push(generation);
+            }
+        }
+        generations
+    }
+
+    /// Goes back to what was kept, as if there had been a crash then.
+    pub(super) fn crash(&mut self) {
+        self.detach();
+        for image in &self.images {
+            std::fs::rename(image.with_extension("crash"), image).expect("it was kept");
+        }
+        self.attach();
+    }
+
+    /// Panics with what `btrfs check` has to say against it.
+    pub(super) fn assert_btrfs_check(&self, when: &str) {
+        for device in &self.loops {
+            run("btrfs", ["device", "scan"], [device]);
+        }
+        let output = std::process::Command::new("btrfs")
+            .args(["check", "--check-data-csum"])
+            .arg(&self.loops[0])
+            .output()
+            .expect("btrfs-progs");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success() && said.contains("no error found"), "{when}: {said}");
+        let complaint = said.lines().find(|line| is_complaint(line));
+        assert_eq!(complaint, None, "{when}: {said}");
+        self.forget();
+    }
+
+    /// What the kernel's log says against the pool.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let named = |device: &PathBuf| Some(format!("(device {})", device.file_name()?.to_str()?));
+        let names: Vec<String> = self.loops.iter().filter_map(named).collect();
+        let log = run("dmesg", [""; 0], [""; 0]);
+        let is_bad = |line: &&str| {
+            let is_ours = names.iter().any(|name| line.contains(name.as_str()));
+            let is_grave = ["error", "warning", "critical"].iter().any(|word| line.contains(word));
+            // Of quotas the library says itself that they are wrong from now on.
+            let is_expected =
+                ["deprecated", "experimental", "inconsistent"].iter().any(|word| line.contains(word));
+            line.contains("BTRFS") && is_ours && is_grave && !is_expected
+        };
+        log.lines().filter(is_bad).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for SharedPool {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = patiently(|| try_run("umount", [""; 0], [self.mount_point()]));
+        }
+        self.detach();
+    }
+}
+
+impl Ground for SharedPool {
+    fn open(&self) -> Filesystem {
+        let open = |path: &Path| {
+            let device = patiently(|| FileDevice::open_writable(path)).expect("nobody has it");
+            Arc::new(device) as Arc<dyn WritableDevice>
+        };
+        let devices = self.loops.iter().map(|path| open(path)).collect();
+        Filesystem::open_writable(devices, &OpenOptions::default(), &self.write.borrow())
+            .expect("the pool opens")
+    }
+
+    fn assert_clean(&self, when: &str) {
+        let open = |path: &PathBuf| Arc::new(FileDevice::open(path).expect("a device")) as Arc<dyn Device>;
+        let options = CheckOptions {
+            all_copies: true,
+            check_data_csum: true,
+            threads: Some(1),
+            ..CheckOptions::default()
+        };
+        let devices = self.loops.iter().map(open).collect();
+        let report = brindle_check::check(devices, &options, &NoProgress).expect("there is a pool");
+        let findings: Vec<String> =
+            report.findings().take(20).map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+        assert!(findings.is_empty(), "{when}: {findings:#?}");
+    }
+}
+
+/// Whether `btrfs check` complains, of this pool: it also looks at those of others, which come and go.
+fn is_complaint(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    let is_bad = ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad "]
+        .iter()
+        .any(|word| lower.contains(word));
+    is_bad && !line.contains("cannot scan") && !line.contains("space cache will be invalidated")
+}
+
+fn patiently<T, E>(mut action: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for _ in 1..TRIES {
+        if let Ok(done) = action() {
+            return Ok(done);
+        }
+        sleep(Duration::from_millis(20));
+    }
+    action()
+}
