@@ -65,7 +65,8 @@ impl Pool {
         Ok(generation)
     }
 
-    /// Blocks, flush, superblocks, flush.
+    /// Blocks, flush, first superblocks, flush, the other superblocks: these are durable with the next flush, which
+    /// comes before the first ones are written again.
     fn write(&self, writer: &Writer, frozen: &Frozen) -> Result<(), TreeError> {
         let mut blocks: Vec<(Logical, Arc<Node>)> = {
             let waiting = writer.frozen.read().unwrap_or_else(PoisonError::into_inner);
@@ -82,8 +83,9 @@ impl Pool {
             self.volume().write_blocks(&writes)?;
         }
         self.volume().flush()?;
-        self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::All)?;
+        self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
         self.volume().flush()?;
+        self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::Others)?;
         Ok(())
     }
 

@@ -12,8 +12,8 @@
 //!    before have copied already, so they end.
 //! 4. *Freeze*: the blocks of the transaction become immutable and wait in `frozen`, the next transaction begins, the
 //!    gate opens.
-//! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush; superblocks;
-//!    flush.
+//! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush; the first
+//!    superblock of each device; flush; its other ones, durable with the next flush: one copy is always whole.
 //! 6. *Unpin*: what the transaction freed is free.
 //!
 //! A crash before the superblocks of step 5 leaves the pool of the last commit: nothing that it reaches has been

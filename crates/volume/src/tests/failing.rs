@@ -180,6 +180,9 @@ fn superblocks_go_to_each_place_with_the_device_they_lie_on() {
     assert_eq!(read(1, 0).expect("valid").generation, Generation::new(11));
     assert!(read(1, 1).is_none(), "a log's superblock is in the first place only");
     superblock.generation = Generation::new(12);
+    volume.write_superblocks(&superblock, &[item], SuperblockCopies::Others).expect("both");
+    assert_eq!(read(1, 0).expect("valid").generation, Generation::new(11), "the first is left alone");
+    assert_eq!(read(1, 1).expect("valid").generation, Generation::new(12));
     volume.write_superblocks(&superblock, &[item], SuperblockCopies::All).expect("both");
     for (device, copy) in [(0, 0), (1, 0), (1, 1)] {
         let found = read(device, copy).expect("valid");

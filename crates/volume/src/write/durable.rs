@@ -11,10 +11,13 @@ use zerocopy::IntoBytes;
 /// Which copies of the superblock are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperblockCopies {
-    /// All that the device has room for: a commit.
+    /// All that the device has room for.
     All,
-    /// The first of each device: a log that was synced.
+    /// The first of each device: a commit, and a log that was synced.
     First,
+    /// All but the first: what follows a commit once the first ones are durable, so that no crash can tear all
+    /// copies of a device at once.
+    Others,
 }
 
 impl Volume {
@@ -70,11 +73,16 @@ fn write_copies(
 ) -> Result<(), DeviceError> {
     let size_bytes = item.total_bytes.get().min(device.size_bytes());
     let fits = |offset: &u64| offset + to_u64(SUPERBLOCK_SIZE) <= size_bytes;
-    let number = if copies == SuperblockCopies::All { SUPERBLOCK_OFFSETS.len() } else { 1 };
+    let is_wanted = |copy: usize| match copies {
+        SuperblockCopies::All => true,
+        SuperblockCopies::First => copy == 0,
+        SuperblockCopies::Others => copy > 0,
+    };
     let mut superblock = Box::new(template.clone());
     superblock.dev_item = *item;
     let mut first = Ok(());
-    for (copy, offset) in SUPERBLOCK_OFFSETS.into_iter().filter(fits).take(number).enumerate() {
+    let offsets = SUPERBLOCK_OFFSETS.into_iter().filter(fits).enumerate();
+    for (copy, offset) in offsets.filter(|(copy, _)| is_wanted(*copy)) {
         superblock.bytenr.set(offset);
         let checksum = superblock.compute_checksum(superblock.checksum_type());
         superblock.csum.fill(0);
