@@ -13,7 +13,7 @@ pub(super) type Verdict<'h> = Result<Option<&'h Model>, String>;
 impl History {
     /// Holds a tree, found after a crash at `point`, against what may be there.
     pub(super) fn judge(&self, point: usize, promise: Promise, found: &Manifest) -> Verdict<'_> {
-        let is_commit = |step: &&Step| step.is_commit(promise.fsync_commits);
+        let is_commit = |step: &&Step| step.is_commit(promise);
         let base = self.steps.iter().rposition(|step| is_commit(&step) && step.is_done(point)).unwrap_or(0);
         let since: Vec<&Step> = self.steps[base..].iter().take_while(|step| step.is_begun(point)).collect();
         let whole = since.iter().enumerate().filter(|(number, step)| *number == 0 || is_commit(step));
@@ -68,8 +68,10 @@ impl Mixture<'_> {
         let found = self.found.entry(path.bytes());
         let is_one = versions.iter().any(|step| self.is_version(&path, step, found, false));
         let is_rewritten = || {
+            // What was not there may have come from elsewhere, with contents that it had there before.
             let entries = versions.iter().map(|step| step.expectation().manifest().entry(path.bytes()));
-            let payloads: Vec<_> = entries.flatten().map(|entry| (&entry.kind, entry.size)).collect();
+            let payloads: Vec<_> =
+                entries.map(|entry| entry.map(|entry| (&entry.kind, entry.size))).collect();
             !self.promise.commits_only_when_asked
                 && payloads.windows(2).any(|pair| pair[0] != pair[1])
                 && versions.iter().any(|step| self.is_version(&path, step, found, true))

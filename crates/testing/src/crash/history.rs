@@ -1,6 +1,6 @@
 //! What was done, and where in the record of the devices.
 
-use super::Subject;
+use super::{Promise, Subject};
 use crate::model::{Errno, Expectation, Model};
 use crate::operations::{Generator, Mix, Operation, apply_both, compare};
 use brindle_device::WritableDevice;
@@ -57,11 +57,12 @@ impl Step {
     }
 
     /// Whether it made everything before it durable, if it returned.
-    pub(super) fn is_commit(&self, fsync_commits: bool) -> bool {
+    pub(super) fn is_commit(&self, promise: Promise) -> bool {
         match self.operation {
             _ if self.is_refused => false,
             Operation::Sync | Operation::Remount => true,
-            Operation::SyncFile { .. } => fsync_commits,
+            Operation::SyncFile { .. } => promise.fsync_commits,
+            Operation::Snapshot { .. } => promise.snapshot_commits,
             _ => false,
         }
     }

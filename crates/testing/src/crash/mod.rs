@@ -78,6 +78,8 @@ pub struct NewDevice {
 pub struct Promise {
     /// An fsync makes everything durable, not only its file.
     pub fsync_commits: bool,
+    /// So does a snapshot.
+    pub snapshot_commits: bool,
     /// It commits only when it is asked to, so that every state is one in which it was. Otherwise each path may be
     /// as it was at any time since, and bytes that were written since may be there or not.
     pub commits_only_when_asked: bool,
@@ -86,6 +88,6 @@ pub struct Promise {
 impl Default for Promise {
     /// Nothing is durable that was not asked for, and an fsync is a commit.
     fn default() -> Self {
-        Self { fsync_commits: true, commits_only_when_asked: true }
+        Self { fsync_commits: true, snapshot_commits: false, commits_only_when_asked: true }
     }
 }

@@ -79,7 +79,7 @@ fn habits(flaw: Flaw, fsync_commits: bool, commits_only_when_asked: bool) -> Hab
         flaw,
         commits_after: (!commits_only_when_asked).then_some(7),
         syncs_files: !fsync_commits,
-        promise: Promise { fsync_commits, commits_only_when_asked },
+        promise: Promise { fsync_commits, commits_only_when_asked, ..Promise::default() },
     }
 }
 
