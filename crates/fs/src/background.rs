@@ -20,12 +20,13 @@ pub enum Remaining {
 
 impl Filesystem {
     /// Makes everything durable that was done before the call: contents are written back, then the transaction
-    /// is committed.
+    /// is committed. Contents that were lost since the last call are an error, whoever tried to write them.
     pub fn sync(&self) -> Result<(), FsError> {
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
         self.commit()?;
-        written
+        let lost = self.data.take_loss();
+        written.and(lost)
     }
 
     /// Commits the running transaction. Contents that are dirty in memory stay there.

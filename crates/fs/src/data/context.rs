@@ -1,7 +1,7 @@
 //! What all files have in common: how contents are written, and which files have some that are not.
 
 use super::state::Memory;
-use crate::{Host, Inode, Timestamp, WriteOptions};
+use crate::{FsError, Host, Inode, InodeId, Timestamp, WriteOptions};
 use brindle_ondisk::item::Compression;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,12 @@ pub(crate) struct DataContext {
     queue: Mutex<Queue>,
     /// Held by who writes back for all.
     pub(super) flusher: Mutex<()>,
+    /// Contents were lost, and no sync of everything has said so yet.
+    loss: Mutex<Option<Loss>>,
 }
+
+/// Contents that were lost, and why.
+type Loss = (InodeId, Arc<FsError>);
 
 /// Files with dirty data, the one that has had some for the longest time first.
 #[derive(Debug, Default)]
@@ -62,6 +67,7 @@ impl DataContext {
             dirty_bytes: AtomicU64::new(0),
             queue: Mutex::default(),
             flusher: Mutex::default(),
+            loss: Mutex::default(),
         }
     }
 
@@ -104,6 +110,20 @@ impl DataContext {
     /// Every file with dirty data.
     pub(super) fn dirty_files(&self) -> Vec<Arc<Inode>> {
         self.queue().files.values().map(Arc::clone).collect()
+    }
+
+    /// Contents of a file were lost.
+    pub(super) fn note_loss(&self, file: InodeId, why: &Arc<FsError>) {
+        self.loss().get_or_insert_with(|| (file, Arc::clone(why)));
+    }
+
+    /// The first loss since the last call.
+    pub(crate) fn take_loss(&self) -> Result<(), FsError> {
+        self.loss().take().map_or(Ok(()), |(file, why)| Err(FsError::WriteBack { file, why }))
+    }
+
+    fn loss(&self) -> MutexGuard<'_, Option<Loss>> {
+        self.loss.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time.

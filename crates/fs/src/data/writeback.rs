@@ -138,6 +138,7 @@ impl Filesystem {
         if let Some(why) = &failed {
             memory.failures += 1;
             memory.failure = Some(Arc::clone(why));
+            self.data.note_loss(inode.id(), why);
             // What is lost must not keep the file for dirty.
             memory.changed = None;
         }
