@@ -8,7 +8,7 @@ function flush_group(   half, spread) {
         printf "%-22s %-14s %9.1f MiB\n", name, who, values[half] / 1024
     } else {
         printf "%-22s %-14s %9.3f s   (%.3f to %.3f, %d runs)\n", name, who, values[half] / 1e6, values[1] / 1e6, values[count] / 1e6, count
-        if (who ~ /^brindle/) ours[name] = values[half]; else theirs[name] = values[half]
+        if (who ~ /^brindle/) ours[name] = values[half]; else theirs[name, who] = values[half]
     }
     count = 0
 }
@@ -21,5 +21,8 @@ $1 != name || $2 != who { flush_group(); name = $1; who = $2 }
 END {
     flush_group()
     print ""
-    for (name in ours) if (name in theirs) printf "%-22s peer / brindle = %.2f\n", name, theirs[name] / ours[name]
+    for (pair in theirs) {
+        split(pair, part, SUBSEP)
+        if (part[1] in ours) printf "%-22s %s / brindle = %.2f\n", part[1], part[2], theirs[pair] / ours[part[1]]
+    }
 }

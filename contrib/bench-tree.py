@@ -3,6 +3,8 @@
 
 usage: bench-tree.py tree DIR COUNT      sizes as in a source tree, most below 16 KiB
        bench-tree.py small DIR COUNT     a thousand to a directory, nine in ten empty
+       bench-tree.py create DIR COUNT N  empty files, by N processes, each in a directory of its own
+       bench-tree.py delete DIR COUNT N  these files
 """
 
 import os
@@ -40,4 +42,31 @@ def small(root, count):
                 file.write(b"x" * (number % 1000 * 5 + 10))
 
 
-{"tree": tree, "small": small}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+def spread(work, root, count, processes):
+    children = []
+    for process in range(processes):
+        child = os.fork()
+        if child == 0:
+            work(f"{root}/p{process}", count // processes)
+            os._exit(0)
+        children.append(child)
+    if any(os.waitpid(child, 0)[1] for child in children):
+        sys.exit("a process failed")
+
+
+def create(directory, count):
+    os.mkdir(directory)
+    for number in range(count):
+        os.close(os.open(f"{directory}/file{number:06d}", os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def delete(directory, count):
+    for number in range(count):
+        os.unlink(f"{directory}/file{number:06d}")
+    os.rmdir(directory)
+
+
+if sys.argv[1] in ("create", "delete"):
+    spread({"create": create, "delete": delete}[sys.argv[1]], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+else:
+    {"tree": tree, "small": small}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))

@@ -139,8 +139,66 @@ rootdir() {
     done
 }
 
+# Writing, through mounts of four kinds on one loop device, made anew for each run; `null` is a FUSE filesystem that
+# does nothing (crates/fuse/examples/null.rs), and says what FUSE itself costs.
+write() {
+    local null=${NULL:-$here/../target/release/examples/null} image=$dir/write.img who peers=(kernel null brindle)
+    [ -x "$null" ] || { echo "bench.sh: no $null: cargo build --release -p brindle-fuse --example null" >&2; exit 1; }
+    if command -v fuse2fs >/dev/null; then peers+=(fuse2fs); else echo "write: fuse2fs is not installed" >&2; fi
+    local tree=$dir/write-tree
+    [ -e "$tree.tar" ] || {
+        mkdir -p "$tree"
+        python3 "$here/bench-tree.py" tree "$tree" 20000
+        tar -C "$tree" -cf "$tree.tar" .
+        rm -rf "$tree"
+    }
+    cat "$tree.tar" >/dev/null
+    for _ in $(seq "$runs"); do
+        for who in "${peers[@]}"; do
+            rm -f "$image"
+            truncate -s 8G "$image"
+            loop=$(losetup --find --show "$image")
+            mount_written "$who"
+            mkdir "$mnt/one" "$mnt/eight" "$mnt/tree"
+            timed create-50000 "$who" python3 "$here/bench-tree.py" create "$mnt/one" 50000 1
+            timed delete-50000 "$who" python3 "$here/bench-tree.py" delete "$mnt/one" 50000 1
+            timed create-50000-by-8 "$who" python3 "$here/bench-tree.py" create "$mnt/eight" 50000 8
+            timed delete-50000-by-8 "$who" python3 "$here/bench-tree.py" delete "$mnt/eight" 50000 8
+            timed untar-20000 "$who" tar -C "$mnt/tree" -xf "$tree.tar"
+            timed write-1GiB "$who" write_fio sequential write 1M 1G
+            timed write-4k-random "$who" write_fio random randwrite 4k 256M
+            unmount_written "$who"
+            losetup -d "$loop"
+            loop=
+        done
+    done
+    rm -f "$image"
+}
+write_fio() { # NAME RW BLOCK SIZE
+    fio --name="$1" --directory="$mnt" --rw="$2" --bs="$3" --size="$4" --end_fsync=1 --fallocate=none --minimal
+}
+mount_written() {
+    case $1 in
+        kernel) mkfs.btrfs -q -f "$loop" >/dev/null && mount -o noatime "$loop" "$mnt" ;;
+        brindle) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime "$loop" "$mnt" ;;
+        fuse2fs) mkfs.ext4 -q -F "$loop" && fuse2fs -o noatime "$loop" "$mnt" ;;
+        null)
+            "$null" "$mnt" &
+            until mountpoint -q "$mnt"; do sleep 0.1; done ;;
+    esac
+}
+unmount_written() {
+    case $1 in
+        brindle) "$brindle" umount "$mnt" ;;
+        *)
+            umount "$mnt"
+            # Whoever serves it lets go of the device a little later.
+            until [ "$1" != fuse2fs ] || ! fuser -s "$loop" 2>/dev/null; do sleep 0.1; done ;;
+    esac
+}
+
 cases=("$@")
-[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir)
+[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write)
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 for case in "${cases[@]}"; do
     case $case in
@@ -161,7 +219,8 @@ for case in "${cases[@]}"; do
             check check-million-warm million warm ;;
         memory) make_image million 8G; memory ;;
         rootdir) rootdir ;;
-        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir" >&2; exit 2 ;;
+        write) write ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write" >&2; exit 2 ;;
     esac
 done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2

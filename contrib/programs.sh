@@ -99,7 +99,7 @@ sqlite_wal() {
 
 fio_verify() {
     need fio || return 0
-    local common=(--directory="$mnt" --verify=crc32c --verify_fatal=1 --do_verify=1 --group_reporting --minimal)
+    local common=(--directory="$mnt" --verify=crc32c --verify_fatal=1 --do_verify=1 --group_reporting --minimal --verify_state_save=0)
     fio "${common[@]}" --name=buffered --rw=randwrite --bs=4k --size=24M --numjobs=4 --fsync=200 >/dev/null
     fio "${common[@]}" --name=direct --rw=randwrite --bs=16k --size=24M --numjobs=2 --direct=1 \
         --ioengine=libaio --iodepth=8 >/dev/null

@@ -174,6 +174,20 @@ fn a_mount_in_the_foreground_ends_with_a_signal() {
     assert!(!is_mounted(&place));
 }
 
+#[test]
+fn real_programs_work_and_leave_a_sound_pool() {
+    if !can_mount() || !is_root("mounting a pool for real programs") {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/programs.sh");
+    let output =
+        Command::new(script).env("BRINDLE", env!("CARGO_BIN_EXE_brindle")).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // Says what was passed over.
+    eprintln!("{said}");
+}
+
 /// A pool that the kernel has mounted, until dropped.
 struct KernelMount {
     loop_device: String,
