@@ -64,11 +64,11 @@ fn assert_same(filesystem: &Filesystem, directory: InodeId, at: &Path) {
     for name in names {
         let path = at.join(String::from_utf8(name.clone()).expect("plain names"));
         let metadata = fs::symlink_metadata(&path).expect("readable");
-        let inode = filesystem.lookup(directory, &name).expect("readable").expect("the name is there");
+        let inode = filesystem.lookup(directory, &name).expect("readable").expect("the name is there").inode;
         let attributes = filesystem.attributes(inode).expect("readable");
         let is_directory = metadata.is_dir();
         assert_eq!(
-            (attributes.mode, attributes.uid, attributes.gid, attributes.mtime.seconds),
+            (attributes.mode, attributes.uid, attributes.gid, attributes.modified.seconds),
             (metadata.mode(), metadata.uid(), metadata.gid(), metadata.mtime()),
             "{}",
             path.display()
@@ -155,7 +155,7 @@ fn subvolumes_flags_and_shrinking_are_as_told() {
     let paths: Vec<&[u8]> = subvolumes.iter().map(|subvolume| &subvolume.path[..]).collect();
     assert_eq!(paths, [&b""[..], b"sub", b"sub/deep"]);
     let top = InodeId::root_of(RootId::FS_TREE);
-    let text = filesystem.lookup(top, b"text").expect("readable").expect("there");
+    let text = filesystem.lookup(top, b"text").expect("readable").expect("there").inode;
     let flags = filesystem.attributes(text).expect("readable").flags;
     assert!(flags.contains(InodeFlags::NODATACOW | InodeFlags::NODATASUM));
     assert_eq!(filesystem.attributes(text).expect("readable").nlink, 1, "the other link is in a subvolume");
