@@ -2,9 +2,12 @@
 
 mod bounds;
 mod contents;
+mod crash;
 mod damaged;
 mod golden;
 mod kernel;
 mod model;
 mod pingpong;
+mod simulated;
+mod threads;
 mod walk;

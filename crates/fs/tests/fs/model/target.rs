@@ -11,6 +11,7 @@ use brindle_testing::model::{Errno, Node, RenameRule, TreePath, XattrRule};
 use brindle_testing::operations::{Operation, Target};
 use brindle_tree::TreeError;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Where a pool lies.
 pub(crate) trait Ground {
@@ -24,7 +25,14 @@ pub(crate) trait Ground {
 /// A pool that is opened to write.
 pub(crate) struct Library {
     ground: Rc<dyn Ground>,
-    filesystem: Option<Filesystem>,
+    system: Option<System>,
+}
+
+/// What the system does between a program and the library.
+pub(crate) struct System {
+    filesystem: Arc<Filesystem>,
+    /// Where paths begin.
+    top: InodeId,
 }
 
 type Outcome = Result<(), Errno>;
@@ -35,26 +43,70 @@ impl Library {
     }
 
     pub(crate) fn of(ground: Rc<dyn Ground>) -> Self {
-        let filesystem = Some(ground.open());
-        Self { ground, filesystem }
+        let system = Some(System::over(ground.open()));
+        Self { ground, system }
     }
 
     pub(crate) fn fs(&self) -> &Filesystem {
-        self.filesystem.as_ref().expect("open but for the moment of a remount")
+        self.system().fs()
+    }
+
+    fn system(&self) -> &System {
+        self.system.as_ref().expect("open but for the moment of a remount")
     }
 
     /// Closes the pool, looks at what is on disk, and opens it again.
     pub(crate) fn remount(&mut self) {
         self.close();
         self.ground.assert_clean("after unmounting");
-        self.filesystem = Some(self.ground.open());
+        self.system = Some(System::over(self.ground.open()));
     }
 
     /// Closes the pool with all that was left to do done.
     pub(crate) fn close(&mut self) {
-        let fs = self.filesystem.take().expect("open");
-        while fs.background_step().expect("works") == Remaining::More {}
-        fs.shutdown().expect("closes");
+        self.system.take().expect("open").close().expect("closes");
+    }
+}
+
+impl System {
+    /// All of a filesystem.
+    pub(crate) fn over(filesystem: Filesystem) -> Self {
+        let top = filesystem.root();
+        Self { filesystem: Arc::new(filesystem), top }
+    }
+
+    /// What lies below a directory of a filesystem that others use too.
+    pub(crate) fn within(filesystem: &Arc<Filesystem>, top: InodeId) -> Self {
+        Self { filesystem: Arc::clone(filesystem), top }
+    }
+
+    pub(crate) fn fs(&self) -> &Filesystem {
+        &self.filesystem
+    }
+
+    /// Makes everything durable, with all that was left to do done.
+    pub(crate) fn close(self) -> Result<(), FsError> {
+        while self.fs().background_step()? == Remaining::More {}
+        self.fs().shutdown()
+    }
+
+    /// Makes a file or directory durable.
+    pub(crate) fn sync_file(&self, path: &TreePath) -> Outcome {
+        let id = self.resolve(path)?;
+        if self.attributes(id)?.kind != FileType::Regular {
+            return self.fs().commit().map_err(errno);
+        }
+        let file = self.fs().open_file(id).map_err(errno)?;
+        self.fs().sync_file(&file).map_err(errno)
+    }
+
+    /// The bytes of a file.
+    pub(crate) fn contents(&self, path: &TreePath) -> Option<Vec<u8>> {
+        let file = self.fs().open_file(self.resolve(path).ok()?).ok()?;
+        let mut bytes = vec![0; usize::try_from(file.size()).ok()?];
+        let length = self.fs().read(&file, 0, &mut bytes).ok()?;
+        bytes.truncate(length);
+        Some(bytes)
     }
 
     fn child(&self, directory: InodeId, name: &[u8]) -> Result<Option<InodeId>, Errno> {
@@ -72,7 +124,7 @@ impl Library {
     }
 
     fn resolve(&self, path: &TreePath) -> Result<InodeId, Errno> {
-        path.names().try_fold(self.fs().root(), |at, name| self.child(at, name)?.ok_or(Errno::NotFound))
+        path.names().try_fold(self.top, |at, name| self.child(at, name)?.ok_or(Errno::NotFound))
     }
 
     /// The directory, the name, and what it stands for.
@@ -114,7 +166,8 @@ impl Library {
         self.fs().open_file(id).map_err(errno)
     }
 
-    fn names(&self, operation: &Operation) -> Outcome {
+    /// Does anything but syncs and remounts.
+    pub(crate) fn names(&self, operation: &Operation) -> Outcome {
         let fs = self.fs();
         match operation {
             Operation::Create { path, mode } => self.make(path, 0o100_000 | u32::from(*mode), 0, None),
@@ -304,20 +357,13 @@ impl Target for Library {
     fn apply(&mut self, operation: &Operation) -> Outcome {
         match operation {
             Operation::Sync => self.fs().sync().map_err(errno),
-            Operation::SyncFile { path } => {
-                let id = self.resolve(path)?;
-                if self.attributes(id)?.kind != FileType::Regular {
-                    return self.fs().sync().map_err(errno);
-                }
-                let file = self.fs().open_file(id).map_err(errno)?;
-                self.fs().sync_file(&file).map_err(errno)
-            }
+            Operation::SyncFile { path } => self.system().sync_file(path),
             Operation::Remount => {
                 self.remount();
                 Ok(())
             }
             _ => {
-                let answer = self.names(operation);
+                let answer = self.system().names(operation);
                 self.fs().background_step().map_err(errno)?;
                 answer
             }
@@ -329,16 +375,12 @@ impl Target for Library {
     }
 
     fn contents(&mut self, path: &TreePath) -> Option<Vec<u8>> {
-        let file = self.fs().open_file(self.resolve(path).ok()?).ok()?;
-        let mut bytes = vec![0; usize::try_from(file.size()).ok()?];
-        let length = self.fs().read(&file, 0, &mut bytes).ok()?;
-        bytes.truncate(length);
-        Some(bytes)
+        self.system().contents(path)
     }
 }
 
 /// What Linux would say.
-fn errno(error: FsError) -> Errno {
+pub(crate) fn errno(error: FsError) -> Errno {
     match error {
         FsError::NotFound(_) | FsError::NoInode(_) | FsError::NoSubvolume(_) => Errno::NotFound,
         FsError::Exists(_) | FsError::XattrExists(_) => Errno::Exists,
@@ -358,6 +400,13 @@ fn errno(error: FsError) -> Errno {
         | FsError::NotAFile(_) => Errno::Invalid,
         FsError::TooLarge(_) => Errno::FileTooLarge,
         FsError::Unsupported { .. } => Errno::NotSupported,
-        other => panic!("an error that nothing here should cause: {other}"),
+        FsError::Tree(TreeError::ReadOnly(_)) => Errno::ReadOnly,
+        FsError::WriteBack { why, .. } if matches!(*why, FsError::Tree(TreeError::NoSpace(_))) => {
+            Errno::NoSpace
+        }
+        other => {
+            eprintln!("an error that only devices can cause: {other}");
+            Errno::Io
+        }
     }
 }

@@ -1,0 +1,96 @@
+//! Devices that fail: an error, never a panic, and the last commit is what is on disk.
+
+use super::ONE;
+use super::subject::LibrarySubject;
+use crate::simulated::{Layout, Pool};
+use brindle_device::WritableDevice;
+use brindle_fs::{FsError, NewInode};
+use brindle_ondisk::Profile;
+use brindle_sim::{Fault, FaultyDevice};
+use brindle_testing::crash::FaultTest;
+use brindle_testing::operations::Mix;
+use std::sync::Arc;
+
+fn faults(name: &str, seed: u64, rounds: u64) -> FaultTest {
+    let command = format!("cargo test -p brindle-fs --test fs crash::faults::{name}");
+    let rounds =
+        std::env::var("BRINDLE_FAULT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
+    let mix = Mix { file_bytes_max: 100 << 10, names_max: 25, xattr_bytes_max: 600, ..Mix::crash() };
+    FaultTest { mix, ..FaultTest::new(&command, seed, rounds) }
+}
+
+#[test]
+fn the_only_device_fails() {
+    let met = faults("the_only_device_fails", 2000, 60).run(&LibrarySubject::failing(ONE));
+    assert!(met > 0 || std::env::var_os("BRINDLE_FAULT_SEED").is_some(), "no run met its fault");
+}
+
+#[test]
+fn one_of_two_devices_fails() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    faults("one_of_two_devices_fails", 2100, 60).run(&LibrarySubject::failing(layout));
+}
+
+#[test]
+fn one_of_three_devices_with_parity_fails() {
+    let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    faults("one_of_three_devices_with_parity_fails", 2200, 60).run(&LibrarySubject::failing(layout));
+}
+
+#[test]
+fn a_small_device_is_full_and_fails() {
+    let layout = Layout { device_mib: 128, ..ONE };
+    let test = faults("a_small_device_is_full_and_fails", 2300, 40);
+    let mix = Mix { file_bytes_max: 8 << 20, names_max: 60, contents: 80, ..test.mix.clone() };
+    FaultTest { mix, operations: 80, ..test }.run(&LibrarySubject::crowded(layout));
+}
+
+/// A pool on a device that can be told to fail.
+fn pool_on_faulty_device() -> (Pool, Arc<FaultyDevice>) {
+    let plain = Pool::new(&ONE);
+    let device = Arc::new(FaultyDevice::new(Arc::clone(&plain.devices[0])));
+    let pool = Pool { devices: vec![Arc::clone(&device) as Arc<dyn WritableDevice>], ..plain };
+    (pool, device)
+}
+
+#[test]
+fn contents_that_could_not_be_written_early_are_an_error_of_the_next_sync() {
+    let (mut pool, device) = pool_on_faulty_device();
+    pool.write.dirty_bytes_max = 64 << 10;
+    let fs = pool.open().expect("a new pool");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let made = fs.create(fs.root(), b"file", &new).expect("room");
+    device.inject(Fault::WritesFrom { number: device.counts().writes });
+    let file = fs.open_file(made.id).expect("there");
+    for round in 0..3 {
+        fs.write(&file, round << 17, &[7; 128 << 10]).expect("into memory");
+    }
+    drop(file);
+    device.heal();
+    let error = fs.sync().expect_err("lost");
+    assert!(matches!(error, FsError::WriteBack { file, .. } if file == made.id), "{error}");
+    fs.sync().expect("said once");
+    assert!(fs.is_writable(), "one file's contents are no reason to stop");
+}
+
+#[test]
+fn a_failed_commit_ends_all_writing_and_says_why() {
+    let (pool, device) = pool_on_faulty_device();
+    let fs = pool.open().expect("a new pool");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    fs.create(fs.root(), b"kept", &new).expect("room");
+    fs.sync().expect("works");
+    assert_eq!(fs.pool().read_only_reason(), None);
+    fs.create(fs.root(), b"lost", &new).expect("room");
+    device.inject(Fault::Flush { number: device.counts().flushes });
+    let error = fs.sync().expect_err("the flush fails").to_string();
+    assert_eq!(fs.pool().read_only_reason().as_deref(), Some(&*error));
+    assert!(!fs.is_writable());
+    fs.create(fs.root(), b"late", &new).expect_err("read-only");
+    assert!(fs.lookup(fs.root(), b"kept").expect("still read").is_some());
+    drop(fs);
+    pool.check().expect("the last commit is whole");
+    let fs = pool.open().expect("once more");
+    assert!(fs.lookup(fs.root(), b"kept").expect("read").is_some());
+    assert!(fs.lookup(fs.root(), b"lost").expect("read").is_none());
+}

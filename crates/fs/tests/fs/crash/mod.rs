@@ -1,0 +1,94 @@
+//! Crashes at any write and flush, and devices that fail.
+
+mod faults;
+mod subject;
+
+use crate::simulated::Layout;
+use brindle_fs::Compression;
+use brindle_ondisk::Profile;
+use brindle_testing::crash::CrashTest;
+use brindle_testing::operations::Mix;
+use subject::LibrarySubject;
+
+/// One device, small blocks: trees of several levels.
+const ONE: Layout = Layout {
+    devices: 1,
+    device_mib: 256,
+    data: Profile::Single,
+    metadata: Profile::Dup,
+    nodesize: 4096,
+    features: "",
+    compression: None,
+};
+
+fn crash(name: &str, seed: u64) -> CrashTest {
+    let mix = Mix { file_bytes_max: 100 << 10, names_max: 25, xattr_bytes_max: 600, ..Mix::crash() };
+    CrashTest::new(&format!("cargo test -p brindle-fs --test fs crash::{name}"), seed).mixed(mix)
+}
+
+#[test]
+fn one_device() {
+    crash("one_device", 1000).of(6, 60, 500).run(&LibrarySubject::new(ONE));
+}
+
+#[test]
+fn one_copy() {
+    let layout = Layout { metadata: Profile::Single, features: "^block-group-tree,^free-space-tree", ..ONE };
+    crash("one_copy", 1100).of(4, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
+fn compressed_in_large_blocks() {
+    let layout = Layout {
+        nodesize: 16384,
+        compression: Some(Compression::Zstd),
+        features: "^no-holes,^block-group-tree",
+        ..ONE
+    };
+    crash("compressed_in_large_blocks", 1200).of(4, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
+fn two_mirrors() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    crash("two_mirrors", 1300).of(6, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
+fn three_mirrors() {
+    let layout = Layout { devices: 3, data: Profile::Raid0, metadata: Profile::Raid1c3, ..ONE };
+    crash("three_mirrors", 1400).of(4, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
+fn parity() {
+    let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    crash("parity", 1500).of(6, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
+fn two_parities() {
+    let layout = Layout { devices: 4, data: Profile::Raid10, metadata: Profile::Raid6, ..ONE };
+    crash("two_parities", 1600).of(4, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
+fn contents_that_are_written_early() {
+    let test = crash("contents_that_are_written_early", 1700);
+    let mix = Mix { sync_file: 15, contents: 60, ..test.mix.clone() };
+    test.mixed(mix).of(6, 60, 500).run(&LibrarySubject::hasty(ONE));
+}
+
+#[test]
+fn subvolumes() {
+    let test = crash("subvolumes", 1800);
+    let mix = Mix { subvolumes: 25, contents: 20, ..test.mix.clone() };
+    test.mixed(mix).of(4, 60, 500).run(&LibrarySubject::new(ONE));
+}
+
+#[test]
+fn names() {
+    let test = crash("names", 1900);
+    let mix = Mix { contents: 2, names: 80, ..test.mix.clone() };
+    test.mixed(mix).of(4, 100, 500).run(&LibrarySubject::new(ONE));
+}

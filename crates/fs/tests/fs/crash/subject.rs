@@ -1,0 +1,107 @@
+//! The library as a subject of crashes and faults.
+
+use crate::simulated::{Habits, Layout, Library, Pool, findings};
+use brindle_check::{CheckOptions, Finding};
+use brindle_device::{DeviceClass, WritableDevice};
+use brindle_sim::{Image, ImageDevice};
+use brindle_testing::crash::{NewDevice, Promise, Subject};
+use std::sync::Arc;
+
+/// Pools of one layout. They are made once; each run begins with a copy.
+pub(crate) struct LibrarySubject {
+    layout: Layout,
+    images: Vec<Image>,
+    habits: Habits,
+    /// Contents may be written, and metadata committed, whenever that seems right.
+    is_hasty: bool,
+    /// A device may have missed commits, and is left out then.
+    may_be_degraded: bool,
+}
+
+impl LibrarySubject {
+    /// An fsync is a commit of everything, and so is a snapshot.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let new = |number| {
+            ImageDevice::new(format!("memory{number}"), Image::new(layout.device_bytes()), DeviceClass::Solid)
+        };
+        let devices: Vec<Arc<ImageDevice>> =
+            (0..layout.devices).map(|number| Arc::new(new(number))).collect();
+        let writable: Vec<_> =
+            devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+        layout.mkfs(&writable);
+        let images = devices.iter().map(|device| device.image()).collect();
+        let habits = Habits { examines: false, syncs_all: true, may_be_full: false };
+        Self { layout, images, habits, is_hasty: false, may_be_degraded: false }
+    }
+
+    /// An fsync commits names and attributes, but writes contents of its own file only; others are written back
+    /// early, for there is little memory.
+    pub(crate) fn hasty(layout: Layout) -> Self {
+        let plain = Self::new(layout);
+        Self { habits: Habits { syncs_all: false, ..plain.habits }, is_hasty: true, ..plain }
+    }
+
+    /// As that, on devices that fail.
+    pub(crate) fn failing(layout: Layout) -> Self {
+        Self { may_be_degraded: true, ..Self::hasty(layout) }
+    }
+
+    /// As that, on devices that may be full.
+    pub(crate) fn crowded(layout: Layout) -> Self {
+        let plain = Self::failing(layout);
+        Self { habits: Habits { may_be_full: true, ..plain.habits }, ..plain }
+    }
+}
+
+impl Subject for LibrarySubject {
+    type Target = Library;
+
+    fn make(&self) -> Vec<NewDevice> {
+        let new = |(number, image): (usize, &Image)| NewDevice {
+            name: format!("memory{number}"),
+            image: image.clone(),
+            class: DeviceClass::Solid,
+        };
+        self.images.iter().enumerate().map(new).collect()
+    }
+
+    fn open(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<Library, String> {
+        let mut pool = Pool::on(devices.to_vec(), &self.layout);
+        if self.is_hasty {
+            pool.write.dirty_bytes_max = 256 << 10;
+        }
+        let refusal = match Library::open(pool.clone(), self.habits) {
+            Ok(library) => return Ok(library),
+            Err(refusal) => refusal.to_string(),
+        };
+        if !self.may_be_degraded {
+            return Err(refusal);
+        }
+        pool.open.pool.volume.degraded = true;
+        Library::open(pool, self.habits).map_err(|error| format!("{refusal}; degraded: {error}"))
+    }
+
+    fn close(&self, mut target: Library) -> Result<(), String> {
+        target.close().map_err(|error| error.to_string())
+    }
+
+    fn check(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<(), String> {
+        // Parity is not of the same moment as the data beside it, and need not be as long as no device is lost.
+        let check_data_csum = !self.layout.data.has_parity() && !self.may_be_degraded;
+        let mut options = CheckOptions { check_data_csum, threads: Some(1), ..CheckOptions::default() };
+        options.volume.degraded = self.may_be_degraded;
+        // One superblock is enough to open it; the next commit writes all.
+        findings(devices, &options, |pass, finding| {
+            let is_stale = self.may_be_degraded && matches!(finding, Finding::BadCopy { .. });
+            pass != "superblocks" && !is_stale
+        })
+    }
+
+    fn promise(&self) -> Promise {
+        if self.is_hasty {
+            Promise { fsync_commits: false, snapshot_commits: false, commits_only_when_asked: false }
+        } else {
+            Promise { snapshot_commits: true, ..Promise::default() }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The library on pools of many layouts, against the plain model of a filesystem.
+
+mod layout;
+mod pool;
+mod target;
+
+pub(crate) use layout::Layout;
+pub(crate) use pool::{Pool, findings};
+pub(crate) use target::{Habits, Library};
+
+use brindle_testing::operations::{Mix, Trial};
+use layout::LAYOUTS;
+
+#[test]
+fn contents_are_those_of_the_model() {
+    for seed in seeds(100, LAYOUTS.len() as u64) {
+        run(&Trial::new(seed, 250, Mix::contents()));
+    }
+}
+
+#[test]
+fn everything_is_that_of_the_model() {
+    for seed in seeds(20, LAYOUTS.len() as u64) {
+        run(&Trial::new(seed, 300, Mix { names_max: 40, ..Mix::default() }));
+    }
+}
+
+/// On a layout that the seed chooses.
+fn run(trial: &Trial) {
+    let layout = Layout::of(trial.seed);
+    println!("{layout:?}");
+    trial.run(|| Library::new(&layout));
+}
+
+/// So many seeds; more of them by `BRINDLE_SEEDS`.
+pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let more = std::env::var("BRINDLE_SEEDS").ok().and_then(|count| count.parse().ok());
+    first..first + more.unwrap_or(count)
+}

@@ -1,0 +1,123 @@
+//! The library on any devices, as a target that says what goes wrong instead of panicking.
+
+use super::layout::Layout;
+use super::pool::Pool;
+use crate::model::target::{System, errno};
+use crate::walk::{Limits, Walk};
+use brindle_fs::FsError;
+use brindle_testing::manifest::{Manifest, escape};
+use brindle_testing::model::{Errno, TreePath};
+use brindle_testing::operations::{Operation, Target};
+
+/// A pool in memory that is opened to write.
+pub(crate) struct Library {
+    pub(crate) pool: Pool,
+    system: Option<System>,
+    habits: Habits,
+}
+
+/// What is done beside the operations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habits {
+    /// The pool is examined whenever everything is durable.
+    pub(crate) examines: bool,
+    /// An fsync of one file, or a snapshot, writes all files back, so that it is a commit of all.
+    pub(crate) syncs_all: bool,
+    /// The devices may be full.
+    pub(crate) may_be_full: bool,
+}
+
+type Outcome = Result<(), Errno>;
+
+/// What is on disk is not sound: `EUCLEAN`.
+const UNSOUND: Errno = Errno::Other(117);
+
+impl Library {
+    /// A new pool of this layout, examined often.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let habits = Habits { examines: true, ..Habits::default() };
+        Self::open(Pool::new(layout), habits).expect("the pool opens")
+    }
+
+    /// A pool that is there.
+    pub(crate) fn open(pool: Pool, habits: Habits) -> Result<Self, FsError> {
+        let system = Some(System::over(pool.open()?));
+        Ok(Self { pool, system, habits })
+    }
+
+    fn system(&self) -> &System {
+        self.system.as_ref().expect("open but for the moment of a remount")
+    }
+
+    /// Makes everything durable, and does what is left to do.
+    pub(crate) fn close(&mut self) -> Result<(), FsError> {
+        self.system.take().expect("open").close()
+    }
+
+    /// Closes the pool, looks at what is on disk, and opens it again.
+    fn remount(&mut self) -> Outcome {
+        self.close().map_err(errno)?;
+        self.examine()?;
+        self.system = Some(System::over(self.pool.open().map_err(errno)?));
+        Ok(())
+    }
+
+    fn examine(&self) -> Outcome {
+        if !self.habits.examines {
+            return Ok(());
+        }
+        self.pool.check().map_err(|findings| {
+            eprintln!("{findings}");
+            UNSOUND
+        })
+    }
+
+    fn write_back(&self) -> Outcome {
+        if self.habits.syncs_all { self.system().fs().write_back_all(None).map_err(errno) } else { Ok(()) }
+    }
+
+    /// Does an operation, and a piece of what nobody waits for.
+    fn work(&self, operation: &Operation) -> Outcome {
+        let answer = self.system().names(operation);
+        self.system().fs().background_step().map_err(errno)?;
+        answer
+    }
+}
+
+impl Target for Library {
+    fn apply(&mut self, operation: &Operation) -> Outcome {
+        match operation {
+            Operation::Sync => {
+                self.system().fs().sync().map_err(errno)?;
+                self.examine()
+            }
+            Operation::SyncFile { path } => {
+                self.write_back()?;
+                self.system().sync_file(path)?;
+                self.examine()
+            }
+            Operation::Remount => self.remount(),
+            Operation::Snapshot { .. } => {
+                self.write_back()?;
+                self.work(operation)
+            }
+            _ => self.work(operation),
+        }
+    }
+
+    fn manifest(&mut self) -> Result<Manifest, String> {
+        let walk = Walk::of(self.system().fs(), Limits::NONE);
+        match walk.troubles.first() {
+            None => Ok(walk.manifest),
+            Some(trouble) => Err(format!("{}: {:?}", escape(&trouble.path), trouble.why)),
+        }
+    }
+
+    fn may_be_full(&self) -> bool {
+        self.habits.may_be_full
+    }
+
+    fn contents(&mut self, path: &TreePath) -> Option<Vec<u8>> {
+        self.system().contents(path)
+    }
+}
