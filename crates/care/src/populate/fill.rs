@@ -196,7 +196,7 @@ impl Filler<'_, '_, '_> {
             self.writer.begin_file(&inode, &read.xattrs)?;
         }
         for piece in read.pieces {
-            self.writer.piece(piece)?;
+            self.writer.piece(&piece)?;
         }
         if read.part.to == entry.size { self.writer.end_file() } else { Ok(()) }
     }

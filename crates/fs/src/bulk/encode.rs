@@ -66,7 +66,7 @@ impl BulkFormat {
         let sector = to_usize(self.sector());
         contents.resize(contents.len().next_multiple_of(sector), 0);
         let mut pieces = match self.compression.filter(|_| has_checksums) {
-            Some(choice) => self.compress_all(start, contents, choice),
+            Some(choice) => self.compress_all(start, &contents, choice),
             None => vec![plain(start, contents)],
         };
         if has_checksums {
@@ -80,7 +80,7 @@ impl BulkFormat {
         pieces
     }
 
-    fn compress_all(&self, start: u64, contents: Vec<u8>, choice: CompressionChoice) -> Vec<BulkPiece> {
+    fn compress_all(&self, start: u64, contents: &[u8], choice: CompressionChoice) -> Vec<BulkPiece> {
         let sector = to_usize(self.sector());
         let mut pieces: Vec<BulkPiece> = Vec::new();
         let mut at = start;

@@ -205,10 +205,10 @@ impl<'f> BulkWriter<'f> {
     }
 
     /// A piece of the file that was begun.
-    pub fn piece(&mut self, piece: BulkPiece) -> Result<(), FsError> {
+    pub fn piece(&mut self, piece: &BulkPiece) -> Result<(), FsError> {
         self.note_compression(piece.compression)?;
         if piece.is_inline {
-            return self.inline_piece(&piece);
+            return self.inline_piece(piece);
         }
         let is_plain = piece.compression == Compression::None;
         let (mut done, length) = (0, to_u64(piece.bytes.len()));
@@ -295,7 +295,8 @@ impl<'f> BulkWriter<'f> {
             Compression::Zstd => Incompat::COMPRESS_ZSTD,
             Compression::None | Compression::Zlib => return Ok(()),
         };
-        Ok(self.filesystem.pool().join(Need::items(1))?.use_feature(feature))
+        self.filesystem.pool().join(Need::items(1))?.use_feature(feature);
+        Ok(())
     }
 
     fn inline_piece(&mut self, piece: &BulkPiece) -> Result<(), FsError> {
