@@ -33,7 +33,7 @@ pub enum PopulateError {
         /// The path in the source.
         path: PathBuf,
         /// Why.
-        source: FsError,
+        source: Box<FsError>,
     },
     /// There is too little space.
     #[error(
@@ -46,9 +46,15 @@ pub enum PopulateError {
         /// How much more data there is, in bytes.
         missing_bytes: u64,
         /// What was wanting.
-        source: FsError,
+        source: Box<FsError>,
     },
     /// The pool could not be written.
     #[error(transparent)]
-    Filesystem(#[from] FsError),
+    Filesystem(Box<FsError>),
+}
+
+impl From<FsError> for PopulateError {
+    fn from(error: FsError) -> Self {
+        Self::Filesystem(Box::new(error))
+    }
 }

@@ -157,11 +157,12 @@ impl Filler<'_, '_, '_> {
     /// An error, and what it happened to.
     fn at(&self, entry: usize, source: FsError) -> PopulateError {
         let path = self.source.path(entry);
-        match source {
+        let source = Box::new(source);
+        match *source {
             FsError::Tree(TreeError::NoSpace(_)) => {
                 PopulateError::NoSpace { path, missing_bytes: self.content_left, source }
             }
-            source => PopulateError::Entry { path, source },
+            _ => PopulateError::Entry { path, source },
         }
     }
 
