@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 fn make_source(at: &Path) {
     fs::create_dir_all(at.join("sub/deep")).expect("room");
     for number in 0..300usize {
-        let contents: Vec<u8> = (0..number * 37).map(|at| (at * number % 251) as u8).collect();
+        let contents: Vec<u8> = (0..number * 37).map(|at| (at * number % 251).to_le_bytes()[0]).collect();
         fs::write(at.join(format!("sub/file{number}")), contents).expect("room");
     }
     fs::write(at.join("text"), "the same line again and again\n".repeat(20_000)).expect("room");
@@ -166,7 +166,7 @@ fn too_little_space_says_where_and_how_much() {
     let source = tempfile::tempdir().expect("temporary directory");
     let mut noise = vec![0u8; 300 << 20];
     for (at, byte) in noise.iter_mut().enumerate() {
-        *byte = (at >> 12) as u8;
+        *byte = (at >> 12).to_le_bytes()[0];
     }
     fs::write(source.path().join("large"), noise).expect("room");
     let (device, report) = fill(source.path(), &PopulateOptions::default(), 200 * MIB);
