@@ -229,7 +229,7 @@ fn open_all(
         };
         let (resize_bytes, limit_bytes) = match size {
             limit if device.is_block_device() => (None, limit),
-            None if is_new => (filling.map(rootdir::Filling::image_bytes), None),
+            None if is_new => (filling.map(Filling::image_bytes), None),
             size => (size, None),
         };
         seen.push(fs::canonicalize(&path).unwrap_or(path));
