@@ -82,6 +82,9 @@ impl Pool {
                 sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
             self.volume().write_blocks(&writes)?;
         }
+        if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
+            self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others)?;
+        }
         self.volume().flush()?;
         self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
         self.volume().flush()?;

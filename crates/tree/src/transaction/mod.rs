@@ -44,7 +44,7 @@ use gate::Gate;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Changed blocks take this share of the node cache's budget before operations wait for a commit.
@@ -72,6 +72,9 @@ pub(crate) struct Writer {
     features: Mutex<Incompat>,
     /// The label that the next superblock is to have, if another.
     label: Mutex<Option<Box<[u8; 256]>>>,
+    /// Whether all copies of the superblock are of the last commit, or will be with the next flush. Those that are
+    /// found may not be: a crash may have come between the first ones and the others.
+    copies_are_current: AtomicBool,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
     dirty_nodes_max: usize,

@@ -8,6 +8,7 @@ use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
 use brindle_device::WritableDevice;
 use brindle_ondisk::{Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_volume::Volume;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 impl Pool {
@@ -35,6 +36,7 @@ impl Pool {
             commit: Mutex::new(Durable { generation: durable }),
             features: Mutex::new(Incompat::empty()),
             label: Mutex::new(None),
+            copies_are_current: AtomicBool::new(false),
             aborted: OnceLock::new(),
             dirty_nodes_max: (options.cache_bytes / DIRTY_SHARE / nodesize).max(DIRTY_NODES_MIN),
             options: writer.clone(),
