@@ -42,6 +42,12 @@ pub(crate) fn can_discard(stat: &Stat) -> bool {
     queue_number(stat, true, "discard_max_bytes").is_some_and(|most| most > 0)
 }
 
+/// Whether a block device is write-protected. Opening one to write it succeeds all the same; writing does not.
+pub(crate) fn is_write_protected(stat: &Stat) -> bool {
+    let flag = format!("/sys/dev/block/{}:{}/ro", major(stat.st_rdev), minor(stat.st_rdev));
+    fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1")
+}
+
 /// More at once would only fill the queue.
 const PREFETCH_BYTES_MAX: u64 = 2 << 20;
 

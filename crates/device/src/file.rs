@@ -1,6 +1,6 @@
 //! An image file or a block device, through the host's page cache.
 
-use crate::class::{can_discard, prefetch_bytes};
+use crate::class::{can_discard, is_write_protected, prefetch_bytes};
 use crate::{Device, DeviceClass, DeviceError, WritableDevice};
 use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
@@ -46,6 +46,8 @@ impl FileDevice {
         let device = Self::open_with(path, &options)?;
         if !device.is_block_device {
             device.claim_image(path)?;
+        } else if fstat(&device.file).is_ok_and(|stat| is_write_protected(&stat)) {
+            return Err(DeviceError::Open { device: device.name, source: Errno::ROFS.into() });
         }
         Ok(device)
     }

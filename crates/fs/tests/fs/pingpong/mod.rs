@@ -39,6 +39,7 @@ fn play_all(cases: &[Case]) {
 }
 
 #[test]
+#[ignore = "minutes long: cargo test -p brindle-fs --test fs pingpong -- --ignored"]
 fn copies() {
     play_all(&[
         Case::of(1, "single", "single"),
@@ -51,6 +52,7 @@ fn copies() {
 }
 
 #[test]
+#[ignore = "minutes long: cargo test -p brindle-fs --test fs pingpong -- --ignored"]
 fn stripes() {
     play_all(&[
         Case::of(2, "raid0", "raid0"),
@@ -61,6 +63,7 @@ fn stripes() {
 }
 
 #[test]
+#[ignore = "minutes long: cargo test -p brindle-fs --test fs pingpong -- --ignored"]
 fn parity() {
     play_all(&[
         Case::of(3, "raid5", "raid5"),
@@ -71,6 +74,7 @@ fn parity() {
 }
 
 #[test]
+#[ignore = "minutes long: cargo test -p brindle-fs --test fs pingpong -- --ignored"]
 fn checksums_and_nodesizes() {
     let usual = Case::of(2, "single", "raid1");
     play_all(&[
@@ -82,6 +86,7 @@ fn checksums_and_nodesizes() {
 }
 
 #[test]
+#[ignore = "minutes long: cargo test -p brindle-fs --test fs pingpong -- --ignored"]
 fn features() {
     play_all(&[
         Case::with("", "^free-space-tree"),
