@@ -14,7 +14,7 @@ use std::sync::PoisonError;
 use zerocopy::{FromBytes, FromZeros};
 
 /// The mode of a new subvolume's root, as the kernel has it with the usual umask.
-const ROOT_MODE: u32 = 0o040_755;
+pub(crate) const ROOT_MODE: u32 = 0o040_755;
 /// The name under which a root directory is its own.
 const PARENT: &[u8] = b"..";
 
@@ -316,7 +316,7 @@ impl Edit<'_> {
 }
 
 /// The root directory of a new subvolume.
-fn planned_root(id: RootId, uid: u32, inheritance: Inheritance) -> PlannedInode<'static> {
+pub(crate) fn planned_root(id: RootId, uid: u32, inheritance: Inheritance) -> PlannedInode<'static> {
     // Flags go down within a subvolume; a new one begins without.
     let xattrs = inheritance.xattrs.into_iter().filter(|(name, _)| *name != crate::xattr_change::COMPRESSION);
     let inheritance = Inheritance { flags: InodeFlags::empty(), xattrs: xattrs.collect(), ..inheritance };

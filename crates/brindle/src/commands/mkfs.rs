@@ -122,7 +122,7 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
     let mut images = NewImages::default();
     let devices = open_all(command, filling.as_ref(), &mut images)?;
     let mut report = mkfs(&devices, &options)?;
-    let filled = filling.map(|filling| filling.fill(&devices, &mut report)).transpose()?;
+    let filled = filling.map(|filling| filling.fill(&devices, &options, &mut report)).transpose()?;
     images.keep();
     for warning in report.warnings.iter().chain(filled.iter().flat_map(|filled| &filled.warnings)) {
         tracing::warn!("{warning}");
@@ -459,6 +459,27 @@ mod tests {
         assert_eq!(fs::metadata(&image).expect("still there").len(), 300 << 20);
         make(&["-f", "--size", "400M", "-O", "^bgt", &format!("{path}:fast")]).expect("forced");
         assert_eq!(fs::metadata(&image).expect("still there").len(), 400 << 20);
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_filled_is_empty() {
+        use brindle_device::Device;
+        use brindle_fs::{Filesystem, OpenOptions};
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let (source, image) = (directory.path().join("source"), directory.path().join("pool.img"));
+        fs::create_dir(&source).expect("room");
+        fs::write(source.join("large"), vec![7; 300 << 20]).expect("room");
+        let (from, path) = (source.to_str().expect("UTF-8"), image.to_str().expect("UTF-8"));
+        make(&["--size", "200M", path]).expect("large enough");
+        let error = make(&["-f", "--rootdir", from, path]).expect_err("it does not fit");
+        assert!(format!("{error:#}").contains("large: no space left in the pool"), "{error:#}");
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image).expect("still there"));
+        let filesystem = Filesystem::open(vec![device], &OpenOptions::default()).expect("a pool");
+        assert!(filesystem.read_directory(filesystem.root(), 0, 1).expect("readable").is_empty());
+        fs::remove_file(&image).expect("own file");
+        make(&["--rootdir", from, path]).expect("an image of the size that it takes is made");
+        make(&["-f", "--rootdir", from, "--shrink", path]).expect("it fits");
+        assert!(fs::metadata(&image).expect("still there").len() < 400 << 20);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct PopulateReport {
 }
 
 /// Fills an empty pool, which lies on `devices`, with a directory. `progress` grows by the bytes and inodes that have
-/// been taken in.
+/// been taken in. An error leaves parts of the directory in the pool, which is not sound then: it is to be made anew.
 pub fn populate(
     devices: Vec<Arc<dyn WritableDevice>>,
     source: &Source,

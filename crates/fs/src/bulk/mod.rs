@@ -11,7 +11,8 @@
 //! so the same input gives the same bytes.
 //!
 //! Nobody else may change the filesystem meanwhile. A failure leaves parts: the pool takes no more changes then, and
-//! is on disk as of its last commit, which is the one before, unless there was more metadata than fits the memory.
+//! is on disk as of its last commit. That may have come in the middle (more metadata than fits the memory, or space
+//! that ran out), and what was being filled is not sound then: it is to be made anew.
 
 mod encode;
 mod inode;

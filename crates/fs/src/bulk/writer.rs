@@ -7,7 +7,8 @@ use super::inode::{
 use super::space::DataSpace;
 use super::stream::Stream;
 use crate::namespace::edit::{Edit, Place, directory_bytes};
-use crate::subvolume_change::new_root_item;
+use crate::namespace::{FirstName, Inheritance};
+use crate::subvolume_change::{ROOT_MODE, new_root_item, planned_root};
 use crate::uuid_tree::UuidKind;
 use crate::{Filesystem, FsError, InodeFlags, InodeId, RootId, Xattr};
 use brindle_ondisk::item::{
@@ -85,6 +86,8 @@ pub struct BulkWriter<'f> {
     sector: u64,
     tells_holes: bool,
     queue: ItemQueue,
+    /// What goes when the first items come: at no time, lest it be that of a commit, is a subvolume without a root.
+    stale: Vec<Key>,
     file: Option<OpenFile>,
     references: Vec<(DataRange, ExtentDataRef)>,
     /// Checksums of consecutive sectors, run by run.
@@ -111,6 +114,7 @@ impl<'f> BulkWriter<'f> {
             sector: pool.volume().tree_context().sectorsize.into(),
             tells_holes: !pool.superblock().incompat().contains(Incompat::NO_HOLES),
             queue: ItemQueue::default(),
+            stale: Vec::new(),
             file: None,
             references: Vec::new(),
             checksums: Vec::new(),
@@ -120,8 +124,7 @@ impl<'f> BulkWriter<'f> {
         })
     }
 
-    /// Makes a subvolume, with nothing in it, not even a root directory. The directory is told of it as of any other
-    /// entry.
+    /// Makes a subvolume with an empty root directory. The directory that holds it is told of it as of any other entry.
     pub fn create_subvolume(
         &mut self,
         directory: InodeId,
@@ -135,7 +138,11 @@ impl<'f> BulkWriter<'f> {
         self.filesystem.change(Need::items(16), |edit: &Edit<'_>| {
             let pool = edit.editor.pool();
             let item = new_root_item(uuid, edit.generation(), edit.now, pool.nodesize());
-            edit.editor.create_tree(id, 0, &item)?;
+            let tree = edit.editor.create_tree(id, 0, &item)?;
+            let (flags, xattrs) = (InodeFlags::empty(), Vec::new());
+            let root = planned_root(id, 0, Inheritance { mode: ROOT_MODE, gid: 0, flags, xattrs });
+            let first = FirstName { parent: ObjectId::FIRST_FREE, name: b"..", index: 0 };
+            edit.insert_inode(&tree, &root, Some(first))?;
             let above = pool.tree(directory.tree)?;
             edit.add_root_reference(Place { tree: &above, directory, name }, id, index)?;
             edit.add_uuid(UuidKind::Subvolume, uuid, id)
@@ -148,15 +155,11 @@ impl<'f> BulkWriter<'f> {
         self.flush()?;
         let tree = self.filesystem.tree(id)?;
         let root = InodeId::root_of(id);
-        let keys = [root.key(KeyType::INODE_ITEM, 0), root.key(KeyType::INODE_REF, root.number.get())];
-        self.filesystem.change(Need::items(2), |edit| {
-            for key in keys {
-                if edit.editor.pool().with_item(&tree, &key, |_| ())?.is_some() {
-                    edit.editor.remove(&tree, &key)?;
-                }
+        for key in [root.key(KeyType::INODE_ITEM, 0), root.key(KeyType::INODE_REF, root.number.get())] {
+            if self.filesystem.pool().with_item(&tree, &key, |_| ())?.is_some() {
+                self.stale.push(key);
             }
-            Ok(())
-        })?;
+        }
         self.tree = Some(tree);
         Ok(())
     }
@@ -402,6 +405,9 @@ impl<'f> BulkWriter<'f> {
         let transaction = self.filesystem.pool().join(Need::items(need))?;
         let mut enter = || -> Result<(), TreeError> {
             if let Some(tree) = &self.tree {
+                for key in self.stale.drain(..) {
+                    transaction.remove(tree, &key)?;
+                }
                 transaction.insert_all(tree, &items)?;
             }
             for (range, reference) in self.references.drain(..) {

@@ -2,7 +2,7 @@
 
 use crate::format::UnitMode;
 use anyhow::{Context, Result, bail};
-use brindle_care::mkfs::{Contents, MkfsOptions, MkfsReport, NewDevice};
+use brindle_care::mkfs::{Contents, MkfsOptions, MkfsReport, NewDevice, mkfs};
 use brindle_care::populate::{
     InodeFlagRule, PopulateOptions, PopulateReport, Source, SubvolumeKind, SubvolumeRule, populate,
 };
@@ -88,8 +88,24 @@ impl Filling {
         (data_bytes + data_bytes / 8 + 3 * metadata_bytes + SPARE_BYTES).next_multiple_of(MIB)
     }
 
-    /// Fills the pool.
-    pub(super) fn fill(self, devices: &[NewDevice], report: &mut MkfsReport) -> Result<PopulateReport> {
+    /// Fills the pool. If that fails, the pool is made anew, for parts may have been committed: it is empty then.
+    pub(super) fn fill(
+        self,
+        devices: &[NewDevice],
+        options: &MkfsOptions,
+        report: &mut MkfsReport,
+    ) -> Result<PopulateReport> {
+        match self.try_fill(devices, report) {
+            Ok(filled) => Ok(filled),
+            Err(error) => {
+                mkfs(devices, &MkfsOptions { force: true, ..options.clone() })
+                    .with_context(|| format!("{error}; and the pool can't be emptied again"))?;
+                Err(error)
+            }
+        }
+    }
+
+    fn try_fill(&self, devices: &[NewDevice], report: &mut MkfsReport) -> Result<PopulateReport> {
         let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let is_shown = self.shows_progress && std::io::stderr().is_terminal();
         let target =
@@ -113,7 +129,7 @@ impl Filling {
             filled
         });
         bar.finish_and_clear();
-        let filled = filled.context("the pool was made and not filled")?;
+        let filled = filled.context("the pool was made and is empty")?;
         self.cut(devices, report, &filled)?;
         Ok(filled)
     }
