@@ -113,3 +113,15 @@ fn raid5() {
 fn raid6() {
     compare("raid6", 4, 2);
 }
+
+/// Tries what a loop device that is being detached, or a child of another test that is being started, may be in the
+/// way of: for ten seconds at the most.
+pub(crate) fn patiently<T, E>(mut action: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for _ in 0..500 {
+        if let Ok(done) = action() {
+            return Ok(done);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    action()
+}

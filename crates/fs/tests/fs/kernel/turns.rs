@@ -169,7 +169,10 @@ fn assert_contents(when: &str, model: &Model, read: impl Fn(u64) -> Vec<u8>) {
 }
 
 fn open(pool: &KernelPool, options: &WriteOptions) -> Filesystem {
-    let open = |image| Arc::new(FileDevice::open_writable(image).expect("image")) as Arc<dyn WritableDevice>;
+    let open = |image| {
+        let device = super::patiently(|| FileDevice::open_writable(image)).expect("image");
+        Arc::new(device) as Arc<dyn WritableDevice>
+    };
     let devices = pool.images().iter().map(|image| open(image)).collect();
     let top = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::FS_TREE), ..OpenOptions::default() };
     Filesystem::open_writable(devices, &top, options).expect("opens")

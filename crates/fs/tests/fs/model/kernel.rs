@@ -116,8 +116,8 @@ fn what_the_kernel_made_can_be_removed_and_used_again() {
         let mounted = Mounted::at(scratch);
         contents::fill(&mounted.point());
         mounted.unmount();
-        let device =
-            Arc::new(FileDevice::open_writable(&image).expect("an image")) as Arc<dyn WritableDevice>;
+        let device = crate::kernel::patiently(|| FileDevice::open_writable(&image)).expect("an image");
+        let device = Arc::new(device) as Arc<dyn WritableDevice>;
         let options = OpenOptions::default();
         let fs = Filesystem::open_writable(vec![device], &options, &WriteOptions::default()).expect("opens");
         let made = fs.create(fs.root(), b"new", &directory()).expect("made");

@@ -1,5 +1,6 @@
 //! A pool in image files behind loop devices, for the kernel to mount and for the library to open.
 
+use crate::kernel::patiently;
 use crate::kernel::pool::{run, try_run};
 use crate::model::target::Ground;
 use brindle_check::{CheckOptions, NoProgress};
@@ -10,8 +11,6 @@ use std::ffi::OsStr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// Sparse.
@@ -218,14 +217,4 @@ fn is_complaint(line: &str) -> bool {
         .iter()
         .any(|word| lower.contains(word));
     is_bad && !line.contains("cannot scan") && !line.contains("space cache will be invalidated")
-}
-
-fn patiently<T, E>(mut action: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-    for _ in 1..TRIES {
-        if let Ok(done) = action() {
-            return Ok(done);
-        }
-        sleep(Duration::from_millis(20));
-    }
-    action()
 }
