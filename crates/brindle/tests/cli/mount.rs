@@ -175,6 +175,25 @@ fn a_mount_in_the_foreground_ends_with_a_signal() {
 }
 
 #[test]
+fn a_write_protected_pool_is_mounted_to_be_read() {
+    if !can_mount() || !is_root("making a loop device") {
+        return;
+    }
+    let image = Image::unpack("single");
+    let place = image.beside("place");
+    std::fs::create_dir(&place).expect("new");
+    let attach = Command::new("losetup").args(["--find", "--show", "-r"]).arg(&image.devices[0]).output();
+    let device = String::from_utf8(attach.expect("losetup").stdout).expect("a path").trim().to_owned();
+    let output = brindle(["mount", &device, text(&place)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("mounting read-only"), "{said}");
+    brindle_prints(["umount", text(&place)]);
+    let said = brindle_fails(1, ["mount", "-o", "rw", &device, text(&place)]);
+    assert!(said.contains(&device), "{said}");
+    Command::new("losetup").args(["-d", &device]).status().expect("losetup");
+}
+
+#[test]
 fn real_programs_work_and_leave_a_sound_pool() {
     if !can_mount() || !is_root("mounting a pool for real programs") {
         return;
@@ -230,6 +249,12 @@ fn a_pool_that_the_kernel_has_mounted_is_warned_of() {
             let said = String::from_utf8_lossy(&said);
             assert!(said.contains("the kernel has the pool mounted"), "{command}: {said}");
         }
+    }
+    let place = image.beside("place");
+    std::fs::create_dir(&place).expect("new");
+    for device in [image.devices[0].clone(), PathBuf::from(&mounted.loop_device)] {
+        let said = brindle_fails(1, with_devices(&["mount"], &[device, place.clone()]));
+        assert!(said.contains("in use"), "{said}");
     }
     drop(mounted);
     let said = brindle([PathBuf::from("ls"), image.devices[0].clone()]).stderr;

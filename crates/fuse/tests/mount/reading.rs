@@ -2,8 +2,9 @@
 
 use crate::support::{Rich, can_mount, mount_devices, mount_on, paths_below, run, scratch};
 use brindle_device::{Device, FileDevice};
-use brindle_fs::{Filesystem, OpenOptions};
+use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_fuse::{MountError, MountHandle, MountOptions};
+use brindle_kernel::Mounted;
 use brindle_testing::golden::{self, Golden};
 use brindle_testing::manifest::Manifest;
 use rustix::fs::{RawDir, SeekFrom};
@@ -366,10 +367,17 @@ fn server() {
     else {
         return;
     };
-    let device: Arc<dyn Device> = Arc::new(FileDevice::open(Path::new(&image)).expect("image"));
-    let filesystem = Arc::new(Filesystem::open(vec![device], &OpenOptions::default()).expect("filesystem"));
     let has = |word: &str| std::env::var("TEST_OPTIONS").is_ok_and(|options| options.contains(word));
+    let (image, open) = (Path::new(&image), OpenOptions::default());
+    let filesystem = if has("rw") {
+        let device = Arc::new(FileDevice::open_writable(image).expect("image"));
+        Filesystem::open_writable(vec![device], &open, &WriteOptions::default())
+    } else {
+        Filesystem::open(vec![Arc::new(FileDevice::open(image).expect("image"))], &open)
+    };
+    let filesystem = Arc::new(filesystem.expect("filesystem"));
     let options = MountOptions {
+        read_only: !has("rw"),
         allow_other: has("allow_other"),
         auto_unmount: has("auto_unmount"),
         ..MountOptions::default()
@@ -380,6 +388,18 @@ fn server() {
             eprintln!("refused: {error}");
             std::process::exit(3);
         }
+    }
+}
+
+/// What another process runs, told where to make a subvolume.
+#[test]
+fn client() {
+    if let Some(place) = std::env::var_os("TEST_PARENT").map(PathBuf::from) {
+        let parent = Mounted::open(&place).expect("a mount of ours");
+        parent.create_subvolume(b"sub").expect("made");
+        let source = Mounted::open(&place.join("sub")).expect("the source");
+        parent.snapshot(&source, b"snapshot", true).expect("made");
+        parent.delete_subvolume(b"snapshot").expect("deleted");
     }
 }
 
@@ -503,6 +523,40 @@ fn an_ordinary_user_may_mount() {
     run(as_nobody("fusermount3").arg("-u").arg(&at));
     let output = server.wait_with_output().expect("server");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn an_ordinary_user_may_write_and_make_subvolumes() {
+    if !can_mount() {
+        return;
+    }
+    let _open = OpenToAll::new();
+    let mut rich = Rich::make();
+    run(Command::new("umount").arg(&rich.kernel));
+    // A pool of the user's own.
+    rich.image = rich.scratch.path().join("own");
+    run(Command::new("truncate").args(["-s", "512M"]).arg(&rich.image));
+    let root = rich.directory("root");
+    std::os::unix::fs::chown(&root, Some(NOBODY), Some(NOBODY)).expect("chown");
+    run(Command::new("mkfs.btrfs").arg("-q").arg("--rootdir").arg(&root).arg(&rich.image));
+    std::os::unix::fs::chown(&rich.image, Some(NOBODY), Some(NOBODY)).expect("chown");
+    let at = rich.directory("ours");
+    let server = server_command(&rich, &at, "rw", true).spawn().expect("server");
+    wait_until("the mount", || is_mounted(&at));
+    let mut client = as_nobody(rich.scratch.path().join("server").to_str().expect("text"));
+    run(client.args(["--exact", "reading::client"]).env("TEST_PARENT", &at));
+    run(as_nobody("sh")
+        .args(["-c", "cd $0 && echo hello >sub/file && mkdir sub/d && ln sub/file sub/link"])
+        .arg(&at));
+    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    let output = server.wait_with_output().expect("server");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(&rich.image));
+    let handle = mount_on(&rich.image, &rich.directory("again"), &MountOptions::default());
+    let file = handle.mountpoint().join("sub/file");
+    assert_eq!(std::fs::read(&file).expect("read"), b"hello\n");
+    let stat = file.metadata().expect("stat");
+    assert_eq!((stat.uid(), stat.nlink()), (NOBODY, 2));
 }
 
 #[test]

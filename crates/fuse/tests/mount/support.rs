@@ -3,6 +3,7 @@
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, RootId, SubvolumeChoice, WriteOptions};
 use brindle_fuse::{MountHandle, MountOptions};
+use brindle_sim::FaultyDevice;
 use brindle_testing::manifest::Manifest;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -112,12 +113,27 @@ impl Written {
 
     /// Mounts it (again).
     pub(crate) fn mount_with(&mut self, write: &WriteOptions, options: &MountOptions) {
-        let device: Arc<dyn WritableDevice> =
-            Arc::new(FileDevice::open_writable(&self.image).expect("nobody else has it"));
-        let open = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::new(5)), ..OpenOptions::default() };
-        let filesystem = Filesystem::open_writable(vec![device], &open, write).expect("filesystem");
-        let handle = brindle_fuse::mount(Arc::new(filesystem), &self.at, options).expect("mount");
-        self.handle = Some(handle);
+        let device = FileDevice::open_writable(&self.image).expect("nobody else has it");
+        self.handle = Some(mount_writable(Arc::new(device), &self.at, write, options));
+    }
+
+    /// Mounts it again, on a device that fails when it is told to.
+    pub(crate) fn remount_faulty(&mut self) -> (Arc<FaultyDevice>, MountHandle) {
+        self.unmount();
+        let device = FileDevice::open_writable(&self.image).expect("nobody else has it");
+        let faulty = Arc::new(FaultyDevice::new(Arc::new(device)));
+        let device: Arc<dyn WritableDevice> = Arc::<FaultyDevice>::clone(&faulty);
+        let handle = mount_writable(device, &self.at, &WriteOptions::default(), &writable_options());
+        (faulty, handle)
+    }
+
+    /// What btrfs-progs has to say of it.
+    pub(crate) fn check(&self) {
+        let mut check = Command::new("btrfs");
+        check.args(["check", "--readonly", "--check-data-csum"]).arg(&self.image);
+        let output = check.output().expect("btrfs");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     }
 
     pub(crate) fn remount(&mut self) {
@@ -151,13 +167,7 @@ impl Written {
     /// Unmounts, and has btrfs-progs look at every block.
     pub(crate) fn finish(&mut self) {
         self.unmount();
-        let check = Command::new("btrfs")
-            .args(["check", "--readonly", "--check-data-csum"])
-            .arg(&self.image)
-            .output()
-            .expect("btrfs");
-        let said = [check.stdout, check.stderr].concat();
-        assert!(check.status.success(), "{}", String::from_utf8_lossy(&said));
+        self.check();
     }
 
     /// What the kernel sees of it, once it is finished.
@@ -165,6 +175,17 @@ impl Written {
         let kernel = KernelMount::of(&self.image, &self.directory("seen-by-kernel"), "ro");
         Manifest::of_directory(&kernel.at).expect("the kernel's tree can be read")
     }
+}
+
+fn mount_writable(
+    device: Arc<dyn WritableDevice>,
+    at: &Path,
+    write: &WriteOptions,
+    options: &MountOptions,
+) -> MountHandle {
+    let open = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::new(5)), ..OpenOptions::default() };
+    let filesystem = Filesystem::open_writable(vec![device], &open, write).expect("filesystem");
+    brindle_fuse::mount(Arc::new(filesystem), at, options).expect("mount")
 }
 
 /// A mount of the kernel, until dropped.

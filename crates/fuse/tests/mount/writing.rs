@@ -4,6 +4,8 @@
 use crate::support::{KernelMount, Written, can_mount, run, writable_options};
 use brindle_device::FileDevice;
 use brindle_fs::{Compression, CompressionChoice, WriteOptions};
+use brindle_fuse::{MountError, MountOptions};
+use brindle_sim::Fault;
 use brindle_testing::manifest::Manifest;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
@@ -398,5 +400,68 @@ fn numbers_and_space_are_told_truly() {
     assert_eq!((stat.ino(), stat.blocks()), (ino, 2048));
     let times = rustix::fs::statat(CWD, &path, AtFlags::empty()).expect("stat");
     assert!(times.st_mtime > 1_600_000_000);
+    ours.finish();
+}
+
+#[test]
+fn a_write_error_ends_all_writing_and_keeps_the_last_commit() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    std::fs::write(ours.root().join("before"), noise(50_000, 1)).expect("write");
+    let (device, handle) = ours.remount_faulty();
+    let root = ours.root().to_owned();
+    device.inject(Fault::WritesFrom { number: device.counts().writes });
+    let file = File::create(root.join("lost")).expect("in memory");
+    file.write_all_at(&noise(50_000, 2), 0).expect("in memory");
+    let error = file.sync_all().expect_err("it can't be durable");
+    assert!(matches!(Errno::from_io_error(&error), Some(Errno::IO | Errno::ROFS)), "{error}");
+    drop(file);
+    // The contents of one file are lost; that nothing at all can be written shows in the next commit.
+    std::fs::create_dir(root.join("directory")).expect("in memory");
+    File::open(&root).expect("open").sync_all().expect_err("it can't be durable");
+    let refused =
+        |error: std::io::Error| assert_eq!(Errno::from_io_error(&error), Some(Errno::ROFS), "{error}");
+    refused(File::create(root.join("after")).expect_err("read-only"));
+    refused(std::fs::remove_file(root.join("before")).expect_err("read-only"));
+    refused(File::options().write(true).open(root.join("before")).expect_err("read-only"));
+    assert!(std::fs::read(root.join("before")).expect("it can be read") == noise(50_000, 1));
+    let busy = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while handle.unmount().is_err() {
+        assert!(std::time::Instant::now() < busy, "it stays busy");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let error = handle.wait().expect_err("what was written is lost");
+    assert!(matches!(error, MountError::Lost(_)), "{error}");
+    drop(device);
+    ours.check();
+    let kernel = KernelMount::of(&ours.image, &ours.directory("kernel"), "ro");
+    assert!(std::fs::read(kernel.at.join("before")).expect("read") == noise(50_000, 1));
+}
+
+#[test]
+fn commits_come_by_themselves() {
+    if !can_mount() {
+        return;
+    }
+    let options = MountOptions { commit_interval: std::time::Duration::from_secs(1), ..writable_options() };
+    let mut ours = Written::make_with("512M", &WriteOptions::default(), &options);
+    std::fs::write(ours.root().join("file"), noise(50_000, 1)).expect("write");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let copy = ours.scratch.path().join("copy");
+        std::fs::copy(&ours.image, &copy).expect("copy");
+        let at = ours.scratch.path().join("kernel");
+        std::fs::create_dir_all(&at).expect("directory");
+        let kernel = KernelMount::of(&copy, &at, "ro");
+        let found = std::fs::read(kernel.at.join("file")).is_ok_and(|bytes| bytes == noise(50_000, 1));
+        drop(kernel);
+        if found {
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "no commit came");
+    }
     ours.finish();
 }
