@@ -4,3 +4,4 @@
 
 pub mod placement;
 pub mod read;
+pub mod tier;

@@ -34,6 +34,15 @@ pub enum PlacementClass {
     Bulk,
 }
 
+impl fmt::Display for PlacementClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fast => "fast",
+            Self::Bulk => "bulk",
+        })
+    }
+}
+
 /// What the pool stores of a device (`dev_item.type`, of the allocation hint patches).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]

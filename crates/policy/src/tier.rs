@@ -1,0 +1,262 @@
+//! Tiers: which chunks lie on devices of the wrong class, and how a kernel that knows no classes is brought to move
+//! them. Metadata and system chunks belong on fast devices, data chunks on bulk ones; chunks that hold both have
+//! no preference, and neither has content whose profile needs more devices than its class has.
+//!
+//! # The walk
+//!
+//! 1. Somebody gathers the facts (the command line by `kernel` from a mounted pool, by `tree` from one that is not):
+//!    devices, and chunks with their stripes and the bytes used in them. [`classify`] makes a class of what the pool
+//!    stores, what the host knows and what the user says; [`TierPool`] holds the result.
+//! 2. [`lies::lies`] sums up what lies where, per content and profile, and how much of it lies wrong.
+//! 3. [`plan::plan`] lists [passes](plan::Pass): metadata to the fast devices, data off them. A pass is the chunks to
+//!    be relocated and the *fences* to be put up meanwhile.
+//! 4. `kernel` carries a plan out, and takes the fences down again whatever happens.
+//!
+//! # Why a fence works
+//!
+//! The kernel gives a new chunk to the devices with the longest free range (as far as the chunk can use it), then
+//! the most free space. A relocated chunk's blocks go to free space in other chunks of their kind, and then to new
+//! chunks. A device that is resized down to the end of its last device extent has nothing unallocated to offer but
+//! holes, so new chunks go elsewhere; nothing of it is moved by that, for nothing lies beyond its new end. Holes, which
+//! relocation itself leaves behind, are why a plan says whether its fences [hold](plan::Pass::holds), and why
+//! whoever carries it out looks again afterwards.
+
+pub mod lies;
+pub mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::placement::{AllocationHint, PlacementClass};
+use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
+use std::fmt;
+use std::ops::Range;
+
+/// What is known of a device's class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassFacts {
+    /// What the user says.
+    pub chosen: Option<PlacementClass>,
+    /// What the pool stores (`dev_item.type`).
+    pub stored: u64,
+    /// What the host says.
+    pub rotates: Option<bool>,
+}
+
+/// Why a device has its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassReason {
+    /// The user says so.
+    Chosen,
+    /// The pool stores it.
+    Stored(AllocationHint),
+    /// The host says that it rotates, or not.
+    Rotates(bool),
+    /// Nobody says anything.
+    Unknown,
+}
+
+/// The class of each device, and why. Hints that the pool stores count for all of its devices as soon as one is other
+/// than 0, as for placement.
+pub fn classify(devices: &[ClassFacts]) -> Vec<(PlacementClass, ClassReason)> {
+    let hint = |device: &ClassFacts| AllocationHint::from_disk(device.stored).unwrap_or_default();
+    let has_hints = devices.iter().any(|device| hint(device) != AllocationHint::DataPreferred);
+    let class = |device: &ClassFacts| match (device.chosen, has_hints, device.rotates) {
+        (Some(class), _, _) => (class, ClassReason::Chosen),
+        (None, true, _) => (class_of_hint(hint(device)), ClassReason::Stored(hint(device))),
+        (None, false, Some(true)) => (PlacementClass::Bulk, ClassReason::Rotates(true)),
+        (None, false, Some(false)) => (PlacementClass::Fast, ClassReason::Rotates(false)),
+        (None, false, None) => (PlacementClass::Bulk, ClassReason::Unknown),
+    };
+    devices.iter().map(class).collect()
+}
+
+fn class_of_hint(hint: AllocationHint) -> PlacementClass {
+    match hint {
+        AllocationHint::MetadataPreferred | AllocationHint::MetadataOnly => PlacementClass::Fast,
+        AllocationHint::DataPreferred | AllocationHint::DataOnly => PlacementClass::Bulk,
+    }
+}
+
+impl fmt::Display for ClassReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Chosen => "as told",
+            Self::Stored(AllocationHint::DataPreferred) => "hint DATA_PREFERRED",
+            Self::Stored(AllocationHint::MetadataPreferred) => "hint METADATA_PREFERRED",
+            Self::Stored(AllocationHint::MetadataOnly) => "hint METADATA_ONLY",
+            Self::Stored(AllocationHint::DataOnly) => "hint DATA_ONLY",
+            Self::Rotates(true) => "rotates",
+            Self::Rotates(false) => "does not rotate",
+            Self::Unknown => "not known to be fast",
+        })
+    }
+}
+
+/// What a chunk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Content {
+    /// The trees.
+    Metadata,
+    /// The chunk tree.
+    System,
+    /// Contents of files.
+    Data,
+    /// Data and metadata in one.
+    Mixed,
+}
+
+impl Content {
+    /// What a block group of this type holds.
+    pub fn of(kind: BlockGroupType) -> Self {
+        match (kind.contains(BlockGroupType::DATA), kind.contains(BlockGroupType::METADATA)) {
+            (true, true) => Self::Mixed,
+            (true, false) => Self::Data,
+            (false, true) => Self::Metadata,
+            (false, false) => Self::System,
+        }
+    }
+
+    /// Where it belongs, if it makes a difference.
+    pub fn class(self) -> Option<PlacementClass> {
+        match self {
+            Self::Metadata | Self::System => Some(PlacementClass::Fast),
+            Self::Data => Some(PlacementClass::Bulk),
+            Self::Mixed => None,
+        }
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Metadata => "metadata",
+            Self::System => "system",
+            Self::Data => "data",
+            Self::Mixed => "mixed",
+        })
+    }
+}
+
+/// A device of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierDevice {
+    /// Its id.
+    pub devid: DevId,
+    /// Its class.
+    pub class: PlacementClass,
+    /// Its size as the pool has it, in bytes.
+    pub total_bytes: u64,
+}
+
+/// A chunk's piece of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierStripe {
+    /// The device.
+    pub devid: DevId,
+    /// Where the piece begins on it.
+    pub physical: Physical,
+}
+
+/// A chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierChunk {
+    /// Where it begins.
+    pub logical: Logical,
+    /// Length of the logical range, in bytes.
+    pub length_bytes: u64,
+    /// Used of it, in bytes.
+    pub used_bytes: u64,
+    /// What it holds, and its profile.
+    pub kind: BlockGroupType,
+    /// Its pieces.
+    pub stripes: Vec<TierStripe>,
+}
+
+impl TierChunk {
+    /// What it holds.
+    pub fn content(&self) -> Content {
+        Content::of(self.kind)
+    }
+
+    /// How it is laid out.
+    pub fn profile(&self) -> Profile {
+        self.kind.profile().unwrap_or(Profile::Single)
+    }
+
+    /// The length of each of its pieces, in bytes.
+    pub fn stripe_bytes(&self) -> u64 {
+        let attributes = self.profile().attributes();
+        let columns = self.stripes.len() as u64 / u64::from(attributes.ncopies);
+        self.length_bytes / columns.saturating_sub(attributes.nparity.into()).max(1)
+    }
+}
+
+/// A pool, as far as tiers are concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierPool {
+    /// Its devices.
+    pub devices: Vec<TierDevice>,
+    /// Its chunks.
+    pub chunks: Vec<TierChunk>,
+}
+
+impl TierPool {
+    /// The class of a device; what is not there holds nothing fast.
+    pub fn class(&self, devid: DevId) -> PlacementClass {
+        let device = self.devices.iter().find(|device| device.devid == devid);
+        device.map_or(PlacementClass::Bulk, |device| device.class)
+    }
+
+    /// How many devices are of a class.
+    pub fn count(&self, class: PlacementClass) -> usize {
+        self.devices.iter().filter(|device| device.class == class).count()
+    }
+
+    /// The device extents of a device, by their places.
+    pub fn extents(&self, devid: DevId) -> Vec<Range<u64>> {
+        let pieces = self.chunks.iter().flat_map(|chunk| {
+            let length = chunk.stripe_bytes();
+            let here = chunk.stripes.iter().filter(move |stripe| stripe.devid == devid);
+            here.map(move |stripe| stripe.physical.get()..stripe.physical.get().saturating_add(length))
+        });
+        let mut extents: Vec<Range<u64>> = pieces.collect();
+        extents.sort_by_key(|extent| extent.start);
+        extents
+    }
+
+    /// The free ranges of a device that ends at `end`, by their places.
+    pub fn gaps(&self, devid: DevId, end: u64) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut free_from = RESERVED_BYTES;
+        for extent in self.extents(devid) {
+            if extent.start > free_from {
+                gaps.push(free_from..extent.start.min(end));
+            }
+            free_from = free_from.max(extent.end);
+        }
+        if free_from < end {
+            gaps.push(free_from..end);
+        }
+        gaps.retain(|gap| gap.start < gap.end);
+        gaps
+    }
+
+    /// Whether a chunk's content has enough devices of the class it belongs on.
+    pub fn has_enough(&self, chunk: &TierChunk) -> bool {
+        let needed = usize::from(chunk.profile().attributes().devs_min);
+        chunk.content().class().is_some_and(|class| self.count(class) >= needed)
+    }
+
+    /// Whether a chunk has a piece on a device of the other class than its content's, and need not.
+    pub fn lies_wrong(&self, chunk: &TierChunk) -> bool {
+        self.has_enough(chunk) && chunk.stripes.iter().any(|stripe| self.is_strange(chunk, stripe.devid))
+    }
+
+    /// Whether a device is of the other class than the chunk's content's.
+    fn is_strange(&self, chunk: &TierChunk, devid: DevId) -> bool {
+        chunk.content().class().is_some_and(|class| class != self.class(devid))
+    }
+}
+
+/// The beginning of each device, where nothing is allocated.
+const RESERVED_BYTES: u64 = 1 << 20;

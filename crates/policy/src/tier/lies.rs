@@ -1,0 +1,84 @@
+//! What lies where.
+
+use super::{Content, TierPool};
+use crate::placement::PlacementClass;
+use brindle_ondisk::{DevId, Profile};
+use std::collections::BTreeMap;
+
+/// What lies where of one content and profile. All bytes are of devices, copies and parity included, but for
+/// [`used_bytes`](Self::used_bytes) and [`logical_bytes`](Self::logical_bytes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lies {
+    /// What it is.
+    pub content: Content,
+    /// How it is laid out.
+    pub profile: Profile,
+    /// Its chunks.
+    pub chunks: u64,
+    /// The length of their logical ranges, in bytes.
+    pub logical_bytes: u64,
+    /// Used of them, in bytes.
+    pub used_bytes: u64,
+    /// On fast devices, in bytes.
+    pub fast_bytes: u64,
+    /// On bulk devices, in bytes.
+    pub bulk_bytes: u64,
+    /// Chunks that lie wrong.
+    pub wrong_chunks: u64,
+    /// On devices of the wrong class, in bytes.
+    pub wrong_bytes: u64,
+    /// Used in chunks that lie wrong, in bytes: what would have to be moved.
+    pub movable_bytes: u64,
+    /// Whether its class has as many devices as the profile needs; without that, nothing lies wrong.
+    pub has_enough_devices: bool,
+    /// On each device, in bytes.
+    pub by_device: BTreeMap<DevId, u64>,
+}
+
+/// What lies where, for each content and profile that there is.
+pub fn lies(pool: &TierPool) -> Vec<Lies> {
+    let mut all: BTreeMap<(Content, Profile), Lies> = BTreeMap::new();
+    for chunk in &pool.chunks {
+        let key = (chunk.content(), chunk.profile());
+        let lies = all.entry(key).or_insert_with(|| Lies::new(key, pool.has_enough(chunk)));
+        lies.chunks += 1;
+        lies.logical_bytes += chunk.length_bytes;
+        lies.used_bytes += chunk.used_bytes;
+        let is_wrong = pool.lies_wrong(chunk);
+        if is_wrong {
+            lies.wrong_chunks += 1;
+            lies.movable_bytes += chunk.used_bytes;
+        }
+        for stripe in &chunk.stripes {
+            let bytes = chunk.stripe_bytes();
+            *match pool.class(stripe.devid) {
+                PlacementClass::Fast => &mut lies.fast_bytes,
+                PlacementClass::Bulk => &mut lies.bulk_bytes,
+            } += bytes;
+            *lies.by_device.entry(stripe.devid).or_default() += bytes;
+            if is_wrong && pool.is_strange(chunk, stripe.devid) {
+                lies.wrong_bytes += bytes;
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
+impl Lies {
+    fn new((content, profile): (Content, Profile), has_enough_devices: bool) -> Self {
+        Self {
+            content,
+            profile,
+            chunks: 0,
+            logical_bytes: 0,
+            used_bytes: 0,
+            fast_bytes: 0,
+            bulk_bytes: 0,
+            wrong_chunks: 0,
+            wrong_bytes: 0,
+            movable_bytes: 0,
+            has_enough_devices,
+            by_device: BTreeMap::new(),
+        }
+    }
+}
