@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "ioctl can be had in no other way; this crate may")]
 
 use rustix::io::Result;
-use rustix::ioctl::{Getter, NoArg, Setter, Updater, ioctl};
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
+use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -42,4 +43,32 @@ pub(crate) fn tell<const NUMBER: u32>(file: &OwnedFd) -> Result<()> {
     const { assert!(fits::<()>(NUMBER)) };
     // SAFETY: the ioctl has no argument.
     unsafe { ioctl(file, NoArg::<NUMBER>::new()) }
+}
+
+/// An ioctl that is told something, and answers by a number.
+pub(crate) fn ask<const NUMBER: u32, T: IntoBytes>(file: &OwnedFd, value: &T) -> Result<i32> {
+    const { assert!(fits::<T>(NUMBER)) };
+    // SAFETY: as for `set`.
+    unsafe { ioctl(file, Asked::<NUMBER, T>(value)) }
+}
+
+/// What [`ask`] hands to the kernel.
+struct Asked<'a, const NUMBER: u32, T>(&'a T);
+
+// SAFETY: the kernel only reads the value, and the answer is the number that the call returns.
+unsafe impl<const NUMBER: u32, T> Ioctl for Asked<'_, NUMBER, T> {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        NUMBER
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::from_ref(self.0).cast_mut().cast()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> Result<i32> {
+        Ok(output)
+    }
 }

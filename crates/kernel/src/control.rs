@@ -17,8 +17,8 @@ use zerocopy::FromZeros;
 /// A file or directory of a mounted filesystem, by which it is asked.
 #[derive(Debug)]
 pub struct Mounted {
-    file: OwnedFd,
-    path: PathBuf,
+    pub(crate) file: OwnedFd,
+    pub(crate) path: PathBuf,
     kind: Kind,
 }
 
@@ -65,6 +65,22 @@ pub enum ControlError {
     /// No name for a subvolume.
     #[error("{}: no name for a subvolume: 1 to 255 bytes, no slash", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
+    /// It can't be done while something else is being done.
+    #[error("{path}: {what}: the pool is busy with something else (balance, resize, or a change of devices)")]
+    Busy {
+        /// What was asked.
+        path: PathBuf,
+        /// What for.
+        what: &'static str,
+    },
+    /// The kernel answered something that cannot be.
+    #[error("{path}: {what}: the kernel answered nonsense")]
+    Nonsense {
+        /// What was asked.
+        path: PathBuf,
+        /// What for.
+        what: &'static str,
+    },
     /// Not the root directory of a subvolume.
     #[error("{0}: not a subvolume")]
     NotASubvolume(PathBuf),
@@ -94,6 +110,16 @@ impl Mounted {
             Kind::Brindle if mounted.server().is_err() => Err(ControlError::NotBtrfs(path.to_owned())),
             _ => Ok(mounted),
         }
+    }
+
+    /// By what path it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the kernel serves it, and not we.
+    pub fn is_of_kernel(&self) -> bool {
+        self.kind == Kind::Kernel
     }
 
     /// Who serves a mount of ours.
@@ -241,11 +267,11 @@ impl Mounted {
         }
     }
 
-    fn explain<T>(&self, what: &'static str, answer: Result<T, Errno>) -> Result<T, ControlError> {
+    pub(crate) fn explain<T>(&self, what: &'static str, answer: Result<T, Errno>) -> Result<T, ControlError> {
         answer.map_err(|source| self.refused(what, source))
     }
 
-    fn refused(&self, what: &'static str, source: Errno) -> ControlError {
+    pub(crate) fn refused(&self, what: &'static str, source: Errno) -> ControlError {
         ControlError::Refused { path: self.path.clone(), what, source }
     }
 }

@@ -160,6 +160,116 @@ pub struct TrimRange {
     pub minimum: u64,
 }
 
+/// Which items of a tree are wanted, and room for them (`btrfs_ioctl_search_args`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TreeSearch {
+    /// The tree.
+    pub tree: u64,
+    /// The least object id.
+    pub objectid_min: u64,
+    /// The greatest.
+    pub objectid_max: u64,
+    /// The least offset, of the least object id and type.
+    pub offset_min: u64,
+    /// The greatest, of the greatest object id and type.
+    pub offset_max: u64,
+    /// No leaves that are older.
+    pub transid_min: u64,
+    /// No leaves that are younger.
+    pub transid_max: u64,
+    /// The least type, of the least object id.
+    pub type_min: u32,
+    /// The greatest, of the greatest object id.
+    pub type_max: u32,
+    /// Asked for: so many at the most; answered: so many there are.
+    pub items: u32,
+    /// Nothing.
+    pub unused: u32,
+    /// Nothing.
+    pub reserved: [u64; 4],
+    /// For each a [`FoundItem`] and its bytes.
+    pub records: [u8; 3992],
+}
+const _: () = assert!(size_of::<TreeSearch>() == 4096);
+
+/// What stands before the bytes of an item (`btrfs_ioctl_search_header`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct FoundItem {
+    /// The transaction that wrote its leaf.
+    pub transid: u64,
+    /// The first part of its key.
+    pub objectid: u64,
+    /// The last part.
+    pub offset: u64,
+    /// The middle part.
+    pub item_type: u32,
+    /// How many bytes follow.
+    pub length: u32,
+}
+const _: () = assert!(size_of::<FoundItem>() == 32);
+
+/// Which chunks of a kind a balance is for (`btrfs_balance_args`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct BalanceFilter {
+    /// Profiles, a bit each.
+    pub profiles: u64,
+    /// How full they are, in percent.
+    pub usage: u64,
+    /// A device.
+    pub devid: u64,
+    /// A range on it.
+    pub physical_start: u64,
+    /// Its end.
+    pub physical_end: u64,
+    /// A range of logical addresses; whatever overlaps it is meant.
+    pub logical_start: u64,
+    /// Its end.
+    pub logical_end: u64,
+    /// The profile to convert to.
+    pub target: u64,
+    /// Which of the others count.
+    pub flags: u64,
+    /// How many chunks.
+    pub limit: u64,
+    /// How many stripes they have, at the least and at the most.
+    pub stripes: [u32; 2],
+    /// Nothing.
+    pub unused: [u64; 6],
+}
+const _: () = assert!(size_of::<BalanceFilter>() == 136);
+
+/// The [range of logical addresses](BalanceFilter::logical_start) counts (`BTRFS_BALANCE_ARGS_VRANGE`).
+pub const BALANCE_LOGICAL_RANGE: u64 = 1 << 4;
+
+/// A balance (`btrfs_ioctl_balance_args`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Balance {
+    /// Which kinds of chunks: bits of the block group type.
+    pub flags: u64,
+    /// Answered: [`BALANCE_RUNNING`] and the like.
+    pub state: u64,
+    /// Data chunks.
+    pub data: BalanceFilter,
+    /// Metadata chunks.
+    pub metadata: BalanceFilter,
+    /// System chunks.
+    pub system: BalanceFilter,
+    /// Answered: how many chunks are estimated to be relocated, were considered, and were relocated.
+    pub progress: [u64; 3],
+    /// Nothing.
+    pub unused: [u64; 72],
+}
+const _: () = assert!(size_of::<Balance>() == 1024);
+
+/// The balance runs; without it, it is paused (`BTRFS_BALANCE_STATE_RUNNING`).
+pub const BALANCE_RUNNING: u64 = 1 << 0;
+/// Ends a balance (`BTRFS_BALANCE_CTL_CANCEL`).
+pub const BALANCE_CANCEL: i32 = 2;
+
 /// A snapshot to be made (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo,
-    SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    Balance, DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SpaceReport,
+    SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -58,6 +58,16 @@ pub const WAIT_SYNC: u32 = number::<u64>(Direction::Write, BTRFS, 22);
 pub const FILESYSTEM_INFO: u32 = number::<FilesystemInfo>(Direction::Read, BTRFS, 31);
 /// What there is to know of a device.
 pub const DEVICE_INFO: u32 = number::<DeviceInfo>(Direction::Both, BTRFS, 30);
+/// Gives a device of the pool another size.
+pub const RESIZE: u32 = number::<VolumeArguments>(Direction::Write, BTRFS, 3);
+/// Items of a tree.
+pub const TREE_SEARCH: u32 = number::<TreeSearch>(Direction::Both, BTRFS, 17);
+/// Balances, and returns when it is done.
+pub const BALANCE: u32 = number::<Balance>(Direction::Both, BTRFS, 32);
+/// Ends or pauses a balance.
+pub const BALANCE_CONTROL: u32 = number::<i32>(Direction::Write, BTRFS, 33);
+/// How far a balance is.
+pub const BALANCE_PROGRESS: u32 = number::<Balance>(Direction::Read, BTRFS, 34);
 /// The label (`FS_IOC_GETFSLABEL`).
 pub const GET_LABEL: u32 = number::<Label>(Direction::Read, BTRFS, 49);
 /// Sets the label (`FS_IOC_SETFSLABEL`).
@@ -80,3 +90,5 @@ const _: () = assert!(SUBVOLUME_CREATE == 0x5000_940e && SUBVOLUME_GET_FLAGS == 
 const _: () = assert!(INODE_LOOKUP == 0xd000_9412 && SUBVOLUME_INFO == 0x81f8_943c);
 const _: () = assert!(FILESYSTEM_INFO == 0x8400_941f && DEVICE_INFO == 0xd000_941e);
 const _: () = assert!(GET_LABEL == 0x8100_9431 && TRIM == 0xc018_5879);
+const _: () = assert!(RESIZE == 0x5000_9403 && TREE_SEARCH == 0xd000_9411 && BALANCE == 0xc400_9420);
+const _: () = assert!(BALANCE_CONTROL == 0x4004_9421 && BALANCE_PROGRESS == 0x8400_9422);

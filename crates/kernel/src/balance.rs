@@ -1,0 +1,118 @@
+//! Having the kernel relocate chunks.
+
+use crate::call;
+use crate::control::{ControlError, Mounted};
+use crate::message::{BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_RUNNING, Balance, BalanceFilter};
+use crate::number;
+use brindle_ondisk::{BlockGroupType, Logical};
+use rustix::io::Errno;
+use zerocopy::FromZeros;
+
+/// How the relocation of a chunk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relocated {
+    /// It is done, or the chunk had gone already.
+    Done,
+    /// Somebody cancelled it; what was moved stays where it is now.
+    Cancelled,
+}
+
+/// What the kernel has to say of balances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BalanceState {
+    /// There is none.
+    None,
+    /// One runs.
+    Running,
+    /// One is paused.
+    Paused,
+}
+
+impl Mounted {
+    /// Relocates the chunk that begins there, of this kind; returns when that is done.
+    pub fn relocate_chunk(&self, kind: BlockGroupType, logical: Logical) -> Result<Relocated, ControlError> {
+        let what = "relocate a chunk (root may)";
+        let mut balance = chunk_balance(kind, logical);
+        match call::update::<{ number::BALANCE }, Balance>(&self.file, &mut balance) {
+            Ok(()) => Ok(Relocated::Done),
+            Err(Errno::CANCELED | Errno::INTR) => Ok(Relocated::Cancelled),
+            Err(Errno::INPROGRESS) => Err(ControlError::Busy { path: self.path.clone(), what }),
+            Err(error) => Err(self.refused(what, error)),
+        }
+    }
+
+    /// Ends whatever balance there is, and waits for its end; false if there was none.
+    pub fn cancel_balance(&self) -> Result<bool, ControlError> {
+        match call::set::<{ number::BALANCE_CONTROL }, i32>(&self.file, BALANCE_CANCEL) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOTCONN) => Ok(false),
+            Err(error) => Err(self.refused("cancel a balance (root may)", error)),
+        }
+    }
+
+    /// Whether there is a balance, and the first address of the chunk that it is for if it is one of
+    /// [`relocate_chunk`](Self::relocate_chunk).
+    pub fn balance_state(&self) -> Result<(BalanceState, Option<Logical>), ControlError> {
+        match call::get::<{ number::BALANCE_PROGRESS }, Balance>(&self.file) {
+            Ok(balance) if balance.state & BALANCE_RUNNING != 0 => {
+                Ok((BalanceState::Running, only_chunk(&balance)))
+            }
+            Ok(balance) => Ok((BalanceState::Paused, only_chunk(&balance))),
+            Err(Errno::NOTCONN) => Ok((BalanceState::None, None)),
+            Err(error) => Err(self.refused("ask for a balance (root may)", error)),
+        }
+    }
+}
+
+/// The balance that is for one chunk.
+fn chunk_balance(kind: BlockGroupType, logical: Logical) -> Balance {
+    // The kernel means every chunk that overlaps the range; the first byte is in one chunk only.
+    let filter = BalanceFilter {
+        flags: BALANCE_LOGICAL_RANGE,
+        logical_start: logical.get(),
+        logical_end: logical.get().saturating_add(1),
+        ..BalanceFilter::default()
+    };
+    let content = kind & BlockGroupType::CONTENT;
+    let filter_of = |bit| if content.contains(bit) { filter } else { BalanceFilter::default() };
+    Balance {
+        flags: content.bits(),
+        data: filter_of(BlockGroupType::DATA),
+        metadata: filter_of(BlockGroupType::METADATA),
+        system: filter_of(BlockGroupType::SYSTEM),
+        ..Balance::new_zeroed()
+    }
+}
+
+/// The chunk of a balance that is for one chunk.
+fn only_chunk(balance: &Balance) -> Option<Logical> {
+    let filters = [balance.data, balance.metadata, balance.system];
+    let mut found = None;
+    for filter in filters.into_iter().filter(|filter| filter.flags != 0) {
+        let is_one = filter.flags == BALANCE_LOGICAL_RANGE
+            && filter.logical_end == filter.logical_start.saturating_add(1)
+            && found.is_none_or(|other| other == filter.logical_start);
+        if !is_one {
+            return None;
+        }
+        found = Some(filter.logical_start);
+    }
+    found.map(Logical::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_balance_of_one_chunk_is_known_again() {
+        let at = Logical::new(1 << 30);
+        let balance = chunk_balance(BlockGroupType::METADATA | BlockGroupType::RAID1, at);
+        assert_eq!((balance.flags, balance.system.flags), (BlockGroupType::METADATA.bits(), 0));
+        assert_eq!(only_chunk(&balance), Some(at));
+        let mut other = balance;
+        other.data = BalanceFilter { flags: 1 << 1, ..BalanceFilter::default() };
+        assert_eq!(only_chunk(&other), None);
+        assert_eq!(only_chunk(&Balance::new_zeroed()), None);
+    }
+}

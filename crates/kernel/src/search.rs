@@ -1,0 +1,79 @@
+//! Looking into the trees of a pool that the kernel has mounted.
+
+use crate::call;
+use crate::control::{ControlError, Mounted};
+use crate::message::{FoundItem, TreeSearch};
+use crate::number;
+use brindle_ondisk::{Key, KeyType, ObjectId, RootId, to_usize};
+use zerocopy::{FromBytes, FromZeros};
+
+impl Mounted {
+    /// All items of a tree from one key to another, both included.
+    pub fn search(&self, tree: RootId, from: Key, to: Key) -> Result<Vec<(Key, Vec<u8>)>, ControlError> {
+        let what = "look into a tree (root may)";
+        let mut found = Vec::new();
+        let mut from = from;
+        loop {
+            let mut page = page(tree, from, to);
+            let answer = call::update::<{ number::TREE_SEARCH }, TreeSearch>(&self.file, &mut page);
+            self.explain(what, answer)?;
+            if page.items == 0 {
+                return Ok(found);
+            }
+            let nonsense = || ControlError::Nonsense { path: self.path.clone(), what };
+            let mut records: &[u8] = &page.records;
+            for _ in 0..page.items {
+                let (key, data, rest) = record(records).ok_or_else(nonsense)?;
+                // The bounds are those of a range of keys, but for items the kernel may see them part by part.
+                if key >= from && key <= to {
+                    found.push((key, data.to_vec()));
+                }
+                records = rest;
+                from = key.successor().ok_or_else(nonsense)?;
+            }
+            if from > to {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn page(tree: RootId, from: Key, to: Key) -> TreeSearch {
+    TreeSearch {
+        tree: tree.get(),
+        objectid_min: from.objectid.get(),
+        objectid_max: to.objectid.get(),
+        offset_min: from.offset(),
+        offset_max: to.offset(),
+        transid_max: u64::MAX,
+        type_min: from.item_type.0.into(),
+        type_max: to.item_type.0.into(),
+        items: u32::MAX,
+        ..TreeSearch::new_zeroed()
+    }
+}
+
+/// The first item of what was answered, and what follows it.
+fn record(bytes: &[u8]) -> Option<(Key, &[u8], &[u8])> {
+    let (header, rest) = FoundItem::read_from_prefix(bytes).ok()?;
+    let (data, rest) = rest.split_at_checked(to_usize(header.length.into()))?;
+    let item_type = KeyType(u8::try_from(header.item_type).ok()?);
+    Some((Key::new(ObjectId::new(header.objectid), item_type, header.offset), data, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    #[test]
+    fn records_are_taken_apart_and_what_is_cut_off_is_none() {
+        let header = FoundItem { transid: 9, objectid: 256, offset: 4096, item_type: 228, length: 3 };
+        let mut bytes = header.as_bytes().to_vec();
+        bytes.extend(b"abcrest");
+        let (key, data, rest) = record(&bytes).expect("whole");
+        assert_eq!(key, Key::new(ObjectId::new(256), KeyType::CHUNK_ITEM, 4096));
+        assert_eq!((data, rest), (&b"abc"[..], &b"rest"[..]));
+        assert!(record(&bytes[..34]).is_none() && record(&bytes[..31]).is_none());
+    }
+}

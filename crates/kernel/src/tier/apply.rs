@@ -1,0 +1,198 @@
+//! Moving what lies wrong.
+
+use super::fence::refuse_if_busy;
+use super::{Fences, Inventory, StateDirectory, TierError, recover};
+use crate::balance::Relocated;
+use crate::control::Mounted;
+use brindle_ondisk::BlockGroupType;
+use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, plan};
+use brindle_policy::tier::{Content, TierPool};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a plan is to be carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyOptions {
+    /// What is to be moved.
+    pub wanted: Wanted,
+    /// The most that may be moved in a second on the average, in bytes.
+    pub rate: Option<u64>,
+    /// How long to wait for the lock.
+    pub patience: Duration,
+}
+
+/// Who looks on, and may have it stopped.
+pub trait Observer {
+    /// Whether to stop.
+    fn is_stopped(&self) -> bool;
+    /// A plan is about to be carried out.
+    fn planned(&mut self, plan: &Plan);
+    /// A chunk is about to be moved.
+    fn moving(&mut self, chunk: &Move);
+    /// It was.
+    fn moved(&mut self, chunk: &Move);
+    /// What a process that is no more had put up was taken down.
+    fn recovered(&mut self);
+}
+
+/// How it ended, where nothing went wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Chunks that were relocated.
+    pub chunks: u64,
+    /// What was used of them, in bytes.
+    pub bytes: u64,
+    /// It was stopped before all was done.
+    pub is_stopped: bool,
+}
+
+/// How often the observer is asked whether to stop.
+const TICK: Duration = Duration::from_millis(50);
+/// For longer pauses than this fences are taken down.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often it is tried again what holes in fenced devices have attracted.
+const ROUNDS_MAX: usize = 10;
+
+/// Moves what lies wrong. The classes of devices are the caller's: `classify` makes of an inventory a pool.
+pub fn apply(
+    mounted: &Mounted,
+    directory: &StateDirectory,
+    classify: &dyn Fn(&Inventory) -> TierPool,
+    options: &ApplyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Applied, TierError> {
+    let fsid = brindle_ondisk::Uuid(mounted.filesystem()?.fsid);
+    let _lock = directory.lock(&fsid, options.patience)?;
+    if !recover(mounted, directory, &fsid)?.is_empty() {
+        observer.recovered();
+    }
+    refuse_if_busy(&fsid)?;
+    let fences = Fences::new(mounted, directory, &fsid);
+    let mut work = Work {
+        mounted,
+        classify,
+        options,
+        observer,
+        fences,
+        done: Applied::default(),
+        begin: Instant::now(),
+    };
+    let ended = work.all();
+    work.fences.open_after(ended)?;
+    Ok(work.done)
+}
+
+struct Work<'a> {
+    mounted: &'a Mounted,
+    classify: &'a dyn Fn(&Inventory) -> TierPool,
+    options: &'a ApplyOptions,
+    observer: &'a mut dyn Observer,
+    fences: Fences<'a>,
+    done: Applied,
+    begin: Instant,
+}
+
+impl Work<'_> {
+    fn all(&mut self) -> Result<(), TierError> {
+        let mut left = usize::MAX;
+        for _ in 0..ROUNDS_MAX {
+            let (inventory, plan) = self.look()?;
+            if !plan.refusals.is_empty() {
+                return Err(TierError::Refused(plan.refusals));
+            }
+            let Some(pass) = plan.passes.first() else { return Ok(()) };
+            if plan.chunks() >= left {
+                break;
+            }
+            left = plan.chunks();
+            self.observer.planned(&plan);
+            self.fences.close(&pass.fences, &inventory.devices)?;
+            self.pass(pass)?;
+            self.fences.open()?;
+            if self.done.is_stopped {
+                return Ok(());
+            }
+        }
+        let (_, plan) = self.look()?;
+        match plan.chunks() {
+            0 => Ok(()),
+            chunks => Err(TierError::Stuck { chunks, bytes: plan.bytes() }),
+        }
+    }
+
+    /// What there is, and what is to be done.
+    fn look(&self) -> Result<(Inventory, Plan), TierError> {
+        // What is used of a block group is told as of the last commit.
+        self.mounted.sync()?;
+        let inventory = self.mounted.inventory()?;
+        if let Some(device) = inventory.devices.iter().find(|device| device.is_missing) {
+            return Err(TierError::Missing(device.devid));
+        }
+        let plan = plan(&(self.classify)(&inventory), self.options.wanted);
+        Ok((inventory, plan))
+    }
+
+    fn pass(&mut self, pass: &Pass) -> Result<(), TierError> {
+        for chunk in &pass.moves {
+            self.keep_to_the_rate(pass)?;
+            if self.observer.is_stopped() {
+                self.done.is_stopped = true;
+                return Ok(());
+            }
+            self.observer.moving(chunk);
+            if self.relocate(chunk)? == Relocated::Cancelled {
+                self.done.is_stopped = true;
+                return Ok(());
+            }
+            self.done.chunks += 1;
+            self.done.bytes += chunk.used_bytes;
+            self.observer.moved(chunk);
+        }
+        Ok(())
+    }
+
+    /// The kernel works in the calling thread and hears nothing meanwhile, so that is another one.
+    fn relocate(&self, chunk: &Move) -> Result<Relocated, TierError> {
+        let kind = match chunk.content {
+            Content::Metadata => BlockGroupType::METADATA,
+            Content::System => BlockGroupType::SYSTEM,
+            Content::Data => BlockGroupType::DATA,
+            Content::Mixed => BlockGroupType::DATA | BlockGroupType::METADATA,
+        };
+        let (mounted, logical) = (self.mounted, chunk.logical);
+        thread::scope(|scope| {
+            let worker = scope.spawn(move || mounted.relocate_chunk(kind, logical));
+            while !worker.is_finished() {
+                if self.observer.is_stopped()
+                    && let Err(error) = mounted.cancel_balance()
+                {
+                    tracing::warn!("{error}");
+                }
+                thread::sleep(TICK);
+            }
+            Ok(worker.join().expect("it calls the kernel and does nothing that panics")?)
+        })
+    }
+
+    /// Waits until what was moved so far may have been moved. Nothing is fenced during a long wait: the devices behind
+    /// a fence can't take new data chunks.
+    fn keep_to_the_rate(&mut self, pass: &Pass) -> Result<(), TierError> {
+        let Some(rate) = self.options.rate else { return Ok(()) };
+        let due = Duration::from_secs_f64(self.done.bytes as f64 / rate.max(1) as f64);
+        let wait = due.saturating_sub(self.begin.elapsed());
+        let is_long = wait > PAUSE_MAX;
+        if is_long {
+            self.fences.open()?;
+        }
+        while self.begin.elapsed() < due && !self.observer.is_stopped() {
+            thread::sleep(TICK.min(due.saturating_sub(self.begin.elapsed())));
+        }
+        if is_long && !self.observer.is_stopped() {
+            let inventory = self.mounted.inventory()?;
+            let class = brindle_policy::tier::plan::other(pass.target);
+            let fences = brindle_policy::tier::plan::fences(&(self.classify)(&inventory), class);
+            self.fences.close(&fences, &inventory.devices)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Why tiers could not be put right.
+
+use crate::control::ControlError;
+use brindle_ondisk::DevId;
+use brindle_policy::tier::plan::Refusal;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why tiers could not be put right.
+#[derive(Debug, Error)]
+pub enum TierError {
+    /// The kernel did not do what it was asked.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A file beside the pool could not be read or written.
+    #[error("{path}: {source}")]
+    State {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A journal is not what we write.
+    #[error("{path}: no journal of fences: {why}")]
+    Journal {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Somebody else is at it.
+    #[error("{0}: another process works on the tiers of this pool")]
+    Locked(PathBuf),
+    /// The kernel does something that excludes all else.
+    #[error("the pool is busy: {0}; try again when that has ended")]
+    Busy(String),
+    /// A device is not there.
+    #[error("device {0} is missing: nothing is moved in a degraded pool")]
+    Missing(DevId),
+    /// It can't be done.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused(Vec<Refusal>),
+    /// It was tried, and did not help.
+    #[error(
+        "{chunks} chunks with {bytes} bytes still lie wrong: the kernel has put their contents into free space between what \
+             the fenced devices hold, or has passed over them (swap files)"
+    )]
+    Stuck {
+        /// How many chunks.
+        chunks: usize,
+        /// How much in them, in bytes.
+        bytes: u64,
+    },
+    /// A fenced device has gone, or is another.
+    #[error("device {0}, which was fenced, is not the one that it was")]
+    OtherDevice(DevId),
+    /// A fence could not be taken down.
+    #[error("{source}; the sizes of devices are to be restored by `brindle tier recover`{}", after(.first.as_deref()))]
+    Fenced {
+        /// Why not.
+        source: Box<TierError>,
+        /// What had gone wrong before.
+        first: Option<Box<TierError>>,
+    },
+}
+
+fn after(first: Option<&TierError>) -> String {
+    first.map_or(String::new(), |first| format!(" (it began with: {first})"))
+}

@@ -1,0 +1,45 @@
+//! What the kernel says in `/sys/fs/btrfs/UUID`.
+
+use brindle_ondisk::{DevId, Uuid};
+use std::fs;
+use std::path::PathBuf;
+
+/// How full the chunks of a kind are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// Length of their logical ranges, in bytes.
+    pub total_bytes: u64,
+    /// What can't be had of it: used, freed but not yet to be used again, promised to running transactions.
+    pub taken_bytes: u64,
+}
+
+/// What is being done to the pool that nothing else may be done beside (`exclusive_operation`): `none`, `balance`,
+/// `balance paused`, `resize`, ...; kernels before 5.10 do not say.
+pub fn exclusive_operation(fsid: &Uuid) -> Option<String> {
+    read(fsid, "exclusive_operation")
+}
+
+/// Whether a device belongs to another pool, of which this one is a sprout.
+pub(crate) fn is_seed(fsid: &Uuid, devid: DevId) -> bool {
+    read(fsid, &format!("devinfo/{devid}/fsid")).is_some_and(|found| found != fsid.to_string())
+}
+
+/// Whether a device is not there.
+pub(crate) fn is_missing(fsid: &Uuid, devid: DevId) -> bool {
+    read(fsid, &format!("devinfo/{devid}/missing")).is_some_and(|found| found == "1")
+}
+
+/// How full the chunks are that hold `data`, `metadata` or `system`, at this moment.
+pub fn allocation(fsid: &Uuid, content: &str) -> Option<Allocation> {
+    let number = |name: &str| read(fsid, &format!("allocation/{content}/{name}"))?.parse::<u64>().ok();
+    let taken = ["bytes_used", "bytes_pinned", "bytes_reserved", "bytes_readonly"];
+    Some(Allocation {
+        total_bytes: number("total_bytes")?,
+        taken_bytes: taken.iter().filter_map(|name| number(name)).sum(),
+    })
+}
+
+fn read(fsid: &Uuid, name: &str) -> Option<String> {
+    let path = PathBuf::from(format!("/sys/fs/btrfs/{fsid}/{name}"));
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}

@@ -1,0 +1,204 @@
+//! The journal of fences: what sizes devices had. One small file for each pool, in a directory that outlives a crash.
+
+use super::TierError;
+use brindle_ondisk::Uuid;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// What sizes the devices of a pool had before they were fenced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Journal {
+    version: u32,
+    /// UUID of the pool.
+    pub fsid: String,
+    /// By which path it was reached.
+    pub path: PathBuf,
+    /// The devices.
+    pub devices: Vec<FencedDevice>,
+}
+
+/// A device that is fenced, or may be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FencedDevice {
+    /// Its id.
+    pub devid: u64,
+    /// Its UUID.
+    pub uuid: String,
+    /// The size that it had, in bytes.
+    pub total_bytes: u64,
+    /// All sizes that it may have been given since, in bytes.
+    pub fences: Vec<u64>,
+}
+
+impl Journal {
+    /// Of no device yet.
+    pub fn new(fsid: &Uuid, path: &Path) -> Self {
+        Self { version: VERSION, fsid: fsid.to_string(), path: path.to_owned(), devices: Vec::new() }
+    }
+}
+
+/// Where journals are kept.
+#[derive(Clone, Debug)]
+pub struct StateDirectory(PathBuf);
+
+/// Nobody else works on the tiers of the pool while this is held.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "held open, for the lock is the open file's")] File);
+
+impl StateDirectory {
+    /// At this place; it is made when it is needed.
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Waits a while for the lock of a pool: who was killed may hold it for as long as the kernel needs to stop what
+    /// it does for him.
+    pub fn lock(&self, fsid: &Uuid, patience: Duration) -> Result<Lock, TierError> {
+        let path = self.0.join(format!("tier-{fsid}.lock"));
+        fs::create_dir_all(&self.0).map_err(|source| state(&self.0, source))?;
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(|source| state(&path, source))?;
+        let begin = Instant::now();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock(file)),
+                Err(rustix::io::Errno::WOULDBLOCK) if begin.elapsed() < patience => {
+                    sleep(Duration::from_millis(50));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(TierError::Locked(path)),
+                Err(error) => return Err(state(&path, error.into())),
+            }
+        }
+    }
+
+    /// The journal of a pool, if it has one.
+    pub fn read(&self, fsid: &Uuid) -> Result<Option<Journal>, TierError> {
+        read(&self.journal(&fsid.to_string()))
+    }
+
+    /// All journals.
+    pub fn all(&self) -> Result<Vec<Journal>, TierError> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|source| state(&self.0, source))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|source| state(&self.0, source))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.starts_with("tier-") && name.ends_with(".json") {
+                found.extend(read(&path)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes a journal; it is durable when this returns.
+    pub fn write(&self, journal: &Journal) -> Result<(), TierError> {
+        let path = self.journal(&journal.fsid);
+        let new = path.with_extension("new");
+        let text = serde_json::to_string_pretty(journal).expect("a journal is text and numbers");
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            self.sync()
+        });
+        written.map_err(|source| state(&path, source))
+    }
+
+    /// Deletes the journal of a pool.
+    pub fn remove(&self, fsid: &str) -> Result<(), TierError> {
+        let path = self.journal(fsid);
+        match fs::remove_file(&path).and_then(|()| self.sync()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|source| state(&path, source)),
+        }
+    }
+
+    fn journal(&self, fsid: &str) -> PathBuf {
+        self.0.join(format!("tier-{fsid}.json"))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Journal>, TierError> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(|source| state(path, source))?,
+    };
+    let wrong = |why| TierError::Journal { path: path.to_owned(), why };
+    let journal: Journal = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    match journal.version {
+        VERSION => Ok(Some(journal)),
+        other => Err(wrong(format!("version {other} is not known here"))),
+    }
+}
+
+fn state(path: &Path, source: io::Error) -> TierError {
+    TierError::State { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(fsid: u8) -> Journal {
+        let device = FencedDevice {
+            devid: 1,
+            uuid: Uuid([7; 16]).to_string(),
+            total_bytes: 9 << 30,
+            fences: vec![1 << 30],
+        };
+        Journal { devices: vec![device], ..Journal::new(&Uuid([fsid; 16]), Path::new("/mnt")) }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_gone_when_removed() {
+        let place = tempfile::tempdir().expect("room");
+        let directory = StateDirectory::new(place.path().join("below"));
+        assert!(directory.all().expect("none is no error").is_empty());
+        let _lock = directory.lock(&Uuid([1; 16]), Duration::ZERO).expect("free");
+        directory.write(&journal(1)).expect("room");
+        directory.write(&journal(2)).expect("room");
+        assert_eq!(directory.read(&Uuid([1; 16])).expect("whole"), Some(journal(1)));
+        assert_eq!(directory.all().expect("whole").len(), 2);
+        directory.remove(&journal(1).fsid).expect("there");
+        directory.remove(&journal(1).fsid).expect("gone is gone");
+        assert_eq!(directory.all().expect("whole"), [journal(2)]);
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let place = tempfile::tempdir().expect("room");
+        let directory = StateDirectory::new(place.path().to_owned());
+        let fsid = Uuid([1; 16]);
+        let lock = directory.lock(&fsid, Duration::ZERO).expect("free");
+        assert!(matches!(directory.lock(&fsid, Duration::ZERO), Err(TierError::Locked(_))));
+        drop(lock);
+        directory.lock(&fsid, Duration::ZERO).expect("free again");
+    }
+
+    #[test]
+    fn what_is_no_journal_is_said() {
+        let place = tempfile::tempdir().expect("room");
+        let directory = StateDirectory::new(place.path().to_owned());
+        let path = place.path().join(format!("tier-{}.json", Uuid([1; 16])));
+        for text in ["", "{}", r#"{"version": 2, "fsid": "", "path": "", "devices": []}"#] {
+            fs::write(&path, text).expect("room");
+            let error = directory.read(&Uuid([1; 16])).expect_err("no journal");
+            assert!(matches!(error, TierError::Journal { .. }), "{error}");
+        }
+    }
+}

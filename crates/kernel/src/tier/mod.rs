@@ -1,0 +1,43 @@
+//! Tiers of a pool that the kernel has mounted: a kernel that knows no classes of devices is made to put metadata on
+//! the fast ones. Which chunks are to be moved, and why a *fence* brings that about, is the business of
+//! [`brindle_policy::tier`]; here it is looked and done.
+//!
+//! # The walk
+//!
+//! 1. [`inventory`] looks: `TREE_SEARCH` lists devices, chunks and block groups, `DEV_INFO` paths and sizes, and sysfs
+//!    ([`host`]) says whether the pool is busy, and how full its chunks are.
+//! 2. [`apply`](apply::apply) plans, puts up the fences of the first pass, and has the kernel relocate one chunk after
+//!    the other, by a balance whose filter is the chunk's first address. One chunk a call is the unit of progress, of
+//!    the rate limit and of stopping. Then the fences are taken down, and it looks again, until nothing lies
+//!    wrong or nothing gets better.
+//! 3. [`fence`] resizes. Before the first resize, [`journal`] writes down, and makes durable, what the sizes were.
+//!
+//! # Why a crash at any point is safe
+//!
+//! A relocation is the kernel's own, with its own transactions; what was moved stays moved. What a crash can leave
+//! behind is a fence: devices that are smaller than they were. No byte of data is in danger by that; the pool
+//! has less room until somebody resizes the devices. The journal says to what:
+//!
+//! | crash | what is there |
+//! |---|---|
+//! | before the journal is durable | sizes as before |
+//! | after that, before the last size is restored | the journal; each device has its old size or one of the fences in the journal |
+//! | before the journal is deleted | the journal; all sizes as before, so that restoring them again changes nothing |
+//!
+//! Whoever takes a fence down changes a size only where he finds one that the journal has as a fence: a size that
+//! somebody else has set meanwhile stays. One process at a time works on a pool: a lock beside the journal. A
+//! killed process holds it until the kernel has let go of it.
+
+pub mod apply;
+pub mod error;
+pub mod fence;
+pub mod host;
+pub mod inventory;
+pub mod journal;
+
+pub use apply::{Applied, ApplyOptions, Observer, apply};
+pub use error::TierError;
+pub use fence::{Fences, Restored, recover};
+pub use host::Allocation;
+pub use inventory::{Inventory, MountedDevice};
+pub use journal::{Journal, StateDirectory};
