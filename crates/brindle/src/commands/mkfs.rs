@@ -276,7 +276,7 @@ fn parse_uuid(word: &str) -> Result<Uuid> {
 }
 
 /// A number of bytes, with an optional unit of base 1024, as btrfs-progs takes it.
-fn parse_size(word: &str) -> Result<u64> {
+pub(crate) fn parse_size(word: &str) -> Result<u64> {
     const UNITS: &[u8] = b"bkmgtpe";
     let wrong = || anyhow!("a size is a number of bytes, or one followed by K, M, G, T, P or E");
     let unit = word.bytes().last().map(|last| last.to_ascii_lowercase());

@@ -16,7 +16,9 @@ mod pool;
 mod property;
 mod restore;
 mod stat;
+mod stop;
 mod subvolume;
+mod tier;
 mod umount;
 mod write_options;
 
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Subvolume(subvolume::SubvolumeCommand),
     #[command(subcommand)]
     Property(property::PropertyCommand),
+    #[command(subcommand)]
+    Tier(tier::TierCommand),
     #[command(subcommand)]
     Inspect(inspect::InspectCommand),
     Ls(ls::LsCommand),
@@ -53,6 +57,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Subvolume(command) => subvolume::run(command),
         Command::Property(command) => property::run(&command),
+        Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),

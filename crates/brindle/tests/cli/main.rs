@@ -7,4 +7,5 @@ mod inspect;
 mod mount;
 mod restore;
 mod support;
+mod tier;
 mod usage;

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Whether to stop.
 #[derive(Debug, Default)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     /// The signal; 0 for none.
     signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
     /// From now on signals stop the work, and not the process.
-    pub(super) fn on_signals() -> Result<Self> {
+    pub(crate) fn on_signals() -> Result<Self> {
         let failed = "cannot wait for signals";
         let stop = Self::default();
         let ignored = ignored_signals();
@@ -36,12 +36,12 @@ impl Stop {
     }
 
     /// Whether a signal has come.
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
     /// Its name, and the exit code that a shell would give a process that it killed.
-    pub(super) fn name_and_code(&self) -> Option<(&'static str, u8)> {
+    pub(crate) fn name_and_code(&self) -> Option<(&'static str, u8)> {
         let number = self.signal.load(Ordering::Relaxed);
         let code = u8::try_from(128 + number).unwrap_or(u8::MAX);
         match i32::try_from(number) {

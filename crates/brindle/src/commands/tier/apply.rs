@@ -1,0 +1,149 @@
+//! `tier apply`: moves what lies wrong.
+
+use super::facts::{ClassOptions, Facts};
+use super::plan::Only;
+use super::state;
+use crate::commands::mkfs::parse_size;
+use crate::commands::stop::Stop;
+use crate::format::UnitMode;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use brindle_kernel::tier::{ApplyOptions, Observer, apply};
+use brindle_policy::tier::plan::{Move, Plan};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  Two SSDs have joined a pool of two disks; its metadata is to move there:
+    btrfs device add /dev/nvme0n1 /dev/nvme1n1 /mnt
+    brindle tier plan /mnt
+    brindle tier apply /mnt
+
+  Metadata alone, and gently:
+    brindle tier apply --only metadata --rate 20M /mnt
+
+FILES
+  /var/lib/brindle/tier-UUID.json
+      What sizes the devices of a pool had; there as long as they are fenced. BRINDLE_STATE_DIR names another
+      directory; it must outlive a crash.
+
+EXIT STATUS
+  0    nothing lies wrong any more
+  1    failure; sizes are as before, unless the message says that `tier recover` is needed
+  2    wrong usage
+  129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; sizes are as before";
+
+/// Move metadata to the fast devices, and data off them, in a pool that the kernel has mounted
+///
+/// The kernel gives new chunks to the devices with the most unallocated space. So the devices where something does not
+/// belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
+/// balance, one by one; then the devices get their sizes back. They get them back after an error and after Ctrl-C as
+/// well, and after a crash by `brindle tier recover`, or when this is run again. Files can be used all the while.
+///
+/// It refuses if the profile needs more devices than the class has, if there is no room, if a device is missing, and
+/// while a balance, a resize or a change of devices is under way. Needs root.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ApplyCommand {
+    /// Move this alone
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Only>,
+    /// Move no more than this in a second on the average, such as 20M; a chunk is moved at full speed
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    rate: Option<u64>,
+    #[command(flatten)]
+    classes: ClassOptions,
+    /// A directory of a pool that the kernel has mounted
+    #[arg(required = true, value_name = "MOUNTPOINT")]
+    pool: Vec<PathBuf>,
+}
+
+/// How long to wait for somebody who was killed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the command.
+pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
+    if !matches!(&command.pool[..], [path] if path.is_dir()) {
+        bail!("tier apply is not there yet for a pool that is not mounted: have the kernel mount it");
+    }
+    let stop = Stop::on_signals()?;
+    let facts = Facts::gather(&command.pool, &command.classes)?;
+    let mounted = facts.mounted.as_ref().context("the pool is not mounted")?;
+    let options = ApplyOptions { wanted: Only::wanted(command.only), rate: command.rate, patience: PATIENCE };
+    let mut show = Show::new(&stop);
+    let begin = Instant::now();
+    let classify = |inventory: &_| facts.pool_of(inventory);
+    let applied = apply(mounted, &state::directory(), &classify, &options, &mut show);
+    show.bar.finish_and_clear();
+    let applied = applied?;
+    let mut out = output::stdout();
+    let (bytes, seconds) = (UnitMode::DEFAULT.format(applied.bytes), begin.elapsed().as_secs_f64());
+    match (applied.is_stopped, applied.chunks) {
+        (false, 0) => writeln!(out, "Nothing lay wrong.")?,
+        (false, chunks) => writeln!(out, "Relocated {chunks} chunks with {bytes} in {seconds:.1} s.")?,
+        (true, chunks) => {
+            writeln!(out, "Stopped after {chunks} chunks with {bytes}; run it again to go on.")?;
+        }
+    }
+    out.flush()?;
+    match (applied.is_stopped, stop.name_and_code()) {
+        (true, Some((_, code))) => Ok(ExitCode::from(code)),
+        (true, None) => bail!("somebody has cancelled the balance"),
+        (false, _) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Shows how far it is.
+pub(crate) struct Show<'a> {
+    stop: &'a Stop,
+    bar: ProgressBar,
+}
+
+impl<'a> Show<'a> {
+    pub(crate) fn new(stop: &'a Stop) -> Self {
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
+        } else {
+            ProgressBar::hidden()
+        };
+        let template =
+            "{bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta} {wide_msg}";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+        Self { stop, bar }
+    }
+}
+
+impl Observer for Show<'_> {
+    fn is_stopped(&self) -> bool {
+        self.bar.tick();
+        self.stop.is_set()
+    }
+
+    fn planned(&mut self, plan: &Plan) {
+        self.bar.set_length(self.bar.position() + plan.bytes());
+        tracing::info!("{} chunks with {} bytes lie wrong", plan.chunks(), plan.bytes());
+    }
+
+    fn moving(&mut self, chunk: &Move) {
+        self.bar.set_message(format!("{} chunk at {}", chunk.content, chunk.logical));
+        tracing::info!(
+            "relocating the {} chunk at {}: {} bytes",
+            chunk.content,
+            chunk.logical,
+            chunk.used_bytes
+        );
+    }
+
+    fn moved(&mut self, chunk: &Move) {
+        self.bar.inc(chunk.used_bytes);
+    }
+
+    fn recovered(&mut self) {
+        self.bar.suspend(|| tracing::warn!("restored sizes that a run before this one had left fenced"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The facts: devices with their classes, and chunks.
+
+use crate::commands::pool::open_pool;
+use anyhow::{Result, bail};
+use brindle_device::{Device, DeviceClass, FileDevice};
+use brindle_kernel::tier::{Inventory, MountedDevice};
+use brindle_kernel::{ControlError, Mounted};
+use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::{ClassFacts, ClassReason, TierChunk, TierDevice, TierPool, TierStripe, classify};
+use brindle_tree::{Pool, Readahead};
+use clap::Args;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Which devices are fast.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct ClassOptions {
+    /// This device is fast, whatever it looks like: its path or its id in the pool; may be repeated
+    #[arg(long, value_name = "DEVICE", help_heading = "Classes")]
+    fast: Vec<PathBuf>,
+    /// This device is bulk, whatever it looks like
+    #[arg(long, value_name = "DEVICE", help_heading = "Classes")]
+    bulk: Vec<PathBuf>,
+}
+
+/// A pool, as it is found.
+pub(crate) struct Facts {
+    /// UUID of the pool.
+    pub(crate) fsid: Uuid,
+    /// How it is reached, if it is mounted.
+    pub(crate) mounted: Option<Mounted>,
+    /// Its devices.
+    pub(crate) devices: Vec<DeviceFacts>,
+    /// What the decisions are made on.
+    pub(crate) pool: TierPool,
+}
+
+/// A device, as it is found.
+pub(crate) struct DeviceFacts {
+    /// Its id.
+    pub(crate) devid: DevId,
+    /// Its path; empty if it is missing.
+    pub(crate) path: PathBuf,
+    /// Its size, in bytes.
+    pub(crate) total_bytes: u64,
+    /// What the pool stores of it.
+    pub(crate) stored: u64,
+    /// Its class, and why.
+    pub(crate) class: (PlacementClass, ClassReason),
+}
+
+impl Facts {
+    /// Looks at what is mounted at a path, or at an unmounted pool on devices.
+    pub(crate) fn gather(paths: &[PathBuf], options: &ClassOptions) -> Result<Self> {
+        match paths {
+            [path] if path.is_dir() => Self::of_mounted(Mounted::open(path)?, options),
+            devices => Self::of_unmounted(devices, options),
+        }
+    }
+
+    /// Looks at a pool that the kernel has mounted.
+    pub(crate) fn of_mounted(mounted: Mounted, options: &ClassOptions) -> Result<Self> {
+        if !mounted.is_of_kernel() {
+            let path = mounted.path().display();
+            bail!("{path}: tier is not there yet for a mount of brindle; unmount it, and name its devices");
+        }
+        // What is used of a block group is told as of the last commit.
+        mounted.sync()?;
+        let inventory = mounted.inventory().map_err(explain)?;
+        if let Some(device) = inventory.devices.iter().find(|device| device.is_seed) {
+            bail!(
+                "{}: a seed device; tiers of a pool that has grown from a seed are not told apart",
+                device.devid
+            );
+        }
+        let devices: Vec<DeviceFacts> = inventory
+            .devices
+            .iter()
+            .map(|device| DeviceFacts {
+                devid: device.devid,
+                path: if device.is_missing { PathBuf::new() } else { device.path.clone() },
+                total_bytes: device.total_bytes,
+                stored: device.stored,
+                class: (PlacementClass::Bulk, ClassReason::Unknown),
+            })
+            .collect();
+        let Inventory { fsid, chunks, .. } = inventory;
+        Self::classified(fsid, Some(mounted), devices, chunks, options)
+    }
+
+    fn of_unmounted(paths: &[PathBuf], options: &ClassOptions) -> Result<Self> {
+        let pool = open_pool(paths)?;
+        let stored = stored_hints(&pool)?;
+        let devices = pool.volume().devices().into_iter().map(|device| DeviceFacts {
+            devid: device.devid,
+            path: if device.missing { PathBuf::new() } else { PathBuf::from(device.name) },
+            total_bytes: device.total_bytes,
+            stored: stored.get(&device.devid).copied().unwrap_or(0),
+            class: (PlacementClass::Bulk, ClassReason::Unknown),
+        });
+        let used = used_of_block_groups(&pool)?;
+        let chunks = pool.volume().chunks().into_iter().map(|chunk| TierChunk {
+            logical: chunk.start,
+            length_bytes: chunk.length,
+            used_bytes: used.get(&chunk.start).copied().unwrap_or(0),
+            kind: chunk.kind,
+            stripes: chunk
+                .stripes
+                .iter()
+                .map(|stripe| TierStripe { devid: stripe.devid, physical: stripe.physical })
+                .collect(),
+        });
+        Self::classified(pool.superblock().fsid, None, devices.collect(), chunks.collect(), options)
+    }
+
+    fn classified(
+        fsid: Uuid,
+        mounted: Option<Mounted>,
+        mut devices: Vec<DeviceFacts>,
+        chunks: Vec<TierChunk>,
+        options: &ClassOptions,
+    ) -> Result<Self> {
+        let chosen = chosen_classes(&devices, options)?;
+        let facts = |device: &DeviceFacts| ClassFacts {
+            chosen: chosen.get(&device.devid).copied(),
+            stored: device.stored,
+            rotates: rotates(&device.path),
+        };
+        let facts: Vec<ClassFacts> = devices.iter().map(facts).collect();
+        for (device, class) in devices.iter_mut().zip(classify(&facts)) {
+            device.class = class;
+        }
+        let tier_device = |device: &DeviceFacts| TierDevice {
+            devid: device.devid,
+            class: device.class.0,
+            total_bytes: device.total_bytes,
+        };
+        let pool = TierPool { devices: devices.iter().map(tier_device).collect(), chunks };
+        Ok(Self { fsid, mounted, devices, pool })
+    }
+
+    /// The pool of a later inventory, with the same classes; what has come since is bulk.
+    pub(crate) fn pool_of(&self, inventory: &Inventory) -> TierPool {
+        let device = |device: &MountedDevice| TierDevice {
+            devid: device.devid,
+            class: self.pool.class(device.devid),
+            total_bytes: device.total_bytes,
+        };
+        TierPool { devices: inventory.devices.iter().map(device).collect(), chunks: inventory.chunks.clone() }
+    }
+}
+
+fn explain(error: ControlError) -> anyhow::Error {
+    match &error {
+        ControlError::Refused { source, .. } if *source == rustix::io::Errno::PERM => {
+            anyhow::Error::new(error).context("only root can look into a pool that the kernel has mounted")
+        }
+        _ => error.into(),
+    }
+}
+
+/// What the user says of devices.
+fn chosen_classes(devices: &[DeviceFacts], options: &ClassOptions) -> Result<HashMap<DevId, PlacementClass>> {
+    let mut chosen = HashMap::new();
+    let fast = options.fast.iter().map(|name| (name, PlacementClass::Fast));
+    let bulk = options.bulk.iter().map(|name| (name, PlacementClass::Bulk));
+    for (name, class) in fast.chain(bulk) {
+        let Some(device) = devices.iter().find(|device| is_named(device, name)) else {
+            bail!("{}: no device of the pool", name.display());
+        };
+        if chosen.insert(device.devid, class).is_some_and(|other| other != class) {
+            bail!("{}: said to be both fast and bulk", name.display());
+        }
+    }
+    Ok(chosen)
+}
+
+fn is_named(device: &DeviceFacts, name: &Path) -> bool {
+    let number = name.to_str().and_then(|name| name.parse().ok());
+    let is_path = || match (device.path.canonicalize(), name.canonicalize()) {
+        (Ok(device), Ok(name)) => device == name,
+        _ => false,
+    };
+    number == Some(device.devid.get()) || is_path()
+}
+
+/// What the host says of a device.
+fn rotates(path: &Path) -> Option<bool> {
+    match FileDevice::open(path).ok()?.class() {
+        DeviceClass::Solid => Some(false),
+        DeviceClass::Rotating => Some(true),
+        DeviceClass::Unknown => None,
+    }
+}
+
+/// What an unmounted pool stores of its devices (`dev_item.type`).
+fn stored_hints(pool: &Pool) -> Result<HashMap<DevId, u64>> {
+    let mut stored = HashMap::new();
+    let mut cursor = pool.cursor(&pool.tree(RootId::CHUNK_TREE)?, Readahead::None);
+    cursor.seek(&Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, 0))?;
+    while let Some((key, data)) = cursor.item() {
+        match Item::parse(&key, data) {
+            Ok(Item::Device(item)) => stored.insert(item.devid, item.device_type.get()),
+            _ => break,
+        };
+        cursor.next()?;
+    }
+    Ok(stored)
+}
+
+/// How much is used of each block group of an unmounted pool.
+fn used_of_block_groups(pool: &Pool) -> Result<HashMap<Logical, u64>> {
+    let mut used = HashMap::new();
+    let has_own_tree = pool.root_item(RootId::BLOCK_GROUP_TREE)?.is_some();
+    let tree = if has_own_tree { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE };
+    let tree = pool.tree(tree)?;
+    for chunk in pool.volume().chunks() {
+        let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
+        let bytes = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::BlockGroup(group)) => group.used.get(),
+            _ => 0,
+        })?;
+        used.insert(chunk.start, bytes.unwrap_or(0));
+    }
+    Ok(used)
+}

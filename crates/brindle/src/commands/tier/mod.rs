@@ -1,0 +1,42 @@
+//! `brindle tier`: metadata on the fast devices, data on the bulk ones; also on a pool that the kernel has mounted.
+//!
+//! # The walk
+//!
+//! [`facts`] gathers devices and chunks, by ioctls from a mount of the kernel or by our reader from devices that are
+//! not mounted, and has `policy` decide the class of each device. [`status`] and [`plan`] show what `policy` makes
+//! of them; [`apply`] and [`recover`] have `kernel` act on it, and show what it does.
+
+mod apply;
+mod facts;
+mod plan;
+mod recover;
+mod state;
+mod status;
+
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Keep metadata on fast devices and data on the others
+///
+/// A device is fast if the pool stores a hint that says so (`brindle mkfs DEVICE:fast`), or, in a pool without
+/// hints, if it does not rotate. --fast and --bulk overrule both.
+///
+/// All of this works on a pool that the kernel has mounted, whoever made it: docs/tier.md says how.
+#[derive(Subcommand, Debug)]
+pub(crate) enum TierCommand {
+    Status(status::StatusCommand),
+    Plan(plan::PlanCommand),
+    Apply(apply::ApplyCommand),
+    Recover(recover::RecoverCommand),
+}
+
+/// Runs one of the commands.
+pub(crate) fn run(command: &TierCommand) -> Result<ExitCode> {
+    match command {
+        TierCommand::Status(command) => status::run(command),
+        TierCommand::Plan(command) => plan::run(command),
+        TierCommand::Apply(command) => apply::run(command),
+        TierCommand::Recover(command) => recover::run(command),
+    }
+}

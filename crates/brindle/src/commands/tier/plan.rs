@@ -1,0 +1,169 @@
+//! `tier plan`: what `tier apply` would do.
+
+use super::facts::{ClassOptions, Facts};
+use super::state;
+use crate::cli::JsonOption;
+use crate::commands::mkfs::parse_size;
+use crate::format::{UnitMode, UnitOptions};
+use crate::output;
+use anyhow::Result;
+use brindle_policy::tier::plan::{Fence, Move, Pass, Plan, Wanted, plan};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  What would be moved, and for how long if 100 MiB can be moved in a second?
+    brindle tier plan --rate 100M /mnt
+
+EXIT STATUS
+  0  success: there is a plan, be it an empty one
+  1  failure; or some of what is wanted can't be done
+  2  wrong usage";
+
+/// What is to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Only {
+    /// Metadata and system chunks, to the fast devices
+    Metadata,
+    /// Data chunks, to the bulk devices
+    Data,
+}
+
+impl Only {
+    /// What is wanted, all of it if nothing is said.
+    pub(crate) fn wanted(only: Option<Self>) -> Wanted {
+        Wanted { metadata: only != Some(Self::Data), data: only != Some(Self::Metadata) }
+    }
+}
+
+/// Show what `tier apply` would move, how much of it, and about how long
+///
+/// Nothing is changed.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct PlanCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// Move this alone
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Only>,
+    /// How much can be moved in a second, such as 80M, to tell how long it takes
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    rate: Option<u64>,
+    /// A directory of a pool that the kernel has mounted; or the devices of one that is not mounted
+    #[arg(required = true, value_name = "MOUNTPOINT|DEVICE")]
+    pool: Vec<PathBuf>,
+    #[command(flatten)]
+    classes: ClassOptions,
+    // Last, for its heading would hold for what follows.
+    #[command(flatten)]
+    units: UnitOptions,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
+    let facts = Facts::gather(&command.pool, &command.classes)?;
+    state::warn_of_fences(&facts);
+    let plan = plan(&facts.pool, Only::wanted(command.only));
+    if command.json.json {
+        output::print_json(&plan_json(&facts, &plan, command.rate))?;
+    } else {
+        let mut out = output::stdout();
+        print_plan(&mut out, &plan, command.rate, command.units.mode())?;
+        out.flush()?;
+    }
+    Ok(if plan.refusals.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what is to be done.
+pub(crate) fn print_plan(
+    out: &mut dyn Write,
+    plan: &Plan,
+    rate: Option<u64>,
+    units: UnitMode,
+) -> io::Result<()> {
+    for pass in &plan.passes {
+        let (chunks, bytes) = (pass.moves.len(), units.format(pass.bytes()));
+        let s = if chunks == 1 { "" } else { "s" };
+        writeln!(out, "To the {} devices: {bytes} in {chunks} chunk{s}", pass.target)?;
+        for Fence { devid, total_bytes, fenced_bytes } in &pass.fences {
+            let (total, fenced) = (units.format(*total_bytes), units.format(*fenced_bytes));
+            writeln!(
+                out,
+                "  device {devid} is fenced meanwhile: resized from {total} to {fenced}, and back"
+            )?;
+        }
+        if !pass.holds {
+            writeln!(
+                out,
+                "  free space between what the fenced devices hold may attract some of it; what ends there is tried again"
+            )?;
+        }
+    }
+    for refusal in &plan.refusals {
+        writeln!(out, "Can't be done: {refusal}")?;
+    }
+    match (plan.bytes(), rate) {
+        _ if plan.passes.is_empty() && plan.refusals.is_empty() => writeln!(out, "Nothing lies wrong."),
+        (bytes, Some(rate)) if !plan.passes.is_empty() => {
+            writeln!(out, "About {}", duration(bytes.div_ceil(rate.max(1))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Seconds in the units of people.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
+    let fence = |fence: &Fence| {
+        json!({
+            "devid": fence.devid.get(),
+            "total_bytes": fence.total_bytes,
+            "fenced_bytes": fence.fenced_bytes,
+        })
+    };
+    let moved = |moved: &Move| {
+        json!({
+            "logical": moved.logical.get(),
+            "content": moved.content.to_string(),
+            "used_bytes": moved.used_bytes,
+        })
+    };
+    let pass = |pass: &Pass| {
+        json!({
+            "target": pass.target.to_string(),
+            "bytes": pass.bytes(),
+            "fences": pass.fences.iter().map(fence).collect::<Vec<_>>(),
+            "fences_hold": pass.holds,
+            "chunks": pass.moves.iter().map(moved).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "uuid": facts.fsid.to_string(),
+        "passes": plan.passes.iter().map(pass).collect::<Vec<_>>(),
+        "refusals": plan.refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "bytes": plan.bytes(),
+        "seconds": rate.map(|rate| plan.bytes().div_ceil(rate.max(1))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_for_people() {
+        assert_eq!([duration(5), duration(121), duration(7260)], ["5 s", "3 min", "2 h 1 min"]);
+    }
+}

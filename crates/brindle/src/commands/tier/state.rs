@@ -1,0 +1,34 @@
+//! Where journals of fences are kept, and whether a pool has one.
+
+use super::facts::Facts;
+use brindle_kernel::tier::StateDirectory;
+
+/// Where journals are kept unless `BRINDLE_STATE_DIR` says otherwise: it must outlive a crash.
+const STATE_DIRECTORY: &str = "/var/lib/brindle";
+
+/// Where journals are kept.
+pub(crate) fn directory() -> StateDirectory {
+    let path = std::env::var_os("BRINDLE_STATE_DIR").filter(|path| !path.is_empty());
+    StateDirectory::new(path.unwrap_or_else(|| STATE_DIRECTORY.into()).into())
+}
+
+/// Whether devices of a pool may be fenced at this moment.
+pub(crate) fn is_fenced(facts: &Facts) -> bool {
+    match directory().read(&facts.fsid) {
+        Ok(journal) => journal.is_some(),
+        Err(error) => {
+            tracing::warn!("{error}");
+            false
+        }
+    }
+}
+
+/// Says that sizes are not what they ought to be.
+pub(crate) fn warn_of_fences(facts: &Facts) {
+    if is_fenced(facts) {
+        tracing::warn!(
+            "devices of the pool are fenced: smaller than they ought to be; if neither `brindle tier apply` nor \
+             `watch` is at work, `brindle tier recover` restores their sizes"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! `tier status`: what lies where.
+
+use super::facts::{ClassOptions, DeviceFacts, Facts};
+use super::state;
+use crate::cli::JsonOption;
+use crate::format::{Align, UnitMode, UnitOptions, write_table};
+use crate::output;
+use anyhow::Result;
+use brindle_policy::tier::Content;
+use brindle_policy::tier::lies::{Lies, lies};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  A pool that the kernel has mounted, as root:
+    brindle tier status /mnt
+
+  One that is not mounted, whose third device is flash behind a controller that hides it:
+    brindle tier status --fast 3 /dev/sdb /dev/sdc /dev/sdd
+
+EXIT STATUS
+  0  success, wherever things lie
+  1  failure
+  2  wrong usage";
+
+/// Show on which class of device each kind of block lies, and what lies wrong
+///
+/// A chunk lies wrong if a piece of it is on a device of the other class than its content's, and the right class has
+/// as many devices as its profile needs. Metadata and system chunks belong on fast devices, data chunks on bulk ones;
+/// chunks of a mixed pool belong anywhere. Sizes are of devices: with copies and parity.
+///
+/// Blocks of the log tree are counted as metadata, and small files as what they are: inline ones as metadata,
+/// others as data.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct StatusCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// A directory of a pool that the kernel has mounted; or the devices of one that is not mounted
+    #[arg(required = true, value_name = "MOUNTPOINT|DEVICE")]
+    pool: Vec<PathBuf>,
+    #[command(flatten)]
+    classes: ClassOptions,
+    // Last, for its heading would hold for what follows.
+    #[command(flatten)]
+    units: UnitOptions,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
+    let facts = Facts::gather(&command.pool, &command.classes)?;
+    let lies = lies(&facts.pool);
+    state::warn_of_fences(&facts);
+    if command.json.json {
+        output::print_json(&status_json(&facts, &lies))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    print_status(&mut out, &facts, &lies, command.units.mode())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_status(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMode) -> io::Result<()> {
+    writeln!(out, "Pool {}\n", facts.fsid)?;
+    print_devices(out, facts, lies, units)?;
+    writeln!(out)?;
+    let mut rows = vec![
+        ["WHAT", "PROFILE", "CHUNKS", "USED", "ON FAST", "ON BULK", "LIES WRONG"].map(str::to_owned).to_vec(),
+    ];
+    for lies in lies {
+        let wrong = match lies.wrong_bytes {
+            0 => "-".to_owned(),
+            bytes => units.format(bytes),
+        };
+        let (fast, bulk) = (units.format(lies.fast_bytes), units.format(lies.bulk_bytes));
+        let (what, profile) = (lies.content.to_string(), lies.profile.to_string());
+        rows.push(vec![
+            what,
+            profile,
+            lies.chunks.to_string(),
+            units.format(lies.used_bytes),
+            fast,
+            bulk,
+            wrong,
+        ]);
+    }
+    use Align::{Left, Right};
+    write_table(out, &[Left, Left, Right, Right, Right, Right, Right], &rows)?;
+    for lies in lies.iter().filter(|lies| !lies.has_enough_devices) {
+        if let Some(class) = lies.content.class() {
+            let (content, profile) = (lies.content, lies.profile);
+            let (needed, found) = (profile.attributes().devs_min, facts.pool.count(class));
+            writeln!(
+                out,
+                "\n{content} of profile {profile} can't all lie on {class} devices: it needs {needed}, there are {found}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Contents in the order of columns.
+const CONTENTS: [Content; 4] = [Content::Metadata, Content::System, Content::Data, Content::Mixed];
+
+fn print_devices(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMode) -> io::Result<()> {
+    let shown: Vec<Content> =
+        CONTENTS.into_iter().filter(|content| lies.iter().any(|lies| lies.content == *content)).collect();
+    let mut head = ["DEVID", "CLASS", "WHY", "SIZE", "UNALLOCATED"].map(str::to_owned).to_vec();
+    head.extend(shown.iter().map(|content| content.to_string().to_uppercase()));
+    head.push("PATH".to_owned());
+    let mut rows = vec![head];
+    for device in &facts.devices {
+        let (class, reason) = device.class;
+        let free: u64 =
+            facts.pool.gaps(device.devid, device.total_bytes).iter().map(|gap| gap.end - gap.start).sum();
+        let mut row = vec![device.devid.to_string(), class.to_string(), reason.to_string()];
+        row.extend([units.format(device.total_bytes), units.format(free)]);
+        row.extend(shown.iter().map(|content| units.format(on_device(device, lies, *content))));
+        row.push(shown_path(device));
+        rows.push(row);
+    }
+    use Align::{Left, Right};
+    let mut columns = vec![Right, Left, Left, Right, Right];
+    columns.extend(shown.iter().map(|_| Right));
+    columns.push(Left);
+    write_table(out, &columns, &rows)
+}
+
+fn on_device(device: &DeviceFacts, lies: &[Lies], content: Content) -> u64 {
+    let of_content = lies.iter().filter(|lies| lies.content == content);
+    of_content.filter_map(|lies| lies.by_device.get(&device.devid)).sum()
+}
+
+fn shown_path(device: &DeviceFacts) -> String {
+    if device.path.as_os_str().is_empty() { "missing".to_owned() } else { device.path.display().to_string() }
+}
+
+fn status_json(facts: &Facts, lies: &[Lies]) -> Value {
+    let device = |device: &DeviceFacts| {
+        json!({
+            "devid": device.devid.get(),
+            "path": (!device.path.as_os_str().is_empty()).then(|| device.path.display().to_string()),
+            "class": device.class.0.to_string(),
+            "why": device.class.1.to_string(),
+            "total_bytes": device.total_bytes,
+            "metadata_bytes": on_device(device, lies, Content::Metadata),
+            "system_bytes": on_device(device, lies, Content::System),
+            "data_bytes": on_device(device, lies, Content::Data),
+            "mixed_bytes": on_device(device, lies, Content::Mixed),
+        })
+    };
+    let kind = |lies: &Lies| {
+        json!({
+            "content": lies.content.to_string(),
+            "profile": lies.profile.to_string(),
+            "chunks": lies.chunks,
+            "logical_bytes": lies.logical_bytes,
+            "used_bytes": lies.used_bytes,
+            "fast_bytes": lies.fast_bytes,
+            "bulk_bytes": lies.bulk_bytes,
+            "wrong_chunks": lies.wrong_chunks,
+            "wrong_bytes": lies.wrong_bytes,
+            "to_move_bytes": lies.movable_bytes,
+            "has_enough_devices": lies.has_enough_devices,
+        })
+    };
+    json!({
+        "uuid": facts.fsid.to_string(),
+        "fenced": state::is_fenced(facts),
+        "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
+        "kinds": lies.iter().map(kind).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,202 @@
+//! Tiers: on a pool that the kernel has mounted, two disks and two fast devices.
+
+mod host;
+
+use crate::support::{Image, brindle_fails, brindle_prints, with_devices};
+use host::{TierPool, can_mount};
+use serde_json::Value;
+
+#[test]
+fn status_and_plan_of_a_pool_that_is_not_mounted() {
+    let image = Image::unpack("raid1");
+    let status = brindle_prints(with_devices(&["tier", "status", "--json", "--fast", "1"], &image.devices));
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["devices"][0]["class"], "fast");
+    assert_eq!(status["devices"][0]["why"], "as told");
+    let kinds = status["kinds"].as_array().expect("a list");
+    let metadata = kinds.iter().find(|kind| kind["content"] == "metadata").expect("there is metadata");
+    assert_eq!((&metadata["profile"], &metadata["has_enough_devices"]), (&"raid1".into(), &false.into()));
+    assert!(metadata["used_bytes"].as_u64().expect("a number") > 0);
+    let text = brindle_prints(with_devices(&["tier", "status", "--fast", "1"], &image.devices));
+    assert!(text.contains("metadata of profile raid1 can't all lie on fast devices"), "{text}");
+    let said = brindle_fails(1, with_devices(&["tier", "status", "--fast", "77"], &image.devices));
+    assert!(said.contains("no device of the pool"), "{said}");
+    let both = ["tier", "plan", "--fast", "1", "--bulk", "1"];
+    let said = brindle_fails(1, with_devices(&both, &image.devices));
+    assert!(said.contains("both fast and bulk"), "{said}");
+    let said = brindle_fails(1, ["tier", "status", "/proc"]);
+    assert!(said.contains("not on a mounted btrfs"), "{said}");
+}
+
+#[test]
+fn status_and_plan_of_a_mounted_pool_agree_with_those_of_its_devices() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled();
+    let status = pool.json("status");
+    let classes: Vec<&str> = status["devices"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|device| device["class"].as_str())
+        .collect();
+    assert_eq!(classes, ["bulk", "bulk", "fast", "fast"]);
+    for kind in status["kinds"].as_array().expect("a list") {
+        let is_data = kind["content"] == "data";
+        assert_eq!(kind["wrong_bytes"] == 0, is_data, "{kind}");
+        assert_eq!(kind["fast_bytes"], 0, "{kind}");
+    }
+    let plan = pool.json("plan");
+    assert_eq!(plan["passes"].as_array().expect("a list").len(), 1, "{plan}");
+    assert_eq!(
+        (&plan["passes"][0]["target"], &plan["passes"][0]["fences_hold"]),
+        (&"fast".into(), &true.into())
+    );
+    assert_eq!(plan["refusals"].as_array().expect("a list").len(), 0, "{plan}");
+    pool.unmount();
+    let unmounted = brindle_prints(with_devices(&["tier", "status", "--json"], &pool.devices()));
+    let unmounted: Value = serde_json::from_str(&unmounted).expect("JSON");
+    assert_eq!(unmounted["kinds"], status["kinds"]);
+    assert_eq!(unmounted["devices"], status["devices"]);
+}
+
+/// All metadata and system chunks on the fast devices, all data on the disks.
+fn assert_all_in_place(pool: &TierPool) {
+    let status = pool.json("status");
+    assert_eq!(status["fenced"], false);
+    for kind in status["kinds"].as_array().expect("a list") {
+        let is_data = kind["content"] == "data";
+        assert_eq!((&kind["wrong_bytes"], &kind["wrong_chunks"]), (&0.into(), &0.into()), "{kind}");
+        assert_eq!(kind["fast_bytes"] == 0, is_data, "{kind}");
+        assert_eq!(kind["bulk_bytes"] == 0, !is_data, "{kind}");
+    }
+}
+
+#[test]
+fn metadata_moves_to_fast_devices_and_all_else_is_as_before() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled();
+    let (sizes, contents, data) = (pool.sizes(), pool.contents(), pool.data_extents());
+    let said = pool.tier_prints(&["apply"]);
+    assert!(said.starts_with("Relocated "), "{said}");
+    assert_all_in_place(&pool);
+    assert_eq!(pool.sizes(), sizes);
+    assert_eq!(pool.data_extents(), data, "data was moved");
+    assert!(pool.tier_prints(&["apply"]).contains("Nothing lay wrong"));
+    // The other way round: what belongs on the disks leaves the fast devices.
+    pool.tier_prints(&["apply", "--fast", "1", "--fast", "2", "--bulk", "3", "--bulk", "4"]);
+    let status = pool.json("status");
+    for kind in status["kinds"].as_array().expect("a list") {
+        assert_ne!(kind["wrong_bytes"], 0, "{kind}");
+    }
+    assert_eq!((pool.sizes(), pool.contents()), (sizes, contents));
+    pool.tier_prints(&["apply", "--only", "data"]);
+    pool.tier_prints(&["apply"]);
+    assert_all_in_place(&pool);
+    pool.check();
+}
+
+#[test]
+fn a_killed_run_is_recovered_from_at_any_moment() {
+    if !can_mount() {
+        return;
+    }
+    let rounds = std::env::var("BRINDLE_TIER_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let mut pool = TierPool::filled();
+    let (sizes, contents) = (pool.sizes(), pool.contents());
+    let mut fenced = 0;
+    let begin = std::time::Instant::now();
+    pool.tier_prints(&["apply"]);
+    let whole = begin.elapsed();
+    let back = ["apply", "--fast", "1", "--fast", "2", "--bulk", "3", "--bulk", "4"];
+    for round in 0..rounds {
+        // To and fro; each run is ended a little later than the one before.
+        let status = pool.json("status");
+        let is_in_place = |kind: &Value| kind["wrong_bytes"] == 0;
+        let is_done = status["kinds"].as_array().expect("a list").iter().all(is_in_place);
+        let words = if is_done { &back[..] } else { &["apply"] };
+        let mut child = pool.tier_starts(words);
+        pool.wait_for_a_journal();
+        std::thread::sleep(whole * round / rounds);
+        child.kill().expect("a child of ours");
+        child.wait().expect("it ends");
+        fenced += u32::from(pool.sizes() != sizes);
+        pool.tier_prints(&["recover"]);
+        assert_eq!(pool.sizes(), sizes, "round {round}");
+        assert_eq!(pool.json("status")["fenced"], false);
+        assert!(pool.tier_prints(&["recover"]).contains("nothing is fenced"));
+    }
+    println!("{fenced} of {rounds} runs left a fence behind");
+    assert_ne!(fenced, 0, "nothing was shown");
+    pool.tier_prints(&["apply"]);
+    assert_all_in_place(&pool);
+    assert_eq!((pool.sizes(), pool.contents()), (sizes, contents));
+    pool.check();
+}
+
+#[test]
+fn a_fence_that_a_crash_has_left_is_told_of_and_taken_down_by_the_next_run() {
+    if !can_mount() {
+        return;
+    }
+    let pool = TierPool::filled();
+    let sizes = pool.sizes();
+    let mut child = pool.tier_starts(&["apply", "--rate", "1"]);
+    pool.wait_for_a_journal();
+    child.kill().expect("a child of ours");
+    child.wait().expect("it ends");
+    let output = pool.tier(&["status"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Between two chunks the fence may be down; then there is nothing to tell.
+    assert!(pool.sizes() == sizes || said.contains("tier recover"), "{said}");
+    pool.tier_prints(&["apply"]);
+    assert_eq!(pool.sizes(), sizes);
+    assert_all_in_place(&pool);
+}
+
+#[test]
+fn an_interrupted_run_takes_its_fences_down() {
+    if !can_mount() {
+        return;
+    }
+    let pool = TierPool::filled();
+    let sizes = pool.sizes();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let child = pool.tier_starts(&["apply", "--rate", "1"]);
+        pool.wait_for_a_journal();
+        host::run("kill", &[signal, &child.id().to_string()]);
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(pool.sizes(), sizes);
+        assert_eq!(pool.json("status")["fenced"], false);
+    }
+}
+
+#[test]
+fn what_can_not_be_done_is_refused_and_changes_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let pool = TierPool::filled();
+    let (sizes, status) = (pool.sizes(), pool.json("status"));
+    let said = pool.tier_fails(&["apply", "--bulk", "4"]);
+    assert!(said.contains("needs 2 fast devices, and there is 1"), "{said}");
+    let said = pool.tier_fails(&["apply", "--bulk", "3", "--bulk", "4"]);
+    assert!(said.contains("all devices are bulk"), "{said}");
+    // Disks that are all data, and fast devices that have no room for it.
+    let said = pool.tier_fails(&["plan", "--bulk", "3", "--bulk", "4", "--fast", "1"]);
+    assert!(said.contains("Can't be done"), "{said}");
+    assert_eq!((pool.sizes(), pool.json("status")), (sizes.clone(), status));
+    // Somebody else is at it.
+    if pool.pause_a_balance() {
+        let said = pool.tier_fails(&["apply"]);
+        assert!(said.contains("busy") && said.contains("balance"), "{said}");
+        host::run("btrfs", &["balance", "cancel", crate::support::text(&pool.at())]);
+    }
+    assert_eq!(pool.sizes(), sizes);
+    let said = brindle_fails(1, with_devices(&["tier", "apply"], &pool.devices()));
+    assert!(said.contains("not mounted"), "{said}");
+}

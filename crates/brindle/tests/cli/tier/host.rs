@@ -1,0 +1,227 @@
+//! The host: loop devices that rotate or do not, and a pool on them; taken down when dropped.
+
+use crate::support::{is_root, text};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+/// Two disks and two fast devices.
+const DEVICES: [(u64, bool); 4] =
+    [(3072 * MIB, true), (3072 * MIB, true), (2560 * MIB, false), (2560 * MIB, false)];
+
+/// Whether the kernel's btrfs can be had; says what is missing.
+pub(crate) fn can_mount() -> bool {
+    if !is_root("what is done to a pool that the kernel has mounted") {
+        return false;
+    }
+    let found = ["mkfs.btrfs", "btrfs", "losetup"]
+        .into_iter()
+        .all(|tool| Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success()));
+    assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs btrfs-progs");
+    if !found {
+        println!("skipped: needs btrfs-progs");
+    }
+    found
+}
+
+/// Runs a program, and expects success; what it printed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect(program);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {said}{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A pool made by mkfs.btrfs on two disks, filled, with two fast devices added, mounted by the kernel.
+pub(crate) struct TierPool {
+    loops: Vec<String>,
+    is_mounted: bool,
+    directory: TempDir,
+}
+
+impl TierPool {
+    /// With some data, and metadata of many small files.
+    pub(crate) fn filled() -> Self {
+        let pool = Self::made(2, &[]);
+        pool.fill();
+        let [_, _, third, fourth] = &pool.loops[..] else { unreachable!("four devices") };
+        run("btrfs", &["device", "add", "-f", "-K", third, fourth, text(&pool.at())]);
+        pool
+    }
+
+    /// Made on the first so many devices, and mounted.
+    pub(crate) fn made(devices: usize, options: &[&str]) -> Self {
+        let directory = tempfile::Builder::new().prefix("brindle-tier-").tempdir().expect("room");
+        let mut pool = Self { loops: Vec::new(), is_mounted: false, directory };
+        std::fs::create_dir(pool.at()).expect("room");
+        for (index, (bytes, rotates)) in DEVICES.into_iter().enumerate() {
+            let image = pool.directory.path().join(format!("{index}.img"));
+            let file = std::fs::File::create(&image).expect("room");
+            file.set_len(bytes).expect("sparse");
+            let device = run("losetup", &["--find", "--show", text(&image)]).trim().to_owned();
+            let queue = format!("/sys/block/{}/queue/rotational", device.trim_start_matches("/dev/"));
+            pool.loops.push(device);
+            std::fs::write(queue, if rotates { "1" } else { "0" }).expect("root may");
+        }
+        let made: Vec<&str> = pool.loops[..devices].iter().map(String::as_str).collect();
+        let defaults = ["-q", "-f", "-m", "raid1", "-d", "raid1"];
+        run("mkfs.btrfs", &[&defaults, options, &made].concat());
+        pool.mount();
+        pool
+    }
+
+    fn fill(&self) {
+        for directory in 0..20 {
+            let directory = self.at().join(format!("d{directory}"));
+            std::fs::create_dir(&directory).expect("room");
+            for file in 0..200_usize {
+                let contents = vec![u8::try_from(file % 251).expect("small"); 100 + file * 17];
+                std::fs::write(directory.join(format!("f{file}")), contents).expect("room");
+            }
+        }
+        for file in 0..4_u8 {
+            let contents: Vec<u8> =
+                (0..20 << 20).map(|at: u32| at.to_le_bytes()[usize::from(file % 3)]).collect();
+            std::fs::write(self.at().join(format!("large{file}")), contents).expect("room");
+        }
+        run("sync", &["-f", text(&self.at())]);
+    }
+
+    pub(crate) fn at(&self) -> PathBuf {
+        self.directory.path().join("mnt")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    pub(crate) fn devices(&self) -> Vec<PathBuf> {
+        self.loops.iter().map(PathBuf::from).collect()
+    }
+
+    pub(crate) fn mount(&mut self) {
+        let scan: Vec<&str> = self.loops.iter().map(String::as_str).collect();
+        // What is no btrfs yet is none of its business.
+        for device in scan {
+            let _ = Command::new("btrfs").args(["device", "scan", device]).output();
+        }
+        run("mount", &["-t", "btrfs", &self.loops[0], text(&self.at())]);
+        self.is_mounted = true;
+    }
+
+    pub(crate) fn unmount(&mut self) {
+        run("umount", &[text(&self.at())]);
+        self.is_mounted = false;
+    }
+
+    /// `brindle tier` with a state directory of its own.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.arg("tier").args(words).env("BRINDLE_STATE_DIR", self.state()).env_remove("BRINDLE_LOG");
+        command
+    }
+
+    /// Runs `brindle tier` with these words, and the mount point.
+    pub(crate) fn tier(&self, words: &[&str]) -> Output {
+        self.command(words).arg(self.at()).output().expect("the binary was built")
+    }
+
+    /// The same, expecting success; what it printed.
+    pub(crate) fn tier_prints(&self, words: &[&str]) -> String {
+        let output = self.tier(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {}: {said}", output.status);
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The same, expecting exit code 1; what it said.
+    pub(crate) fn tier_fails(&self, words: &[&str]) -> String {
+        let output = self.tier(words);
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Starts it.
+    pub(crate) fn tier_starts(&self, words: &[&str]) -> Child {
+        let mut command = self.command(words);
+        command.arg(self.at()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+    }
+
+    /// What a command reports as JSON.
+    pub(crate) fn json(&self, word: &str) -> Value {
+        serde_json::from_str(&self.tier_prints(&[word, "--json"])).expect("JSON")
+    }
+
+    /// Sizes of all devices as the kernel has them.
+    pub(crate) fn sizes(&self) -> String {
+        let usage = run("btrfs", &["device", "usage", "--raw", text(&self.at())]);
+        // The size is that of the block device; slack is how much less the pool has of it.
+        let is_size = |line: &&str| line.contains("Device slack") || line.starts_with('/');
+        usage.lines().filter(is_size).collect::<Vec<_>>().join("\n")
+    }
+
+    /// A checksum of every file.
+    pub(crate) fn contents(&self) -> String {
+        let script = "cd \"$1\" && find . -type f -print0 | sort -z | xargs -0 sha1sum";
+        run("sh", &["-c", script, "sh", text(&self.at())])
+    }
+
+    /// Where data lies, as the kernel tells it of each large file.
+    pub(crate) fn data_extents(&self) -> String {
+        let script = "cd \"$1\" && filefrag -v large*";
+        let shown = run("sh", &["-c", script, "sh", text(&self.at())]);
+        shown.lines().filter(|line| line.contains("..")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Waits until a fence is about to be put up.
+    pub(crate) fn wait_for_a_journal(&self) {
+        for _ in 0..3000 {
+            let entries = std::fs::read_dir(self.state()).into_iter().flatten().flatten();
+            if entries.into_iter().any(|entry| entry.path().extension().is_some_and(|end| end == "json")) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("no journal in half a minute");
+    }
+
+    /// Has a balance begun and paused; false if it was done before it could be paused.
+    pub(crate) fn pause_a_balance(&self) -> bool {
+        let at = self.at();
+        run("btrfs", &["balance", "start", "--bg", "-d", text(&at)]);
+        for _ in 0..500 {
+            let paused = Command::new("btrfs").args(["balance", "pause"]).arg(&at).output().expect("btrfs");
+            if paused.status.success() {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        false
+    }
+
+    /// Unmounts it, and has `btrfs check` look at it.
+    pub(crate) fn check(&mut self) {
+        self.unmount();
+        run("btrfs", &["check", "--check-data-csum", text(Path::new(&self.loops[0]))]);
+    }
+}
+
+impl Drop for TierPool {
+    fn drop(&mut self) {
+        let quietly = |command: &mut Command| drop(command.output());
+        if self.is_mounted {
+            quietly(Command::new("umount").arg(self.at()));
+        }
+        for device in &self.loops {
+            quietly(Command::new("btrfs").args(["device", "scan", "--forget", device]));
+            quietly(Command::new("losetup").args(["--detach", device]));
+        }
+    }
+}
