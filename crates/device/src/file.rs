@@ -1,6 +1,7 @@
-//! An image file or a block device, through the host's page cache.
+//! An image file or a block device, through the host's page cache but for large writes.
 
 use crate::class::{can_discard, is_write_protected, prefetch_bytes};
+use crate::direct::DirectFile;
 use crate::{Device, DeviceClass, DeviceError, WritableDevice};
 use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct FileDevice {
     name: String,
     file: File,
+    /// For large writes, if it is a block device that is written.
+    direct: Option<DirectFile>,
     size_bytes: AtomicU64,
     is_block_device: bool,
     can_discard: bool,
@@ -43,11 +46,13 @@ impl FileDevice {
         options.read(true).write(true);
         // Of a block device, O_EXCL asks whether anybody has claimed it; of a file it means nothing here.
         options.custom_flags(OFlags::EXCL.bits().cast_signed());
-        let device = Self::open_with(path, &options)?;
+        let mut device = Self::open_with(path, &options)?;
         if !device.is_block_device {
             device.claim_image(path)?;
         } else if fstat(&device.file).is_ok_and(|stat| is_write_protected(&stat)) {
             return Err(DeviceError::Open { device: device.name, source: Errno::ROFS.into() });
+        } else {
+            device.direct = DirectFile::of(path, &device.file);
         }
         Ok(device)
     }
@@ -91,7 +96,8 @@ impl FileDevice {
         let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
         let can_discard = !is_block_device || can_discard(&stat);
         let size_bytes = AtomicU64::new(size_bytes);
-        Ok(Self { name, file, size_bytes, is_block_device, can_discard, class, prefetch_bytes })
+        let direct = None;
+        Ok(Self { name, file, direct, size_bytes, is_block_device, can_discard, class, prefetch_bytes })
     }
 
     /// Refuses an image that is in use, and marks it as such.
@@ -178,7 +184,12 @@ impl WritableDevice for FileDevice {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         self.check_range(offset, length)?;
         let device = self.name.clone();
-        let written = write_all_vectored(&self.file, offset, pieces);
+        let direct = self.direct.as_ref().filter(|direct| direct.wants(offset, pieces));
+        let written = match direct.map(|direct| direct.write(offset, pieces)) {
+            Some(Ok(true)) => return Ok(()),
+            Some(Err(source)) => Err(source),
+            None | Some(Ok(false)) => write_all_vectored(&self.file, offset, pieces),
+        };
         written.map_err(|source| DeviceError::Write { device, offset, length: length as u64, source })
     }
 

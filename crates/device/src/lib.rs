@@ -4,6 +4,7 @@
 //! Must not know: btrfs.
 
 mod class;
+mod direct;
 mod error;
 mod file;
 mod memory;

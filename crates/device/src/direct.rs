@@ -1,0 +1,150 @@
+//! Large writes to a block device, around the host's page cache.
+//!
+//! What is written in bulk is not read again soon: the copy in the page cache would cost memory and the time to fill it,
+//! and everything would reach the device at the next flush only, instead of while more is being prepared. Reading goes
+//! through the page cache as ever; the host throws out of it what a direct write replaces.
+
+use rustix::fs::{OFlags, fstat};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What devices ask of offsets, lengths and addresses in memory is this or less, in bytes.
+const ALIGNMENT: usize = 4096;
+/// Less than this is better left to the host, which puts small writes together.
+const BYTES_MIN: usize = 256 << 10;
+/// Pieces are larger than a tree block on average: those are small, and read again.
+const PIECE_BYTES_MIN: usize = (64 << 10) + 1;
+/// What is handed to the device at once.
+const BUFFER_BYTES: usize = 1 << 20;
+/// How many buffers are kept for the next write.
+const BUFFERS_KEPT: usize = 4;
+
+/// A block device, opened once more.
+#[derive(Debug)]
+pub(crate) struct DirectFile {
+    file: File,
+    buffers: Mutex<Vec<Buffer>>,
+    /// It asks for more than [`ALIGNMENT`].
+    is_refused: AtomicBool,
+}
+
+/// Memory with an aligned part of [`BUFFER_BYTES`].
+#[derive(Debug)]
+struct Buffer {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl DirectFile {
+    /// Opens the device that is open already; `None` if it can't be written so.
+    pub(crate) fn of(path: &Path, known: &File) -> Option<Self> {
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
+        // Another device may have got the name meanwhile.
+        let is_same = fstat(&file).ok()?.st_rdev == fstat(known).ok()?.st_rdev;
+        let (buffers, is_refused) = (Mutex::default(), AtomicBool::new(false));
+        is_same.then_some(Self { file, buffers, is_refused })
+    }
+
+    /// Whether pieces that lie one behind the other are for this file to write.
+    pub(crate) fn wants(&self, offset: u64, pieces: &[&[u8]]) -> bool {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        bytes >= BYTES_MIN
+            && bytes >= pieces.len() * PIECE_BYTES_MIN
+            && bytes.is_multiple_of(ALIGNMENT)
+            && offset.is_multiple_of(ALIGNMENT as u64)
+            && !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Writes pieces that lie one behind the other; false if the device does not take them this way.
+    pub(crate) fn write(&self, offset: u64, pieces: &[&[u8]]) -> io::Result<bool> {
+        let mut buffer = self.kept().pop().unwrap_or_else(Buffer::new);
+        let written = self.write_by(&mut buffer, offset, pieces);
+        let mut kept = self.kept();
+        if kept.len() < BUFFERS_KEPT {
+            kept.push(buffer);
+        }
+        match written {
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            written => written.map(|()| true),
+        }
+    }
+
+    fn write_by(&self, buffer: &mut Buffer, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+        let (mut at, mut filled) = (offset, 0);
+        for piece in pieces {
+            let mut rest = *piece;
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(BUFFER_BYTES - filled));
+                buffer.part()[filled..filled + now.len()].copy_from_slice(now);
+                (filled, rest) = (filled + now.len(), later);
+                if filled == BUFFER_BYTES {
+                    self.file.write_all_at(buffer.part(), at)?;
+                    (at, filled) = (at + BUFFER_BYTES as u64, 0);
+                }
+            }
+        }
+        self.file.write_all_at(&buffer.part()[..filled], at)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffer {
+    fn new() -> Self {
+        let memory = vec![0; BUFFER_BYTES + ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        assert!(start <= ALIGNMENT, "bytes can be aligned to any power of two");
+        Self { memory, start }
+    }
+
+    fn part(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + BUFFER_BYTES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(path: &Path) -> Option<DirectFile> {
+        let known =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("open");
+        // Where the temporary folder is in memory, it may not be written so.
+        DirectFile::of(path, &known)
+    }
+
+    #[test]
+    fn only_large_pieces_are_wanted() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let Some(direct) = opened(&directory.path().join("file")) else { return };
+        let large = vec![0; 1 << 20];
+        assert!(direct.wants(8192, &[&large, &large[..4096]]));
+        assert!(!direct.wants(512, &[&large]), "not aligned");
+        assert!(!direct.wants(0, &[&large[..1000]]), "small");
+        assert!(!direct.wants(0, &[&large[..65536]; 64]), "tree blocks");
+    }
+
+    #[test]
+    fn pieces_follow_each_other() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("file");
+        let Some(direct) = opened(&path) else { return };
+        let bytes: Vec<u8> = (0..251).cycle().take(2 * BUFFER_BYTES + 12288).collect();
+        let pieces = [&bytes[..100], &bytes[100..BUFFER_BYTES + 5], &bytes[BUFFER_BYTES + 5..]];
+        if direct.write(4096, &pieces).expect("writes") {
+            let found = std::fs::read(&path).expect("read");
+            assert!(found[..4096].iter().all(|byte| *byte == 0) && found[4096..] == bytes);
+        }
+    }
+}
