@@ -39,7 +39,8 @@ impl Gate {
     pub(super) fn leave(&self) {
         let mut state = self.lock();
         state.inside -= 1;
-        if state.inside == 0 {
+        // Nobody waits for the last one but who has closed the gate; to tell nobody costs a system call.
+        if state.inside == 0 && state.is_closed {
             self.changed.notify_all();
         }
     }
