@@ -3,7 +3,7 @@
 //!
 //! `mount` gets a connection from the kernel, by itself as root, with the help of `fusermount3` otherwise, and
 //! ends it. `operations` answers requests in terms of the filesystem; it knows nothing of the transport.
-//! `adapter` carries requests and answers between it and `fuser`.
+//! `adapter` carries requests and answers between it and `fuser`, and says which thread waits for the next request.
 //!
 //! What the kernel caches it keeps, for the pool changes through the mount only: names, attributes, missing names,
 //! links and contents are asked for once, and `negotiation` says what else is agreed. Who changes something behind

@@ -2,8 +2,11 @@
 
 mod control_thread;
 mod kernel_cache;
+mod replies;
+mod turns;
 
 pub(crate) use kernel_cache::NotifiedKernel;
+pub(crate) use turns::Turns;
 
 use crate::attributes::Stat;
 use crate::convert::{caller, device_on_disk, errno, file_attr, file_type, new_time, timestamp};
@@ -18,6 +21,7 @@ use fuser::{
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
+use replies::{reply_empty, reply_ioctl, reply_written, reply_xattr};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -26,6 +30,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use turns::Pace;
 
 /// How long the kernel may keep what it was told: whatever changes it does itself, or it is told of.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -49,11 +54,12 @@ pub(crate) struct Adapter {
     operations: Arc<Operations>,
     agreement: Agreement,
     control: ControlThread,
+    turns: Turns,
 }
 
 impl Adapter {
-    pub(crate) fn new(operations: Arc<Operations>) -> std::io::Result<Self> {
-        Ok(Self { operations, agreement: Agreement::default(), control: ControlThread::start()? })
+    pub(crate) fn new(operations: Arc<Operations>, turns: Turns) -> std::io::Result<Self> {
+        Ok(Self { operations, agreement: Agreement::default(), control: ControlThread::start()?, turns })
     }
 
     /// How long the kernel may keep attributes.
@@ -83,6 +89,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.turns.begin(Pace::Quick);
         match self.operations.lookup(parent.0, name.as_bytes()) {
             Ok(Some(stat)) => self.reply_entry(Ok(stat), reply),
             // The number 0 says that there is nothing, and that this may be remembered.
@@ -93,9 +100,11 @@ impl fuser::Filesystem for Adapter {
 
     fn forget(&self, _request: &Request, node: INodeNo, lookups: u64) {
         self.operations.forget(node.0, lookups);
+        self.turns.pass();
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.turns.begin(Pace::Quick);
         match self.operations.stat(node.0) {
             Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
             Err(error) => reply.error(errno(error)),
@@ -103,6 +112,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
+        let _turn = self.turns.begin(Pace::Quick);
         match self.operations.read_link(node.0) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(errno(error)),
@@ -110,6 +120,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turns.begin(Pace::Quick);
         if self.agreement.opens_alone {
             return reply.error(Errno::ENOSYS);
         }
@@ -133,11 +144,13 @@ impl fuser::Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         self.operations.close(handle.0);
         reply.ok();
     }
 
     fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turns.begin(Pace::Quick);
         if self.agreement.opens_directories_alone {
             reply.error(Errno::ENOSYS);
         } else {
@@ -156,6 +169,7 @@ impl fuser::Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.turns.begin(Pace::Slow);
         let size = usize::try_from(size.min(REQUEST_BYTES_MAX)).expect("a MiB fits");
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
@@ -176,6 +190,7 @@ impl fuser::Filesystem for Adapter {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         // The kernel has written its pages back by itself, and asks no more.
         reply.error(Errno::ENOSYS);
     }
@@ -188,6 +203,7 @@ impl fuser::Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let mut is_empty = true;
         let mut emit = |entry: Listed<'_>| {
             let name = OsStr::from_bytes(entry.name);
@@ -210,6 +226,7 @@ impl fuser::Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let mut is_empty = true;
         let mut emit = |entry: Listed<'_>| {
             let name = OsStr::from_bytes(entry.name);
@@ -227,6 +244,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.turns.begin(Pace::Quick);
         const NAME_MAX: u32 = 255;
         match self.operations.space() {
             Ok(space) => {
@@ -241,14 +259,17 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _turn = self.turns.begin(Pace::Quick);
         reply_xattr(self.operations.xattr(node.0, name.as_bytes()), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.turns.begin(Pace::Quick);
         reply_xattr(self.operations.xattr_names(node.0), size, reply);
     }
 
     fn access(&self, _request: &Request, _node: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        let _turn = self.turns.begin(Pace::Quick);
         if mask.contains(AccessFlags::W_OK) && !self.operations.is_written() {
             reply.error(Errno::EROFS);
         } else {
@@ -267,6 +288,7 @@ impl fuser::Filesystem for Adapter {
         output_size: u32,
         reply: ReplyIoctl,
     ) {
+        let _turn = self.turns.begin(Pace::Slow);
         let ioctl = Ioctl { caller: caller(request), node: node.0, command, input: input.to_vec() };
         if !is_slow(command) {
             return reply_ioctl(self.operations.ioctl(&ioctl), output_size, reply);
@@ -284,6 +306,7 @@ impl fuser::Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let whence = match whence {
             SEEK_DATA => Whence::Data,
             SEEK_HOLE => Whence::Hole,
@@ -299,6 +322,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.turns.begin(Pace::Slow);
         if !self.operations.is_written() {
             return reply.ok();
         }
@@ -306,6 +330,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let _turn = self.turns.begin(Pace::Slow);
         if !self.operations.is_written() {
             return reply.ok();
         }
@@ -322,6 +347,7 @@ impl fuser::Filesystem for Adapter {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         // Files are always ready; the kernel knows that by itself and asks no more.
         reply.error(Errno::ENOSYS);
     }
@@ -344,6 +370,7 @@ impl fuser::Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         // The request says so, but fuser does not pass it on: root keeps the bits when it cuts a file off.
         let changes_owner = (uid.is_some() || gid.is_some()) && mode.is_none();
         let change = AttributeChange {
@@ -373,6 +400,7 @@ impl fuser::Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let new = NewInode { rdev: device_on_disk(rdev), ..new_inode(request, mode, umask) };
         self.reply_entry(self.operations.create(parent.0, name.as_bytes(), &new), reply);
     }
@@ -386,11 +414,13 @@ impl fuser::Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let new = new_inode(request, DIRECTORY | mode, umask);
         self.reply_entry(self.operations.create(parent.0, name.as_bytes(), &new), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _turn = self.turns.begin(Pace::Quick);
         let target = Some(target.as_os_str().as_bytes());
         let new = NewInode { target, ..new_inode(request, SYMLINK, 0) };
         self.reply_entry(self.operations.create(parent.0, name.as_bytes(), &new), reply);
@@ -406,6 +436,7 @@ impl fuser::Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let new = new_inode(request, REGULAR | mode, umask);
         match self.operations.create_open(parent.0, name.as_bytes(), &new) {
             Ok((stat, handle)) => {
@@ -417,10 +448,12 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin(Pace::Quick);
         reply_empty(self.operations.unlink(parent.0, name.as_bytes()), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin(Pace::Quick);
         reply_empty(self.operations.remove_directory(parent.0, name.as_bytes()), reply);
     }
 
@@ -434,11 +467,13 @@ impl fuser::Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
         reply_empty(self.operations.rename(from, to, flags.bits()), reply);
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.turns.begin(Pace::Quick);
         self.reply_entry(self.operations.link(node.0, parent.0, name.as_bytes()), reply);
     }
 
@@ -454,6 +489,7 @@ impl fuser::Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin(pace_of(data.len()));
         let drop_privileges = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         // A page that is written back carries a handle that some opener of the file has, or had.
         let written = self.operations.write(node.0, handle.0, offset, data, drop_privileges);
@@ -470,10 +506,12 @@ impl fuser::Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin(Pace::Quick);
         reply_empty(self.operations.set_xattr(node.0, name.as_bytes(), value, flags), reply);
     }
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin(Pace::Quick);
         reply_empty(self.operations.remove_xattr(node.0, name.as_bytes()), reply);
     }
 
@@ -487,6 +525,7 @@ impl fuser::Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin(Pace::Slow);
         reply_empty(self.operations.allocate(node.0, handle.0, offset, length, mode), reply);
     }
 
@@ -503,10 +542,17 @@ impl fuser::Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin(Pace::Slow);
         let from = (source.0, source_handle.0, source_offset);
         let to = (target.0, target_handle.0, target_offset);
         reply_written(self.operations.copy(from, to, length), reply);
     }
+}
+
+/// A small write is a copy in memory, as a rule.
+fn pace_of(length: usize) -> Pace {
+    const LARGE: usize = 128 << 10;
+    if length < LARGE { Pace::Quick } else { Pace::Slow }
 }
 
 /// Reads and writes around the page cache go side by side; the kernel keeps them apart from mapped pages.
@@ -520,40 +566,4 @@ fn how_opened(flags: OFlags) -> FopenFlags {
 
 fn new_inode<'a>(request: &Request, mode: u32, umask: u32) -> NewInode<'a> {
     NewInode { mode, umask, uid: request.uid(), gid: request.gid(), rdev: 0, target: None }
-}
-
-fn reply_empty(done: Result<(), rustix::io::Errno>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_written(written: Result<u64, rustix::io::Errno>, reply: ReplyWrite) {
-    match written {
-        Ok(length) => reply.written(u32::try_from(length).expect("a request is smaller than 4 GiB")),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_ioctl(answer: Result<Vec<u8>, rustix::io::Errno>, size: u32, reply: ReplyIoctl) {
-    match answer {
-        Ok(mut answer) => {
-            answer.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-            reply.ioctl(0, &answer);
-        }
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// A size of 0 asks how large the value is.
-fn reply_xattr(value: Result<Vec<u8>, rustix::io::Errno>, size: u32, reply: ReplyXattr) {
-    match value {
-        Err(error) => reply.error(errno(error)),
-        Ok(value) => match u32::try_from(value.len()) {
-            Ok(length) if size == 0 => reply.size(length),
-            Ok(length) if length <= size => reply.data(&value),
-            _ => reply.error(Errno::ERANGE),
-        },
-    }
 }

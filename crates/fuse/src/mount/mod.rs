@@ -13,7 +13,7 @@ mod table;
 pub use error::MountError;
 
 use crate::MountOptions;
-use crate::adapter::{Adapter, NotifiedKernel};
+use crate::adapter::{Adapter, NotifiedKernel, Turns};
 use crate::operations::Operations;
 use crate::upkeep::Upkeep;
 use brindle_fs::Filesystem;
@@ -88,7 +88,8 @@ fn serve(
     config.n_threads = Some(options.thread_count());
     let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
     // Who may ask is for the kernel to decide: it knows `allow_other`.
-    let adapter = Adapter::new(Arc::clone(&operations))?;
+    let turns = Turns::new(device.try_clone()?, options.thread_count())?;
+    let adapter = Adapter::new(Arc::clone(&operations), turns)?;
     let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
     operations.set_kernel_cache(Box::new(NotifiedKernel(session.notifier())));
     let session = session.spawn()?;

@@ -1,0 +1,352 @@
+//! Which thread waits for the next request.
+//!
+//! To wake a thread costs more than most requests do, all the more where a processor without work is given back to a
+//! hypervisor. So there is one thread that waits, as long as requests are done quickly: it takes a request,
+//! does it, and looks out for the next one for a moment before it goes to sleep in the kernel. The others are
+//! *parked*, for any thread asleep in the kernel would be woken by the next request.
+//!
+//! The thread that works must not keep requests waiting. Another one is called at once where a request is known to take
+//! long, or others have lately; and else by a watcher, who sees that a request has not ended within [`PATIENCE`].
+//! Whoever ends a request and finds that another one waits is parked in turn.
+//!
+//! A mount ends when the waiting thread is told so by the kernel. What it leaves behind in its thread then calls all the
+//! others, so that they are told, too. Threads that have not had a request yet (*strangers*) know nothing of all this:
+//! they are in the kernel, and one thread that is none always waits beside them.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the next request is looked out for.
+const LOOKOUT: Duration = Duration::from_micros(100);
+/// Who looks out gives way to others who want the processor; when they took it for so long, it goes to sleep.
+const GIVEN_AWAY: Duration = Duration::from_micros(20);
+/// A request that takes longer has another thread called.
+const PATIENCE: Duration = Duration::from_micros(500);
+/// After one that did, so many begin with another thread called at once.
+const CAUTION: u32 = 256;
+/// The watcher sleeps when nothing has happened for so many times its patience.
+const IDLE_TICKS: u32 = 64;
+
+/// How long a request is likely to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// What is asked for is likely to be in memory.
+    Quick,
+    /// It moves much data, or waits for the devices.
+    Slow,
+}
+
+/// The threads of a mount. Dropped, all are called, and none is parked any more.
+#[derive(Debug)]
+pub(crate) struct Turns(Arc<Shared>);
+
+/// A request that is being done; ends when it is dropped, after the answer.
+#[must_use = "a request lasts as long as this"]
+pub(super) struct Turn<'t>(&'t Shared);
+
+#[derive(Debug)]
+struct Shared {
+    device: OwnedFd,
+    lookout: Duration,
+    /// How many requests may be done at a time before it takes a slow one to call a thread.
+    crew: usize,
+    state: Mutex<State>,
+    called: Condvar,
+    watched: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    threads: usize,
+    /// Threads that have not had a request yet.
+    strangers: usize,
+    /// Others that wait for a request, or are about to.
+    waiting: usize,
+    parked: usize,
+    /// How many of them are called; they count as waiting already.
+    calls: usize,
+    /// How many requests have begun.
+    begun: u64,
+    /// So many requests have a thread called at once.
+    caution: u32,
+    is_watched: bool,
+    is_over: bool,
+}
+
+/// What is left in a thread that has had a request.
+struct Mark {
+    shared: Arc<Shared>,
+    /// It has looked out in vain since its last request.
+    is_tired: bool,
+}
+
+thread_local! {
+    static MARK: RefCell<Option<Mark>> = const { RefCell::new(None) };
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+impl Turns {
+    /// For so many threads that read requests from `device`.
+    pub(crate) fn new(device: OwnedFd, threads: usize) -> std::io::Result<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let state = State {
+            threads,
+            strangers: threads,
+            waiting: 0,
+            parked: 0,
+            calls: 0,
+            begun: 0,
+            caution: 0,
+            is_watched: false,
+            is_over: false,
+        };
+        let shared = Arc::new(Shared {
+            device,
+            // With one processor nobody can ask meanwhile.
+            lookout: if processors > 1 { LOOKOUT } else { Duration::ZERO },
+            crew: (processors / 2).max(1),
+            state: Mutex::new(state),
+            called: Condvar::new(),
+            watched: Condvar::new(),
+        });
+        let watcher = Arc::clone(&shared);
+        std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch())?;
+        Ok(Self(shared))
+    }
+
+    /// A request begins, in one of the threads.
+    pub(super) fn begin(&self, pace: Pace) -> Turn<'_> {
+        let is_stranger = MARK.with_borrow_mut(|mark| {
+            let is_stranger = mark.is_none();
+            mark.get_or_insert_with(|| Mark { shared: Arc::clone(&self.0), is_tired: false }).is_tired =
+                false;
+            is_stranger
+        });
+        self.0.begin(pace, is_stranger);
+        Turn(&self.0)
+    }
+
+    /// One of those requests is done that are nothing much, have no answer, and come many at a time: the thread waits
+    /// as before, and looks out for the next request once.
+    pub(super) fn pass(&self) {
+        MARK.with_borrow_mut(|mark| {
+            if let Some(mark) = mark.as_mut().filter(|mark| !mark.is_tired) {
+                mark.is_tired = !self.0.look_out();
+            }
+        });
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // A thread that panics goes, and its mark calls the others.
+        if !std::thread::panicking() {
+            self.0.finish();
+        }
+    }
+}
+
+impl Shared {
+    fn begin(&self, pace: Pace, is_stranger: bool) {
+        let mut state = self.state();
+        if is_stranger {
+            state.strangers -= 1;
+        } else {
+            state.waiting -= 1;
+        }
+        state.begun += 1;
+        if !state.is_watched {
+            state.is_watched = true;
+            self.watched.notify_one();
+        }
+        let is_slow = pace == Pace::Slow || state.caution > 0;
+        state.caution = state.caution.saturating_sub(1);
+        if state.is_unattended() && (is_slow || state.busy() < self.crew && self.has_request()) {
+            self.call(&mut state);
+        }
+    }
+
+    /// A request has ended: its thread waits for the next one, unless another one does.
+    fn finish(&self) {
+        let mut state = self.state();
+        if state.waiting == 0 || state.is_over {
+            state.waiting += 1;
+            drop(state);
+            self.look_out();
+            return;
+        }
+        state.parked += 1;
+        let wait = self.called.wait_while(state, |state| state.calls == 0 && !state.is_over);
+        let mut state = wait.unwrap_or_else(PoisonError::into_inner);
+        state.parked -= 1;
+        match state.calls.checked_sub(1) {
+            Some(calls) => state.calls = calls,
+            None => state.waiting += 1,
+        }
+    }
+
+    /// Has one of those that are parked wait for requests.
+    fn call(&self, state: &mut State) {
+        if state.parked > state.calls {
+            state.calls += 1;
+            state.waiting += 1;
+            self.called.notify_one();
+        }
+    }
+
+    fn end(&self) {
+        self.state().is_over = true;
+        self.called.notify_all();
+        self.watched.notify_all();
+    }
+
+    /// Waits for the next request without going to sleep; whether there is one.
+    fn look_out(&self) -> bool {
+        let begin = Instant::now();
+        while !self.has_request() {
+            let before = Instant::now();
+            if before.duration_since(begin) >= self.lookout {
+                return false;
+            }
+            std::thread::yield_now();
+            if before.elapsed() >= GIVEN_AWAY {
+                return self.has_request();
+            }
+        }
+        true
+    }
+
+    /// Whether reading would not have to wait.
+    fn has_request(&self) -> bool {
+        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut devices = [PollFd::new(&self.device, PollFlags::IN)];
+        poll(&mut devices, Some(&NOW)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn watch(&self) {
+        let mut idle = 0;
+        let mut state = self.state();
+        while !state.is_over {
+            let asleep = self.watched.wait_while(state, |state| !state.is_watched && !state.is_over);
+            state = asleep.unwrap_or_else(PoisonError::into_inner);
+            let begun = state.begun;
+            let patient = self.watched.wait_timeout_while(state, PATIENCE, |state| !state.is_over);
+            state = patient.unwrap_or_else(PoisonError::into_inner).0;
+            if state.begun != begun {
+                idle = 0;
+            } else if state.is_unattended() {
+                state.caution = CAUTION;
+                self.call(&mut state);
+            } else {
+                idle += 1;
+                state.is_watched = idle < IDLE_TICKS;
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether nobody waits for requests.
+    fn is_unattended(&self) -> bool {
+        self.waiting == 0 && self.strangers == 0
+    }
+
+    /// How many requests are being done.
+    fn busy(&self) -> usize {
+        // Those that are called are parked still, and count as waiting.
+        self.threads - self.strangers - self.waiting - (self.parked - self.calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::JoinHandle;
+
+    /// Threads that take a byte each from a stream, as those of a mount take requests.
+    fn threads(stream: &UnixStream, act: impl Fn(u8) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
+        const THREADS: usize = 8;
+        let device = stream.try_clone().expect("a copy").into();
+        let turns = Arc::new(Turns::new(device, THREADS).expect("a watcher"));
+        let act = Arc::new(act);
+        let one = || {
+            let (turns, act) = (Arc::clone(&turns), Arc::clone(&act));
+            let mut stream = stream.try_clone().expect("a copy");
+            std::thread::spawn(move || {
+                let mut byte = [0];
+                while stream.read(&mut byte).is_ok_and(|length| length > 0) {
+                    let pace = if byte[0].is_multiple_of(7) { Pace::Slow } else { Pace::Quick };
+                    let _turn = turns.begin(pace);
+                    act(byte[0]);
+                }
+            })
+        };
+        (0..THREADS).map(|_| one()).collect()
+    }
+
+    #[test]
+    fn every_request_is_done_and_all_threads_hear_of_the_end() {
+        for count in [0, 1, 7, 8, 9, 100, 5000] {
+            let (mut kernel, ours) = UnixStream::pair().expect("a pair");
+            let done = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&done);
+            let threads = threads(&ours, move |_| {
+                counter.fetch_add(1, Ordering::SeqCst);
+            });
+            for number in 0..count {
+                let byte = u8::try_from(number % 251).expect("less than 256");
+                kernel.write_all(&[byte]).expect("somebody reads");
+            }
+            drop(kernel);
+            for thread in threads {
+                thread.join().expect("no thread panics");
+            }
+            assert_eq!(done.load(Ordering::SeqCst), count);
+        }
+    }
+
+    #[test]
+    fn requests_that_wait_for_later_ones_keep_nobody_waiting() {
+        const WAITS: u8 = 1;
+        const IS_WAITED_FOR: u8 = 2;
+        let (mut kernel, ours) = UnixStream::pair().expect("a pair");
+        let (sender, receiver) = channel::<()>();
+        let (sender, receiver): (Mutex<Sender<()>>, _) = (Mutex::new(sender), Mutex::new(receiver));
+        let threads = threads(&ours, move |byte| match byte {
+            WAITS => receiver.lock().expect("nobody panics").recv().expect("the other one comes"),
+            IS_WAITED_FOR => sender.lock().expect("nobody panics").send(()).expect("somebody waits"),
+            _ => {}
+        });
+        // First as many as make all threads known.
+        let rounds = [3; 50].into_iter().chain([WAITS, 3, WAITS, IS_WAITED_FOR, 3, IS_WAITED_FOR].repeat(20));
+        for byte in rounds {
+            kernel.write_all(&[byte]).expect("somebody reads");
+        }
+        drop(kernel);
+        for thread in threads {
+            thread.join().expect("no thread panics");
+        }
+    }
+}
