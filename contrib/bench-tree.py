@@ -5,11 +5,13 @@ usage: bench-tree.py tree DIR COUNT      sizes as in a source tree, most below 1
        bench-tree.py small DIR COUNT     a thousand to a directory, nine in ten empty
        bench-tree.py create DIR COUNT N  empty files, by N processes, each in a directory of its own
        bench-tree.py delete DIR COUNT N  these files
+       bench-tree.py grow DIR COUNT...   empty files, a thousand to a directory; at each number, how many a second
 """
 
 import os
 import random
 import sys
+import time
 
 
 def tree(root, count):
@@ -66,7 +68,26 @@ def delete(directory, count):
     os.rmdir(directory)
 
 
-if sys.argv[1] in ("create", "delete"):
+def grow(root, counts):
+    done = 0
+    print(f"{'files':>9} {'create/s':>9} {'sync ms':>9}")
+    for count in counts:
+        new, begin = count - done, time.monotonic()
+        while done < count:
+            directory = f"{root}/d{done // 1000:04d}"
+            if done % 1000 == 0:
+                os.mkdir(directory)
+            os.close(os.open(f"{directory}/f{done % 1000:04d}", os.O_CREAT | os.O_WRONLY, 0o644))
+            done += 1
+        last = time.monotonic()
+        os.sync()
+        end = time.monotonic()
+        print(f"{done:9} {new / (end - begin):9.0f} {1000 * (end - last):9.1f}", flush=True)
+
+
+if sys.argv[1] == "grow":
+    grow(sys.argv[2], [int(count) for count in sys.argv[3:]])
+elif sys.argv[1] in ("create", "delete"):
     spread({"create": create, "delete": delete}[sys.argv[1]], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
 else:
     {"tree": tree, "small": small}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))

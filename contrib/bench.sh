@@ -4,11 +4,21 @@
 # is the reader's own business: the script prints the load when it begins and when it ends.
 #
 #   BRINDLE=target/release/brindle contrib/bench.sh [CASE...]      all cases unless some are named
+#
+# RUNS=5        how often each is measured
+# PEERS="..."   in `write` and `growth`, whom to measure, of: kernel null brindle fuse2fs
+# PEER_RUNS=1   how often fuse2fs is, whose directories take time by the square of what they hold
+# LIMIT=300     seconds after which fuse2fs is stopped at one thing; what is printed for it then is "at least"
+# COUNTS="..."  in `growth`, at how many files to measure
 set -euo pipefail
 
 brindle=$(realpath "${BRINDLE:-target/release/brindle}")
 here=$(dirname "$(realpath "$0")")
 runs=${RUNS:-5}
+peer_runs=${PEER_RUNS:-1}
+limit=${LIMIT:-300}
+read -ra peers <<<"${PEERS:-kernel null brindle fuse2fs}"
+read -ra counts <<<"${COUNTS:-10000 1000000 5000000}"
 dir=${BENCH_DIR:-${TMPDIR:-/tmp}/brindle-bench}
 target=/dev/shm/brindle-bench
 mnt=$dir/mnt
@@ -18,6 +28,7 @@ loop=
 [ "$(id -u)" -eq 0 ] || { echo "bench.sh: needs root, to make pools with the kernel" >&2; exit 1; }
 mkdir -p "$mnt"
 : >"$raw"
+: >"$dir/stopped.txt"
 
 cleanup() {
     mountpoint -q "$mnt" && umount "$mnt"
@@ -46,15 +57,27 @@ fill_million() { python3 "$here/bench-tree.py" small "$mnt" 1000000; }
 cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 warm() { cat "$1" >/dev/null; }
 
-# timed CASE WHO COMMAND...: one line of the raw output.
+# timed CASE WHO COMMAND...: one line of the raw output, and one for who watches.
 timed() {
-    local name=$1 who=$2 start end
+    local name=$1 who=$2 start end least="" stopped=0 command=()
     shift 2
+    [ "$who" = fuse2fs ] && command=(timeout "$limit")
     start=$(date +%s%N)
-    "$@" >/dev/null 2>&1
+    "${command[@]}" "$@" >/dev/null 2>&1 || stopped=$?
     end=$(date +%s%N)
+    if [ "$who" = fuse2fs ] && [ "$stopped" -eq 124 ]; then
+        least=" (at least: stopped after $limit s)"
+        echo "$name" >>"$dir/stopped.txt"
+    elif [ "$stopped" -ne 0 ]; then
+        echo "bench.sh: $name by $who failed with status $stopped: $*" >&2
+        # What was stopped leaves less than the next thing expects.
+        [ "$who" = fuse2fs ]
+        return
+    fi
     echo "$name $who $(((end - start) / 1000))" >>"$raw"
+    printf '%s  %-22s %-14s %9.3f s%s\n' "$(date +%T)" "$name" "$who" "$(((end - start) / 1000))e-6" "$least" >&2
 }
+has_peer() { [[ " ${peers[*]} " == *" $1 "* ]]; }
 
 fresh_target() { rm -rf "$target"; mkdir "$target"; }
 
@@ -142,9 +165,14 @@ rootdir() {
 # Writing, through mounts of four kinds on one loop device, made anew for each run; `null` is a FUSE filesystem that
 # does nothing (crates/fuse/examples/null.rs), and says what FUSE itself costs.
 write() {
-    local null=${NULL:-$here/../target/release/examples/null} image=$dir/write.img who peers=(kernel null brindle)
-    [ -x "$null" ] || { echo "bench.sh: no $null: cargo build --release -p brindle-fuse --example null" >&2; exit 1; }
-    if command -v fuse2fs >/dev/null; then peers+=(fuse2fs); else echo "write: fuse2fs is not installed" >&2; fi
+    local null=${NULL:-$here/../target/release/examples/null} image=$dir/write.img who run
+    local fio=(--directory="$mnt" --end_fsync=1 --fallocate=none --minimal)
+    if has_peer null && [ ! -x "$null" ]; then
+        echo "bench.sh: no $null: cargo build --release -p brindle-fuse --example null" >&2
+        exit 1
+    fi
+    command -v fuse2fs >/dev/null || echo "write: fuse2fs is not installed" >&2
+    echo "write: fuse2fs runs $peer_runs times, and at most $limit s at one thing" >&2
     local tree=$dir/write-tree
     [ -e "$tree.tar" ] || {
         mkdir -p "$tree"
@@ -153,8 +181,12 @@ write() {
         rm -rf "$tree"
     }
     cat "$tree.tar" >/dev/null
-    for _ in $(seq "$runs"); do
+    for run in $(seq "$runs"); do
         for who in "${peers[@]}"; do
+            if [ "$who" = fuse2fs ]; then
+                [ "$run" -le "$peer_runs" ] && command -v fuse2fs >/dev/null || continue
+            fi
+            echo "write: run $run of $runs, $who" >&2
             rm -f "$image"
             truncate -s 8G "$image"
             loop=$(losetup --find --show "$image")
@@ -165,17 +197,14 @@ write() {
             timed create-50000-by-8 "$who" python3 "$here/bench-tree.py" create "$mnt/eight" 50000 8
             timed delete-50000-by-8 "$who" python3 "$here/bench-tree.py" delete "$mnt/eight" 50000 8
             timed untar-20000 "$who" tar -C "$mnt/tree" -xf "$tree.tar"
-            timed write-1GiB "$who" write_fio sequential write 1M 1G
-            timed write-4k-random "$who" write_fio random randwrite 4k 256M
+            timed write-1GiB "$who" fio --name=sequential --rw=write --bs=1M --size=1G "${fio[@]}"
+            timed write-4k-random "$who" fio --name=random --rw=randwrite --bs=4k --size=256M "${fio[@]}"
             unmount_written "$who"
             losetup -d "$loop"
             loop=
         done
     done
     rm -f "$image"
-}
-write_fio() { # NAME RW BLOCK SIZE
-    fio --name="$1" --directory="$mnt" --rw="$2" --bs="$3" --size="$4" --end_fsync=1 --fallocate=none --minimal
 }
 mount_written() {
     case $1 in
@@ -197,8 +226,37 @@ unmount_written() {
     esac
 }
 
+# What grows with the number of files: operations of the library by itself (crates/fs/examples/operations.rs), and the
+# rate at which one Python process makes the same files on the kernel's btrfs, system calls and interpreter included.
+# It takes long, and is done once.
+growth() {
+    local operations=${OPERATIONS:-$here/../target/release/examples/operations} image=$dir/growth.img
+    [ -x "$operations" ] || {
+        echo "bench.sh: no $operations: cargo build --release -p brindle-fs --example operations" >&2
+        exit 1
+    }
+    rm -f "$image"
+    if has_peer brindle; then
+        echo "growth: brindle, the library" >&2
+        "$operations" "$image" "${counts[@]}"
+        rm -f "$image"
+    fi
+    if has_peer kernel; then
+        echo "growth: the kernel's btrfs, by a Python process" >&2
+        truncate -s 64G "$image"
+        loop=$(losetup --find --show "$image")
+        mkfs.btrfs -q -f "$loop" >/dev/null
+        mount -o noatime "$loop" "$mnt"
+        python3 "$here/bench-tree.py" grow "$mnt" "${counts[@]}"
+        umount "$mnt"
+        losetup -d "$loop"
+        loop=
+        rm -f "$image"
+    fi
+}
+
 cases=("$@")
-[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write)
+[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write growth)
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 for case in "${cases[@]}"; do
     case $case in
@@ -220,9 +278,11 @@ for case in "${cases[@]}"; do
         memory) make_image million 8G; memory ;;
         rootdir) rootdir ;;
         write) write ;;
-        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write" >&2; exit 2 ;;
+        growth) growth ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, growth" >&2; exit 2 ;;
     esac
 done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+[ -s "$dir/stopped.txt" ] && echo "fuse2fs was stopped, and took at least what is said, at: $(sort -u "$dir/stopped.txt" | xargs)"
 sort -s -k1,2 "$raw" | awk -f "$here/bench-summary.awk"
 echo "raw output: $raw" >&2
