@@ -3,6 +3,7 @@
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_tree::Readahead;
+use brindle_volume::Witness;
 
 /// The checksums of consecutive sectors.
 #[derive(Debug, Default)]
@@ -48,5 +49,13 @@ impl Filesystem {
         debug_assert!(found.found <= sectors, "checksum items do not overlap");
         debug_assert_eq!(to_u64(found.bytes.len()), length / sector * to_u64(size));
         Ok(found)
+    }
+}
+
+impl Witness for Filesystem {
+    fn checksums(&self, start: Logical, length: u64) -> Option<Vec<u8>> {
+        let found = Self::checksums(self, start, length);
+        let found = found.inspect_err(|error| tracing::warn!("checksums at logical {start}: {error}"));
+        Some(found.ok()?.bytes)
     }
 }

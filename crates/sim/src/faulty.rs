@@ -33,6 +33,26 @@ pub enum Fault {
     ReadsWithin(Range<u64>),
     /// Reads that touch this range of bytes give wrong ones, without a word: each bit of its first byte turned.
     WrongReadsWithin(Range<u64>),
+    /// This read fails.
+    Read {
+        /// Which.
+        number: u64,
+    },
+    /// This read and all after it fail.
+    ReadsFrom {
+        /// Which is the first.
+        number: u64,
+    },
+    /// This read gives wrong bytes, without a word.
+    WrongRead {
+        /// Which.
+        number: u64,
+    },
+    /// This read and all after it give wrong bytes, without a word.
+    WrongReadsFrom {
+        /// Which is the first.
+        number: u64,
+    },
     /// This flush fails.
     Flush {
         /// Which.
@@ -92,7 +112,7 @@ enum Verdict {
 
 #[derive(Clone, Copy)]
 enum Call {
-    Read { offset: u64, length: u64 },
+    Read { number: u64, offset: u64, length: u64 },
     Write { number: u64, offset: u64, length: u64 },
     Flush { number: u64 },
     SetSize,
@@ -167,6 +187,36 @@ impl Fault {
         }
     }
 
+    /// One of reading that strikes a device of this size in the course of so many reads.
+    pub fn any_of_reading(random: &mut Random, reads: u64, size_bytes: u64) -> Self {
+        /// Some of the device, so that it is seldom asked for and often enough.
+        const PARTS: u64 = 16;
+        let number = random.below(reads.max(1));
+        let part = size_bytes / PARTS;
+        let start = random.below(PARTS) * part;
+        match random.below(6) {
+            0 => Self::Read { number },
+            1 => Self::ReadsFrom { number },
+            2 => Self::WrongRead { number },
+            3 => Self::WrongReadsFrom { number },
+            4 => Self::ReadsWithin(start..start + part),
+            _ => Self::WrongReadsWithin(start..start + part),
+        }
+    }
+
+    /// Whether it strikes those who read.
+    pub fn is_of_reading(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. }
+                | Self::ReadsFrom { .. }
+                | Self::WrongRead { .. }
+                | Self::WrongReadsFrom { .. }
+                | Self::ReadsWithin(_)
+                | Self::WrongReadsWithin(_)
+        )
+    }
+
     /// `calls` is how many there were before this one.
     fn verdict(&self, call: Call, calls: u64) -> Option<Verdict> {
         let fails = |condition: bool, errno| condition.then_some(Verdict::Fail(errno));
@@ -185,10 +235,18 @@ impl Fault {
             (Self::ShortWrite { number: bad, bytes }, Call::Write { number, .. }) => {
                 (number == *bad).then_some(Verdict::FailAfter(*bytes))
             }
-            (Self::ReadsWithin(range), Call::Read { offset, length }) => {
+            (Self::Read { number: bad }, Call::Read { number, .. }) => fails(number == *bad, Errno::IO),
+            (Self::ReadsFrom { number: bad }, Call::Read { number, .. }) => fails(number >= *bad, Errno::IO),
+            (Self::WrongRead { number: bad }, Call::Read { number, offset, .. }) => {
+                (number == *bad).then_some(Verdict::Lie(offset))
+            }
+            (Self::WrongReadsFrom { number: bad }, Call::Read { number, offset, .. }) => {
+                (number >= *bad).then_some(Verdict::Lie(offset))
+            }
+            (Self::ReadsWithin(range), Call::Read { offset, length, .. }) => {
                 fails(touch(range, offset, length), Errno::IO)
             }
-            (Self::WrongReadsWithin(range), Call::Read { offset, length }) => {
+            (Self::WrongReadsWithin(range), Call::Read { offset, length, .. }) => {
                 touch(range, offset, length).then_some(Verdict::Lie(range.start.max(offset)))
             }
             (Self::Flush { number: bad }, Call::Flush { number }) => fails(number == *bad, Errno::IO),
@@ -216,7 +274,7 @@ impl Device for FaultyDevice {
         let length = buffer.len();
         let verdict = self.judge(|counts| {
             counts.reads += 1;
-            Call::Read { offset, length: length as u64 }
+            Call::Read { number: counts.reads - 1, offset, length: length as u64 }
         });
         let failed = |errno: Errno| {
             let source: io::Error = errno.into();

@@ -31,7 +31,12 @@ pub(crate) struct PoolDevice {
     /// It claims to belong to the pool, and does not.
     pub(crate) is_intruder: bool,
     pub(crate) counters: Arc<Counters>,
+    /// What it failed to take.
     pub(crate) lost_writes: Arc<LostWrites>,
+    /// What it took since it was last flushed.
+    pub(crate) unflushed: Arc<LostWrites>,
+    /// The highest generation of a superblock that it may hold.
+    pub(crate) superblock_generation: Arc<AtomicU64>,
 }
 
 /// What happened on a device.
@@ -62,6 +67,8 @@ impl PoolDevice {
             is_intruder: false,
             counters: Arc::default(),
             lost_writes: Arc::default(),
+            unflushed: Arc::default(),
+            superblock_generation: Arc::default(),
         }
     }
 
@@ -83,9 +90,10 @@ impl PoolDevice {
         }
     }
 
-    /// What it holds may be old, wherever: it was away, or lost what it had taken and not yet made durable.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.is_stale || self.counters.flush_errors.load(Relaxed) > 0
+    /// A write has succeeded.
+    pub(crate) fn has_taken(&self, offset: u64, length: u64) {
+        self.unflushed.remember(offset, length);
+        self.lost_writes.forget(offset, length);
     }
 
     pub(crate) fn is_rotating(&self) -> bool {

@@ -204,6 +204,12 @@ pub enum WriteError {
         /// What went wrong.
         failures: Vec<DeviceError>,
     },
+    /// Too many devices failed to take something, and fail still.
+    #[error("too many devices lack what could not be written to them: {}", .devices.join(", "))]
+    Behind {
+        /// Which.
+        devices: Vec<String>,
+    },
     /// Too many devices have no new superblock.
     #[error("writing superblocks: {}", join(.failures))]
     Superblocks {

@@ -157,6 +157,19 @@ impl Layout {
         }
     }
 
+    /// What lies on a stripe from an offset on, within a strip; parity counts as the columns that follow the data.
+    pub(crate) fn run_on(&self, stripe: usize, stripe_offset: u64, length: u64) -> Run {
+        let stripe = stripe as u64;
+        let row = stripe_offset / STRIP_BYTES;
+        let column = match self.profile {
+            Profile::Raid5 | Profile::Raid6 => (stripe + self.stripes - row % self.stripes) % self.stripes,
+            Profile::Raid10 => stripe / 2,
+            Profile::Raid0 => stripe,
+            _ => 0,
+        };
+        Run { row, column, stripe_offset, length }
+    }
+
     /// Whether the same bytes lie on several stripes.
     pub(crate) fn is_mirrored(&self) -> bool {
         self.profile.attributes().ncopies > 1

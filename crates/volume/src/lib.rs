@@ -34,4 +34,4 @@ pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
 pub use status::{ChunkStatus, DeviceCounters, DeviceStatus, StripeStatus, WritableDeviceStatus};
 pub use volume::Volume;
 pub use writable::NotWritable;
-pub use write::SuperblockCopies;
+pub use write::{SuperblockCopies, Witness};

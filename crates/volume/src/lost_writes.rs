@@ -1,5 +1,6 @@
-//! Where a device failed to take a write that the pool could do without: what it holds there is old, and
-//! nothing but this tells it from what is right.
+//! Places of a device: where it failed to take a write that the pool could do without, so that what it holds
+//! there is old, and nothing but this tells it from what is right; and where it took one that is not durable yet.
+//! The module `mend` says how the first come to an end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,8 +17,9 @@ pub(crate) struct LostWrites {
     places: Mutex<Places>,
 }
 
+/// Those places.
 #[derive(Debug, Default)]
-struct Places {
+pub(crate) struct Places {
     /// Start and end; they neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
     everywhere: bool,
@@ -32,9 +34,44 @@ impl LostWrites {
             places.ranges.remove(&from);
             (start, end) = (start.min(from), end.max(to));
         }
+        if places.everywhere {
+            return;
+        }
         places.ranges.insert(start, end);
-        places.everywhere |= places.ranges.len() > RANGES_MAX;
+        if places.ranges.len() > RANGES_MAX {
+            places.everywhere = true;
+            places.ranges.clear();
+        }
         self.any.store(true, Relaxed);
+    }
+
+    /// Remembers other places too.
+    pub(crate) fn absorb(&self, other: &Places) {
+        for (start, end) in &other.ranges {
+            self.remember(*start, end - start);
+        }
+        if other.everywhere {
+            self.lock().everywhere = true;
+            self.any.store(true, Relaxed);
+        }
+    }
+
+    /// Forgets everything, and answers with it.
+    pub(crate) fn take(&self) -> Places {
+        let mut places = self.lock();
+        self.any.store(false, Relaxed);
+        std::mem::take(&mut places)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Relaxed)
+    }
+
+    /// All of them, start and end; `None` if they are too many to be told apart.
+    pub(crate) fn ranges(&self) -> Option<Vec<(u64, u64)>> {
+        let places = self.lock();
+        (!places.everywhere).then(|| places.ranges.iter().map(|(start, end)| (*start, *end)).collect())
     }
 
     /// A write has succeeded.

@@ -4,9 +4,9 @@ use crate::chunk::{Chunk, ChunkMap, ChunkStripe};
 use crate::device::PoolDevice;
 use crate::layout::Layout;
 use crate::scan::{Found, Scan};
-use crate::{MissingDevice, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
+use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_ondisk::item::{self, DevItem};
-use brindle_ondisk::{Defect, DevId, Logical, Uuid};
+use brindle_ondisk::{Defect, DevId, Generation, Logical, Uuid};
 use std::sync::Arc;
 
 /// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index.
@@ -16,8 +16,18 @@ pub(crate) struct Pool {
     pub(crate) chunks: ChunkMap,
     pub(crate) unused: Vec<UnusedDevice>,
     pub(crate) warnings: Vec<Warning>,
+    /// Why it may not be written after all.
+    pub(crate) refusal: Option<NotWritable>,
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
+}
+
+/// What decides what becomes of a device that lacks something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkContext {
+    pub(crate) generation: Generation,
+    pub(crate) is_writable: bool,
+    pub(crate) is_degraded: bool,
 }
 
 impl Pool {
@@ -37,11 +47,13 @@ impl Pool {
     }
 
     /// Adds what the chunk tree says of a device.
-    pub(crate) fn add_device(&mut self, item: &DevItem) {
+    pub(crate) fn add_device(&mut self, item: &DevItem, context: &MarkContext) {
         let index = self.resolve(item.devid, item.uuid);
         let device = &mut self.devices[index];
         device.describe(item);
         device.is_confirmed = true;
+        self.check_mark(index, context);
+        let device = &self.devices[index];
         let Some(given) = &device.device else {
             return;
         };
@@ -49,6 +61,34 @@ impl Pool {
         if size_bytes < total_bytes {
             let (device, devid) = (given.name().to_owned(), device.devid);
             self.warn(Warning::Short { device, devid, size_bytes, total_bytes });
+        }
+    }
+
+    /// Sees whether the pool expects more of a device than it has.
+    fn check_mark(&mut self, index: usize, context: &MarkContext) {
+        let device = &self.devices[index];
+        let (Some(generation), Some(given)) = (device.generation, &device.device) else { return };
+        if device.is_seed || generation >= device.item.generation {
+            return;
+        }
+        let (name, devid, expected) = (given.name().to_owned(), device.devid, context.generation);
+        match (context.is_writable, context.is_degraded) {
+            (true, true) => {
+                let device = &mut self.devices[index];
+                (device.device, device.writable) = (None, None);
+                let unused = UnusedDevice { device: name, reason: UnusedReason::Stale(devid) };
+                tracing::warn!("{unused}");
+                self.unused.push(unused);
+            }
+            (true, false) => {
+                let refusal = NotWritable::Stale { device: name, devid, generation, expected };
+                self.refusal.get_or_insert(refusal);
+            }
+            (false, _) if !device.is_stale => {
+                self.devices[index].is_stale = true;
+                self.warn(Warning::Stale { device: name, devid, generation, expected });
+            }
+            (false, _) => {}
         }
     }
 
@@ -219,6 +259,7 @@ fn present(found: &Found) -> PoolDevice {
     device.device = Some(Arc::clone(&found.device));
     device.writable = found.writable.clone();
     device.generation = Some(found.superblock.generation);
+    device.superblock_generation = Arc::new(found.superblock.generation.get().into());
     device.describe(item);
     device
 }

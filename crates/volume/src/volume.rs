@@ -1,6 +1,6 @@
 //! The volume: a pool's devices behind one logical address space.
 
-use crate::pool::Pool;
+use crate::pool::{MarkContext, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
 use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning, WritableDeviceStatus, writable};
@@ -21,6 +21,8 @@ pub struct Volume {
     context: TreeContext,
     degraded: bool,
     is_writable: bool,
+    /// The generation that was found.
+    pub(crate) opened: Generation,
     pool: RwLock<Arc<Pool>>,
     pub(crate) locks: Locks,
 }
@@ -63,6 +65,7 @@ impl Volume {
             pool.add_chunk(Logical::new(key.offset()), &chunk)?;
         }
         Ok(Self {
+            opened: superblock.generation,
             superblock: RwLock::new(superblock),
             context,
             degraded: options.degraded,
@@ -117,10 +120,13 @@ impl Volume {
     }
 
     /// Adds a device of the chunk tree: finds it among the devices given, seeds included, or notes that it
-    /// is missing.
+    /// is missing. One that lacks something, by what its item expects of it, is as good as missing for who writes the
+    /// pool, and read last by who only reads it.
     pub fn add_device(&self, item: &DevItem) -> Result<(), VolumeError> {
+        let (is_writable, is_degraded) = (self.is_writable, self.degraded);
+        let context = MarkContext { generation: self.opened, is_writable, is_degraded };
         self.change(|pool| {
-            pool.add_device(item);
+            pool.add_device(item, &context);
             Ok(())
         })
     }
@@ -146,6 +152,9 @@ impl Volume {
     pub fn check_complete(&self) -> Result<(), VolumeError> {
         self.change(|pool| pool.check_complete(self.degraded))?;
         if self.is_writable {
+            if let Some(refusal) = &self.snapshot().refusal {
+                return Err(VolumeError::NotWritable(refusal.clone()));
+            }
             writable::check_sizes(&self.snapshot()).map_err(VolumeError::NotWritable)?;
         }
         Ok(())
@@ -220,7 +229,7 @@ impl Volume {
     }
 
     /// Changes the pool in place, or a copy of it if somebody is reading.
-    fn change<T>(&self, change: impl FnOnce(&mut Pool) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Pool) -> T) -> T {
         let mut pool = self.pool.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut pool))
     }

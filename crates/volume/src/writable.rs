@@ -10,9 +10,8 @@ use thiserror::Error;
 const HARMLESS_FLAGS: u64 = 0b111;
 /// A pool that is a seed (`BTRFS_SUPER_FLAG_SEEDING`).
 const SEEDING: u64 = 1 << 32;
-/// A device may be this many generations behind without having missed anything: a crash came between the
-/// superblocks of one commit, which are written when everything else is durable everywhere.
-const CRASH_GENERATIONS: u64 = 1;
+/// A transaction may be passed over, so many at most in a row.
+const PASSED_OVER: u64 = 2;
 
 /// Why a pool may only be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -81,8 +80,8 @@ pub(crate) fn check(scan: &mut Scan, degraded: bool) -> Result<(), NotWritable> 
         return Err(NotWritable::Replacing { device: name(target) });
     }
     let expected = scan.superblock.generation;
-    let is_stale =
-        |found: &Found| found.generation().get().saturating_add(CRASH_GENERATIONS) < expected.get();
+    let before = generation_before(&scan.superblock);
+    let is_stale = |found: &Found| found.generation() < before;
     if let Some(stale) = scan.members.iter().find(|found| is_stale(found) && !degraded) {
         let (devid, generation) = (stale.devid(), stale.generation());
         return Err(NotWritable::Stale { device: name(stale), devid, generation, expected });
@@ -91,6 +90,19 @@ pub(crate) fn check(scan: &mut Scan, degraded: bool) -> Result<(), NotWritable> 
     scan.members = current;
     scan.unused.extend(stale.iter().map(|found| found.unused(UnusedReason::Stale(found.devid()))));
     Ok(())
+}
+
+/// Of the commit before the last one. A device with a superblock of that may lack nothing: a crash came between the
+/// superblocks of one commit, which are written when everything else is durable everywhere.
+fn generation_before(superblock: &Superblock) -> Generation {
+    let newest = superblock.generation.get();
+    let backups = || superblock.super_roots.iter().map(|backup| backup.tree_root_gen.get());
+    let usual = newest.saturating_sub(1);
+    let before = backups().filter(|generation| *generation < newest).max();
+    match before.filter(|_| backups().any(|generation| generation == newest)) {
+        Some(before) => Generation::new(before.max(usual.saturating_sub(PASSED_OVER))),
+        None => Generation::new(usual),
+    }
 }
 
 fn check_superblock(superblock: &Superblock) -> Result<(), NotWritable> {

@@ -183,11 +183,10 @@ impl Filesystem {
                 at = at + brindle_ondisk::to_u64(bytes.len());
             }
         }
-        let volume = self.pool().volume();
-        let kind = volume.tree_context().checksum_type;
+        let kind = self.pool().volume().tree_context().checksum_type;
         let kind = (!flags.contains(InodeFlags::NODATASUM)).then_some(kind);
         let mut all: Vec<Vec<u8>> = overwrites.iter().map(|_| Vec::new()).collect();
-        let checksums = write_all(volume, &writes, kind, to_usize(self.sector()))?;
+        let checksums = write_all(self, &writes, kind, to_usize(self.sector()))?;
         for ((index, _, _), checksums) in writes.iter().zip(checksums) {
             all[*index].extend_from_slice(&checksums);
         }

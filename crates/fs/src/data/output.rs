@@ -11,7 +11,6 @@ use crate::{Filesystem, FsError};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
 use brindle_tree::{ReservedExtent, TreeError};
-use brindle_volume::Volume;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -77,7 +76,7 @@ impl Filesystem {
         }
         let checksum_type = self.pool().volume().tree_context().checksum_type;
         let checksum_type = manner.checksums.then_some(checksum_type);
-        let checksums = write_all(self.pool().volume(), &writes, checksum_type, to_usize(self.sector()))?;
+        let checksums = write_all(self, &writes, checksum_type, to_usize(self.sector()))?;
         for ((index, _, _), checksums) in writes.iter().zip(checksums) {
             outputs[*index].checksums.extend_from_slice(&checksums);
         }
@@ -202,7 +201,7 @@ pub(super) fn contents_of<'b>(pieces: &'b [WritingPiece], range: &Range<u64>) ->
 
 /// Writes everything, and computes its checksums (if it is to have some), on all cores; the checksums of each write.
 pub(super) fn write_all<T: Sync>(
-    volume: &Volume,
+    filesystem: &Filesystem,
     writes: &[(T, Logical, &[u8])],
     checksum_type: Option<ChecksumType>,
     sector: usize,
@@ -214,7 +213,8 @@ pub(super) fn write_all<T: Sync>(
         let checksums =
             |bytes: &[u8]| checksum_type.map_or_else(Vec::new, |kind| checksums_of(kind, bytes, sector));
         let checksums: Vec<Vec<u8>> = blocks.iter().map(|(_, bytes)| checksums(bytes)).collect();
-        volume.write_blocks(&blocks).map_err(|error| FsError::Tree(TreeError::Write(error)))?;
+        let written = filesystem.pool().volume().write_data_pieces(&blocks, filesystem);
+        written.map_err(|error| FsError::Tree(TreeError::Write(error)))?;
         Ok(checksums)
     };
     let done: Result<Vec<Vec<Vec<u8>>>, FsError> = match tasks.as_slice() {

@@ -23,6 +23,19 @@ pub struct FaultTest {
     pub mix: Mix,
     /// What starts this test again, without the environment.
     pub command: String,
+    /// Which way devices fail.
+    pub kind: FaultKind,
+}
+
+/// Which way devices fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// When they are written or flushed.
+    Writing,
+    /// When they are read, or with wrong bytes.
+    Reading,
+    /// Likewise, and what lies elsewhere must do: no operation may fail.
+    ReadingTolerated,
 }
 
 impl FaultTest {
@@ -32,7 +45,7 @@ impl FaultTest {
         let given = std::env::var("BRINDLE_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
         let rounds = if given.is_some() { 1 } else { rounds };
         let (seed, mix, command) = (given.unwrap_or(seed), Mix::crash(), command.to_owned());
-        Self { seed, rounds, operations: 60, mix, command }
+        Self { seed, rounds, operations: 60, mix, command, kind: FaultKind::Writing }
     }
 
     /// Does it; says how many runs met their fault.
@@ -70,12 +83,23 @@ impl FaultTest {
             let events = healthy.recording.events().iter();
             events.filter(|event| event.device == device && wanted(&event.kind)).count() as u64
         };
-        let writes = of_device(|kind| matches!(kind, EventKind::Change(_)));
-        let flushes = of_device(|kind| matches!(kind, EventKind::Flush));
-        let fault = Fault::any(&mut random, writes, flushes);
+        let fault = if self.kind == FaultKind::Writing {
+            let writes = of_device(|kind| matches!(kind, EventKind::Change(_)));
+            let flushes = of_device(|kind| matches!(kind, EventKind::Flush));
+            Fault::any(&mut random, writes, flushes)
+        } else {
+            Fault::any_of_reading(
+                &mut random,
+                healthy.reads[device],
+                subject.make()[device].image.size_bytes(),
+            )
+        };
         script.fault = Some((device, fault.clone()));
         let failed = |what: String| format!("with {fault:?} on device {device}: {what}");
         let history = record(subject, &script).map_err(failed)?;
+        if let (FaultKind::ReadingTolerated, Some(failure)) = (self.kind, &history.failure) {
+            return Err(failed(failure.clone()));
+        }
         let mut replay = history.recording.replay();
         let end = history.recording.events().len();
         replay.advance_to(end);
@@ -88,6 +112,6 @@ impl FaultTest {
                 text
             })?;
         }
-        Ok(history.is_cut_short)
+        Ok(history.faults > 0)
     }
 }

@@ -28,7 +28,7 @@ mod tests;
 #[cfg(test)]
 mod toy;
 
-pub use faults::FaultTest;
+pub use faults::{FaultKind, FaultTest};
 pub use test::{CrashTest, Summary};
 
 use crate::operations::Target;

@@ -178,6 +178,11 @@ impl Space {
         self.freeze_pins()
     }
 
+    /// The transaction has no superblocks of its own: the next one frees what it has freed.
+    pub(crate) fn keep_pinned(&self, pinned: Pinned) {
+        self.keep_pins(pinned);
+    }
+
     /// The transaction is durable: what it has freed is free.
     pub(crate) fn unpin(&self, pool: &Pool, pinned: Pinned) {
         self.release_pins(pool, pinned);

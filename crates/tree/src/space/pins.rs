@@ -62,6 +62,16 @@ impl Space {
         Pinned { ranges, removed: std::mem::take(&mut state.removed) }
     }
 
+    /// The transaction becomes durable with the next one.
+    pub(super) fn keep_pins(&self, pinned: Pinned) {
+        let mut state = self.lock();
+        state.frozen = None;
+        for span in pinned.ranges.iter() {
+            state.pinned.insert(span);
+        }
+        state.removed.extend(pinned.removed);
+    }
+
     /// The transaction is durable.
     pub(super) fn release_pins(&self, pool: &Pool, pinned: Pinned) {
         for group in &pinned.removed {

@@ -4,17 +4,22 @@ use super::Writer;
 use crate::space::Pinned;
 use crate::{Editor, Pool, Tree, TreeError};
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId, Superblock};
+use brindle_ondisk::{
+    Generation, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
+};
 use brindle_volume::SuperblockCopies;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use zerocopy::FromBytes;
 
 /// A transaction that has not settled by then never will.
 const ROUNDS_MAX: usize = 100;
 /// How many blocks are sealed and handed to the devices at once.
 const BLOCKS_PER_WRITE: usize = 512;
+/// A transaction in whose course a device turns out to lack something is not published, so many at most in a row.
+const PUBLISHED_WITHIN: usize = 3;
 
 /// A transaction that nothing can change any more.
 struct Frozen {
@@ -48,7 +53,19 @@ impl Pool {
             || self.known_trees().iter().any(|tree| tree.is_dirty())
     }
 
+    /// Commits the running transaction; where devices lack something that they must be seen to lack, it is the one
+    /// behind it that counts.
     fn commit_running(&self, writer: &Writer) -> Result<Generation, TreeError> {
+        for _ in 0..PUBLISHED_WITHIN {
+            if let Some(generation) = self.commit_once(writer)? {
+                return Ok(generation);
+            }
+        }
+        Err(TreeError::Unsettled)
+    }
+
+    /// `None` if it was written, and must not count by itself.
+    fn commit_once(&self, writer: &Writer) -> Result<Option<Generation>, TreeError> {
         let generation = writer.gate.enter();
         let advanced = Editor { pool: self, writer, generation }.run_delayed_refs(usize::MAX);
         writer.gate.leave();
@@ -59,15 +76,36 @@ impl Pool {
         let next = if frozen.is_ok() { Generation::new(generation.get() + 1) } else { generation };
         writer.gate.open(next);
         let frozen = frozen?;
-        self.write(writer, &frozen)?;
+        self.write_frozen(writer)?;
+        self.volume().make_whole()?;
+        let counts = self.volume().devices_to_mark().is_empty();
+        if counts {
+            self.publish(&frozen)?;
+        }
         writer.frozen.write().unwrap_or_else(PoisonError::into_inner).clear();
-        writer.space.unpin(self, frozen.pinned);
-        Ok(generation)
+        if counts {
+            writer.space.unpin(self, frozen.pinned);
+            return Ok(Some(generation));
+        }
+        // The next superblock's backups tell which one was there before it.
+        let super_roots = self.superblock().super_roots;
+        self.volume().adopt_superblock(Superblock { super_roots, ..*frozen.superblock });
+        writer.space.keep_pinned(frozen.pinned);
+        Ok(None)
     }
 
-    /// Blocks, flush, first superblocks, flush, the other superblocks: these are durable with the next flush, which
-    /// comes before the first ones are written again.
-    fn write(&self, writer: &Writer, frozen: &Frozen) -> Result<(), TreeError> {
+    /// First superblocks, flush, the other superblocks: these are durable with the next flush, which comes before the
+    /// first ones are written again.
+    fn publish(&self, frozen: &Frozen) -> Result<(), TreeError> {
+        let volume = self.volume();
+        volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
+        volume.flush()?;
+        volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::Others)?;
+        Ok(())
+    }
+
+    /// Hands the blocks of the transaction to the devices.
+    fn write_frozen(&self, writer: &Writer) -> Result<(), TreeError> {
         let mut blocks: Vec<(Logical, Arc<Node>)> = {
             let waiting = writer.frozen.read().unwrap_or_else(PoisonError::into_inner);
             waiting.iter().map(|(at, node)| (*at, Arc::clone(node))).collect()
@@ -85,10 +123,6 @@ impl Pool {
         if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
             self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others)?;
         }
-        self.volume().flush()?;
-        self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
-        self.volume().flush()?;
-        self.volume().write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::Others)?;
         Ok(())
     }
 
@@ -112,6 +146,7 @@ impl Editor<'_> {
     /// Rounds, until nothing is left to bring up to date.
     fn settle(&self) -> Result<(), TreeError> {
         self.renew_root_tree()?;
+        self.mark_devices()?;
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             self.writer.space.prepare(self.pool)?;
@@ -133,6 +168,25 @@ impl Editor<'_> {
         let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
         let (key, _) = self.pool.root_item(RootId::FS_TREE)?.ok_or(TreeError::NoTree(RootId::FS_TREE))?;
         self.update(&root_tree, &key, |_| ())?;
+        Ok(())
+    }
+
+    /// Says of devices that lack something that they do.
+    fn mark_devices(&self) -> Result<(), TreeError> {
+        let volume = self.pool.volume();
+        for devid in volume.devices_to_mark() {
+            let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
+            self.update(&*self.pool.tree(RootId::CHUNK_TREE)?, &key, |data| {
+                if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
+                    item.generation = self.generation;
+                }
+            })?;
+            tracing::warn!(
+                "devid {devid} lacks what was written, and is left out from generation {} on",
+                self.generation
+            );
+            volume.mark_device(devid, self.generation);
+        }
         Ok(())
     }
 

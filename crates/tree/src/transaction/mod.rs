@@ -12,14 +12,16 @@
 //!    before have copied already, so they end.
 //! 4. *Freeze*: the blocks of the transaction become immutable and wait in `frozen`, the next transaction begins, the
 //!    gate opens.
-//! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush; the first
-//!    superblock of each device; flush; its other ones, durable with the next flush: one copy is always whole.
+//! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush, and what devices
+//!    failed to take once more; the first superblock of each device; flush; its other ones, durable with the next flush: one copy is always whole.
 //! 6. *Unpin*: what the transaction freed is free.
 //!
 //! A crash before the superblocks of step 5 leaves the pool of the last commit: nothing that it reaches has been
 //! overwritten, for new blocks lie in space that was free, and what was freed since is pinned. Between the
-//! superblocks of several devices either generation is whole. An error in steps 1 to 5 ends all writing: the pool
-//! is read-only from then on, says why, and is on disk as of its last commit.
+//! superblocks of several devices either generation is whole. A device that is missing, or fails to take what it should,
+//! is marked in the chunk tree; if that comes too late for the transaction, because it is settled, it gets no
+//! superblocks: nothing is unpinned, and the next transaction is committed at once, in its place too. An error in
+//! steps 1 to 5 ends all writing: the pool is read-only from then on, says why, and is on disk as of its last commit.
 //!
 //! Locks, in the order in which they are taken: commit lock, gate, tree (subvolumes, then the tree of roots, then
 //! the others), `refs`, `space`. An operation must not join twice at a time, and must not commit while it is part

@@ -47,7 +47,7 @@ impl Pool {
             let physical = place.physical.get() + run.stripe_offset;
             match device.write_at(physical, bytes) {
                 Ok(()) => {
-                    member.lost_writes.forget(physical, run.length);
+                    member.has_taken(physical, run.length);
                     count(&member.counters.repaired);
                     tracing::info!("{}: repaired {} bytes at offset {physical}", device.name(), run.length);
                 }

@@ -88,7 +88,7 @@ impl Pool {
         let device = &self.devices[chunk.stripes[stripe].device];
         MirrorFacts {
             present: device.device.is_some(),
-            stale: device.is_in_doubt(),
+            stale: device.is_stale,
             rebuilt: false,
             errors: device.counters.errors(),
             rotating: device.is_rotating(),

@@ -1,11 +1,11 @@
 //! Devices that fail while they are written, and copies that are repaired.
 
 use super::support::*;
-use crate::{DataChecksums, SuperblockCopies, Volume, WriteError};
+use crate::{DataChecksums, SuperblockCopies, Volume, Witness, WriteError};
 use brindle_device::Device;
 use brindle_ondisk::{
-    CorruptNode, Defect, DevId, Generation, NodeProblem, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE,
-    Superblock,
+    CorruptNode, Defect, DevId, Generation, Logical, NodeProblem, Profile, SUPERBLOCK_OFFSETS,
+    SUPERBLOCK_SIZE, Superblock, to_usize,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -268,5 +268,45 @@ fn a_bad_block_is_repaired_and_one_without_a_good_copy_is_left() {
         let is_clean = devices.iter().zip(&clean.images).all(|(device, image)| device.bytes() == *image);
         assert_eq!(is_clean, repaired == 1, "{profile}");
         assert!(repaired <= 1);
+    }
+}
+
+/// Who knows what a pool should hold.
+struct Sums<'p>(&'p TestPool);
+
+impl Witness for Sums<'_> {
+    fn checksums(&self, start: Logical, length: u64) -> Option<Vec<u8>> {
+        let size = self.0.checksums.len() / (self.0.contents.len() / SECTOR);
+        let sector = to_usize(start.distance_from(START)?) / SECTOR;
+        let sectors = to_usize(length) / SECTOR;
+        Some(self.0.checksums[sector * size..(sector + sectors) * size].to_vec())
+    }
+}
+
+#[test]
+fn parity_is_not_made_of_what_is_known_to_be_wrong() {
+    for (profile, stripes) in [(Profile::Raid5, 3), (Profile::Raid5, 4), (Profile::Raid6, 4)] {
+        for has_witness in [true, false] {
+            let mut pool = TestPool::new(profile, stripes, 1, &mut rng(50));
+            let (stripe, offset) = pool.copies_of(STRIP + 3 * SECTOR + 7)[0];
+            let (device, at) = pool.place(stripe, offset);
+            pool.images[device][at] ^= 0x10;
+            let (volume, _) = pool.open_writable(&[]);
+            let new = [9; STRIP];
+            if has_witness {
+                volume.write_data_pieces(&[(START, &new)], &Sums(&pool)).expect("nothing fails");
+                let counters = volume.devices()[device].counters;
+                assert_eq!((counters.checksum_errors, counters.recovered), (1, 1));
+            } else {
+                volume.write_data(START, &new).expect("nothing fails");
+            }
+            let mut contents = pool.contents.clone();
+            contents[..STRIP].fill(9);
+            pool.set_contents(contents);
+            let mut found = vec![0; pool.contents.len()];
+            let read = volume.read_data(START, &mut found, &DataChecksums::all(&pool.checksums));
+            assert_eq!(read.is_ok(), has_witness, "{profile}: the parity would have told");
+            assert!(!has_witness || found == pool.contents);
+        }
     }
 }

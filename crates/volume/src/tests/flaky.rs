@@ -17,6 +17,8 @@ pub(crate) struct Flaky {
     pub(crate) fails_flushes: AtomicBool,
     pub(crate) writes: Mutex<Vec<Range<u64>>>,
     pub(crate) flushes: AtomicUsize,
+    /// What it held when it was last flushed, if it is to come back to that when a flush fails.
+    durable: Mutex<Option<Vec<u8>>>,
 }
 
 impl Flaky {
@@ -30,6 +32,7 @@ impl Flaky {
             fails_flushes: AtomicBool::default(),
             writes: Mutex::default(),
             flushes: AtomicUsize::default(),
+            durable: Mutex::default(),
         }
     }
 
@@ -37,6 +40,11 @@ impl Flaky {
         let mut bytes = vec![0; usize::try_from(self.size_bytes()).expect("small")];
         self.inner.read_at(0, &mut bytes).expect("within");
         bytes
+    }
+
+    /// From now on a flush that fails takes with it what was written since the last one.
+    pub(crate) fn forgets_what_is_not_flushed(&self) {
+        *self.durable.lock().expect("no panic") = Some(self.bytes());
     }
 
     /// Lets all writes fail from now on, or none.
@@ -87,8 +95,15 @@ impl WritableDevice for Flaky {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        let mut durable = self.durable.lock().expect("no panic");
         if self.fails_flushes.load(Relaxed) {
+            if let Some(durable) = &*durable {
+                self.inner.write_at(0, durable)?;
+            }
             return Err(DeviceError::Flush { device: self.name().into(), source: self.fail() });
+        }
+        if let Some(durable) = &mut *durable {
+            *durable = self.bytes();
         }
         self.flushes.fetch_add(1, Relaxed);
         Ok(())

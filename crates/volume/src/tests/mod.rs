@@ -4,6 +4,7 @@ mod failing;
 mod flaky;
 mod golden;
 mod hostile;
+mod mend;
 mod open;
 mod recover;
 pub(crate) mod support;

@@ -6,6 +6,7 @@ use crate::{Volume, WriteError};
 use brindle_device::{DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
 /// Which copies of the superblock are written.
@@ -29,17 +30,28 @@ impl Volume {
         }
         let pool = self.snapshot();
         let failed = on_each(&pool, |member, device| {
-            device.flush().inspect_err(|error| {
+            let unflushed = member.unflushed.take();
+            device.flush().map_err(|error| {
                 tracing::warn!("{error}");
                 count(&member.counters.flush_errors);
+                (error, unflushed)
             })
         });
-        tolerated(&pool, failed).map_err(|failures| WriteError::Flush { failures })
+        let (failures, lost): (Vec<_>, Vec<_>) = failed
+            .into_iter()
+            .map(|(index, (error, unflushed))| ((index, error), (index, unflushed)))
+            .unzip();
+        tolerated(&pool, failures, &[]).map_err(|failures| WriteError::Flush { failures })?;
+        for (index, unflushed) in lost {
+            pool.devices[index].lost_writes.absorb(&unflushed);
+        }
+        Ok(())
     }
 
     /// Writes a superblock to every device, on all of them at the same time: each with its own device item (as
     /// given; devices that are not among those given keep what they have), its place and its checksum. Devices
-    /// may fail as long as every chunk can be read without them. Afterwards the pool's superblock is this one.
+    /// that are behind get none; others may fail as long as every chunk can be read without all of these.
+    /// Afterwards the pool's superblock is this one.
     pub fn write_superblocks(
         &self,
         template: &Superblock,
@@ -50,7 +62,12 @@ impl Volume {
             return Err(WriteError::ReadOnly);
         }
         let pool = self.snapshot();
+        let behind = pool.behind();
         let failed = on_each(&pool, |member, device| {
+            if behind.iter().any(|index| pool.devices[*index].devid == member.devid) {
+                return Ok(());
+            }
+            member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
             let given = device_items.iter().find(|item| item.devid == member.devid);
             let written = write_copies(template, given.unwrap_or(&member.item), device, copies);
             written.inspect_err(|error| {
@@ -58,7 +75,7 @@ impl Volume {
                 count(&member.counters.write_errors);
             })
         });
-        tolerated(&pool, failed).map_err(|failures| WriteError::Superblocks { failures })?;
+        tolerated(&pool, failed, &behind).map_err(|failures| WriteError::Superblocks { failures })?;
         self.set_superblock(template.clone());
         Ok(())
     }
@@ -97,10 +114,10 @@ fn write_copies(
 }
 
 /// Does something with every device that may be written, all at the same time; answers with those that failed.
-fn on_each(
+fn on_each<E: Send>(
     pool: &Pool,
-    act: impl Fn(&PoolDevice, &dyn WritableDevice) -> Result<(), DeviceError> + Sync,
-) -> Vec<(usize, DeviceError)> {
+    act: impl Fn(&PoolDevice, &dyn WritableDevice) -> Result<(), E> + Sync,
+) -> Vec<(usize, E)> {
     let there = |(index, member)| {
         let member: &PoolDevice = member;
         member.writable.as_ref().map(|device| (index, member, device.as_ref()))
@@ -119,18 +136,17 @@ fn on_each(
     })
 }
 
-/// Whether everything can be read without the devices that failed, and one did not.
-fn tolerated(pool: &Pool, failed: Vec<(usize, DeviceError)>) -> Result<(), Vec<DeviceError>> {
+/// Whether everything can be read without the devices that failed and those that are behind, and one is neither.
+fn tolerated(
+    pool: &Pool,
+    failed: Vec<(usize, DeviceError)>,
+    behind: &[usize],
+) -> Result<(), Vec<DeviceError>> {
     if failed.is_empty() {
         return Ok(());
     }
-    let is_lost = |index: usize| {
-        let member = &pool.devices[index];
-        failed.iter().any(|(failed, _)| *failed == index) || (member.writable.is_none() && !member.is_seed)
-    };
-    let survive =
-        pool.chunks.iter().all(|chunk| chunk.layout.survives(|stripe| is_lost(chunk.stripes[stripe].device)));
-    if survive && (0..pool.devices.len()).any(|index| !is_lost(index) && !pool.devices[index].is_seed) {
+    let is_lost = |index: usize| failed.iter().any(|(failed, _)| *failed == index) || behind.contains(&index);
+    if pool.survives(is_lost) {
         return Ok(());
     }
     Err(failed.into_iter().map(|(_, error)| error).collect())

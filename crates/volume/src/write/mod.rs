@@ -4,19 +4,23 @@
 //! With parity, a row that is written as a whole needs nothing read. Of a row written in part the rest is
 //! read, and parity made anew from all of it, rather than from the old parity and the difference: parity of a
 //! row that was never written, or was being written in a crash, means nothing, and would never come right.
+//! What is read for it is held against its checksums, and taken from the parity if that is right instead.
 //! Only the data of a device that is not there has to be taken from the old parity. Two writers of one row
 //! take turns ([`Locks::row`]); writers of whole rows are alone in them.
 //!
 //! A write that fails is tolerated as long as the profile tolerates the loss of all that failed and all that
-//! is missing. The device is tried again the next time.
+//! is missing. The device is tried again the next time; what becomes of what it lacks says the module `mend`.
 
 mod discard;
 mod durable;
+mod known;
 mod locks;
+mod mend;
 mod plan;
 mod row;
 
 pub use durable::SuperblockCopies;
+pub use known::Witness;
 pub(crate) use locks::Locks;
 
 use crate::chunk::Chunk;
@@ -42,17 +46,34 @@ impl Volume {
     /// Writes many tree blocks to all their copies: those that follow each other as one piece, devices at the
     /// same time. In any order; nothing is durable before [`Volume::flush`].
     pub fn write_blocks(&self, blocks: &[(Logical, &[u8])]) -> Result<(), WriteError> {
+        self.write(blocks, None)
+    }
+
+    /// Writes ranges of data as [`Volume::write_blocks`] does. Where parity is made of what lies beside them, the
+    /// witness is asked what that should be.
+    pub fn write_data_pieces(
+        &self,
+        pieces: &[(Logical, &[u8])],
+        witness: &dyn Witness,
+    ) -> Result<(), WriteError> {
+        self.write(pieces, Some(witness))
+    }
+
+    fn write(&self, blocks: &[(Logical, &[u8])], witness: Option<&dyn Witness>) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
         let pool = self.snapshot();
-        let _no_repairs = self.locks.writer();
         let mut plan = Plan::default();
         let mut rows: BTreeMap<RowKey, Row<'_>> = BTreeMap::new();
         for (logical, bytes) in blocks {
             let (chunk, offset) = self.locate(&pool, *logical, bytes)?;
             split(&pool, chunk, offset, bytes, &mut plan, &mut rows)?;
         }
+        // Before any lock: the witness reads, and what is read may be repaired. Checksums that are outdated by the time
+        // they are used fit nothing, and then the row is taken as it is.
+        rows.values_mut().for_each(|row| row.learn(self.tree_context(), witness));
+        let _no_repairs = self.locks.writer();
         plan.run(&pool)?;
         self.write_rows(&pool, rows)
     }

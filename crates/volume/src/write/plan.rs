@@ -6,7 +6,7 @@ use crate::layout::{Run, Way};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, WriteError};
 use brindle_device::{DeviceError, WritableDevice};
-use brindle_ondisk::{Logical, Physical, to_u64};
+use brindle_ondisk::{BlockGroupType, Logical, Physical, to_u64};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -30,6 +30,8 @@ pub(super) struct Unit {
     pub(super) length: u64,
     /// How many stripes may still fail.
     pub(super) spare: usize,
+    /// Something that was lost before is written with it.
+    pub(super) is_mending: bool,
 }
 
 /// Bytes for one place.
@@ -39,12 +41,15 @@ struct Piece<'a> {
     bytes: Cow<'a, [u8]>,
     unit: usize,
     stripe: usize,
+    is_parity: bool,
 }
 
 /// A write that failed.
 struct Failure {
     device: usize,
     physical: u64,
+    length: u64,
+    is_parity: bool,
     unit: usize,
     stripe: usize,
     error: DeviceError,
@@ -66,16 +71,21 @@ impl<'a> Plan<'a> {
         });
         let (there, missing): (Vec<_>, Vec<_>) = stripes.partition(|stripe| is_there(pool, chunk, *stripe));
         let (logical, length) = (chunk.start + offset, run.length);
-        let Some(spare) = there.len().checked_sub(1) else {
+        let Some(spare) = spare_copies(pool, chunk, &there) else {
             let attempts =
                 missing.iter().map(|stripe| missing_attempt(pool, chunk, *stripe, run.stripe_offset));
             return Err(WriteError::Failed { logical, length, attempts: attempts.collect() });
         };
-        let unit = self.add_unit(Unit { logical, length, spare });
+        let unit = self.add_unit(Unit { logical, length, spare, is_mending: false });
         for stripe in there {
             self.add_piece(chunk, stripe, run.stripe_offset, Cow::Borrowed(bytes), unit);
         }
         Ok(())
+    }
+
+    /// Something that was lost before is written with a unit.
+    pub(super) fn is_mending(&mut self, unit: usize) {
+        self.units[unit].is_mending = true;
     }
 
     pub(super) fn add_unit(&mut self, unit: Unit) -> usize {
@@ -95,7 +105,15 @@ impl<'a> Plan<'a> {
         let place = &chunk.stripes[stripe];
         let physical = place.physical.get() + stripe_offset;
         self.bytes += to_u64(bytes.len());
-        self.devices.entry(place.device).or_default().push(Piece { physical, bytes, unit, stripe });
+        let run = chunk.layout.run_on(stripe, stripe_offset, to_u64(bytes.len()));
+        let is_parity = run.column >= chunk.layout.columns();
+        self.devices.entry(place.device).or_default().push(Piece {
+            physical,
+            bytes,
+            unit,
+            stripe,
+            is_parity,
+        });
     }
 
     /// Writes everything, devices at the same time. Everything is tried, whatever fails.
@@ -125,12 +143,14 @@ impl<'a> Plan<'a> {
                 Entry::Vacant(entry) => drop(entry.insert(vec![failure])),
             }
         }
+        let mut verdict = Ok(());
         for (unit, failures) in lost {
             let unit = &self.units[unit];
             let mut stripes: Vec<usize> = failures.iter().map(|failure| failure.stripe).collect();
             stripes.sort_unstable();
             stripes.dedup();
             if stripes.len() > unit.spare {
+                forget(pool, unit, &failures);
                 let attempts = failures.into_iter().map(|failure| Attempt {
                     device: pool.devices[failure.device].name(),
                     devid: pool.devices[failure.device].devid,
@@ -139,10 +159,35 @@ impl<'a> Plan<'a> {
                     failure: AttemptFailure::Io(failure.error),
                 });
                 let attempts = attempts.collect();
-                return Err(WriteError::Failed { logical: unit.logical, length: unit.length, attempts });
+                let failed = WriteError::Failed { logical: unit.logical, length: unit.length, attempts };
+                verdict = verdict.and(Err(failed));
             }
         }
-        Ok(())
+        verdict
+    }
+}
+
+/// How many copies may fail of those that are there; `None` if there are none. Where a copy of a block is old, the
+/// block itself says so, and its device may be used on. Data do not, so that their device is left out with all that
+/// it holds: several copies of data on it count as one.
+fn spare_copies(pool: &Pool, chunk: &Chunk, there: &[usize]) -> Option<usize> {
+    let mut devices: Vec<usize> = there.iter().map(|stripe| chunk.stripes[*stripe].device).collect();
+    if chunk.kind.contains(BlockGroupType::DATA) {
+        devices.sort_unstable();
+        devices.dedup();
+    }
+    debug_assert!(devices.iter().all(|device| pool.devices[*device].writable.is_some()));
+    devices.len().checked_sub(1)
+}
+
+/// Of a write that has failed as a whole, which is told, nobody expects to find anything: what is on the devices now
+/// is as good as anything else. Parity that does not fit it is not, and neither is what was lost before.
+fn forget(pool: &Pool, unit: &Unit, failures: &[Failure]) {
+    if unit.is_mending {
+        return;
+    }
+    for failure in failures.iter().filter(|failure| !failure.is_parity) {
+        pool.devices[failure.device].lost_writes.forget(failure.physical, failure.length);
     }
 }
 
@@ -173,7 +218,7 @@ fn write_to(pool: &Pool, index: usize, pieces: &[Piece<'_>]) -> Vec<Failure> {
         let bytes: Vec<&[u8]> = together.iter().map(|piece| piece.bytes.as_ref()).collect();
         let length = bytes.iter().map(|bytes| to_u64(bytes.len())).sum();
         match device.write_pieces_at(together[0].physical, &bytes) {
-            Ok(()) => member.lost_writes.forget(together[0].physical, length),
+            Ok(()) => member.has_taken(together[0].physical, length),
             Err(error) => {
                 tracing::warn!("{error}");
                 count(&member.counters.write_errors);
@@ -194,14 +239,15 @@ fn write_apart(
 ) -> Vec<Failure> {
     let failed = |piece: &Piece<'_>, error| {
         member.lost_writes.remember(piece.physical, to_u64(piece.bytes.len()));
-        Failure { device: index, physical: piece.physical, unit: piece.unit, stripe: piece.stripe, error }
+        let (physical, length, is_parity) = (piece.physical, to_u64(piece.bytes.len()), piece.is_parity);
+        Failure { device: index, physical, length, is_parity, unit: piece.unit, stripe: piece.stripe, error }
     };
     if let [only] = pieces {
         return vec![failed(only, error)];
     }
     let apart = pieces.iter().filter_map(|piece| match device.write_at(piece.physical, &piece.bytes) {
         Ok(()) => {
-            member.lost_writes.forget(piece.physical, to_u64(piece.bytes.len()));
+            member.has_taken(piece.physical, to_u64(piece.bytes.len()));
             None
         }
         Err(error) => Some(failed(piece, error)),

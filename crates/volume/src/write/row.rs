@@ -1,16 +1,17 @@
 //! A row of a chunk with parity: what is new in it, what must be read, and the parity of both.
 
+use super::known::{Known, Witness};
 use super::plan::{Plan, Unit, is_there, missing_attempt};
 use crate::chunk::Chunk;
+use crate::device::count;
 use crate::layout::{Run, STRIP_BYTES};
 use crate::parity::syndromes;
 use crate::pool::Pool;
 use crate::{Attempt, WriteError};
-use brindle_ondisk::{Logical, to_u64, to_usize};
+use brindle_ondisk::{BlockGroupType, Logical, TreeContext, to_u64, to_usize};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Which row of which chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +26,8 @@ pub(super) struct Row<'a> {
     chunk: Arc<Chunk>,
     row: u64,
     pieces: Vec<Piece<'a>>,
+    /// What is known of what it holds now.
+    known: Known,
 }
 
 /// Bytes for a part of a strip.
@@ -36,6 +39,23 @@ struct Piece<'a> {
     bytes: &'a [u8],
 }
 
+/// Bytes of which some are wrong.
+struct Found {
+    bytes: Vec<u8>,
+    wrong: Vec<Range<usize>>,
+}
+
+impl Found {
+    /// Takes over what is right elsewhere; how many parts.
+    fn correct(&mut self, other: &[u8], wrong_there: &[Range<usize>]) -> usize {
+        let (still_wrong, right): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.wrong).into_iter().partition(|part| wrong_there.contains(part));
+        right.iter().for_each(|part| self.bytes[part.clone()].copy_from_slice(&other[part.clone()]));
+        self.wrong = still_wrong;
+        right.len()
+    }
+}
+
 impl Piece<'_> {
     fn end(&self) -> u64 {
         self.start + to_u64(self.bytes.len())
@@ -44,7 +64,7 @@ impl Piece<'_> {
 
 impl<'a> Row<'a> {
     pub(super) fn new(chunk: &Arc<Chunk>, row: u64) -> Self {
-        Self { chunk: Arc::clone(chunk), row, pieces: Vec::new() }
+        Self { chunk: Arc::clone(chunk), row, pieces: Vec::new(), known: Known::Nothing }
     }
 
     /// Adds what a run is to hold.
@@ -66,6 +86,19 @@ impl<'a> Row<'a> {
         self.data_bytes() == self.chunk.layout.columns() * STRIP_BYTES
     }
 
+    /// Learns what the row should hold now, if all of it will be needed.
+    pub(super) fn learn(&mut self, context: &TreeContext, witness: Option<&dyn Witness>) {
+        let kind = self.chunk.kind;
+        self.known = match witness {
+            _ if self.is_whole() => Known::Nothing,
+            Some(witness) if kind.contains(BlockGroupType::DATA) => {
+                Known::data(context, self.logical(), self.length(), witness)
+            }
+            _ if kind.contains(BlockGroupType::DATA) => Known::Nothing,
+            _ => Known::blocks(context),
+        };
+    }
+
     /// Plans the writes of the new data and of the parity. What must be read for that, is.
     pub(super) fn plan(&self, pool: &Pool, plan: &mut Plan<'a>) -> Result<(), WriteError> {
         let layout = &self.chunk.layout;
@@ -79,7 +112,8 @@ impl<'a> Row<'a> {
             let attempts = lost.iter().map(|stripe| missing_attempt(pool, &self.chunk, *stripe, offset));
             return Err(self.failed(attempts.collect()));
         };
-        let unit = plan.add_unit(Unit { logical: self.logical(), length: self.length(), spare });
+        let unit = Unit { logical: self.logical(), length: self.length(), spare, is_mending: false };
+        let unit = plan.add_unit(unit);
         for piece in &self.pieces {
             self.place(pool, plan, piece.column, piece.start, Cow::Borrowed(piece.bytes), unit);
         }
@@ -88,16 +122,39 @@ impl<'a> Row<'a> {
             return Ok(());
         }
         for range in self.ranges() {
-            let columns: Vec<Cow<'_, [u8]>> = (0..layout.columns())
+            let columns: Vec<Cow<'a, [u8]>> = (0..layout.columns())
                 .map(|column| self.column(pool, column, &range))
                 .collect::<Result<_, _>>()?;
-            let columns: Vec<&[u8]> = columns.iter().map(Cow::as_ref).collect();
-            let (p, q) = syndromes(&columns);
+            let (p, q) = syndromes(&columns.iter().map(Cow::as_ref).collect::<Vec<&[u8]>>());
+            for (column, bytes) in (0..).zip(columns) {
+                self.place_again(pool, plan, column, &range, bytes, unit);
+            }
             for (column, parity) in (layout.columns()..all).zip([p, q]) {
                 self.place(pool, plan, column, range.start, Cow::Owned(parity), unit);
             }
         }
         Ok(())
+    }
+
+    /// Plans that a column of which something was lost is written as a whole, while there still is parity that tells
+    /// what belongs there. If that fails again, it is one failure more that the row must bear.
+    fn place_again(
+        &self,
+        pool: &Pool,
+        plan: &mut Plan<'a>,
+        column: u64,
+        range: &Range<u64>,
+        bytes: Cow<'a, [u8]>,
+        unit: usize,
+    ) {
+        let place = &self.chunk.stripes[self.chunk.layout.stripe_in_row(self.row, column)];
+        let physical = place.physical.get() + self.row * STRIP_BYTES + range.start;
+        // What is borrowed is new, and planned already.
+        let is_old = matches!(bytes, Cow::Owned(_));
+        if is_old && pool.devices[place.device].lost_writes.affect(physical, range.end - range.start) {
+            plan.is_mending(unit);
+            self.place(pool, plan, column, range.start, bytes, unit);
+        }
     }
 
     /// Plans the write of bytes to a column, if its device is there.
@@ -153,27 +210,49 @@ impl<'a> Row<'a> {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Reads what a column holds, from its device or else by rebuilding it.
+    /// Reads what a column holds, from its device or else by rebuilding it; what is known to be wrong is taken from
+    /// where it is right, if there is such a place.
     fn read_old(&self, pool: &Pool, column: u64, start: u64, buffer: &mut [u8]) -> Result<(), WriteError> {
         if buffer.is_empty() {
             return Ok(());
         }
         let (stripe_offset, length) = (self.row * STRIP_BYTES + start, to_u64(buffer.len()));
         let run = Run { row: self.row, column, stripe_offset, length };
+        let at = self.logical() + (column * STRIP_BYTES + start);
         let mut attempts: Vec<Attempt> = Vec::new();
-        let direct = &self.chunk.stripes[self.chunk.layout.stripe_in_row(self.row, column)];
-        let in_doubt = pool.devices[direct.device].counters.flush_errors.load(Relaxed) > 0;
-        let ways = self.chunk.layout.ways();
-        let direct_last = (1..ways).chain([0]);
-        let direct_first = 0..ways;
-        let order: Vec<usize> = if in_doubt { direct_last.collect() } else { direct_first.collect() };
-        for way in order {
-            match pool.read_run(&self.chunk, &run, way, buffer) {
-                Ok(()) => return Ok(()),
-                Err(attempt) => attempts.push(*attempt),
+        let mut found: Option<Found> = None;
+        for way in 0..self.chunk.layout.ways() {
+            if let Err(attempt) = pool.read_run(&self.chunk, &run, way, buffer) {
+                attempts.push(*attempt);
+                continue;
+            }
+            let wrong = self.known.wrong(at, buffer);
+            let Some(found) = &mut found else {
+                if wrong.is_empty() {
+                    return Ok(());
+                }
+                found = Some(Found { bytes: buffer.to_vec(), wrong });
+                continue;
+            };
+            let corrected = found.correct(buffer, &wrong);
+            self.count_corrected(pool, column, corrected);
+            if found.wrong.is_empty() {
+                break;
             }
         }
-        Err(self.failed(attempts))
+        let Some(found) = found else { return Err(self.failed(attempts)) };
+        // What is wrong wherever it comes from is not in use, or lost already.
+        buffer.copy_from_slice(&found.bytes);
+        Ok(())
+    }
+
+    fn count_corrected(&self, pool: &Pool, column: u64, parts: usize) {
+        let place = &self.chunk.stripes[self.chunk.layout.stripe_in_row(self.row, column)];
+        let member = &pool.devices[place.device];
+        for _ in 0..parts {
+            count(&member.counters.checksum_errors);
+            count(&member.counters.recovered);
+        }
     }
 
     fn failed(&self, attempts: Vec<Attempt>) -> WriteError {

@@ -1,13 +1,13 @@
 //! Devices that fail: an error, never a panic, and the last commit is what is on disk.
 
 use super::ONE;
-use super::subject::LibrarySubject;
+use super::subject::{Contents, LibrarySubject};
 use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
 use brindle_fs::{FsError, NewInode};
 use brindle_ondisk::Profile;
 use brindle_sim::{Fault, FaultyDevice};
-use brindle_testing::crash::FaultTest;
+use brindle_testing::crash::{FaultKind, FaultTest};
 use brindle_testing::operations::Mix;
 use std::sync::Arc;
 
@@ -35,6 +35,73 @@ fn one_of_two_devices_fails() {
 fn one_of_three_devices_with_parity_fails() {
     let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
     faults("one_of_three_devices_with_parity_fails", 2200, 60).run(&LibrarySubject::failing(layout));
+}
+
+/// What was once lost when a device that had failed to be written was used again.
+#[test]
+fn a_device_that_failed_once_is_not_trusted_after_a_remount() {
+    let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    let subject = LibrarySubject::failing(layout);
+    for seed in [2355, 2358] {
+        faults("one_of_three_devices_with_parity_fails", seed, 1).run(&subject);
+    }
+}
+
+/// Nothing but the device's superblock tells the right copy.
+#[test]
+fn one_of_two_devices_fails_and_nothing_has_checksums() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    let subject = LibrarySubject::failing(layout).of(Contents::Unsummed);
+    faults("one_of_two_devices_fails_and_nothing_has_checksums", 2400, 30).run(&subject);
+}
+
+#[test]
+fn one_of_two_devices_fails_while_files_are_overwritten_in_place() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    let subject = LibrarySubject::failing(layout).of(Contents::InPlace);
+    faults("one_of_two_devices_fails_while_files_are_overwritten_in_place", 2500, 30).run(&subject);
+}
+
+#[test]
+fn one_of_three_devices_with_parity_fails_while_files_are_overwritten_in_place() {
+    let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    let subject = LibrarySubject::failing(layout).of(Contents::InPlace);
+    let name = "one_of_three_devices_with_parity_fails_while_files_are_overwritten_in_place";
+    faults(name, 2600, 30).run(&subject);
+}
+
+#[test]
+fn one_of_four_devices_fails() {
+    let layout = Layout { devices: 4, data: Profile::Raid10, metadata: Profile::Raid6, ..ONE };
+    let subject = LibrarySubject::failing(layout).of(Contents::Unsummed);
+    faults("one_of_four_devices_fails", 2700, 30).run(&subject);
+}
+
+#[test]
+fn one_of_four_devices_with_two_parities_fails() {
+    let layout = Layout { devices: 4, data: Profile::Raid6, metadata: Profile::Raid1c3, ..ONE };
+    let subject = LibrarySubject::failing(layout).of(Contents::Unsummed);
+    faults("one_of_four_devices_with_two_parities_fails", 2800, 30).run(&subject);
+}
+
+#[test]
+fn the_only_device_fails_to_be_read() {
+    let test = faults("the_only_device_fails_to_be_read", 2900, 40);
+    FaultTest { kind: FaultKind::Reading, ..test }.run(&LibrarySubject::failing(ONE));
+}
+
+#[test]
+fn one_of_two_devices_fails_to_be_read() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    let test = faults("one_of_two_devices_fails_to_be_read", 3000, 40);
+    FaultTest { kind: FaultKind::ReadingTolerated, ..test }.run(&LibrarySubject::failing(layout));
+}
+
+#[test]
+fn one_of_three_devices_with_parity_fails_to_be_read() {
+    let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    let test = faults("one_of_three_devices_with_parity_fails_to_be_read", 3100, 40);
+    FaultTest { kind: FaultKind::ReadingTolerated, ..test }.run(&LibrarySubject::failing(layout));
 }
 
 #[test]

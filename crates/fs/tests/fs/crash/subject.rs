@@ -16,6 +16,18 @@ pub(crate) struct LibrarySubject {
     is_hasty: bool,
     /// A device may have missed commits, and is left out then.
     may_be_degraded: bool,
+    contents: Contents,
+}
+
+/// How contents are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// Elsewhere, with checksums.
+    Plain,
+    /// Elsewhere, without (`nodatasum`).
+    Unsummed,
+    /// In place, without (`nodatacow`).
+    InPlace,
 }
 
 impl LibrarySubject {
@@ -31,7 +43,7 @@ impl LibrarySubject {
         layout.mkfs(&writable);
         let images = devices.iter().map(|device| device.image()).collect();
         let habits = Habits { examines: false, syncs_all: true, may_be_full: false };
-        Self { layout, images, habits, is_hasty: false, may_be_degraded: false }
+        Self { layout, images, habits, is_hasty: false, may_be_degraded: false, contents: Contents::Plain }
     }
 
     /// An fsync commits names and attributes, but writes contents of its own file only; others are written back
@@ -44,6 +56,11 @@ impl LibrarySubject {
     /// As that, on devices that fail.
     pub(crate) fn failing(layout: Layout) -> Self {
         Self { may_be_degraded: true, ..Self::hasty(layout) }
+    }
+
+    /// The same with contents that are written otherwise.
+    pub(crate) fn of(self, contents: Contents) -> Self {
+        Self { contents, ..self }
     }
 
     /// As that, on devices that may be full.
@@ -70,6 +87,8 @@ impl Subject for LibrarySubject {
         if self.is_hasty {
             pool.write.dirty_bytes_max = 256 << 10;
         }
+        pool.write.nodatasum = self.contents == Contents::Unsummed;
+        pool.write.nodatacow = self.contents == Contents::InPlace;
         let refusal = match Library::open(pool.clone(), self.habits) {
             Ok(library) => return Ok(library),
             Err(refusal) => refusal.to_string(),

@@ -1,0 +1,230 @@
+//! What a device failed to take, and how that ends.
+//!
+//! A write may fail on some devices as long as the others hold everything. In the same mount the places are known
+//! ([`LostWrites`](crate::lost_writes::LostWrites)): nothing is read from there. On disk nothing tells them from
+//! what is right, except for a tree block, whose generation and checksum do; data without checksums are wrong
+//! then, and parity made anew from something old destroys what it should protect. So that a later mount knows:
+//!
+//! - Before a superblock is written, what was lost is written again, rebuilt from what the others hold.
+//! - A device that still lacks something is *behind*: it gets no superblock of this transaction, nor of any later
+//!   one until it has everything.
+//! - That a superblock is old does not tell enough, for a crash may come between the superblocks of one commit, and
+//!   leave old ones on devices that lack nothing. So the device item, in the chunk tree, says from which generation
+//!   on a superblock must be for its device to lack nothing (`btrfs_dev_item.generation`, the generation to be
+//!   expected of the device, of which the kernel makes use only for seeds). It must say so in the same transaction:
+//!   if a device falls behind when that is settled, the transaction gets no superblocks, and the next one, which
+//!   comes at once, holds what both have changed. The same mark is made for devices that are missing.
+//! - Whoever opens the pool leaves out a device whose superblock is older than its mark.
+//!
+//! What is given up is a pool in which so many devices are behind that some chunk can't be read without them.
+
+use crate::chunk::Chunk;
+use crate::device::{PoolDevice, count};
+use crate::layout::{STRIP_BYTES, Way};
+use crate::parity::syndromes;
+use crate::pool::Pool;
+use crate::{Volume, WriteError};
+use brindle_ondisk::{BlockGroupType, DevId, Generation, to_usize};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A place is written again so often, each time followed by a flush.
+const TRIES: usize = 2;
+
+/// Something lost, no longer than a strip and within one.
+#[derive(Clone, Copy)]
+struct Piece<'p> {
+    chunk: &'p Chunk,
+    stripe: usize,
+    stripe_offset: u64,
+    length: u64,
+}
+
+impl Volume {
+    /// Makes everything durable that was written before, on each device or else known to be lost there. Superblocks
+    /// may follow if no device is [to be marked](Self::devices_to_mark) then.
+    pub fn make_whole(&self) -> Result<(), WriteError> {
+        self.flush()?;
+        for _ in 0..TRIES {
+            if !self.mend() {
+                break;
+            }
+            self.flush()?;
+        }
+        let pool = self.snapshot();
+        let behind = pool.behind();
+        if behind.is_empty() || pool.survives(|index| behind.contains(&index)) {
+            return Ok(());
+        }
+        let devices = behind.iter().map(|index| pool.devices[*index].name()).collect();
+        Err(WriteError::Behind { devices })
+    }
+
+    /// The devices that lack something, or are missing, while their item expects no more of them than what their
+    /// superblock may say.
+    pub fn devices_to_mark(&self) -> Vec<DevId> {
+        let pool = self.snapshot();
+        let behind = pool.behind();
+        let is_meant = |(index, device): &(usize, &PoolDevice)| {
+            let is_missing = device.writable.is_none();
+            let is_member = device.is_confirmed && !device.is_seed && !device.is_intruder;
+            // Nobody knows what a missing device says; it was not ahead of the pool.
+            let known = device.superblock_generation.load(Relaxed);
+            let found = if is_missing { self.opened.get() } else { known };
+            is_member && (is_missing || behind.contains(index)) && device.item.generation.get() <= found
+        };
+        pool.devices.iter().enumerate().filter(is_meant).map(|(_, device)| device.devid).collect()
+    }
+
+    /// A device's item says that its superblock is to be of this generation at least.
+    pub fn mark_device(&self, devid: DevId, generation: Generation) {
+        self.change(|pool| {
+            if let Some(device) = pool.device_mut(devid) {
+                device.item.generation = generation;
+            }
+        });
+    }
+
+    /// The next superblock follows this one, which is not written.
+    pub fn adopt_superblock(&self, superblock: brindle_ondisk::Superblock) {
+        self.set_superblock(superblock);
+    }
+
+    /// Writes again what was lost; whether anything was written.
+    fn mend(&self) -> bool {
+        let pool = self.snapshot();
+        let mut has_written = false;
+        for (index, member) in pool.devices.iter().enumerate() {
+            let ranges = if member.lost_writes.is_empty() { None } else { member.lost_writes.ranges() };
+            for (start, end) in ranges.into_iter().flatten() {
+                let pieces = pool.pieces_on(index, start, end);
+                // A device that is gone is not asked a thousand times.
+                if !pieces.iter().all(|piece| self.mend_piece(&pool, piece)) {
+                    break;
+                }
+                has_written |= !pieces.is_empty();
+                self.forget_unused(index, start, end);
+            }
+        }
+        has_written
+    }
+
+    /// Whether a piece is as it should be.
+    fn mend_piece(&self, pool: &Pool, piece: &Piece<'_>) -> bool {
+        let place = &piece.chunk.stripes[piece.stripe];
+        let member = &pool.devices[place.device];
+        let Some(device) = &member.writable else { return false };
+        let physical = place.physical.get() + piece.stripe_offset;
+        let _no_writers = self.locks.repair();
+        if !member.lost_writes.affect(physical, piece.length) {
+            return true;
+        }
+        let Some(bytes) = pool.rebuilt(piece) else {
+            return false;
+        };
+        match device.write_at(physical, &bytes) {
+            Ok(()) => {
+                member.has_taken(physical, piece.length);
+                count(&member.counters.repaired);
+                tracing::info!("{}: wrote {} bytes at offset {physical} again", device.name(), piece.length);
+                true
+            }
+            Err(error) => {
+                tracing::warn!("{error}");
+                count(&member.counters.write_errors);
+                false
+            }
+        }
+    }
+
+    /// What belongs to no chunk can't be missed. Nobody writes meanwhile, so that the chunks are those that there are.
+    fn forget_unused(&self, index: usize, start: u64, end: u64) {
+        let _no_writers = self.locks.repair();
+        let pool = self.snapshot();
+        let lost = &pool.devices[index].lost_writes;
+        let mut used: Vec<(u64, u64)> = pool
+            .pieces_on(index, start, end)
+            .iter()
+            .map(|piece| {
+                let physical = piece.chunk.stripes[piece.stripe].physical.get() + piece.stripe_offset;
+                (physical, physical + piece.length)
+            })
+            .collect();
+        used.sort_unstable();
+        let mut at = start;
+        for (from, to) in used.into_iter().chain([(end, end)]) {
+            if at < from {
+                lost.forget(at, from - at);
+            }
+            at = at.max(to);
+        }
+    }
+}
+
+impl Pool {
+    /// Whether every chunk can be read without some devices and those that are missing, and one device is left.
+    pub(super) fn survives(&self, is_lost: impl Fn(usize) -> bool) -> bool {
+        let is_lost = |index: usize| {
+            let member = &self.devices[index];
+            is_lost(index) || (member.writable.is_none() && !member.is_seed)
+        };
+        self.chunks.iter().all(|chunk| chunk.layout.survives(|stripe| is_lost(chunk.stripes[stripe].device)))
+            && (0..self.devices.len()).any(|index| !is_lost(index) && !self.devices[index].is_seed)
+    }
+
+    /// The devices that must not be taken for whole, because they hold something old that does not tell so itself.
+    pub(super) fn behind(&self) -> Vec<usize> {
+        (0..self.devices.len()).filter(|index| self.is_behind(*index)).collect()
+    }
+
+    fn is_behind(&self, index: usize) -> bool {
+        let lost = &self.devices[index].lost_writes;
+        if lost.is_empty() {
+            return false;
+        }
+        let Some(ranges) = lost.ranges() else { return true };
+        let tells = |chunk: &Chunk| !chunk.layout.has_parity() && !chunk.kind.contains(BlockGroupType::DATA);
+        ranges
+            .iter()
+            .any(|(start, end)| self.pieces_on(index, *start, *end).iter().any(|piece| !tells(piece.chunk)))
+    }
+
+    /// What a range of a device holds of chunks.
+    fn pieces_on(&self, index: usize, start: u64, end: u64) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::new();
+        for chunk in self.chunks.iter() {
+            for (stripe, place) in chunk.stripes.iter().enumerate().filter(|(_, place)| place.device == index)
+            {
+                let first = place.physical.get();
+                let end = end.min(first.saturating_add(chunk.stripe_length()));
+                let mut at = start.max(first);
+                while at < end {
+                    let stripe_offset = at - first;
+                    let length = (STRIP_BYTES - stripe_offset % STRIP_BYTES).min(end - at);
+                    pieces.push(Piece { chunk, stripe, stripe_offset, length });
+                    at += length;
+                }
+            }
+        }
+        pieces
+    }
+
+    /// What a piece should hold, by the other stripes.
+    fn rebuilt(&self, piece: &Piece<'_>) -> Option<Vec<u8>> {
+        let (chunk, layout) = (piece.chunk, &piece.chunk.layout);
+        let run = layout.run_on(piece.stripe, piece.stripe_offset, piece.length);
+        let mut bytes = vec![0; to_usize(piece.length)];
+        if run.column < layout.columns() {
+            let mut others =
+                (0..layout.ways()).filter(|way| layout.way(&run, *way) != Way::Direct(piece.stripe));
+            return others.any(|way| self.read_run(chunk, &run, way, &mut bytes).is_ok()).then_some(bytes);
+        }
+        let mut columns = Vec::new();
+        for column in 0..layout.columns() {
+            let run = crate::layout::Run { column, ..run };
+            (0..layout.ways()).find(|way| self.read_run(chunk, &run, *way, &mut bytes).is_ok())?;
+            columns.push(bytes.clone());
+        }
+        let (p, q) = syndromes(&columns.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        Some(if run.column == layout.columns() { p } else { q })
+    }
+}
