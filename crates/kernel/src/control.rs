@@ -3,8 +3,8 @@
 
 use crate::call;
 use crate::message::{
-    self, FilesystemInfo, Label, READ_ONLY, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo,
-    SubvolumePage, VolumeArgumentsV2,
+    self, DeviceInfo, DeviceStatistics, FilesystemInfo, Label, READ_ONLY, ServerInfo, SnapshotRequest,
+    SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
 use crate::number;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -143,6 +143,33 @@ impl Mounted {
     pub fn filesystem(&self) -> Result<FilesystemInfo, ControlError> {
         let answer = call::get::<{ number::FILESYSTEM_INFO }, FilesystemInfo>(&self.file);
         self.explain("filesystem", answer)
+    }
+
+    /// The devices of the filesystem.
+    pub fn device_infos(&self) -> Result<Vec<DeviceInfo>, ControlError> {
+        let filesystem = self.filesystem()?;
+        let mut found = Vec::new();
+        for devid in 1..=filesystem.devid_max {
+            let mut device = DeviceInfo { devid, ..DeviceInfo::new_zeroed() };
+            match call::update::<{ number::DEVICE_INFO }, DeviceInfo>(&self.file, &mut device) {
+                Ok(()) => found.push(device),
+                Err(Errno::NODEV) => {}
+                Err(source) => return Err(self.refused("device", source)),
+            }
+            if found.len() as u64 == filesystem.devices {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a device has got wrong; the counters begin anew if that is wanted.
+    pub fn device_statistics(&self, devid: u64, reset: bool) -> Result<[u64; 5], ControlError> {
+        let flags = if reset { message::RESET_STATISTICS } else { 0 };
+        let mut asked = DeviceStatistics { devid, count: 5, flags, ..DeviceStatistics::new_zeroed() };
+        let answer = call::update::<{ number::DEVICE_STATISTICS }, DeviceStatistics>(&self.file, &mut asked);
+        self.explain("device statistics", answer)?;
+        Ok(asked.counters)
     }
 
     /// Makes durable all that was written.

@@ -143,6 +143,26 @@ pub struct DeviceInfo {
 }
 const _: () = assert!(size_of::<DeviceInfo>() == 4096);
 
+/// What a device has got wrong (`btrfs_ioctl_get_dev_stats`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceStatistics {
+    /// Which device.
+    pub devid: u64,
+    /// How many counters are asked for, and answered.
+    pub count: u64,
+    /// [`RESET_STATISTICS`].
+    pub flags: u64,
+    /// Failed writes, failed reads, failed flushes, wrong contents, wrong generations.
+    pub counters: [u64; 5],
+    /// Nothing.
+    pub unused: [u64; 121],
+}
+const _: () = assert!(size_of::<DeviceStatistics>() == 1032);
+
+/// The counters are set to zero once they are answered (`BTRFS_DEV_STATS_RESET`).
+pub const RESET_STATISTICS: u64 = 1;
+
 /// A label, with a zero at the end.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, DeviceInfo, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest, SpaceReport,
-    SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    Balance, DeviceInfo, DeviceStatistics, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest,
+    SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -68,6 +68,8 @@ pub const BALANCE: u32 = number::<Balance>(Direction::Both, BTRFS, 32);
 pub const BALANCE_CONTROL: u32 = number::<i32>(Direction::Write, BTRFS, 33);
 /// How far a balance is.
 pub const BALANCE_PROGRESS: u32 = number::<Balance>(Direction::Read, BTRFS, 34);
+/// What a device has got wrong.
+pub const DEVICE_STATISTICS: u32 = number::<DeviceStatistics>(Direction::Both, BTRFS, 52);
 /// The label (`FS_IOC_GETFSLABEL`).
 pub const GET_LABEL: u32 = number::<Label>(Direction::Read, BTRFS, 49);
 /// Sets the label (`FS_IOC_SETFSLABEL`).
@@ -89,6 +91,7 @@ const _: () = assert!(SYNC == 0x9408);
 const _: () = assert!(SUBVOLUME_CREATE == 0x5000_940e && SUBVOLUME_GET_FLAGS == 0x8008_9419);
 const _: () = assert!(INODE_LOOKUP == 0xd000_9412 && SUBVOLUME_INFO == 0x81f8_943c);
 const _: () = assert!(FILESYSTEM_INFO == 0x8400_941f && DEVICE_INFO == 0xd000_941e);
+const _: () = assert!(DEVICE_STATISTICS == 0xc408_9434);
 const _: () = assert!(GET_LABEL == 0x8100_9431 && TRIM == 0xc018_5879);
 const _: () = assert!(RESIZE == 0x5000_9403 && TREE_SEARCH == 0xd000_9411 && BALANCE == 0xc400_9420);
 const _: () = assert!(BALANCE_CONTROL == 0x4004_9421 && BALANCE_PROGRESS == 0x8400_9422);

@@ -21,6 +21,7 @@ mod pool;
 mod refs;
 mod root;
 mod space;
+mod statistics;
 mod transaction;
 mod tree;
 

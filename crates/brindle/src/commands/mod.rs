@@ -2,6 +2,7 @@
 
 mod cat;
 mod check;
+mod device;
 mod filesystem;
 mod in_use;
 mod inspect;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Filesystem(filesystem::FilesystemCommand),
     #[command(subcommand, visible_alias = "su")]
     Subvolume(subvolume::SubvolumeCommand),
+    #[command(subcommand, visible_alias = "dev")]
+    Device(device::DeviceCommand),
     #[command(subcommand)]
     Property(property::PropertyCommand),
     #[command(subcommand)]
@@ -56,6 +59,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Subvolume(command) => subvolume::run(command),
+        Command::Device(command) => device::run(&command),
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),

@@ -5,11 +5,12 @@ use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::InodeId;
 use brindle_kernel::message::{
-    DeviceInfo, DeviceSpace, FilesystemInfo, GroupSpace, InodeLookup, Label, ServerInfo, SnapshotRequest,
-    SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
+    DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace, InodeLookup, Label,
+    RESET_STATISTICS, ServerInfo, SnapshotRequest, SpaceReport, SubvolumePage, TrimRange, VolumeArguments,
+    VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
-use brindle_ondisk::{DevId, Logical, to_u64};
+use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -101,6 +102,10 @@ impl Operations {
             }
             command::FILESYSTEM_INFO => Ok(self.filesystem_info().as_bytes().to_vec()),
             command::DEVICE_INFO => Ok(self.device_info(&read::<DeviceInfo>(input)?)?.as_bytes().to_vec()),
+            command::DEVICE_STATISTICS => {
+                let asked = read::<DeviceStatistics>(input)?;
+                Ok(self.device_statistics(caller, asked)?.as_bytes().to_vec())
+            }
             command::GET_LABEL => {
                 let superblock = self.filesystem.pool().superblock();
                 Ok(Label(field(superblock.label()).ok_or(Errno::IO)?).as_bytes().to_vec())
@@ -189,6 +194,27 @@ impl Operations {
             path: field(found.name.as_bytes()).unwrap_or([0; 1024]),
             ..DeviceInfo::new_zeroed()
         })
+    }
+
+    fn device_statistics(
+        &self,
+        caller: Caller,
+        mut asked: DeviceStatistics,
+    ) -> Result<DeviceStatistics, Errno> {
+        let (pool, devid) = (self.filesystem.pool(), DevId::new(asked.devid));
+        let found = if asked.flags & RESET_STATISTICS == 0 {
+            let all = number(pool.device_statistics().map_err(Into::into))?;
+            all.into_iter().find(|(device, _)| device.devid == devid).map(|(_, statistics)| statistics)
+        } else {
+            caller.require_administrator()?;
+            number(pool.reset_device_statistics(devid).map_err(Into::into))?
+        };
+        let found = found.ok_or(Errno::NODEV)?.values();
+        asked.count = asked.count.min(to_u64(found.len()));
+        for (counter, value) in asked.counters.iter_mut().zip(found).take(to_usize(asked.count)) {
+            *counter = value;
+        }
+        Ok(asked)
     }
 
     fn server_info(&self) -> ServerInfo {

@@ -183,6 +183,43 @@ impl DevStats {
             generation_errs: next(),
         })
     }
+
+    /// The counters in the order of the item.
+    pub fn values(&self) -> [u64; 5] {
+        [self.write_errs, self.read_errs, self.flush_errs, self.corruption_errs, self.generation_errs]
+    }
+
+    /// The item.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.values().iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// What is left of each counter.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    /// Whether nothing went wrong.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn with(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            write_errs: combine(self.write_errs, other.write_errs),
+            read_errs: combine(self.read_errs, other.read_errs),
+            flush_errs: combine(self.flush_errs, other.flush_errs),
+            corruption_errs: combine(self.corruption_errs, other.corruption_errs),
+            generation_errs: combine(self.generation_errs, other.generation_errs),
+        }
+    }
 }
 
 /// State of a device replacement (`btrfs_dev_replace_item`).

@@ -50,6 +50,7 @@ impl Pool {
         writer.refs.len() > 0
             || writer.space.has_changes()
             || writer.label.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+            || self.has_new_statistics(&writer.statistics)
             || self.known_trees().iter().any(|tree| tree.is_dirty())
     }
 
@@ -147,6 +148,7 @@ impl Editor<'_> {
     fn settle(&self) -> Result<(), TreeError> {
         self.renew_root_tree()?;
         self.mark_devices()?;
+        self.write_statistics()?;
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             self.writer.space.prepare(self.pool)?;

@@ -39,6 +39,7 @@ pub use options::{Clock, WriterOptions};
 
 use crate::refs::DelayedRefs;
 use crate::space::{MetadataReservation, Space, Urgency};
+use crate::statistics::Statistics;
 use crate::tree::virtual_address;
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::{Generation, Incompat, Logical, Node};
@@ -62,6 +63,7 @@ const RESERVE_TRIES: usize = 8;
 pub(crate) struct Writer {
     pub(crate) refs: DelayedRefs,
     pub(crate) space: Space,
+    pub(crate) statistics: Statistics,
     /// Blocks in the `dirty` maps of all trees.
     pub(crate) dirty_nodes: AtomicUsize,
     gate: Gate,

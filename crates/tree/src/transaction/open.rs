@@ -29,6 +29,7 @@ impl Pool {
         let writer = Writer {
             refs: DelayedRefs::default(),
             space,
+            statistics: pool.load_statistics()?,
             dirty_nodes: 0.into(),
             gate: Gate::new(running),
             next_virtual: 0.into(),

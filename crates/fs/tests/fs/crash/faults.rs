@@ -161,3 +161,36 @@ fn a_failed_commit_ends_all_writing_and_says_why() {
     assert!(fs.lookup(fs.root(), b"kept").expect("read").is_some());
     assert!(fs.lookup(fs.root(), b"lost").expect("read").is_none());
 }
+
+#[test]
+fn what_a_device_gets_wrong_is_kept_with_the_pool() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    let plain = Pool::new(&layout);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&plain.devices[1])));
+    let devices = vec![Arc::clone(&plain.devices[0]), Arc::clone(&faulty) as Arc<dyn WritableDevice>];
+    let pool = Pool { devices, ..plain };
+    let counted = |fs: &brindle_fs::Filesystem| -> Vec<[u64; 5]> {
+        let all = fs.pool().device_statistics().expect("readable");
+        all.into_iter().map(|(_, statistics)| statistics.values()).collect()
+    };
+    let fs = pool.open().expect("a new pool");
+    assert_eq!(counted(&fs), [[0; 5]; 2]);
+    faulty.inject(Fault::Write { number: faulty.counts().writes });
+    faulty.inject(Fault::Flush { number: faulty.counts().flushes });
+    for name in [&b"one"[..], b"two"] {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        fs.create(fs.root(), name, &new).expect("room");
+        fs.sync().expect("the other device has it");
+    }
+    assert_eq!(counted(&fs), [[0; 5], [1, 0, 1, 0, 0]]);
+    drop(fs);
+    pool.check().expect("it has everything again");
+    let fs = pool.open().expect("once more");
+    assert_eq!(counted(&fs), [[0; 5], [1, 0, 1, 0, 0]]);
+    let before = fs.pool().reset_device_statistics(brindle_ondisk::DevId::new(2)).expect("writable");
+    assert_eq!(before.map(|before| before.values()), Some([1, 0, 1, 0, 0]));
+    fs.sync().expect("a commit of nothing else");
+    assert_eq!(counted(&fs), [[0; 5]; 2]);
+    drop(fs);
+    assert_eq!(counted(&pool.open().expect("and again")), [[0; 5]; 2]);
+}

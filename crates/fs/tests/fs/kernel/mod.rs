@@ -3,6 +3,7 @@
 
 pub(crate) mod contents;
 pub(crate) mod pool;
+mod statistics;
 mod turns;
 
 use crate::golden::{assert_same, degraded, read_whole, subsets, top_level};

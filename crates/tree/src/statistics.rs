@@ -1,0 +1,136 @@
+//! What devices have got wrong, as the pool keeps it (`DEV_STATS` items of the device tree): what was found there
+//! when the pool was opened, and what the volume has counted since. Commits write it; errors of writing alone are no
+//! reason for one, for a device that takes nothing would bring about one after the other.
+
+use crate::{Editor, Pool, TreeError};
+use brindle_ondisk::item::DevStats;
+use brindle_ondisk::{DevId, Item, Key, KeyType, ObjectId, RootId};
+use brindle_volume::DeviceStatus;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The statistics of all devices.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics {
+    records: Mutex<BTreeMap<DevId, Record>>,
+}
+
+/// Of one device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    /// What there was when the volume had counted `since`.
+    base: DevStats,
+    since: DevStats,
+    /// What the item says, or would if there were one.
+    written: DevStats,
+}
+
+impl Record {
+    fn now(&self, counted: &DevStats) -> DevStats {
+        self.base.plus(&counted.minus(&self.since))
+    }
+}
+
+impl Pool {
+    /// The devices, and what each has got wrong since its statistics were reset.
+    pub fn device_statistics(&self) -> Result<Vec<(DeviceStatus, DevStats)>, TreeError> {
+        let devices = self.volume().devices();
+        let of_one = |device: DeviceStatus| {
+            let now = match self.writer() {
+                Ok(writer) => writer.statistics.record(device.devid).now(&counted(&device)),
+                Err(_) => self.stored_statistics(device.devid)?.plus(&counted(&device)),
+            };
+            Ok((device, now))
+        };
+        devices.into_iter().map(of_one).collect()
+    }
+
+    /// Sets the statistics of a device to zero, from the next commit on also on disk; what they were.
+    pub fn reset_device_statistics(&self, devid: DevId) -> Result<Option<DevStats>, TreeError> {
+        let writer = self.writer()?;
+        let Some(device) = self.volume().devices().into_iter().find(|device| device.devid == devid) else {
+            return Ok(None);
+        };
+        let counted = counted(&device);
+        let mut records = writer.statistics.lock();
+        let record = records.entry(devid).or_default();
+        let before = record.now(&counted);
+        (record.base, record.since) = (DevStats::default(), counted);
+        Ok(Some(before))
+    }
+
+    /// What the pool has stored.
+    fn stored_statistics(&self, devid: DevId) -> Result<DevStats, TreeError> {
+        let (key, tree) = (key_of(devid), self.tree(RootId::DEV_TREE)?);
+        let stored = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::DevStats(stored)) => Some(stored),
+            _ => None,
+        })?;
+        Ok(stored.flatten().unwrap_or_default())
+    }
+
+    /// What the pool has stored of all devices.
+    pub(crate) fn load_statistics(&self) -> Result<Statistics, TreeError> {
+        let statistics = Statistics::default();
+        for device in self.volume().devices() {
+            let base = self.stored_statistics(device.devid)?;
+            let record = Record { base, since: DevStats::default(), written: base };
+            statistics.lock().insert(device.devid, record);
+        }
+        Ok(statistics)
+    }
+
+    /// Whether there is something worth a commit.
+    pub(crate) fn has_new_statistics(&self, statistics: &Statistics) -> bool {
+        self.volume().devices().iter().any(|device| {
+            let record = statistics.record(device.devid);
+            let (now, written) = (record.now(&counted(device)), record.written);
+            let of_reading =
+                |stats: &DevStats| (stats.read_errs, stats.corruption_errs, stats.generation_errs);
+            of_reading(&now) != of_reading(&written) || (now.is_zero() && !written.is_zero())
+        })
+    }
+}
+
+impl Editor<'_> {
+    /// Writes what has changed.
+    pub(crate) fn write_statistics(&self) -> Result<(), TreeError> {
+        let tree = self.pool.tree(RootId::DEV_TREE)?;
+        for device in self.pool.volume().devices() {
+            let record = self.writer.statistics.record(device.devid);
+            let now = record.now(&counted(&device));
+            if now == record.written {
+                continue;
+            }
+            self.replace(&tree, &key_of(device.devid), &now.to_bytes())?;
+            self.writer.statistics.lock().entry(device.devid).or_default().written = now;
+        }
+        Ok(())
+    }
+}
+
+impl Statistics {
+    fn record(&self, devid: DevId) -> Record {
+        self.lock().get(&devid).copied().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DevId, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key_of(devid: DevId) -> Key {
+    // `BTRFS_DEV_STATS_OBJECTID`
+    Key::new(ObjectId::new(0), KeyType::PERSISTENT_ITEM, devid.get())
+}
+
+/// What the volume has counted since it was opened, in the format's words.
+fn counted(device: &DeviceStatus) -> DevStats {
+    DevStats {
+        write_errs: device.counters.write_errors,
+        read_errs: device.counters.read_errors,
+        flush_errs: device.counters.flush_errors,
+        corruption_errs: device.counters.checksum_errors,
+        generation_errs: device.counters.generation_errors,
+    }
+}
