@@ -11,6 +11,7 @@
 //! 3. [`plan::plan`] lists [passes](plan::Pass): metadata to the fast devices, data off them. A pass is the chunks to
 //!    be relocated and the *fences* to be put up meanwhile.
 //! 4. `kernel` carries a plan out, and takes the fences down again whatever happens.
+//! 5. So that it stays so, [`watch::is_fence_due`] says when a new metadata chunk is near.
 //!
 //! # Why a fence works
 //!
@@ -25,6 +26,7 @@ pub mod lies;
 pub mod plan;
 #[cfg(test)]
 mod tests;
+pub mod watch;
 
 use crate::placement::{AllocationHint, PlacementClass};
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};

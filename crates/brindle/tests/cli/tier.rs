@@ -200,3 +200,63 @@ fn what_can_not_be_done_is_refused_and_changes_nothing() {
     let said = brindle_fails(1, with_devices(&["tier", "apply"], &pool.devices()));
     assert!(said.contains("not mounted"), "{said}");
 }
+
+#[test]
+fn a_watched_pool_grows_its_metadata_on_fast_devices() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled();
+    let sizes = pool.sizes();
+    let words = ["watch", "-v", "--interval", "1", "--low-water", "120M", "--data-reserve", "16M"];
+    let child = pool.tier_starts(&words);
+    // It begins by moving what lies wrong.
+    pool.wait_until("metadata is on the fast devices", |status| {
+        status["kinds"].as_array().expect("a list").iter().all(|kind| kind["wrong_bytes"] == 0)
+    });
+    // A leaf of metadata for each: more than the one chunk of 256 MiB holds.
+    pool.grow_metadata("until it is near the mark", 9500);
+    pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
+    pool.grow_metadata("beyond the chunk", 9000);
+    pool.wait_until("there is another metadata chunk, and no fence", |status| {
+        let kinds = status["kinds"].as_array().expect("a list");
+        let grown =
+            kinds.iter().any(|kind| kind["content"] == "metadata" && kind["chunks"].as_u64() > Some(1));
+        grown && status["fenced"] == false
+    });
+    assert_eq!(pool.sizes(), sizes);
+    host::run("kill", &["-TERM", &child.id().to_string()]);
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("fence up") && said.contains("fence down"), "{said}");
+    let moved = said.split_once("fence up").map_or("", |(_, after)| after);
+    assert!(!moved.contains("relocating"), "metadata went to the disks first: {said}");
+    assert_all_in_place(&pool);
+    pool.check();
+}
+
+#[test]
+fn a_watch_that_is_ended_while_its_fence_stands_takes_it_down() {
+    if !can_mount() {
+        return;
+    }
+    let pool = TierPool::filled();
+    let sizes = pool.sizes();
+    pool.tier_prints(&["apply"]);
+    // The fence is due at once, and for ever.
+    let words = ["watch", "--interval", "1", "--low-water", "100G", "--data-reserve", "1M"];
+    let mut child = pool.tier_starts(&words);
+    pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
+    let said = pool.tier_fails(&["recover"]);
+    assert!(said.contains("another process"), "{said}");
+    child.kill().expect("a child of ours");
+    child.wait().expect("it ends");
+    let child = pool.tier_starts(&words);
+    pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
+    host::run("kill", &["-INT", &child.id().to_string()]);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(pool.sizes(), sizes);
+    assert_eq!(pool.json("status")["fenced"], false);
+}

@@ -66,6 +66,18 @@ pub fn apply(
     if !recover(mounted, directory, &fsid)?.is_empty() {
         observer.recovered();
     }
+    apply_locked(mounted, directory, classify, options, observer)
+}
+
+/// The same, by who has the lock and no fence standing.
+pub(super) fn apply_locked(
+    mounted: &Mounted,
+    directory: &StateDirectory,
+    classify: &dyn Fn(&Inventory) -> TierPool,
+    options: &ApplyOptions,
+    observer: &mut dyn Observer,
+) -> Result<Applied, TierError> {
+    let fsid = brindle_ondisk::Uuid(mounted.filesystem()?.fsid);
     refuse_if_busy(&fsid)?;
     let fences = Fences::new(mounted, directory, &fsid);
     let mut work = Work {

@@ -38,6 +38,9 @@ pub enum TierError {
     /// A device is not there.
     #[error("device {0} is missing: nothing is moved in a degraded pool")]
     Missing(DevId),
+    /// What was watched is another pool now.
+    #[error("the devices of the pool are others than before: begin anew, to tell which of them are fast")]
+    OtherDevices,
     /// It can't be done.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),

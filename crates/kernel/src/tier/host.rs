@@ -1,17 +1,9 @@
 //! What the kernel says in `/sys/fs/btrfs/UUID`.
 
 use brindle_ondisk::{DevId, Uuid};
+use brindle_policy::tier::watch::Fullness;
 use std::fs;
 use std::path::PathBuf;
-
-/// How full the chunks of a kind are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allocation {
-    /// Length of their logical ranges, in bytes.
-    pub total_bytes: u64,
-    /// What can't be had of it: used, freed but not yet to be used again, promised to running transactions.
-    pub taken_bytes: u64,
-}
 
 /// What is being done to the pool that nothing else may be done beside (`exclusive_operation`): `none`, `balance`,
 /// `balance paused`, `resize`, ...; kernels before 5.10 do not say.
@@ -29,11 +21,13 @@ pub(crate) fn is_missing(fsid: &Uuid, devid: DevId) -> bool {
     read(fsid, &format!("devinfo/{devid}/missing")).is_some_and(|found| found == "1")
 }
 
-/// How full the chunks are that hold `data`, `metadata` or `system`, at this moment.
-pub fn allocation(fsid: &Uuid, content: &str) -> Option<Allocation> {
+/// How full the chunks are that hold `data`, `metadata` or `system`, at this moment: with what is used, what is freed but
+/// may not be used again yet, and what running transactions were promised.
+pub(crate) fn fullness(fsid: &Uuid, content: &str) -> Option<Fullness> {
     let number = |name: &str| read(fsid, &format!("allocation/{content}/{name}"))?.parse::<u64>().ok();
+    // As the kernel counts when it decides on a new chunk.
     let taken = ["bytes_used", "bytes_pinned", "bytes_reserved", "bytes_readonly"];
-    Some(Allocation {
+    Some(Fullness {
         total_bytes: number("total_bytes")?,
         taken_bytes: taken.iter().filter_map(|name| number(name)).sum(),
     })

@@ -10,7 +10,9 @@
 //!    the other, by a balance whose filter is the chunk's first address. One chunk a call is the unit of progress, of
 //!    the rate limit and of stopping. Then the fences are taken down, and it looks again, until nothing lies
 //!    wrong or nothing gets better.
-//! 3. [`fence`] resizes. Before the first resize, [`journal`] writes down, and makes durable, what the sizes were.
+//! 3. [`watch`](watch::watch) puts a fence up when a new metadata chunk is near, takes it down when it is there,
+//!    and applies where one has gone wrong all the same.
+//! 4. [`fence`] resizes. Before the first resize, [`journal`] writes down, and makes durable, what the sizes were.
 //!
 //! # Why a crash at any point is safe
 //!
@@ -34,10 +36,11 @@ pub mod fence;
 pub mod host;
 pub mod inventory;
 pub mod journal;
+pub mod watch;
 
 pub use apply::{Applied, ApplyOptions, Observer, apply};
 pub use error::TierError;
 pub use fence::{Fences, Restored, recover};
-pub use host::Allocation;
 pub use inventory::{Inventory, MountedDevice};
 pub use journal::{Journal, StateDirectory};
+pub use watch::{WatchOptions, watch};

@@ -4,7 +4,7 @@
 //!
 //! [`facts`] gathers devices and chunks, by ioctls from a mount of the kernel or by our reader from devices that are
 //! not mounted, and has `policy` decide the class of each device. [`status`] and [`plan`] show what `policy` makes
-//! of them; [`apply`] and [`recover`] have `kernel` act on it, and show what it does.
+//! of them; [`apply`], [`watch`] and [`recover`] have `kernel` act on it, and show what it does.
 
 mod apply;
 mod facts;
@@ -12,6 +12,7 @@ mod plan;
 mod recover;
 mod state;
 mod status;
+mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -28,6 +29,7 @@ pub(crate) enum TierCommand {
     Status(status::StatusCommand),
     Plan(plan::PlanCommand),
     Apply(apply::ApplyCommand),
+    Watch(watch::WatchCommand),
     Recover(recover::RecoverCommand),
 }
 
@@ -37,6 +39,7 @@ pub(crate) fn run(command: &TierCommand) -> Result<ExitCode> {
         TierCommand::Status(command) => status::run(command),
         TierCommand::Plan(command) => plan::run(command),
         TierCommand::Apply(command) => apply::run(command),
+        TierCommand::Watch(command) => watch::run(command),
         TierCommand::Recover(command) => recover::run(command),
     }
 }

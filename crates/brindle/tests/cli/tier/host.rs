@@ -7,9 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// Two disks and two fast devices.
+/// Two disks and two fast devices, on which the kernel would put a new chunk last.
 const DEVICES: [(u64, bool); 4] =
-    [(3072 * MIB, true), (3072 * MIB, true), (2560 * MIB, false), (2560 * MIB, false)];
+    [(4608 * MIB, true), (4608 * MIB, true), (2560 * MIB, false), (2560 * MIB, false)];
 
 /// Whether the kernel's btrfs can be had; says what is missing.
 pub(crate) fn can_mount() -> bool {
@@ -190,6 +190,30 @@ impl TierPool {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         panic!("no journal in half a minute");
+    }
+
+    /// Waits until the status is as it is to be.
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
+        for _ in 0..300 {
+            if is_so(&self.json("status")) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        panic!("not in a minute: {what}: {}", self.json("status"));
+    }
+
+    /// Makes files that fill a leaf each with an attribute.
+    pub(crate) fn grow_metadata(&self, directory: &str, files: usize) {
+        let directory = self.at().join(directory);
+        std::fs::create_dir(&directory).expect("room");
+        for number in 0..files {
+            let path = directory.join(number.to_string());
+            std::fs::write(&path, b"").expect("room");
+            let value = vec![u8::try_from(number % 251).expect("small"); 15_000];
+            rustix::fs::setxattr(&path, "user.leaf", &value, rustix::fs::XattrFlags::empty()).expect("room");
+        }
+        run("sync", &["-f", text(&self.at())]);
     }
 
     /// Has a balance begun and paused; false if it was done before it could be paused.

@@ -1,0 +1,151 @@
+//! Keeping metadata on the fast devices as it grows.
+
+use super::apply::apply_locked;
+use super::fence::refuse_if_busy;
+use super::{ApplyOptions, Fences, Inventory, Observer, StateDirectory, TierError, host, recover};
+use crate::control::Mounted;
+use brindle_ondisk::{DevId, Uuid};
+use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::plan::fences;
+use brindle_policy::tier::watch::{Fullness, Marks, is_fence_due};
+use brindle_policy::tier::{Content, TierPool};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a pool is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchOptions {
+    /// How often it is looked at.
+    pub interval: Duration,
+    /// When a fence is due.
+    pub marks: Marks,
+    /// How what has gone wrong is put right.
+    pub apply: ApplyOptions,
+}
+
+/// How often the observer is asked whether to stop.
+const TICK: Duration = Duration::from_millis(50);
+/// After a failure it is tried again to put things right when there are other chunks, or so much later.
+const RETRY: Duration = Duration::from_secs(3600);
+
+/// Watches until the observer says to stop; then no fence stands.
+pub fn watch(
+    mounted: &Mounted,
+    directory: &StateDirectory,
+    classify: &dyn Fn(&Inventory) -> TierPool,
+    options: &WatchOptions,
+    observer: &mut dyn Observer,
+) -> Result<(), TierError> {
+    let fsid = Uuid(mounted.filesystem()?.fsid);
+    let _lock = directory.lock(&fsid, options.apply.patience)?;
+    if !recover(mounted, directory, &fsid)?.is_empty() {
+        observer.recovered();
+    }
+    let devices = devids(&mounted.inventory()?);
+    let fences = Fences::new(mounted, directory, &fsid);
+    let mut guard =
+        Guard { mounted, directory, classify, options, fsid, devices, fences, seen: None, stays_wrong: None };
+    let ended = guard.stand(observer);
+    guard.fences.open_after(ended)
+}
+
+struct Guard<'a> {
+    mounted: &'a Mounted,
+    directory: &'a StateDirectory,
+    classify: &'a dyn Fn(&Inventory) -> TierPool,
+    options: &'a WatchOptions,
+    fsid: Uuid,
+    devices: Vec<DevId>,
+    fences: Fences<'a>,
+    /// How long the metadata chunks were when they were last looked at one by one.
+    seen: Option<u64>,
+    /// When putting things right failed.
+    stays_wrong: Option<Instant>,
+}
+
+impl Guard<'_> {
+    fn stand(&mut self, observer: &mut dyn Observer) -> Result<(), TierError> {
+        while !observer.is_stopped() {
+            match self.look(observer) {
+                Err(TierError::Busy(operation)) => tracing::info!("the pool is busy: {operation}"),
+                Err(TierError::Control(error)) if matches!(error, crate::ControlError::Busy { .. }) => {
+                    tracing::info!("{error}");
+                }
+                looked => looked?,
+            }
+            let begin = Instant::now();
+            while begin.elapsed() < self.options.interval && !observer.is_stopped() {
+                thread::sleep(TICK.min(self.options.interval));
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, observer: &mut dyn Observer) -> Result<(), TierError> {
+        let fullness = |content| host::fullness(&self.fsid, content).unwrap_or_default();
+        let (metadata, data) = (fullness("metadata"), fullness("data"));
+        let stands = self.fences.is_closed();
+        match (stands, is_fence_due(metadata, data, self.options.marks, stands)) {
+            (false, true) => self.close(metadata)?,
+            (true, false) => {
+                self.fences.open()?;
+                tracing::info!("fence down: {} bytes of metadata chunks", metadata.total_bytes);
+            }
+            _ => {}
+        }
+        if self.fences.is_closed() {
+            return Ok(());
+        }
+        let is_due = self.seen != Some(metadata.total_bytes)
+            || self.stays_wrong.is_some_and(|failed| failed.elapsed() > RETRY);
+        if is_due { self.put_right(metadata, observer) } else { Ok(()) }
+    }
+
+    /// Puts the fence up, if that can do any good.
+    fn close(&mut self, metadata: Fullness) -> Result<(), TierError> {
+        refuse_if_busy(&self.fsid)?;
+        let inventory = self.mounted.inventory()?;
+        if devids(&inventory) != self.devices {
+            return Err(TierError::OtherDevices);
+        }
+        let pool = (self.classify)(&inventory);
+        let mut trees = pool.chunks.iter().filter(|chunk| chunk.content() == Content::Metadata);
+        let has_room = |class: PlacementClass| {
+            let devices = pool.devices.iter().filter(|device| device.class == class);
+            devices.filter(|device| !pool.gaps(device.devid, device.total_bytes).is_empty()).count()
+        };
+        let roomy = has_room(PlacementClass::Fast);
+        if trees.any(|chunk| usize::from(chunk.profile().attributes().devs_min) > roomy) {
+            tracing::debug!("the fast devices have no room for a metadata chunk");
+            return Ok(());
+        }
+        self.fences.close(&fences(&pool, PlacementClass::Bulk), &inventory.devices)?;
+        tracing::info!(
+            "fence up: {} of {} bytes of metadata chunks are taken",
+            metadata.taken_bytes,
+            metadata.total_bytes
+        );
+        Ok(())
+    }
+
+    /// Moves metadata that lies wrong all the same. A failure is told, and is no reason to stop.
+    fn put_right(&mut self, metadata: Fullness, observer: &mut dyn Observer) -> Result<(), TierError> {
+        if devids(&self.mounted.inventory()?) != self.devices {
+            return Err(TierError::OtherDevices);
+        }
+        match apply_locked(self.mounted, self.directory, self.classify, &self.options.apply, observer) {
+            Ok(_) => self.stays_wrong = None,
+            Err(error @ (TierError::Refused(_) | TierError::Stuck { .. })) => {
+                tracing::warn!("{error}");
+                self.stays_wrong = Some(Instant::now());
+            }
+            Err(error) => return Err(error),
+        }
+        self.seen = Some(host::fullness(&self.fsid, "metadata").unwrap_or(metadata).total_bytes);
+        Ok(())
+    }
+}
+
+fn devids(inventory: &Inventory) -> Vec<DevId> {
+    inventory.devices.iter().map(|device| device.devid).collect()
+}
