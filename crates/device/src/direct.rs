@@ -1,9 +1,10 @@
-//! Large writes to a block device, around the host's page cache.
+//! Large writes to a block device, or to an image when asked, around the host's page cache.
 //!
 //! What is written in bulk is not read again soon: the copy in the page cache would cost memory and the time to fill it,
 //! and everything would reach the device at the next flush only, instead of while more is being prepared. Reading goes
 //! through the page cache as ever; the host throws out of it what a direct write replaces.
 
+use crate::file::write_all_vectored;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -13,8 +14,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What devices ask of offsets, lengths and addresses in memory is this or less, in bytes.
-const ALIGNMENT: usize = 4096;
+/// What devices ask of offsets, lengths and addresses in memory is this or less, in bytes. What is aligned so is not
+/// copied on its way around the page cache.
+pub const DIRECT_ALIGNMENT: usize = 4096;
+const ALIGNMENT: usize = DIRECT_ALIGNMENT;
 /// Less than this is better left to the host, which puts small writes together.
 const BYTES_MIN: usize = 256 << 10;
 /// Pieces are larger than a tree block on average: those are small, and read again.
@@ -24,7 +27,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// How many buffers are kept for the next write.
 const BUFFERS_KEPT: usize = 4;
 
-/// A block device, opened once more.
+/// A block device, or an image, opened once more.
 #[derive(Debug)]
 pub(crate) struct DirectFile {
     file: File,
@@ -55,7 +58,7 @@ impl DirectFile {
     pub(crate) fn wants(&self, offset: u64, pieces: &[&[u8]]) -> bool {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         bytes >= BYTES_MIN
-            && bytes >= pieces.len() * PIECE_BYTES_MIN
+            && (bytes >= pieces.len() * PIECE_BYTES_MIN || are_aligned(pieces))
             && bytes.is_multiple_of(ALIGNMENT)
             && offset.is_multiple_of(ALIGNMENT as u64)
             && !self.is_refused.load(Ordering::Relaxed)
@@ -63,12 +66,10 @@ impl DirectFile {
 
     /// Writes pieces that lie one behind the other; false if the device does not take them this way.
     pub(crate) fn write(&self, offset: u64, pieces: &[&[u8]]) -> io::Result<bool> {
-        let mut buffer = self.kept().pop().unwrap_or_else(Buffer::new);
-        let written = self.write_by(&mut buffer, offset, pieces);
-        let mut kept = self.kept();
-        if kept.len() < BUFFERS_KEPT {
-            kept.push(buffer);
-        }
+        let written = match are_aligned(pieces) {
+            true => write_all_vectored(&self.file, offset, pieces),
+            false => self.copy_and_write(offset, pieces),
+        };
         match written {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 self.is_refused.store(true, Ordering::Relaxed);
@@ -76,6 +77,16 @@ impl DirectFile {
             }
             written => written.map(|()| true),
         }
+    }
+
+    fn copy_and_write(&self, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+        let mut buffer = self.kept().pop().unwrap_or_else(Buffer::new);
+        let written = self.write_by(&mut buffer, offset, pieces);
+        let mut kept = self.kept();
+        if kept.len() < BUFFERS_KEPT {
+            kept.push(buffer);
+        }
+        written
     }
 
     fn write_by(&self, buffer: &mut Buffer, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
@@ -111,6 +122,14 @@ impl Buffer {
     fn part(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + BUFFER_BYTES]
     }
+}
+
+/// Whether the device can take pieces from where they are.
+fn are_aligned(pieces: &[&[u8]]) -> bool {
+    let is_aligned = |piece: &&[u8]| {
+        piece.as_ptr().addr().is_multiple_of(ALIGNMENT) && piece.len().is_multiple_of(ALIGNMENT)
+    };
+    pieces.iter().all(is_aligned)
 }
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ use rustix::io::{Errno, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An image file or a block device.
@@ -20,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct FileDevice {
     name: String,
     file: File,
-    /// For large writes, if it is a block device that is written.
-    direct: Option<DirectFile>,
+    /// For large writes, if it is a block device that is written, or an image for which that was asked.
+    direct: OnceLock<Option<DirectFile>>,
     size_bytes: AtomicU64,
     is_block_device: bool,
     can_discard: bool,
@@ -52,7 +54,7 @@ impl FileDevice {
         } else if fstat(&device.file).is_ok_and(|stat| is_write_protected(&stat)) {
             return Err(DeviceError::Open { device: device.name, source: Errno::ROFS.into() });
         } else {
-            device.direct = DirectFile::of(path, &device.file);
+            device.direct = OnceLock::from(DirectFile::of(path, &device.file));
         }
         Ok(device)
     }
@@ -96,7 +98,7 @@ impl FileDevice {
         let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
         let can_discard = !is_block_device || can_discard(&stat);
         let size_bytes = AtomicU64::new(size_bytes);
-        let direct = None;
+        let direct = OnceLock::new();
         Ok(Self { name, file, direct, size_bytes, is_block_device, can_discard, class, prefetch_bytes })
     }
 
@@ -184,13 +186,19 @@ impl WritableDevice for FileDevice {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         self.check_range(offset, length)?;
         let device = self.name.clone();
-        let direct = self.direct.as_ref().filter(|direct| direct.wants(offset, pieces));
+        let direct = self.direct.get().and_then(Option::as_ref).filter(|direct| direct.wants(offset, pieces));
         let written = match direct.map(|direct| direct.write(offset, pieces)) {
             Some(Ok(true)) => return Ok(()),
             Some(Err(source)) => Err(source),
             None | Some(Ok(false)) => write_all_vectored(&self.file, offset, pieces),
         };
         written.map_err(|source| DeviceError::Write { device, offset, length: length as u64, source })
+    }
+
+    fn bypass_cache(&self) {
+        // By its descriptor: whatever its name stands for by now, this is the same file.
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        self.direct.get_or_init(|| DirectFile::of(Path::new(&path), &self.file));
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -231,7 +239,7 @@ impl WritableDevice for FileDevice {
 /// The most pieces that one system call takes (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
 
-fn write_all_vectored(file: &File, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+pub(crate) fn write_all_vectored(file: &File, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
     let mut at = offset;
     for pieces in pieces.chunks(PIECES_MAX) {
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
@@ -261,6 +269,7 @@ pub(crate) fn fits(offset: u64, length: usize, size_bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DIRECT_ALIGNMENT;
     use std::io::Write;
 
     #[test]
@@ -315,6 +324,32 @@ mod tests {
             device.write_pieces_at((1 << 20) - 3, &pieces[1..4]),
             Err(DeviceError::BeyondEnd { .. })
         ));
+    }
+
+    #[test]
+    fn what_passes_the_cache_by_is_read_like_the_rest() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let device = FileDevice::create(&directory.path().join("image"), 1 << 20).expect("create");
+        device.write_at(0, &vec![1; 1 << 20]).expect("write");
+        device.bypass_cache();
+        let mut buffer = vec![0; 600_000];
+        let front = buffer.as_ptr().align_offset(DIRECT_ALIGNMENT);
+        for (at, byte) in buffer.iter_mut().enumerate() {
+            *byte = at.to_le_bytes()[0] | 2;
+        }
+        let aligned = &buffer[front..front + (512 << 10)];
+        let (first, second) = aligned.split_at(64 << 10);
+        for offset in [4096, (1 << 20) - (512 << 10), 256 << 10, 100] {
+            device.write_pieces_at(offset, &[first, second]).expect("write");
+            let mut found = vec![0; aligned.len()];
+            device.read_at(offset, &mut found).expect("read");
+            assert!(found == aligned, "at {offset}");
+        }
+        device.write_pieces_at(8192, &[&buffer[front + 1..front + 4097]]).expect("not aligned in memory");
+        device.flush().expect("flush");
+        let mut found = vec![0; 4096];
+        device.read_at(8192, &mut found).expect("read");
+        assert!(found == buffer[front + 1..front + 4097]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod memory;
 mod sparse;
 
 pub use class::DeviceClass;
+pub use direct::DIRECT_ALIGNMENT;
 pub use error::DeviceError;
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
@@ -55,6 +56,10 @@ pub trait WritableDevice: Device {
             several => self.write_at(offset, &several.concat()),
         }
     }
+
+    /// Says that much will be written from now on, in long runs, which nobody will read soon: what is aligned to
+    /// [`DIRECT_ALIGNMENT`] in memory and on the device may pass by a cache then. Costs little, fails silently.
+    fn bypass_cache(&self) {}
 
     /// Makes durable everything written before.
     fn flush(&self) -> Result<(), DeviceError>;

@@ -1,23 +1,46 @@
-//! Data on its way to the devices: what lies side by side is gathered, and written by a thread of its own.
+//! Data on its way to the devices: what lies side by side is gathered, and written by threads of its own.
 
 use crate::FsError;
+use brindle_device::DIRECT_ALIGNMENT;
 use brindle_ondisk::{Logical, to_u64};
 use brindle_tree::{Pool, TreeError};
 use brindle_volume::WriteError;
 use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// How much is written at a time, in bytes, about.
 const RUN_BYTES: usize = 4 << 20;
+/// What a run takes at the most without moving in memory: it is sent when it has reached `RUN_BYTES`, and what
+/// comes at a time is seldom longer than that.
+const RUN_CAPACITY: usize = 2 * RUN_BYTES;
+/// How many runs are written at a time: a medium has more to give to several.
+const WRITERS: usize = 3;
 /// How many runs wait for the devices at the most.
-const QUEUE_RUNS: usize = 6;
+const QUEUE_RUNS: usize = 4;
 
-/// Data that lies side by side.
+/// Data that lies side by side, aligned in memory so that it may pass by the host's cache.
 #[derive(Debug)]
 struct Run {
     start: Logical,
+    /// `front` bytes that mean nothing, then the data.
     bytes: Vec<u8>,
+    front: usize,
+}
+
+impl Run {
+    fn new(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.reserve(RUN_CAPACITY + DIRECT_ALIGNMENT);
+        let front = bytes.as_ptr().align_offset(DIRECT_ALIGNMENT).min(DIRECT_ALIGNMENT);
+        bytes.resize(front, 0);
+        Self { start: Logical::new(0), bytes, front }
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.bytes[self.front..]
+    }
 }
 
 /// Writes data behind the back of who makes it.
@@ -27,31 +50,38 @@ pub(super) struct Stream<'s> {
     sender: Option<SyncSender<Run>>,
     /// Buffers that have been written and can be filled again.
     empty: Receiver<Vec<u8>>,
-    thread: Option<ScopedJoinHandle<'s, Result<(), WriteError>>>,
+    failed: Arc<Mutex<Option<WriteError>>>,
+    threads: Vec<ScopedJoinHandle<'s, ()>>,
 }
 
 impl<'s> Stream<'s> {
     /// Begins to write to a pool.
     pub(super) fn new<'e>(pool: &'s Pool, scope: &'s Scope<'s, 'e>) -> Self {
         let (sender, runs) = sync_channel::<Run>(QUEUE_RUNS);
-        let (give_back, empty) = sync_channel(QUEUE_RUNS + 2);
-        let thread = scope.spawn(move || {
-            while let Ok(Run { start, mut bytes }) = runs.recv() {
-                pool.volume().write_data(start, &bytes)?;
-                bytes.clear();
-                // Nobody wants it any more when all is sent.
-                let _ = give_back.try_send(bytes);
-            }
-            Ok(())
-        });
-        let run = Run { start: Logical::new(0), bytes: Vec::new() };
-        Self { run, sender: Some(sender), empty, thread: Some(thread) }
+        let (give_back, empty) = sync_channel(QUEUE_RUNS + WRITERS + 1);
+        let (runs, failed) = (Arc::new(Mutex::new(runs)), Arc::new(Mutex::new(None)));
+        let work = |_| {
+            let (runs, failed, give_back) = (Arc::clone(&runs), Arc::clone(&failed), give_back.clone());
+            scope.spawn(move || {
+                while let Some(run) = next(&runs) {
+                    if let Err(error) = pool.volume().write_data(run.start, run.data()) {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        return;
+                    }
+                    // Nobody wants it any more when all is sent.
+                    let _ = give_back.try_send(run.bytes);
+                }
+            })
+        };
+        let threads = (0..WRITERS).map(work).collect();
+        Self { run: Run::new(Vec::new()), sender: Some(sender), empty, failed, threads }
     }
 
     /// Writes data, which does not lie across the end of a chunk.
     pub(super) fn write(&mut self, at: Logical, bytes: &[u8]) -> Result<(), FsError> {
-        let is_next = self.run.start.checked_add(to_u64(self.run.bytes.len())) == Some(at);
-        if !is_next || self.run.bytes.len() >= RUN_BYTES {
+        let length = self.run.data().len();
+        let is_next = self.run.start.checked_add(to_u64(length)) == Some(at);
+        if !is_next || length >= RUN_BYTES {
             self.send()?;
             self.run.start = at;
         }
@@ -61,15 +91,17 @@ impl<'s> Stream<'s> {
 
     /// Lets what was gathered go: what comes next may lie in another chunk, though it follows.
     pub(super) fn send(&mut self) -> Result<(), FsError> {
-        if self.run.bytes.is_empty() {
+        if self.run.data().is_empty() {
             return Ok(());
         }
-        let fresh = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * RUN_BYTES));
-        let bytes = mem::replace(&mut self.run.bytes, fresh);
-        let run = Run { start: self.run.start, bytes };
+        if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return self.join();
+        }
+        let fresh = Run::new(self.empty.try_recv().unwrap_or_default());
+        let run = mem::replace(&mut self.run, fresh);
         let sender = self.sender.as_ref().expect("the stream is not finished");
         if sender.send(run).is_err() {
-            // The thread has ended, which it does only with an error.
+            // The threads have ended, which they do only with an error.
             return self.join();
         }
         Ok(())
@@ -83,10 +115,18 @@ impl<'s> Stream<'s> {
 
     fn join(&mut self) -> Result<(), FsError> {
         self.sender = None;
-        match self.thread.take().map(ScopedJoinHandle::join) {
-            Some(Ok(done)) => done.map_err(|error| FsError::Tree(TreeError::Write(error))),
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        for thread in self.threads.drain(..) {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        match self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(FsError::Tree(TreeError::Write(error))),
             None => Ok(()),
         }
     }
+}
+
+fn next(runs: &Mutex<Receiver<Run>>) -> Option<Run> {
+    runs.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
