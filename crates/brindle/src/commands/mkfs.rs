@@ -52,7 +52,8 @@ EXAMPLES
 
 EXIT STATUS
   0  the pool is made
-  1  it is not; unless a device failed, nothing was written
+  1  it is not; unless a device failed, nothing was written. With --rootdir, the devices hold no filesystem
+     when it stops half way, for whatever reason
   2  wrong usage
 
 ENVIRONMENT
@@ -121,8 +122,10 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
     let filling = command.rootdir.prepare(&mut options, !command.json.json)?;
     let mut images = NewImages::default();
     let devices = open_all(command, filling.as_ref(), &mut images)?;
-    let mut report = mkfs(&devices, &options)?;
-    let filled = filling.map(|filling| filling.fill(&devices, &options, &mut report)).transpose()?;
+    let (report, filled) = match &filling {
+        Some(filling) => filling.make(devices, &options).map(|(report, filled)| (report, Some(filled)))?,
+        None => (mkfs(&devices, &options)?, None),
+    };
     images.keep();
     for warning in report.warnings.iter().chain(filled.iter().flat_map(|filled| &filled.warnings)) {
         tracing::warn!("{warning}");
@@ -211,6 +214,7 @@ fn open_all(
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut devices = Vec::new();
     for (path, class) in named {
+        filling.map_or(Ok(()), |filling| filling.refuse_image(&path))?;
         let is_new = (size.is_some() || filling.is_some()) && !path.exists();
         let device = if is_new {
             let device = FileDevice::create(&path, 0)?;
@@ -462,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_cannot_be_filled_is_empty() {
+    fn what_cannot_be_filled_is_no_pool() {
         use brindle_device::Device;
         use brindle_fs::{Filesystem, OpenOptions};
         let directory = tempfile::tempdir().expect("temporary directory");
@@ -474,8 +478,13 @@ mod tests {
         let error = make(&["-f", "--rootdir", from, path]).expect_err("it does not fit");
         assert!(format!("{error:#}").contains("large: no space left in the pool"), "{error:#}");
         let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image).expect("still there"));
-        let filesystem = Filesystem::open(vec![device], &OpenOptions::default()).expect("a pool");
-        assert!(filesystem.read_directory(filesystem.root(), 0, 1).expect("readable").is_empty());
+        let error = Filesystem::open(vec![device], &OpenOptions::default()).expect_err("no pool");
+        assert!(error.to_string().contains("no btrfs superblock"), "{error}");
+        let inside = source.join("pool.img");
+        fs::write(&inside, "").expect("room");
+        let error = make(&["--rootdir", from, "--size", "400M", inside.to_str().expect("UTF-8")]);
+        assert!(error.expect_err("itself").to_string().contains("lies in the directory"));
+        fs::remove_file(&inside).expect("own file");
         fs::remove_file(&image).expect("own file");
         make(&["--rootdir", from, path]).expect("an image of the size that it takes is made");
         make(&["-f", "--rootdir", from, "--shrink", path]).expect("it fits");

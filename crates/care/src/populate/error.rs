@@ -27,6 +27,12 @@ pub enum PopulateError {
         /// What is wrong.
         why: &'static str,
     },
+    /// A bug: whoever read it panicked.
+    #[error("{}: what reads it has failed, which is a bug in brindle", path.display())]
+    Panic {
+        /// The path, or that of one that was read together with it.
+        path: PathBuf,
+    },
     /// The pool could not take something in.
     #[error("{}: {source}", path.display())]
     Entry {

@@ -47,7 +47,8 @@ pub struct PopulateReport {
 }
 
 /// Fills an empty pool, which lies on `devices`, with a directory. `progress` grows by the bytes and inodes that have
-/// been taken in. An error leaves parts of the directory in the pool, which is not sound then: it is to be made anew.
+/// been taken in. An error leaves parts of the directory in the pool, which is not sound then: [`Veiled`](super::Veiled)
+/// devices hold no filesystem until it is.
 pub fn populate(
     devices: Vec<Arc<dyn WritableDevice>>,
     source: &Source,
@@ -62,9 +63,11 @@ pub fn populate(
         host: Arc::new(SeededHost::new(options.seed, options.time_sec)),
         ..WriteOptions::default()
     };
+    devices.iter().for_each(|device| device.bypass_cache());
     let filesystem = Filesystem::open_writable(devices, &open, &write)?;
     let reading = Reading::new(source, &layout, filesystem.bulk_format());
-    let readers = thread::available_parallelism().map_or(2, usize::from).clamp(2, READERS_MAX);
+    let processors = || thread::available_parallelism().map_or(2, usize::from).clamp(2, READERS_MAX);
+    let readers = options.threads.unwrap_or_else(processors).max(1);
     let (mut report, roots) = thread::scope(|scope| {
         for _ in 0..readers {
             scope.spawn(|| reading.work());

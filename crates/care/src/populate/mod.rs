@@ -6,6 +6,8 @@
 //!    writer by a bounded number of bytes; what they have read comes out in order.
 //! 4. **`fill.rs`**: one writer puts everything into the pool in that order ([`brindle_fs::BulkWriter`]).
 //!
+//! Meanwhile **`veil.rs`** can keep back the superblocks: what is not filled to the end is no filesystem.
+//!
 //! The same directory, options and pool give the same bytes, however many threads there are.
 
 mod error;
@@ -15,8 +17,10 @@ mod layout;
 mod options;
 mod read;
 mod scan;
+mod veil;
 
 pub use error::PopulateError;
 pub use fill::{PopulateReport, populate};
 pub use options::{InodeFlagRule, PopulateOptions, SubvolumeKind, SubvolumeRule};
 pub use scan::Source;
+pub use veil::Veiled;

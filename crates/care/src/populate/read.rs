@@ -12,6 +12,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -108,7 +109,7 @@ impl<'a> Reading<'a> {
             };
             state.next += 1;
             drop(state);
-            let read = self.jobs[at].parts.iter().map(|part| self.read(*part)).collect();
+            let read = self.read_job(&self.jobs[at]);
             let mut state = self.state();
             state.done.insert(at, read);
             let is_wanted = state.wanted == at;
@@ -117,6 +118,15 @@ impl<'a> Reading<'a> {
                 self.changed.notify_all();
             }
         }
+    }
+
+    /// A bug that shows here is an error of the pool that is made: the writer waits for an answer.
+    fn read_job(&self, job: &Job) -> Result<Vec<ReadPart>, PopulateError> {
+        let read = AssertUnwindSafe(|| job.parts.iter().map(|part| self.read(*part)).collect());
+        catch_unwind(read).unwrap_or_else(|_| {
+            let path = job.parts.first().map(|part| self.source.path(part.entry)).unwrap_or_default();
+            Err(PopulateError::Panic { path })
+        })
     }
 
     /// The next parts, in order; `None` after the last.
@@ -239,10 +249,12 @@ fn jobs(source: &Source, inodes: impl Iterator<Item = usize>) -> Vec<Job> {
     jobs
 }
 
-/// Opens a file, without its time of access being changed if that can be had, and not what is a link by now.
+/// Opens a file, without its time of access being changed if that can be had. What is a link by now is not followed,
+/// a pipe not waited for.
 fn open(path: &Path) -> io::Result<File> {
     let open = |flags: OFlags| {
-        let flags = i32::try_from((OFlags::NOFOLLOW | flags).bits()).expect("flags of open are of its width");
+        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK | flags).bits())
+            .expect("flags of open are of its width");
         OpenOptions::new().read(true).custom_flags(flags).open(path)
     };
     match open(OFlags::NOATIME) {
@@ -301,5 +313,37 @@ fn with_room(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>
             Ok(large)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mkfs::{MkfsOptions, NewDevice, mkfs};
+    use crate::populate::PopulateOptions;
+    use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
+    use brindle_fs::Filesystem;
+    use brindle_ondisk::Uuid;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_that_panics_leaves_nobody_waiting() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        fs::write(directory.path().join("file"), "contents").expect("room");
+        let source = Source::scan(directory.path()).expect("it can be read");
+        let mut layout = Layout::new(&source, &PopulateOptions::default()).expect("nothing is asked for");
+        // Now the file is nowhere in the pool.
+        layout.seats.truncate(1);
+        let device = Arc::new(SparseDevice::new("x", 200 << 20, DeviceClass::Solid));
+        let options = MkfsOptions::new(Uuid([1; 16]), [1; 16], 7);
+        mkfs(&[NewDevice::new(Arc::clone(&device) as Arc<dyn WritableDevice>)], &options).expect("room");
+        let filesystem = Filesystem::open(vec![device], &brindle_fs::OpenOptions::default()).expect("a pool");
+        let reading = Reading::new(&source, &layout, filesystem.bulk_format());
+        std::thread::scope(|scope| {
+            scope.spawn(|| reading.work());
+            let read = reading.next().expect("there is a file");
+            assert!(matches!(read, Err(PopulateError::Panic { .. })), "{read:?}");
+            reading.stop();
+        });
     }
 }

@@ -5,6 +5,7 @@ use brindle_fs::{FileType, Timestamp};
 use rayon::prelude::*;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
+use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -99,6 +100,12 @@ impl Source {
         self.entries.iter().map(one).sum()
     }
 
+    /// Where in the source a file is, if it is there: by its device and inode number.
+    pub fn find_file(&self, identity: (u64, u64)) -> Option<PathBuf> {
+        let at = self.entries.iter().position(|entry| entry.identity == identity)?;
+        Some(self.path(at))
+    }
+
     /// How many entries there are, the root among them.
     pub fn count(&self) -> usize {
         self.entries.len()
@@ -141,8 +148,13 @@ impl Source {
         let mut found = Vec::new();
         for child in fs::read_dir(&path).map_err(fail)? {
             let child = child.map_err(fail)?;
-            let metadata =
-                child.metadata().map_err(|source| PopulateError::Source { path: child.path(), source })?;
+            let metadata = match child.metadata() {
+                // It has gone since the directory was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => {
+                    metadata.map_err(|source| PopulateError::Source { path: child.path(), source })?
+                }
+            };
             found.push(entry(at, child.file_name().as_bytes(), &metadata));
         }
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));

@@ -1,18 +1,21 @@
 //! `brindle mkfs --rootdir`: the pool is filled while it is made.
 
 use crate::format::UnitMode;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use brindle_care::mkfs::{Contents, MkfsOptions, MkfsReport, NewDevice, mkfs};
 use brindle_care::populate::{
-    InodeFlagRule, PopulateOptions, PopulateReport, Source, SubvolumeKind, SubvolumeRule, populate,
+    InodeFlagRule, PopulateError, PopulateOptions, PopulateReport, Source, SubvolumeKind, SubvolumeRule,
+    Veiled, populate,
 };
+use brindle_device::WritableDevice;
 use brindle_fs::{Compression, CompressionChoice};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -30,7 +33,7 @@ pub(super) struct RootdirOptions {
     /// Fill the pool with the contents of DIR; an image that is not there is made, large enough
     #[arg(short, long, value_name = "DIR")]
     rootdir: Option<PathBuf>,
-    /// Make the pool, and an image file, as small as its contents allow
+    /// End the pool, and an image file, behind its last chunk; chunks are as small as the contents allow
     #[arg(long, requires = "rootdir")]
     shrink: bool,
     /// Compress files: zlib, lzo or zstd, with a level if you like; no for none
@@ -73,6 +76,7 @@ impl RootdirOptions {
             inode_flags: self.inode_flags.clone(),
             shrink: self.shrink,
             is_reproducible: std::env::var_os("SOURCE_DATE_EPOCH").is_some(),
+            threads: None,
             seed: options.seed,
             time_sec: options.time_sec,
         };
@@ -88,24 +92,34 @@ impl Filling {
         (data_bytes + data_bytes / 8 + 3 * metadata_bytes + SPARE_BYTES).next_multiple_of(MIB)
     }
 
-    /// Fills the pool. If that fails, the pool is made anew, for parts may have been committed: it is empty then.
-    pub(super) fn fill(
-        self,
-        devices: &[NewDevice],
-        options: &MkfsOptions,
-        report: &mut MkfsReport,
-    ) -> Result<PopulateReport> {
-        match self.try_fill(devices, report) {
-            Ok(filled) => Ok(filled),
-            Err(error) => {
-                mkfs(devices, &MkfsOptions { force: true, ..options.clone() })
-                    .with_context(|| format!("{error}; and the pool can't be emptied again"))?;
-                Err(error)
-            }
+    /// Refuses an image that is to take in itself.
+    pub(super) fn refuse_image(&self, path: &Path) -> Result<()> {
+        let Some(metadata) = fs::metadata(path).ok().filter(Metadata::is_file) else { return Ok(()) };
+        match self.source.find_file((metadata.dev(), metadata.ino())) {
+            Some(inside) => bail!("{} lies in the directory that it is to be filled with", inside.display()),
+            None => Ok(()),
         }
     }
 
-    fn try_fill(&self, devices: &[NewDevice], report: &mut MkfsReport) -> Result<PopulateReport> {
+    /// Makes and fills the pool. Until that is done no device has a superblock: a failure leaves no filesystem.
+    pub(super) fn make(
+        &self,
+        mut devices: Vec<NewDevice>,
+        options: &MkfsOptions,
+    ) -> Result<(MkfsReport, PopulateReport)> {
+        let veil = |new: &mut NewDevice| {
+            let veiled = Arc::new(Veiled::new(Arc::clone(&new.device)));
+            new.device = Arc::clone(&veiled) as Arc<dyn WritableDevice>;
+            veiled
+        };
+        let veils: Vec<Arc<Veiled>> = devices.iter_mut().map(veil).collect();
+        let mut report = mkfs(&devices, options)?;
+        let filled = self.fill(&devices, &mut report)?;
+        veils.iter().try_for_each(|veil| veil.lift())?;
+        Ok((report, filled))
+    }
+
+    fn fill(&self, devices: &[NewDevice], report: &mut MkfsReport) -> Result<PopulateReport> {
         let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let is_shown = self.shows_progress && std::io::stderr().is_terminal();
         let target =
@@ -129,7 +143,15 @@ impl Filling {
             filled
         });
         bar.finish_and_clear();
-        let filled = filled.context("the pool was made and is empty")?;
+        let filled = filled.map_err(|error| {
+            let size = UnitMode::DEFAULT.format(self.image_bytes());
+            match error {
+                PopulateError::NoSpace { .. } => anyhow!(error).context(format!(
+                    "no filesystem was made: the contents do not fit; devices of {size} would have room"
+                )),
+                _ => anyhow!(error).context("no filesystem was made"),
+            }
+        })?;
         self.cut(devices, report, &filled)?;
         Ok(filled)
     }
@@ -236,7 +258,6 @@ fn inside(path: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn words_are_those_of_mkfs_btrfs() {
