@@ -28,6 +28,25 @@ const BLOCK_UNIT_BYTES: u64 = 512;
 const PERMISSION_BITS: u32 = 0o7777;
 
 impl Stat {
+    /// What is left of an inode without names.
+    pub(crate) fn gone(ino: u64) -> Self {
+        let never = Timestamp { seconds: 0, nanoseconds: 0 };
+        Self {
+            ino,
+            kind: FileType::Regular,
+            permissions: 0,
+            nlink: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            accessed: never,
+            modified: never,
+            changed: never,
+        }
+    }
+
     pub(crate) fn new(ino: u64, attributes: &Attributes) -> Self {
         let (major, minor) = attributes.device_numbers();
         Self {

@@ -17,8 +17,13 @@ const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl
 impl Operations {
     pub(crate) fn set_attributes(&self, node: u64, change: &AttributeChange) -> Result<Stat, Errno> {
         let id = self.inode(node)?;
-        let attributes = number(self.filesystem.set_attributes(id, change))?;
-        Ok(Stat::new(self.shown(id), &attributes))
+        match number(self.filesystem.set_attributes(id, change)) {
+            Ok(attributes) => Ok(Stat::new(self.shown(id), &attributes)),
+            // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
+            // Nobody can see them any more; an error would be told to the next who syncs the filesystem.
+            Err(Errno::NOENT) if brings_times_home(change) => Ok(Stat::gone(self.shown(id))),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn set_xattr(&self, node: u64, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
@@ -45,6 +50,14 @@ impl Operations {
         number(self.filesystem.set_flags(id, wanted))?;
         Ok(())
     }
+}
+
+/// Whether it is the kernel itself that asks: programs cannot set the time of the last change.
+fn brings_times_home(change: &AttributeChange) -> bool {
+    let AttributeChange { mode: None, uid: None, gid: None, size: None, changed, .. } = change else {
+        return false;
+    };
+    changed.is_some()
 }
 
 fn check_name(name: &[u8]) -> Result<(), Errno> {

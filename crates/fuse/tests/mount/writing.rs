@@ -386,6 +386,24 @@ fn what_fsync_returned_for_survives_without_an_unmount() {
 }
 
 #[test]
+fn files_that_go_leave_nothing_for_a_sync_to_complain_of() {
+    if !can_mount() {
+        return;
+    }
+    let mut written = Written::make("300M");
+    let root = File::open(written.root()).expect("a mount");
+    for name in ["removed", "replaced", "new"] {
+        std::fs::write(written.root().join(name), name).expect("room");
+    }
+    // The kernel brings home the times of both when nobody can see them any more.
+    std::fs::remove_file(written.root().join("removed")).expect("it is there");
+    std::fs::rename(written.root().join("new"), written.root().join("replaced")).expect("they are there");
+    rustix::fs::syncfs(&root).expect("nothing is wrong");
+    drop(root);
+    written.finish();
+}
+
+#[test]
 fn numbers_and_space_are_told_truly() {
     if !can_mount() {
         return;
