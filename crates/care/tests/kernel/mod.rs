@@ -2,7 +2,9 @@
 //! where they are missing. With CI=true that is a failure.
 
 mod dump;
+mod fill;
 mod host;
+mod source;
 
 use crate::support::{MIB, assert_clean, examine};
 use brindle_care::mkfs::{Features, MkfsOptions, NewDevice, PlacementClass, mkfs};
