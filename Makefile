@@ -7,10 +7,12 @@ SHELL := /bin/bash
 # What the tests and the demo use beside the Rust toolchain.
 PACKAGES := acl attr btrfs-progs fio fuse3 g++ gcc libc6-dev make python3 time util-linux xfsprogs zstd
 CARGO_DENY_VERSION := 0.20.2
+# What `make programs` runs on mounts, beside those.
+PROGRAM_PACKAGES := dpkg git rsync sqlite3 tar
 PREFIX ?= /usr/local
 SBIN ?= /sbin
 
-.PHONY: help packages build demo test install fuzz bench golden clean
+.PHONY: help packages build demo test install programs fuzz bench golden clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +37,10 @@ install: build ## Install brindle, its man pages and the helpers of mount(8) and
 	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/mount.fuse.brindle
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuse.brindle
+
+programs: build ## Real programs on writable mounts, in several settings (root, about ten minutes)
+	@contrib/packages.sh $(PROGRAM_PACKAGES)
+	@BRINDLE=target/release/brindle contrib/programs.sh
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600

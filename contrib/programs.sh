@@ -2,14 +2,17 @@
 # Real programs on a writable mount, each followed by umount and `btrfs check --check-data-csum`. Needs root, FUSE and
 # btrfs-progs; a program that is not installed is passed over, and said so.
 #
-#   BRINDLE=target/release/brindle contrib/programs.sh [CASE...]     all cases unless some are named
+#   BRINDLE=target/release/brindle SETTINGS="plain zstd" contrib/programs.sh [CASE...]
+#
+# All cases unless some are named, each in all settings: plain, zstd (compressed), nodesize (64 KiB), raid1 (two images).
 set -euo pipefail
 
 brindle=$(realpath "${BRINDLE:-target/release/brindle}")
 here=$(dirname "$(realpath "$0")")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/brindle-programs.XXXXXX")
-image=$dir/pool.img
+images=("$dir/one.img" "$dir/two.img")
 mnt=$dir/mnt
+work=$dir/work
 log=$dir/log
 
 [ "$(id -u)" -eq 0 ] || { echo "programs.sh: needs root" >&2; exit 1; }
@@ -40,48 +43,68 @@ source_tree() {
 
 git_clone() {
     need git || return 0
-    mkdir "$dir/origin"
-    source_tree "$dir/origin"
+    mkdir "$work/origin"
+    source_tree "$work/origin"
     (
-        cd "$dir/origin"
+        cd "$work/origin"
         git init -q .
         git config user.email a@example.org && git config user.name a
         git add -A && git commit -qm first
     )
-    git clone -q --no-hardlinks "$dir/origin" "$mnt/clone"
+    git clone -q --no-hardlinks "$work/origin" "$mnt/clone"
     git -C "$mnt/clone" fsck --full --strict
     git -C "$mnt/clone" repack -adq
     git -C "$mnt/clone" status --porcelain | (! grep .)
-    diff -r --exclude=.git "$dir/origin" "$mnt/clone"
+    diff -r --exclude=.git "$work/origin" "$mnt/clone"
 }
 
 tar_both_ways() {
     need tar || return 0
-    mkdir "$dir/tree"
-    source_tree "$dir/tree"
-    tar -C "$dir/tree" -cf "$dir/tree.tar" .
+    mkdir "$work/tree"
+    source_tree "$work/tree"
+    tar -C "$work/tree" -cf "$work/tree.tar" .
     mkdir "$mnt/tree"
-    tar -C "$mnt/tree" -xpf "$dir/tree.tar"
-    tar -C "$mnt/tree" -df "$dir/tree.tar"
+    tar -C "$mnt/tree" -xpf "$work/tree.tar"
+    tar -C "$mnt/tree" -df "$work/tree.tar"
     tar -C "$mnt" -czf "$mnt/again.tgz" tree
     tar -C "$mnt" -dzf "$mnt/again.tgz"
 }
 
 rsync_all() {
     need rsync setfacl setfattr || return 0
-    local from=$dir/rsync
+    local from=$work/rsync
     mkdir "$from"
     source_tree "$from"
-    ln "$from/README.md" "$from/hard-link"
+    ln "$from/README.md" "$from/docs/hard-link"
     ln -s README.md "$from/symlink"
+    mkfifo -m 600 "$from/pipe"
+    mknod "$from/null" c 1 3
     setfacl -m u:1234:rw "$from/README.md"
+    setfacl -d -m g:99:rx "$from/docs"
     setfattr -n user.key -v value "$from/README.md"
+    setfattr -h -n trusted.link -v value "$from/symlink"
     truncate -s 10M "$from/sparse"
     chown 12:34 "$from/README.md"
-    rsync -aHAXS "$from/" "$mnt/copy/"
-    [ -z "$(rsync -aHAXSnic --delete "$from/" "$mnt/copy/")" ]
+    chmod 4751 "$from/README.md"
+    touch -h -d '2001-02-03 04:05:06.789' "$from/symlink" "$from/docs"
+    rsync -aHAX "$from/" "$mnt/copy/"
+    same_for_rsync "$from" "$mnt/copy"
     rsync -aHAXS --inplace --ignore-times "$from/" "$mnt/copy/"
-    [ -z "$(rsync -aHAXSnic --delete "$from/" "$mnt/copy/")" ]
+    same_for_rsync "$from" "$mnt/copy"
+    # Some change, some go, and the way back.
+    rm -r "$from/docs"
+    find "$from" -name '*.rs' | sed -n 1,50p | while read -r file; do echo "// changed" >>"$file"; done
+    rsync -aHAX --delete "$from/" "$mnt/copy/"
+    same_for_rsync "$from" "$mnt/copy"
+    rsync -aHAX "$mnt/copy/" "$work/back/"
+    same_for_rsync "$from" "$work/back"
+}
+
+# What rsync would still do, by the contents.
+same_for_rsync() {
+    local left
+    left=$(rsync -aHAXc --delete --dry-run --itemize-changes "$1/" "$2/")
+    [ -z "$left" ] || { echo "rsync still sees: $left"; return 1; }
 }
 
 sqlite_wal() {
@@ -162,13 +185,50 @@ sys.exit(f"{failed}" if failed else 0)
 PYTHON
 }
 
+# Packages made here, a hundred of them, so that no archive has to be reached; dpkg makes every file durable.
 dpkg_unpack() {
-    need dpkg-deb || return 0
-    local packages=(/var/cache/apt/archives/*.deb)
-    [ -e "${packages[0]}" ] || { echo "skipped: $case: no packages in /var/cache/apt/archives"; return 0; }
-    local package
-    for package in "${packages[@]:0:100}"; do
-        dpkg-deb -x "$package" "$mnt/root"
+    need dpkg dpkg-deb || return 0
+    local version
+    source_tree_of_packages
+    mkdir -p "$mnt/admin/updates" "$mnt/admin/info" "$mnt/admin/triggers" "$mnt/root"
+    touch "$mnt/admin/status" "$mnt/admin/available"
+    for version in 1 2; do
+        pack $version
+        dpkg --instdir="$mnt/root" --admindir="$mnt/admin" --log=/dev/null --force-depends \
+            --unpack "$work/debs-$version"/*.deb >/dev/null
+        [ "$(grep -c '^Status: install ok unpacked' "$mnt/admin/status")" -eq 100 ]
+        dpkg --root="$mnt/root" --admindir="$mnt/admin" --verify
+        diff -r --no-dereference "$work/packed-$version" "$mnt/root"
+    done
+}
+
+source_tree_of_packages() {
+    mkdir "$work/tree"
+    source_tree "$work/tree"
+}
+
+# A version of each package: twelve files, a link of either kind, one that only root may run. What all have together
+# is gathered in packed-VERSION.
+pack() {
+    local number name at file files
+    mapfile -t files < <(find "$work/tree" -type f -size -64k | sort)
+    mkdir "$work/debs-$1" "$work/packed-$1"
+    for number in $(seq 100); do
+        name=piece-$number
+        at=$work/package
+        rm -rf "$at"
+        mkdir -p "$at/DEBIAN" "$at/usr/share/$name"
+        printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: a piece\n' \
+            "$name" "$1" >"$at/DEBIAN/control"
+        for file in $(seq $((number + $1)) $((number + $1 + 11))); do
+            cp "${files[file % ${#files[@]}]}" "$at/usr/share/$name/$file"
+        done
+        ln "$at/usr/share/$name/$file" "$at/usr/share/$name/hard"
+        ln -s "$file" "$at/usr/share/$name/soft"
+        chmod 4700 "$at/usr/share/$name/$file"
+        dpkg-deb --root-owner-group -Znone --build "$at" "$work/debs-$1/$name.deb" >/dev/null
+        rm -r "$at/DEBIAN"
+        cp -a "$at/." "$work/packed-$1/"
     done
 }
 
@@ -186,26 +246,56 @@ cargo_build() {
 cases=("$@")
 [ ${#cases[@]} -eq 0 ] &&
     cases=(git_clone tar_both_ways rsync_all sqlite_wal fio_verify eight_threads dpkg_unpack cargo_build)
+read -ra settings <<<"${SETTINGS:-plain zstd nodesize raid1}"
+
+# A new pool, mounted.
+begin() {
+    local options=dev,suid make=() used=("${images[0]}")
+    case $1 in
+        plain) ;;
+        zstd) options+=,compress=zstd ;;
+        nodesize) make=(--nodesize 64k) ;;
+        raid1) make=(-d raid1 -m raid1) used=("${images[@]}") ;;
+        *) echo "programs.sh: no setting $1; there are plain, zstd, nodesize, raid1" >&2; exit 2 ;;
+    esac
+    rm -rf "${images[@]}" "$work"
+    mkdir "$work"
+    truncate -s 3G "${used[@]}"
+    "$brindle" mkfs "${make[@]}" "${used[@]}" >/dev/null
+    "$brindle" mount -o "$options" "${used[@]}" "$mnt"
+}
+
+# btrfs-progs look for the other devices of a pool among block devices only.
+referee() {
+    local loops=() status=0 image
+    for image in "${images[@]}"; do
+        if [ -e "$image" ]; then loops+=("$(losetup --find --show "$image")"); fi
+    done
+    if [ ${#loops[@]} -gt 1 ]; then btrfs device scan "${loops[@]}" >/dev/null; fi
+    btrfs check --readonly --check-data-csum "${loops[0]}" || status=$?
+    btrfs device scan --forget "${loops[@]}" >/dev/null 2>&1 || true
+    losetup --detach "${loops[@]}"
+    return $status
+}
+
 failures=0
-for case in "${cases[@]}"; do
-    rm -f "$image"
-    truncate -s 3G "$image"
-    mkfs.btrfs -q "$image" >/dev/null
-    "$brindle" mount -o dev,suid "$image" "$mnt"
-    # `set -e` does not reach into a condition, but into another shell it does.
-    set +e
-    (set -e; "$case") >"$log" 2>&1
-    status=$?
-    set -e
-    grep '^skipped' "$log" || true
-    if [ $status -eq 0 ] && (cd /; "$brindle" umount "$mnt") 2>>"$log" &&
-        btrfs check --readonly --check-data-csum "$image" >>"$log" 2>&1; then
-        echo "passed: $case"
-    else
-        echo "FAILED: $case"
-        tail -30 "$log"
-        failures=$((failures + 1))
-        mountpoint -q "$mnt" && umount -l "$mnt"
-    fi
+for setting in "${settings[@]}"; do
+    for case in "${cases[@]}"; do
+        begin "$setting"
+        # `set -e` does not reach into a condition, but into another shell it does.
+        set +e
+        (set -e; "$case") >"$log" 2>&1
+        status=$?
+        set -e
+        grep '^skipped' "$log" || true
+        if [ $status -eq 0 ] && (cd /; "$brindle" umount "$mnt") 2>>"$log" && referee >>"$log" 2>&1; then
+            echo "passed: $setting: $case"
+        else
+            echo "FAILED: $setting: $case"
+            tail -30 "$log"
+            failures=$((failures + 1))
+            if mountpoint -q "$mnt"; then umount -l "$mnt"; fi
+        fi
+    done
 done
 [ $failures -eq 0 ]
