@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Sparse.
-const DEVICE_BYTES: u64 = 2 << 30;
+/// Sparse. Large, so that of each device much more stays unallocated than a data chunk of full size takes (a tenth of
+/// the pool, 1 GiB at the most): a kernel's scrub makes new chunks of every kind, and where there is only one system
+/// chunk, its balance does not move that unless a data chunk would fit beside it, and ends with ENOSPC. Pools that
+/// nobody but the kernel wrote show the same.
+const DEVICE_BYTES: u64 = 8 << 30;
 /// How often something is tried that a child of another test, which is being started, may be in the way of.
 const TRIES: usize = 100;
 
