@@ -4,6 +4,7 @@ mod bounds;
 mod contents;
 mod crash;
 mod damaged;
+mod extremes;
 mod golden;
 mod kernel;
 mod model;
