@@ -86,7 +86,7 @@ fn checksums_and_nodesizes() {
 #[test]
 fn features() {
     play_all(&[
-        Case::with("", "^free-space-tree"),
+        Case::with("^block-group-tree", "^free-space-tree"),
         Case::with("^no-holes,^block-group-tree", ""),
         Case::with("", "quota"),
         Case { data: "dup", nodesize: 4096, ..Case::with("mixed-bg", "") },
