@@ -55,12 +55,12 @@ fn delete(fs: &Filesystem) {
 }
 
 /// What must hold wherever it has crashed.
-fn examine(devices: Vec<Arc<dyn WritableDevice>>, when: &str) {
+fn examine(devices: &[Arc<dyn WritableDevice>], when: &str) {
     let options = CheckOptions { check_data_csum: true, threads: Some(1), ..CheckOptions::default() };
     // One superblock is enough to open it, and if nothing was left to do the others still lag.
-    let check = || findings(&devices, &options, |pass, _| pass != "superblocks");
+    let check = || findings(devices, &options, |pass, _| pass != "superblocks");
     check().unwrap_or_else(|findings| panic!("{when}: {findings}"));
-    let pool = Pool::on(devices.clone(), &SMALL);
+    let pool = Pool::on(devices.to_vec(), &SMALL);
     let fs = pool.open().unwrap_or_else(|error| panic!("{when}: {error}"));
     clean_up(&fs);
     let kept = fs.lookup(fs.root(), b"kept").expect("read").expect("nobody has deleted it");
@@ -96,6 +96,6 @@ fn a_deletion_goes_on_after_a_crash() {
         let point = begin + (end - begin) * number / STATES;
         let mode = *random.pick(&LossMode::ALL);
         let state = recording.state_at(point, mode, &mut random);
-        examine(state.writable(), &format!("crash at {point}, {mode:?}"));
+        examine(&state.writable(), &format!("crash at {point}, {mode:?}"));
     }
 }
