@@ -43,7 +43,7 @@ pub use background::Remaining;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::PlacementMode;
-pub use brindle_tree::TreeError;
+pub use brindle_tree::{CommitPhase, CommitReport, CommitStatistics, TreeError, TreeKind};
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{DecompressError, decompress};
 pub use data::{AllocateMode, CompressionChoice};

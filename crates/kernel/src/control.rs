@@ -3,8 +3,8 @@
 
 use crate::call;
 use crate::message::{
-    self, DeviceInfo, DeviceStatistics, FilesystemInfo, Label, READ_ONLY, ServerInfo, SnapshotRequest,
-    SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
+    self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, Label, READ_ONLY, ServerInfo,
+    SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
 use crate::number;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -135,6 +135,17 @@ impl Mounted {
             Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
             Kind::Brindle => {
                 self.explain(what, call::get::<{ number::BRINDLE_SPACE }, SpaceReport>(&self.file))
+            }
+        }
+    }
+
+    /// What commits did since it was mounted; of a mount of ours.
+    pub fn commits(&self) -> Result<CommitsReport, ControlError> {
+        let what = "what commits did";
+        match self.kind {
+            Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
+            Kind::Brindle => {
+                self.explain(what, call::get::<{ number::BRINDLE_COMMITS }, CommitsReport>(&self.file))
             }
         }
     }

@@ -364,6 +364,37 @@ pub struct SpaceReport {
     pub devices: [DeviceSpace; 256],
 }
 
+/// What one commit did, or several together (ours).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CommitReport {
+    /// Tree blocks written by kind of tree (files, extents, checksums, free space, block groups, chunks, roots,
+    /// other) and level.
+    pub blocks: [[u64; 8]; 8],
+    /// What these blocks take, in bytes, once.
+    pub metadata_bytes: u64,
+    /// Extents whose references were applied.
+    pub references: u64,
+    /// Rounds that it took.
+    pub rounds: u64,
+    /// Nanoseconds by phase: advance, close, settle, write, flush.
+    pub phases_ns: [u64; 5],
+}
+
+/// What the commits of a mount did (ours).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CommitsReport {
+    /// How many there were.
+    pub commits: u64,
+    /// How long the longest took, in nanoseconds.
+    pub longest_ns: u64,
+    /// The last one.
+    pub last: CommitReport,
+    /// All together.
+    pub total: CommitReport,
+}
+
 /// The bytes before the zero.
 pub fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -1,8 +1,9 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, DeviceInfo, DeviceStatistics, FilesystemInfo, InodeLookup, Label, ServerInfo, SnapshotRequest,
-    SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, InodeLookup, Label, ServerInfo,
+    SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments,
+    VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -83,6 +84,8 @@ pub const BRINDLE_SNAPSHOT: u32 = number::<SnapshotRequest>(Direction::Write, BR
 pub const BRINDLE_SUBVOLUMES: u32 = number::<SubvolumePage>(Direction::Both, BRINDLE, 2);
 /// Ours: how much space there is.
 pub const BRINDLE_SPACE: u32 = number::<SpaceReport>(Direction::Read, BRINDLE, 4);
+/// Ours: what commits did.
+pub const BRINDLE_COMMITS: u32 = number::<CommitsReport>(Direction::Read, BRINDLE, 5);
 /// Ours: who serves the mount.
 pub const BRINDLE_SERVER: u32 = number::<ServerInfo>(Direction::Read, BRINDLE, 3);
 

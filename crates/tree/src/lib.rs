@@ -33,5 +33,7 @@ pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::DataRange;
 pub use root::TreeRoot;
 pub use space::{DeviceSpace, DiscardMode, GroupSummary, ReservedExtent, SpaceSummary, Urgency};
-pub use transaction::{Clock, Need, Transaction, WriterOptions};
+pub use transaction::{
+    Clock, CommitPhase, CommitReport, CommitStatistics, LEVELS, Need, Transaction, TreeKind, WriterOptions,
+};
 pub use tree::Tree;

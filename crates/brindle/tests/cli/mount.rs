@@ -146,6 +146,12 @@ fn the_pool_of_a_mount_is_shown_and_changed_through_it() {
     assert_eq!(brindle_prints(["filesystem", "label", text(&place)]), "a label\n");
     brindle_prints(["filesystem", "sync", text(&place)]);
     assert!(brindle_prints(["filesystem", "usage", text(&place)]).contains("devid 1: total="));
+    let commits = brindle_prints(["filesystem", "commit-stats", text(&place)]);
+    assert!(commits.starts_with("commits ") && commits.contains("\nroots blocks "), "{commits}");
+    let commits = brindle_prints(["filesystem", "commit-stats", "--json", text(&place)]);
+    let commits: serde_json::Value = serde_json::from_str(&commits).expect("JSON");
+    let roots = &commits["total"]["blocks_by_level"]["roots"][0];
+    assert!(roots.as_u64() >= commits["commits"].as_u64(), "{commits}");
     brindle_prints(["umount", text(&place)]);
     let listed = brindle_prints(["subvolume", "list", text(&image.devices[0])]);
     assert!(listed.contains("path two\n") && !listed.contains("two/one"), "{listed}");

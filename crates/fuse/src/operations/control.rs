@@ -5,13 +5,14 @@ use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::InodeId;
 use brindle_kernel::message::{
-    DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace, InodeLookup, Label,
-    RESET_STATISTICS, ServerInfo, SnapshotRequest, SpaceReport, SubvolumePage, TrimRange, VolumeArguments,
-    VolumeArgumentsV2, field, text,
+    CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace,
+    InodeLookup, Label, RESET_STATISTICS, ServerInfo, SnapshotRequest, SpaceReport, SubvolumePage, TrimRange,
+    VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use rustix::io::Errno;
+use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// An ioctl.
@@ -112,6 +113,7 @@ impl Operations {
             }
             command::SET_LABEL => self.set_label(caller, &read::<Label>(input)?).map(|()| Vec::new()),
             command::BRINDLE_SPACE => Ok(self.space_report()?.as_bytes().to_vec()),
+            command::BRINDLE_COMMITS => Ok(self.commits_report()?.as_bytes().to_vec()),
             command::TRIM => {
                 caller.require_administrator()?;
                 let mut range = read::<TrimRange>(input)?;
@@ -157,6 +159,24 @@ impl Operations {
             };
         }
         Ok(report)
+    }
+
+    fn commits_report(&self) -> Result<CommitsReport, Errno> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let report = |of: &brindle_fs::CommitReport| CommitReport {
+            blocks: of.blocks,
+            metadata_bytes: of.metadata_bytes,
+            references: of.references,
+            rounds: of.rounds,
+            phases_ns: of.phases.map(nanoseconds),
+        };
+        let statistics = number(self.filesystem.pool().commit_statistics().map_err(Into::into))?;
+        Ok(CommitsReport {
+            commits: statistics.commits,
+            longest_ns: nanoseconds(statistics.longest),
+            last: report(&statistics.last),
+            total: report(&statistics.total),
+        })
     }
 
     fn filesystem_info(&self) -> FilesystemInfo {

@@ -1,6 +1,7 @@
 //! The commit, step by step; the module above says why each step comes where it does.
 
 use super::Writer;
+use super::statistics::{CommitPhase, Tally};
 use crate::space::Pinned;
 use crate::{Editor, Pool, Tree, TreeError};
 use brindle_ondisk::item::DevItem;
@@ -67,22 +68,29 @@ impl Pool {
 
     /// `None` if it was written, and must not count by itself.
     fn commit_once(&self, writer: &Writer) -> Result<Option<Generation>, TreeError> {
+        let mut tally = Tally::begin();
         let generation = writer.gate.enter();
         let advanced = Editor { pool: self, writer, generation }.run_delayed_refs(usize::MAX);
         writer.gate.leave();
-        advanced?;
+        tally.count_references(advanced?);
+        tally.ends(CommitPhase::Advance);
         let generation = writer.gate.close();
+        tally.ends(CommitPhase::Close);
         let editor = Editor { pool: self, writer, generation };
-        let frozen = editor.settle().and_then(|()| editor.freeze());
+        let frozen = editor.settle(&mut tally).and_then(|()| editor.freeze(&mut tally));
         let next = if frozen.is_ok() { Generation::new(generation.get() + 1) } else { generation };
         writer.gate.open(next);
         let frozen = frozen?;
+        tally.ends(CommitPhase::Settle);
         self.write_frozen(writer)?;
+        tally.ends(CommitPhase::Write);
         self.volume().make_whole()?;
         let counts = self.volume().devices_to_mark().is_empty();
         if counts {
             self.publish(&frozen)?;
         }
+        tally.ends(CommitPhase::Flush);
+        writer.commits.lock().unwrap_or_else(PoisonError::into_inner).add(&tally.report);
         writer.frozen.write().unwrap_or_else(PoisonError::into_inner).clear();
         if counts {
             writer.space.unpin(self, frozen.pinned);
@@ -145,17 +153,20 @@ impl Pool {
 
 impl Editor<'_> {
     /// Rounds, until nothing is left to bring up to date.
-    fn settle(&self) -> Result<(), TreeError> {
+    fn settle(&self, tally: &mut Tally) -> Result<(), TreeError> {
         self.renew_root_tree()?;
         self.mark_devices()?;
         self.write_statistics()?;
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
+            tally.report.rounds += 1;
             self.writer.space.prepare(self.pool)?;
             for tree in self.pool.known_trees() {
                 busy |= self.assign_addresses(&tree)? > 0;
             }
-            busy |= self.run_delayed_refs(usize::MAX)? > 0;
+            let references = self.run_delayed_refs(usize::MAX)?;
+            tally.count_references(references);
+            busy |= references > 0;
             busy |= self.writer.space.write_back(self)?;
             busy |= self.record_roots()?;
             if !busy {
@@ -193,9 +204,13 @@ impl Editor<'_> {
     }
 
     /// The blocks of the transaction become final.
-    fn freeze(&self) -> Result<Frozen, TreeError> {
+    fn freeze(&self, tally: &mut Tally) -> Result<Frozen, TreeError> {
         let superblock = self.next_superblock()?;
+        let nodesize = self.pool.nodesize();
         for tree in self.pool.known_trees() {
+            for node in tree.read().dirty.values() {
+                tally.count_block(tree.id(), node.level(), nodesize);
+            }
             self.freeze_tree(&tree);
         }
         let devices = self.pool.volume().writable_devices().into_iter().map(|device| device.item).collect();

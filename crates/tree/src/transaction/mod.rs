@@ -33,9 +33,11 @@ mod gate;
 mod open;
 mod options;
 mod roots;
+mod statistics;
 mod superblock;
 
 pub use options::{Clock, WriterOptions};
+pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
 
 use crate::refs::DelayedRefs;
 use crate::space::{MetadataReservation, Space, Urgency};
@@ -79,6 +81,8 @@ pub(crate) struct Writer {
     /// Whether all copies of the superblock are of the last commit, or will be with the next flush. Those that are
     /// found may not be: a crash may have come between the first ones and the others.
     copies_are_current: AtomicBool,
+    /// What commits did so far.
+    commits: Mutex<CommitStatistics>,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
     dirty_nodes_max: usize,
@@ -225,6 +229,11 @@ impl Pool {
             Ok(writer) => writer.aborted.get().map(Arc::clone),
             Err(_) => Some("it was opened to be read only".into()),
         }
+    }
+
+    /// What commits did since the pool was opened.
+    pub fn commit_statistics(&self) -> Result<CommitStatistics, TreeError> {
+        Ok(*self.writer()?.commits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Gives the pool another label, with zeros behind it, from the next commit on.

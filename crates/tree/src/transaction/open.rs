@@ -38,6 +38,7 @@ impl Pool {
             features: Mutex::new(Incompat::empty()),
             label: Mutex::new(None),
             copies_are_current: AtomicBool::new(false),
+            commits: Mutex::default(),
             aborted: OnceLock::new(),
             dirty_nodes_max: (options.cache_bytes / DIRTY_SHARE / nodesize).max(DIRTY_NODES_MIN),
             options: writer.clone(),

@@ -6,7 +6,7 @@ use brindle_check::{CheckOptions, NoProgress, check};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_ondisk::item::{DirEntryHeader, FileType};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, Profile, RootId, Uuid, name_hash};
-use brindle_tree::{Need, OpenOptions, Pool, Readahead, TreeError, WriterOptions};
+use brindle_tree::{Need, OpenOptions, Pool, Readahead, TreeError, TreeKind, WriterOptions};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,6 +116,15 @@ fn one_change_is_durable() {
         pool.commit().expect("committed");
         assert_eq!(pool.superblock().generation.get(), before + 1);
         assert_eq!(found(&pool), model, "after the commit");
+        let done = pool.commit_statistics().expect("writable");
+        assert_eq!((done.commits, done.last), (1, done.total));
+        let blocks = |kind: TreeKind| done.last.blocks[kind as usize];
+        // One leaf, the root; of the tree of roots the same, and nothing of trees that have not changed.
+        assert_eq!((blocks(TreeKind::Files)[0], blocks(TreeKind::Roots)[0]), (1, 1));
+        assert_eq!((blocks(TreeKind::Checksums), blocks(TreeKind::Chunks)), ([0; 8], [0; 8]));
+        assert_eq!(done.last.metadata_bytes, done.last.block_count() * u64::from(pool.nodesize()));
+        assert!(done.last.references >= 2 * done.last.block_count() && done.last.rounds > 1, "{done:?}");
+        assert!(done.longest >= done.last.time() && done.last.phases.iter().all(|time| !time.is_zero()));
     }
     bench.assert_clean("one change");
     assert_eq!(found(&bench.open(1 << 20)), model, "opened again");

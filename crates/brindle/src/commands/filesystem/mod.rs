@@ -1,5 +1,6 @@
 //! `brindle filesystem`: the pool as a whole.
 
+mod commits;
 mod mounted;
 mod show;
 mod space;
@@ -16,6 +17,7 @@ pub(crate) enum FilesystemCommand {
     Label(mounted::LabelCommand),
     Df(space::DfCommand),
     Usage(space::UsageCommand),
+    CommitStats(commits::CommitStatsCommand),
 }
 
 /// Runs one of the commands.
@@ -26,5 +28,6 @@ pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
         FilesystemCommand::Label(command) => mounted::label(&command),
         FilesystemCommand::Df(command) => space::df(&command),
         FilesystemCommand::Usage(command) => space::usage(&command),
+        FilesystemCommand::CommitStats(command) => commits::run(&command),
     }
 }

@@ -1,0 +1,114 @@
+//! `filesystem commit-stats`: what the commits of a mounted pool did, asked of the process that serves it.
+
+use crate::cli::JsonOption;
+use crate::format::{UnitMode, UnitOptions};
+use crate::output;
+use anyhow::Result;
+use brindle_fs::{CommitPhase, TreeKind};
+use brindle_kernel::Mounted;
+use brindle_kernel::message::{CommitReport, CommitsReport};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+    brindle filesystem commit-stats /mnt
+    brindle filesystem commit-stats --json /mnt
+
+EXIT STATUS
+  0  success
+  1  failure
+  2  wrong usage";
+
+/// Show what the commits of a mounted pool did since it was mounted
+///
+/// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats. Of tree blocks each is counted
+/// once, whatever the number of its copies.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct CommitStatsCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// Any path of a pool that brindle has mounted
+    path: PathBuf,
+    #[command(flatten)]
+    units: UnitOptions,
+}
+
+/// Runs `filesystem commit-stats`.
+pub(crate) fn run(command: &CommitStatsCommand) -> Result<ExitCode> {
+    let report = Mounted::open(&command.path)?.commits()?;
+    if command.json.json {
+        output::print_json(&all_json(&report))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    print(&mut out, &report, command.units.mode())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn milliseconds(nanoseconds: u64) -> u64 {
+    nanoseconds / 1_000_000
+}
+
+fn time(report: &CommitReport) -> u64 {
+    report.phases_ns.iter().fold(0, |sum, phase| sum.saturating_add(*phase))
+}
+
+fn all_json(report: &CommitsReport) -> Value {
+    json!({
+        "commits": report.commits,
+        "last_commit_ms": milliseconds(time(&report.last)),
+        "max_commit_ms": milliseconds(report.longest_ns),
+        "total_commit_ms": milliseconds(time(&report.total)),
+        "last": report_json(&report.last),
+        "total": report_json(&report.total),
+    })
+}
+
+fn report_json(report: &CommitReport) -> Value {
+    let blocks: Map<String, Value> = TreeKind::ALL
+        .iter()
+        .zip(&report.blocks)
+        .map(|(kind, levels)| (kind.name().replace(' ', "_"), json!(levels)))
+        .collect();
+    let phases: Map<String, Value> = CommitPhase::ALL
+        .iter()
+        .zip(report.phases_ns)
+        .map(|(phase, nanoseconds)| (phase.name().to_owned(), json!(nanoseconds)))
+        .collect();
+    json!({
+        "blocks_by_level": blocks,
+        "metadata_bytes": report.metadata_bytes,
+        "references": report.references,
+        "rounds": report.rounds,
+        "phases_ns": phases,
+    })
+}
+
+fn print(out: &mut impl Write, report: &CommitsReport, mode: UnitMode) -> io::Result<()> {
+    writeln!(out, "commits {}", report.commits)?;
+    writeln!(out, "last_commit_ms {}", milliseconds(time(&report.last)))?;
+    writeln!(out, "max_commit_ms {}", milliseconds(report.longest_ns))?;
+    writeln!(out, "total_commit_ms {}", milliseconds(time(&report.total)))?;
+    writeln!(out, "\n{:<16} {:>12} {:>12}", "", "last", "total")?;
+    for (index, kind) in TreeKind::ALL.iter().enumerate() {
+        let sum = |report: &CommitReport| report.blocks[index].iter().sum::<u64>();
+        let name = format!("{} blocks", kind.name());
+        writeln!(out, "{name:<20} {:>8} {:>12}", sum(&report.last), sum(&report.total))?;
+    }
+    let bytes = |report: &CommitReport| mode.format(report.metadata_bytes);
+    writeln!(out, "{:<16} {:>12} {:>12}", "metadata", bytes(&report.last), bytes(&report.total))?;
+    let (last, total) = (&report.last, &report.total);
+    writeln!(out, "{:<16} {:>12} {:>12}", "references", last.references, total.references)?;
+    writeln!(out, "{:<16} {:>12} {:>12}", "rounds", last.rounds, total.rounds)?;
+    for (index, phase) in CommitPhase::ALL.iter().enumerate() {
+        let shown = |report: &CommitReport| format!("{} us", report.phases_ns[index] / 1000);
+        writeln!(out, "{:<16} {:>12} {:>12}", phase.name(), shown(last), shown(total))?;
+    }
+    Ok(())
+}
