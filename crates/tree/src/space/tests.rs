@@ -1,11 +1,15 @@
 //! Space on real pools: the kernel's images are written to at random, and examined after every few commits.
 
+use super::group::Content;
 use super::{DiscardMode, Space};
 use crate::{DataRange, Need, OpenOptions, Pool, Transaction, TreeError, WriterOptions};
+use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_ondisk::item::{ExtentDataRef, FileExtentHeader, FileExtentRef, InodeFlags, InodeItem};
-use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
+use brindle_ondisk::{
+    Generation, Item, Key, KeyType, Logical, ObjectId, Profile, RootId, Uuid, to_u64, to_usize,
+};
 use brindle_testing::golden::Golden;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,14 +25,14 @@ impl Space {
         let state = self.lock();
         let mut sums: super::group::PerContent<super::group::Totals> = Default::default();
         for group in state.groups() {
-            sums[super::group::Content::of(group.kind)].add(group.totals());
+            sums[Content::of(group.kind)].add(group.totals());
             if let (Some(free), true) = (&group.free, group.writable) {
                 assert_eq!(free.bytes(), group.available(), "free ranges of group {}", group.start);
             }
             let pinned = state.pinned_within((group.start, group.length));
             assert_eq!(pinned.iter().map(|span| span.1).sum::<u64>(), group.pinned, "group {}", group.start);
         }
-        for content in super::group::Content::ALL {
+        for content in Content::ALL {
             assert_eq!(state.totals(content), sums[content], "{content:?}");
         }
     }
@@ -154,11 +158,7 @@ impl World {
 
     /// Examines what is on disk.
     fn check(&self) {
-        let devices = self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
-        let report = brindle_check::check(devices, &CheckOptions::default(), &NoProgress).expect("a pool");
-        let findings: Vec<String> =
-            report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).collect();
-        assert!(findings.is_empty(), "{findings:#?}");
+        check(&self.devices);
     }
 
     /// Leaves the images where other programs can look at them.
@@ -177,6 +177,15 @@ impl World {
     fn reopen(&mut self) {
         self.pool = open(&self.devices, &self.options);
     }
+}
+
+/// Examines what is on disk.
+fn check(devices: &[Arc<SparseDevice>]) {
+    let devices = devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    let report = brindle_check::check(devices, &CheckOptions::default(), &NoProgress).expect("a pool");
+    let findings: Vec<String> =
+        report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+    assert!(findings.is_empty(), "{findings:#?}");
 }
 
 /// A regular file of the top level, and a place behind all of its extents.
@@ -319,6 +328,51 @@ fn small_extents_fill_a_pool_too() {
     }
     world.commit();
     world.check();
+}
+
+/// A new pool on large devices.
+fn large_devices(count: usize, metadata: Profile) -> Vec<Arc<SparseDevice>> {
+    let device = |number| SparseDevice::new(format!("memory{number}"), 16 << 30, DeviceClass::Unknown);
+    let devices: Vec<_> = (0..count).map(|number| Arc::new(device(number))).collect();
+    let mut options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
+    options.metadata = Some(metadata);
+    let given: Vec<_> =
+        devices.iter().map(|device| NewDevice::new(Arc::clone(device) as Arc<dyn WritableDevice>)).collect();
+    mkfs(&given, &options).expect("a pool");
+    devices
+}
+
+#[test]
+fn system_chunks_are_made_until_the_superblock_has_no_room_for_them() {
+    for (devices, metadata) in [(1, Profile::Single), (1, Profile::Dup), (4, Profile::Raid10)] {
+        let devices = large_devices(devices, metadata);
+        let pool = open(&devices, &WriterOptions::default());
+        let space = &pool.writer().expect("writable").space;
+        let make = |content| space.make_chunk(&pool, &mut space.lock(), content);
+        let mut made = 0;
+        let error = loop {
+            if let Err(error) = make(Content::System) {
+                break error;
+            }
+            made += 1;
+            // Some come in one transaction, others each in one of its own.
+            if made % 3 == 0 {
+                pool.commit().expect("commits");
+                check(&devices);
+            }
+        };
+        assert!(matches!(&error, TreeError::NoSpace(why) if why.contains("superblock")), "{error}");
+        make(Content::Data).expect("chunks of other kinds go on");
+        pool.commit().expect("commits");
+        space.verify();
+        check(&devices);
+        let array = pool.superblock().sys_chunk_array_size.get();
+        assert!(made >= 5 && array > 2048 - 300, "{made} chunks, {array} bytes");
+        // Whoever opens the pool finds them all.
+        let again = open(&devices, &WriterOptions::default());
+        let chunks = again.writer().expect("writable").space.lock().system_chunks.len();
+        assert_eq!(chunks, made + 1, "with the one that mkfs has made");
+    }
 }
 
 #[test]

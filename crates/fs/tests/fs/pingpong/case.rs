@@ -41,7 +41,11 @@ impl Case {
     }
 
     pub(super) fn make(&self, maker: Maker) -> SharedPool {
-        let pool = SharedPool::of_devices(self.devices);
+        self.make_on(SharedPool::of_devices(self.devices), maker)
+    }
+
+    /// Makes it on these devices.
+    pub(super) fn make_on(&self, pool: SharedPool, maker: Maker) -> SharedPool {
         match maker {
             Maker::Progs => self.by_progs(&pool),
             Maker::Brindle => self.by_brindle(&pool),

@@ -3,6 +3,7 @@
 
 mod case;
 mod game;
+mod large;
 mod pool;
 
 use crate::kernel::can_make;

@@ -36,12 +36,17 @@ pub(super) struct SharedPool {
 impl SharedPool {
     /// Empty devices.
     pub(super) fn of_devices(count: usize) -> Self {
+        Self::of_size(count, DEVICE_BYTES)
+    }
+
+    /// Empty devices of so many bytes.
+    pub(super) fn of_size(count: usize, device_bytes: u64) -> Self {
         let scratch = tempfile::Builder::new().prefix("brindle-pingpong-").tempdir().expect("room");
         std::fs::create_dir(scratch.path().join("mount")).expect("room");
         let images: Vec<PathBuf> =
             (1..=count).map(|number| scratch.path().join(format!("{number}.img"))).collect();
         for image in &images {
-            std::fs::File::create(image).and_then(|file| file.set_len(DEVICE_BYTES)).expect("sparse");
+            std::fs::File::create(image).and_then(|file| file.set_len(device_bytes)).expect("sparse");
         }
         let write = RefCell::default();
         let mut pool =
