@@ -88,7 +88,13 @@ impl Filesystem {
             Some((_, item)) if item.refs.get() > 0 => return Ok(false),
             _ => {}
         }
-        self.change(Need::freeing(BLOCKS_PER_STEP), |edit| edit.editor.drop_tree(&tree, BLOCKS_PER_STEP))?;
-        Ok(true)
+        // What is promised to a step of full size may be more than a small pool keeps back for those who free space.
+        let mut blocks = BLOCKS_PER_STEP;
+        loop {
+            match self.change(Need::freeing(blocks), |edit| edit.editor.drop_tree(&tree, blocks)) {
+                Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
+                dropped => return dropped.map(|_| true),
+            }
+        }
     }
 }
