@@ -33,6 +33,8 @@ pub(crate) struct TreeState {
     pub(crate) last_snapshot: Generation,
     /// What the tree of roots says, as far as this transaction has brought it up to date.
     pub(crate) recorded: Option<TreeRoot>,
+    /// Whether items have changed since the root item's times were told. Its blocks may move without that.
+    pub(crate) has_news: bool,
     /// Blocks that the tree has gained since, for the root item's `bytes_used`.
     pub(crate) grown: i64,
     /// Where items were added last.
@@ -47,6 +49,7 @@ impl Tree {
             dirty: HashMap::new(),
             last_snapshot,
             recorded: Some(root),
+            has_news: false,
             grown: 0,
             recent: RecentKeys::default(),
         };

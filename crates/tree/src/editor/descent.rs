@@ -93,7 +93,9 @@ impl<'a, B: Blocks> Edit<'a, B> {
     }
 
     pub(super) fn lock(blocks: &'a B, tree: &'a Tree) -> Self {
-        Self { blocks, tree: tree.id(), state: tree.write(), path: Path::default() }
+        let mut state = tree.write();
+        state.has_news = true;
+        Self { blocks, tree: tree.id(), state, path: Path::default() }
     }
 
     /// Goes down to the leaf of a key; what is missing, if something is.

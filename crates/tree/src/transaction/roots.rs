@@ -21,6 +21,11 @@ impl Editor<'_> {
         self.writer.space.prepare(self.pool)?;
         self.assign_addresses(source)?;
         self.freeze_tree(source);
+        // Nothing has changed in the snapshot when it is made: it says when its source did.
+        self.record_tree(source)?;
+        let times = self.pool.root_item(source.id())?.map(|(_, item)| (item.ctransid, item.ctime));
+        let mut item = item.clone();
+        (item.ctransid, item.ctime) = times.ok_or(TreeError::NoTree(source.id()))?;
         let expected = source.root().expectation();
         let root = self.pool.read_node(&expected)?;
         let copy = root.copy(self.writer.next_virtual(self.pool.nodesize()), id, self.generation);
@@ -33,7 +38,7 @@ impl Editor<'_> {
         // references alone. The kernel makes snapshots at the end of a transaction; here the rest of it may change
         // the snapshot, and blocks made then must be younger than the key says.
         let offset = self.generation.get() - 1;
-        self.plant(id, offset, item, copy, self.generation)
+        self.plant(id, offset, &item, copy, self.generation)
     }
 
     fn empty_leaf(&self, id: RootId) -> Result<Node, TreeError> {
@@ -96,45 +101,41 @@ impl Editor<'_> {
         let mut busy = false;
         for tree in self.pool.known_trees() {
             // These two are recorded in the superblock.
-            if matches!(tree.id(), RootId::ROOT_TREE | RootId::CHUNK_TREE) {
-                continue;
+            if !matches!(tree.id(), RootId::ROOT_TREE | RootId::CHUNK_TREE) {
+                busy |= self.record_tree(&tree)?;
             }
-            let (root, last_snapshot, grown) = {
-                let mut state = tree.write_quietly();
-                if state.recorded == Some(state.root) {
-                    continue;
-                }
-                state.recorded = Some(state.root);
-                (state.root, state.last_snapshot, std::mem::take(&mut state.grown))
-            };
-            self.record_root(tree.id(), &root, last_snapshot, grown)?;
-            busy = true;
         }
         Ok(busy)
     }
 
-    fn record_root(
-        &self,
-        id: RootId,
-        root: &TreeRoot,
-        last_snapshot: Generation,
-        grown: i64,
-    ) -> Result<(), TreeError> {
+    /// Writes a root that has moved into its root item; whether it has.
+    fn record_tree(&self, tree: &Tree) -> Result<bool, TreeError> {
+        let (root, last_snapshot, grown, has_news) = {
+            let mut state = tree.write_quietly();
+            if state.recorded == Some(state.root) {
+                return Ok(false);
+            }
+            state.recorded = Some(state.root);
+            let (grown, has_news) = (std::mem::take(&mut state.grown), std::mem::take(&mut state.has_news));
+            (state.root, state.last_snapshot, grown, has_news)
+        };
         let now = (self.writer.options.clock)();
         let nodesize = i64::from(self.pool.nodesize());
-        let found = self.change_root_item(id, |item| {
+        let found = self.change_root_item(tree.id(), |item| {
             item.bytenr = root.bytenr;
             item.generation = root.generation;
             item.generation_v2 = root.generation;
             item.level = root.level;
             let used = item.bytes_used.get().saturating_add_signed(grown.saturating_mul(nodesize));
             item.bytes_used.set(used);
-            if id.is_file_tree() {
+            if tree.id().is_file_tree() {
                 item.last_snapshot = last_snapshot;
-                item.ctransid = self.generation;
-                item.ctime = now;
+                if has_news {
+                    item.ctransid = self.generation;
+                    item.ctime = now;
+                }
             }
         })?;
-        found.ok_or(TreeError::NoTree(id))
+        found.map(|()| true).ok_or(TreeError::NoTree(tree.id()))
     }
 }
