@@ -7,6 +7,7 @@ use brindle_ondisk::item::{InodeItem, Timespec};
 use brindle_tree::Need;
 
 const TYPE: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
 const PERMISSIONS: u32 = 0o7777;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
@@ -40,6 +41,8 @@ pub struct AttributeChange {
     pub created: Option<Timestamp>,
     /// Take away set-user-id, and set-group-id where the group may execute.
     pub drop_privileges: bool,
+    /// Take away set-group-id also where the group may not execute: who asks is not of the group.
+    pub drop_set_group_id: bool,
 }
 
 /// A time to be set.
@@ -72,6 +75,9 @@ impl AttributeChange {
         if self.drop_privileges {
             mode = without_privileges(mode);
         }
+        if self.drop_set_group_id && mode & TYPE != DIRECTORY {
+            mode &= !SET_GROUP_ID;
+        }
         item.mode.set(mode);
         item.uid.set(self.uid.unwrap_or(item.uid.get()));
         item.gid.set(self.gid.unwrap_or(item.gid.get()));
@@ -85,7 +91,7 @@ impl AttributeChange {
 fn without_privileges(mode: u32) -> u32 {
     // Without the right of the group to execute, the bit meant mandatory locking.
     let dropped = if mode & GROUP_EXECUTE != 0 { SET_USER_ID | SET_GROUP_ID } else { SET_USER_ID };
-    if mode & TYPE == 0o040_000 { mode } else { mode & !dropped }
+    if mode & TYPE == DIRECTORY { mode } else { mode & !dropped }
 }
 
 impl Filesystem {
@@ -253,6 +259,13 @@ mod tests {
         let change = AttributeChange { mode: Some(0o044_711), accessed: Some(NewTime::Now), ..change };
         change.apply(&mut item, at(8).into());
         assert_eq!((item.mode.get(), item.atime), (0o100_711, at(8).into()));
+        let (mode, drop_privileges) = (Some(0o2644), true);
+        let change = AttributeChange { mode, drop_privileges, ..AttributeChange::default() };
+        change.apply(&mut item, at(9).into());
+        assert_eq!(item.mode.get(), 0o102_644, "without the right to execute it stays");
+        let change = AttributeChange { drop_set_group_id: true, ..change };
+        change.apply(&mut item, at(9).into());
+        assert_eq!(item.mode.get(), 0o100_644, "but not for those outside the group");
     }
 
     #[test]

@@ -24,9 +24,9 @@ impl Filesystem {
     pub fn sync(&self) -> Result<(), FsError> {
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
-        self.commit()?;
+        let committed = self.commit();
         let lost = self.data.take_loss();
-        written.and(lost)
+        written.and(lost).and(committed)
     }
 
     /// Commits the running transaction. Contents that are dirty in memory stay there.
@@ -65,7 +65,8 @@ impl Filesystem {
         Ok(false)
     }
 
-    fn is_open(&self, id: RootId) -> bool {
+    /// Whether a file of a subvolume is open.
+    pub(crate) fn is_open(&self, id: RootId) -> bool {
         self.inodes.of_subvolume(id).iter().any(|inode| inode.names().opens > 0)
     }
 
@@ -87,6 +88,14 @@ impl Filesystem {
             // A mark that an interrupted deletion of old left on a subvolume that is whole.
             Some((_, item)) if item.refs.get() > 0 => return Ok(false),
             _ => {}
+        }
+        // From here on nothing in it can be found, and what is being written back is waited for.
+        self.subvolumes.forget(id);
+        for inode in self.inodes.of_subvolume(id) {
+            self.forget_contents(&inode);
+        }
+        if tree.is_dirty() {
+            return Ok(false);
         }
         // What is promised to a step of full size may be more than a small pool keeps back for those who free space.
         let mut blocks = BLOCKS_PER_STEP;

@@ -3,9 +3,10 @@
 
 use crate::namespace::edit::{Edit, Entry, NameForm, Place, directory_bytes, root_reference_keys};
 use crate::namespace::entry::{NamePlace, Target};
-use crate::namespace::{FirstName, Inheritance, NewInode, PlannedInode, check_name, inherit};
+use crate::namespace::{FirstName, Inheritance, NewInode, PlannedInode, check_name};
 use crate::subvolume::highest_number;
 use crate::uuid_tree::UuidKind;
+use crate::xattr_change::{COMPRESSION, compression_flag};
 use crate::{FileType, Filesystem, FsError, InodeFlags, InodeId, RootId, Timestamp};
 use brindle_ondisk::item::{RootFlags, RootItem, Timespec};
 use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, Uuid, name_hash};
@@ -15,6 +16,8 @@ use zerocopy::{FromBytes, FromZeros};
 
 /// The mode of a new subvolume's root, as the kernel has it with the usual umask.
 pub(crate) const ROOT_MODE: u32 = 0o040_755;
+const DIRECTORY: u32 = 0o040_000;
+const PERMISSIONS: u32 = 0o777;
 /// The name under which a root directory is its own.
 const PARENT: &[u8] = b"..";
 
@@ -26,13 +29,13 @@ struct Home {
 }
 
 impl Filesystem {
-    /// Makes an empty subvolume.
+    /// Makes an empty subvolume, whose root directory is new. Of its surroundings it has only the compression that is
+    /// set on the root of the subvolume around it, as the kernel makes them.
     pub fn create_subvolume(
         &self,
         parent: InodeId,
         name: &[u8],
-        uid: u32,
-        gid: u32,
+        new: &NewInode<'_>,
     ) -> Result<RootId, FsError> {
         check_name(name)?;
         let options = &self.writing()?.options;
@@ -41,24 +44,36 @@ impl Filesystem {
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.inode(parent);
         let mut names = directory.names();
-        let above = self.changeable_directory(parent, false)?;
+        self.changeable_directory(parent, false)?;
         self.check_free(place)?;
-        let inherited = self.inherited(parent, &mut names)?;
-        let new = NewInode { mode: ROOT_MODE, uid, gid, ..NewInode::default() };
-        let inheritance = inherit(&new, FileType::Directory, &above, &inherited, options);
+        let inheritance = self.inheritance_of_subvolume(parent.tree, new)?;
         let id = self.new_subvolume_id()?;
         let uuid = options.host.new_uuid();
         let index = self.new_index(place.tree, parent, &mut names)?;
         self.change(Need::items(16), |edit| {
             let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.pool().nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
-            let root = planned_root(id, uid, inheritance);
+            let root = planned_root(id, new.uid, inheritance);
             let first = FirstName { parent: ObjectId::FIRST_FREE, name: PARENT, index: 0 };
             edit.insert_inode(&tree, &root, Some(first))?;
             edit.name_subvolume(place, id, 0, index)?;
             edit.add_uuid(UuidKind::Subvolume, uuid, id)
         })?;
         Ok(id)
+    }
+
+    fn inheritance_of_subvolume(&self, around: RootId, new: &NewInode<'_>) -> Result<Inheritance, FsError> {
+        let mode = DIRECTORY | new.mode & PERMISSIONS & !new.umask;
+        let mut inheritance =
+            Inheritance { mode, gid: new.gid, flags: InodeFlags::empty(), xattrs: Vec::new() };
+        if let Some(value) = self.xattr(InodeId::root_of(around), COMPRESSION)? {
+            // What the kernel can't read it passes over as well.
+            if let Some(flag) = compression_flag(&value).filter(|flag| *flag == InodeFlags::COMPRESS) {
+                inheritance.flags = flag;
+                inheritance.xattrs.push((COMPRESSION, value));
+            }
+        }
+        Ok(inheritance)
     }
 
     /// Makes a snapshot of a subvolume as it is now, with what is dirty in memory, and commits.
@@ -128,7 +143,10 @@ impl Filesystem {
     fn delete(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         self.take_out(id, only_if_empty)?;
         for inode in self.inodes.of_subvolume(id) {
-            self.forget_contents(&inode);
+            // Who has a file open reads what was written to it, until it is closed.
+            if inode.names().opens == 0 {
+                self.forget_contents(&inode);
+            }
         }
         Ok(())
     }
@@ -168,7 +186,10 @@ impl Filesystem {
             edit.condemn(id)
         })?;
         access.is_deleted = true;
-        self.subvolumes.forget(id);
+        // Open files find their tree by it.
+        if !self.is_open(id) {
+            self.subvolumes.forget(id);
+        }
         Ok(())
     }
 
@@ -317,9 +338,6 @@ impl Edit<'_> {
 
 /// The root directory of a new subvolume.
 pub(crate) fn planned_root(id: RootId, uid: u32, inheritance: Inheritance) -> PlannedInode<'static> {
-    // Flags go down within a subvolume; a new one begins without.
-    let xattrs = inheritance.xattrs.into_iter().filter(|(name, _)| *name != crate::xattr_change::COMPRESSION);
-    let inheritance = Inheritance { flags: InodeFlags::empty(), xattrs: xattrs.collect(), ..inheritance };
     let id = InodeId::root_of(id);
     PlannedInode { id, kind: FileType::Directory, uid, rdev: 0, target: None, inheritance }
 }

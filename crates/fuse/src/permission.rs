@@ -15,6 +15,8 @@ pub(crate) struct Caller {
 
 /// The access list of an inode.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// That of a caller who can't be seen from here.
+const USUAL_UMASK: u32 = 0o022;
 const WRITE: u16 = 2;
 const EXECUTE: u16 = 1;
 const STICKY: u32 = 0o1000;
@@ -97,11 +99,30 @@ impl Caller {
         of(OTHER).map(|entry| entry.permissions).next().unwrap_or(0)
     }
 
+    /// Whether the caller may keep a set-group-id bit for this group: as one of its members, or as an administrator.
+    pub(crate) fn may_set_group_id(&self, gid: u32) -> bool {
+        self.is_administrator() || self.gid == gid || self.groups().contains(&gid)
+    }
+
+    /// The permissions that the caller does not give by itself, which ioctls do not carry.
+    pub(crate) fn umask(&self) -> u32 {
+        umask_of(&self.status()).unwrap_or(USUAL_UMASK)
+    }
+
     /// The supplementary groups, which requests do not carry.
     fn groups(&self) -> Vec<u32> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        groups_of(&status)
+        groups_of(&self.status())
     }
+
+    /// What `/proc` says of the caller.
+    fn status(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
+    }
+}
+
+fn umask_of(status: &str) -> Option<u32> {
+    let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(octal.trim(), 8).ok()
 }
 
 fn groups_of(status: &str) -> Vec<u32> {
@@ -213,5 +234,7 @@ mod tests {
     fn groups_are_found() {
         assert_eq!(groups_of("Name:\tx\nGroups:\t4 24 1000 \nUid:\t0\n"), [4, 24, 1000]);
         assert!(groups_of("").is_empty());
+        assert_eq!(umask_of("Name:\tx\nUmask:\t0077\n"), Some(0o077));
+        assert_eq!(umask_of("Umask:\tnone\n"), None);
     }
 }

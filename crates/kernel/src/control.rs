@@ -3,8 +3,8 @@
 
 use crate::call;
 use crate::message::{
-    self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, Label, READ_ONLY, ServerInfo,
-    SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
+    self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, Label, READ_ONLY, ReadOnlyReason,
+    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
 use crate::number;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -181,6 +181,17 @@ impl Mounted {
         let answer = call::update::<{ number::DEVICE_STATISTICS }, DeviceStatistics>(&self.file, &mut asked);
         self.explain("device statistics", answer)?;
         Ok(asked.counters)
+    }
+
+    /// Why a mount of brindle's is not written any more; `None` if it is, or is the kernel's.
+    pub fn read_only_reason(&self) -> Result<Option<String>, ControlError> {
+        if self.kind == Kind::Kernel {
+            return Ok(None);
+        }
+        let answer = call::get::<{ number::BRINDLE_READ_ONLY_REASON }, ReadOnlyReason>(&self.file);
+        let reason = self.explain("read-only reason", answer)?;
+        let text = String::from_utf8_lossy(message::text(&reason.0)).into_owned();
+        Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
     /// Makes durable all that was written.

@@ -328,6 +328,11 @@ pub struct ServerInfo {
     pub is_writable: u32,
 }
 
+/// Why nothing is written any more (ours): a text with a zero behind it.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReadOnlyReason(pub [u8; 1024]);
+
 /// The block groups of one content and profile (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -1,9 +1,9 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, InodeLookup, Label, ServerInfo,
-    SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments,
-    VolumeArgumentsV2,
+    Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, InodeLookup, Label, ReadOnlyReason,
+    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
+    VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -88,6 +88,8 @@ pub const BRINDLE_SPACE: u32 = number::<SpaceReport>(Direction::Read, BRINDLE, 4
 pub const BRINDLE_COMMITS: u32 = number::<CommitsReport>(Direction::Read, BRINDLE, 5);
 /// Ours: who serves the mount.
 pub const BRINDLE_SERVER: u32 = number::<ServerInfo>(Direction::Read, BRINDLE, 3);
+/// Asks why nothing is written any more; empty while something may be.
+pub const BRINDLE_READ_ONLY_REASON: u32 = number::<ReadOnlyReason>(Direction::Read, BRINDLE, 6);
 
 // As the kernel's headers have them.
 const _: () = assert!(SYNC == 0x9408);

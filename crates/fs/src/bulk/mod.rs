@@ -25,7 +25,6 @@ pub use inode::{BulkEntry, BulkInode, BulkName, BulkTarget};
 pub use writer::BulkWriter;
 
 use crate::{Filesystem, FsError};
-use brindle_tree::TreeError;
 
 impl Filesystem {
     /// How contents become pieces, with the options that the filesystem is written with.
@@ -54,7 +53,7 @@ impl Filesystem {
         });
         match &done {
             Ok(_) => self.pool().commit().map_err(FsError::from)?,
-            Err(_) => self.pool().abort(&TreeError::ReadOnly("it was not filled to the end".into())),
+            Err(_) => self.pool().abort(&"it was not filled to the end"),
         }
         done
     }

@@ -185,8 +185,7 @@ impl Filesystem {
         let done = act(transaction);
         match &done {
             Ok(_) => {}
-            Err(FsError::Tree(error)) => self.pool().abort(error),
-            Err(error) => self.pool().abort(&TreeError::ReadOnly(error.to_string().into())),
+            Err(error) => self.pool().abort(error),
         }
         done
     }

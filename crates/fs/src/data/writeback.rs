@@ -5,9 +5,9 @@ use super::inline::inline_piece;
 use super::output::{EXTENT_MAX_BYTES, Experience, Manner, Output};
 use super::promise::Promise;
 use super::state::WritingPiece;
-use crate::{Filesystem, FsError, Inode, OpenFile, RootId};
+use crate::{Filesystem, FsError, Inode, InodeId, OpenFile, RootId};
 use brindle_ondisk::item::InodeFlags;
-use brindle_tree::Tree;
+use brindle_tree::{Tree, TreeError};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -136,6 +136,7 @@ impl Filesystem {
             done => done.err().map(Arc::new),
         };
         if let Some(why) = &failed {
+            self.stop_if_write_failed(inode.id(), why);
             memory.failures += 1;
             memory.failure = Some(Arc::clone(why));
             self.data.note_loss(inode.id(), why);
@@ -150,6 +151,16 @@ impl Filesystem {
     }
 }
 
+impl Filesystem {
+    /// Devices that refuse contents, in more copies than the profile can spare, end all writing: what they will
+    /// refuse next nobody knows, and whoever never asks for a sync would not be told.
+    fn stop_if_write_failed(&self, file: InodeId, why: &FsError) {
+        if matches!(why, FsError::Tree(TreeError::Write(_))) {
+            self.pool().abort(&format!("{file}: contents were lost when they were written back: {why}"));
+        }
+    }
+}
+
 impl<'p> Job<'p> {
     fn new(
         filesystem: &'p Filesystem,
@@ -157,6 +168,7 @@ impl<'p> Job<'p> {
         pieces: Vec<WritingPiece>,
         promise: Promise<'p>,
     ) -> Result<Self, FsError> {
+        filesystem.writing()?;
         let tree = filesystem.tree(inode.id().tree)?;
         let flags = filesystem.attributes(inode.id())?.flags;
         let manner = filesystem.manner(inode.id(), flags)?;

@@ -20,7 +20,7 @@ use crate::FsError;
 use std::sync::Arc;
 
 pub(crate) use create::{FirstName, PlannedInode};
-pub(crate) use inherit::{Inheritance, Inherited, inherit};
+pub(crate) use inherit::{Inheritance, Inherited};
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -71,7 +71,12 @@ pub enum RenameMode {
     /// The two change places (`RENAME_EXCHANGE`).
     Exchange,
     /// Like `Replace`, and leaves a character device of number 0 under the old name (`RENAME_WHITEOUT`).
-    Whiteout,
+    Whiteout {
+        /// Its owner.
+        uid: u32,
+        /// Its group; that of the directory, if that has the set-group-id bit.
+        gid: u32,
+    },
 }
 
 /// Refuses what can't be a name.

@@ -2,11 +2,11 @@
 
 use super::edit::{Edit, NameForm, Place, directory_bytes};
 use super::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
-use super::inherit::Inheritance;
+use super::inherit::inherit;
 use super::unlink::Leaving;
-use super::{FirstName, PlannedInode, RenameMode, check_name};
+use super::{FirstName, NewInode, PlannedInode, RenameMode, check_name};
 use crate::inodes::{NameLocks, lock_names};
-use crate::{FileType, Filesystem, FsError, Inode, InodeFlags, InodeId};
+use crate::{FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::{KeyType, ObjectId};
 use brindle_tree::{Need, TreeError};
 use std::sync::{Arc, PoisonError};
@@ -128,13 +128,14 @@ impl Filesystem {
         };
         let there = self.plan_move(source, from, to, locks)?;
         let whiteout = match mode {
-            RenameMode::Whiteout => Some(self.plan_whiteout(from, locks)?),
+            RenameMode::Whiteout { uid, gid } => Some(self.plan_whiteout(from, (uid, gid), locks)?),
             _ => None,
         };
         let removed = leaving.as_ref().map_or(0, |(leaving, _)| leaving.items());
+        let left = whiteout.as_ref().map_or(0, |(planned, _)| planned.items());
         let freed_to = if target.is_some() { 0 } else { directory_bytes(to.name) };
         let freed_from = if whiteout.is_some() { 0 } else { -directory_bytes(from.name) };
-        self.change(Need::items(18 + removed), |edit| {
+        self.change(Need::items(18 + removed + left), |edit| {
             edit.detach(&there)?;
             if let Some((leaving, _)) = &leaving {
                 edit.lose_name(to, leaving)?;
@@ -280,15 +281,17 @@ impl Filesystem {
     fn plan_whiteout(
         &self,
         from: Place<'_>,
+        (uid, gid): (u32, u32),
         locks: &mut NameLocks<'_>,
     ) -> Result<(PlannedInode<'static>, u64), FsError> {
         let subvolume = self.subvolume_state(from.directory.tree)?;
-        let number = subvolume.new_number(self.pool())?;
-        let id = InodeId { tree: from.directory.tree, number };
-        let (mode, flags) = (WHITEOUT_MODE, InodeFlags::empty());
-        let inheritance = Inheritance { mode, gid: 0, flags, xattrs: Vec::new() };
+        let above = self.attributes(from.directory)?;
+        let inherited = self.inherited(from.directory, locks.of(from.directory))?;
+        let new = NewInode { mode: WHITEOUT_MODE, uid, gid, ..NewInode::default() };
+        let inheritance = inherit(&new, FileType::CharDevice, &above, &inherited, &self.writing()?.options);
+        let id = InodeId { tree: from.directory.tree, number: subvolume.new_number(self.pool())? };
         let planned =
-            PlannedInode { id, kind: FileType::CharDevice, uid: 0, rdev: 0, target: None, inheritance };
+            PlannedInode { id, kind: FileType::CharDevice, uid, rdev: 0, target: None, inheritance };
         Ok((planned, self.new_index(from.tree, from.directory, locks.of(from.directory))?))
     }
 }

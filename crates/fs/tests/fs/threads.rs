@@ -1,5 +1,6 @@
 //! Many threads in one filesystem, each in a subvolume of its own, while one more commits.
 
+use crate::model::pool::NEW_SUBVOLUME;
 use crate::model::target::{System, errno};
 use crate::simulated::{Habits, Layout, Library, Pool, seeds};
 use brindle_fs::{Filesystem, InodeId, OpenOptions, Remaining, SubvolumeChoice};
@@ -37,8 +38,9 @@ fn stress(layout: &Layout, seed: u64, mix: &Mix) {
     let filesystem = Arc::new(pool.open().expect("a new pool"));
     let tops: Vec<InodeId> = (0..THREADS)
         .map(|thread| {
-            let id =
-                filesystem.create_subvolume(filesystem.root(), name(thread).as_bytes(), 0, 0).expect("room");
+            let id = filesystem
+                .create_subvolume(filesystem.root(), name(thread).as_bytes(), &NEW_SUBVOLUME)
+                .expect("room");
             InodeId::root_of(id)
         })
         .collect();

@@ -383,8 +383,9 @@ impl fuser::Filesystem for Adapter {
             changed: changed.map(timestamp),
             created: None,
             drop_privileges: changes_owner || size.is_some() && request.uid() != 0,
+            drop_set_group_id: false,
         };
-        match self.operations.set_attributes(node.0, &change) {
+        match self.operations.set_attributes(caller(request), node.0, &change) {
             Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
             Err(error) => reply.error(errno(error)),
         }
@@ -459,7 +460,7 @@ impl fuser::Filesystem for Adapter {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -469,7 +470,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let _turn = self.turns.begin(Pace::Quick);
         let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
-        reply_empty(self.operations.rename(from, to, flags.bits()), reply);
+        reply_empty(self.operations.rename(caller(request), from, to, flags.bits()), reply);
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -479,7 +480,7 @@ impl fuser::Filesystem for Adapter {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -490,15 +491,15 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let _turn = self.turns.begin(pace_of(data.len()));
-        let drop_privileges = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let unprivileged = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request));
         // A page that is written back carries a handle that some opener of the file has, or had.
-        let written = self.operations.write(node.0, handle.0, offset, data, drop_privileges);
+        let written = self.operations.write(unprivileged, node.0, handle.0, offset, data);
         reply_written(written.map(brindle_ondisk::to_u64), reply);
     }
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -507,7 +508,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let _turn = self.turns.begin(Pace::Quick);
-        reply_empty(self.operations.set_xattr(node.0, name.as_bytes(), value, flags), reply);
+        reply_empty(self.operations.set_xattr(caller(request), node.0, name.as_bytes(), value, flags), reply);
     }
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -3,8 +3,11 @@
 use super::{Operations, number};
 use crate::attributes::Stat;
 use crate::flags;
-use brindle_fs::{AttributeChange, XattrMode};
+use crate::permission::Caller;
+use brindle_fs::{AttributeChange, InodeId, XattrMode};
 use rustix::io::Errno;
+
+const SET_GROUP_ID: u32 = 0o2000;
 
 /// `setxattr`'s flags.
 const XATTR_CREATE: i32 = 1;
@@ -15,8 +18,15 @@ const XATTR_PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs
 const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 impl Operations {
-    pub(crate) fn set_attributes(&self, node: u64, change: &AttributeChange) -> Result<Stat, Errno> {
+    pub(crate) fn set_attributes(
+        &self,
+        caller: Caller,
+        node: u64,
+        change: &AttributeChange,
+    ) -> Result<Stat, Errno> {
         let id = self.inode(node)?;
+        let drop_set_group_id = change.drop_privileges && self.loses_set_group_id(caller, id)?;
+        let change = &AttributeChange { drop_set_group_id, ..*change };
         match number(self.filesystem.set_attributes(id, change)) {
             Ok(attributes) => Ok(Stat::new(self.shown(id), &attributes)),
             // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
@@ -26,7 +36,28 @@ impl Operations {
         }
     }
 
-    pub(crate) fn set_xattr(&self, node: u64, name: &[u8], value: &[u8], flags: i32) -> Result<(), Errno> {
+    /// Takes privileges away, as the kernel does when somebody without the right to keep them changes something.
+    pub(super) fn drop_privileges(&self, caller: Caller, node: u64) -> Result<(), Errno> {
+        let change = AttributeChange { drop_privileges: true, ..AttributeChange::default() };
+        self.set_attributes(caller, node, &change)?;
+        self.privileges_changed(true, node);
+        Ok(())
+    }
+
+    /// Whether the inode has a set-group-id bit for a group that the caller is not of.
+    fn loses_set_group_id(&self, caller: Caller, id: InodeId) -> Result<bool, Errno> {
+        let attributes = number(self.filesystem.attributes(id))?;
+        Ok(attributes.mode & SET_GROUP_ID != 0 && !caller.may_set_group_id(attributes.gid))
+    }
+
+    pub(crate) fn set_xattr(
+        &self,
+        caller: Caller,
+        node: u64,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Result<(), Errno> {
         let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
             0 => XattrMode::Any,
             XATTR_CREATE => XattrMode::Create,
@@ -34,7 +65,16 @@ impl Operations {
             _ => return Err(Errno::INVAL),
         };
         check_name(name)?;
-        number(self.filesystem.set_xattr(self.inode(node)?, name, value, mode))
+        let id = self.inode(node)?;
+        number(self.filesystem.set_xattr(id, name, value, mode))?;
+        // A list says what the mode says, and changing it is a kind of chmod.
+        if name == ACCESS_LISTS[0] && self.loses_set_group_id(caller, id)? {
+            let mode = number(self.filesystem.attributes(id))?.mode & !SET_GROUP_ID;
+            let change = AttributeChange { mode: Some(mode), ..AttributeChange::default() };
+            number(self.filesystem.set_attributes(id, &change))?;
+            self.privileges_changed(true, node);
+        }
+        Ok(())
     }
 
     pub(crate) fn remove_xattr(&self, node: u64, name: &[u8]) -> Result<(), Errno> {

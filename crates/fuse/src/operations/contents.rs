@@ -25,7 +25,7 @@ impl Operations {
         if is_truncated {
             let drop_privileges = caller.uid != 0;
             let change = AttributeChange { size: Some(0), drop_privileges, ..AttributeChange::default() };
-            if let Err(error) = number(self.filesystem.set_attributes(attributes.id, &change)) {
+            if let Err(error) = self.set_attributes(caller, node, &change) {
                 self.close(handle);
                 return Err(error);
             }
@@ -92,19 +92,17 @@ impl Operations {
         self.with_file(node, handle, |file| self.filesystem.seek(file, offset, whence))?.ok_or(Errno::NXIO)
     }
 
-    /// Writes; `drop_privileges` as the kernel says.
+    /// Writes, for somebody who must not keep the file's privileges if one is named.
     pub(crate) fn write(
         &self,
+        unprivileged: Option<Caller>,
         node: u64,
         handle: u64,
         offset: u64,
         bytes: &[u8],
-        drop_privileges: bool,
     ) -> Result<usize, Errno> {
-        if drop_privileges {
-            let change = AttributeChange { drop_privileges, ..AttributeChange::default() };
-            number(self.filesystem.set_attributes(self.inode(node)?, &change))?;
-            self.privileges_changed(true, node);
+        if let Some(caller) = unprivileged {
+            self.drop_privileges(caller, node)?;
         }
         let written = self.with_file(node, handle, |file| self.filesystem.write(file, offset, bytes))?;
         self.note_write(node);
@@ -164,7 +162,7 @@ impl Operations {
     }
 
     /// The kernel leaves it to us to take privileges away, and does not look what became of the mode.
-    fn privileges_changed(&self, may_have: bool, node: u64) {
+    pub(super) fn privileges_changed(&self, may_have: bool, node: u64) {
         if let Some(cache) = self.kernel_cache.get().filter(|_| may_have) {
             cache.attributes_changed(node);
         }

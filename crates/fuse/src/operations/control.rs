@@ -6,8 +6,8 @@ use crate::permission::Caller;
 use brindle_fs::InodeId;
 use brindle_kernel::message::{
     CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace,
-    InodeLookup, Label, RESET_STATISTICS, ServerInfo, SnapshotRequest, SpaceReport, SubvolumePage, TrimRange,
-    VolumeArguments, VolumeArgumentsV2, field, text,
+    InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, SnapshotRequest, SpaceReport,
+    SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
@@ -122,6 +122,7 @@ impl Operations {
                 range.length = number(trimmed.map_err(Into::into))?;
                 Ok(range.as_bytes().to_vec())
             }
+            command::BRINDLE_READ_ONLY_REASON => Ok(self.read_only_reason().as_bytes().to_vec()),
             command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
             _ => Err(Errno::NOTTY),
         }
@@ -243,6 +244,17 @@ impl Operations {
             process: if self.process_ends_with_mount { std::process::id() } else { 0 },
             is_writable: self.filesystem.is_writable().into(),
         }
+    }
+
+    /// As much of the reason as has room.
+    fn read_only_reason(&self) -> ReadOnlyReason {
+        let why = self.filesystem.pool().read_only_reason().filter(|_| self.is_written);
+        let mut text = [0; 1024];
+        let room = text.len() - 1;
+        for (byte, from) in text[..room].iter_mut().zip(why.as_deref().unwrap_or_default().bytes()) {
+            *byte = from;
+        }
+        ReadOnlyReason(text)
     }
 
     /// The subvolume of an inode and its path in that.

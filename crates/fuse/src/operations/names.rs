@@ -2,6 +2,7 @@
 
 use super::{Operations, number};
 use crate::attributes::Stat;
+use crate::permission::Caller;
 use brindle_fs::{Attributes, NewInode, RenameMode};
 use rustix::io::Errno;
 
@@ -46,8 +47,14 @@ impl Operations {
         number(self.filesystem.remove_directory(self.inode(parent)?, name))
     }
 
-    pub(crate) fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Result<(), Errno> {
-        let mode = rename_mode(flags).ok_or(Errno::INVAL)?;
+    pub(crate) fn rename(
+        &self,
+        caller: Caller,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let mode = rename_mode(caller, flags).ok_or(Errno::INVAL)?;
         let (from_parent, to_parent) = (self.inode(from.0)?, self.inode(to.0)?);
         number(self.filesystem.rename(from_parent, from.1, to_parent, to.1, mode))
     }
@@ -57,12 +64,12 @@ impl Operations {
     }
 }
 
-fn rename_mode(flags: u32) -> Option<RenameMode> {
+fn rename_mode(caller: Caller, flags: u32) -> Option<RenameMode> {
     match flags {
         0 => Some(RenameMode::Replace),
         RENAME_NOREPLACE => Some(RenameMode::NoReplace),
         RENAME_EXCHANGE => Some(RenameMode::Exchange),
-        RENAME_WHITEOUT => Some(RenameMode::Whiteout),
+        RENAME_WHITEOUT => Some(RenameMode::Whiteout { uid: caller.uid, gid: caller.gid }),
         _ => None,
     }
 }

@@ -3,21 +3,19 @@
 
 use super::{Operations, number};
 use crate::permission::Caller;
-use brindle_fs::{Attributes, FileType, InodeId, RootId, Subvolume};
+use brindle_fs::{Attributes, FileType, InodeId, NewInode, RootId, Subvolume};
 use brindle_kernel::message::{
     BY_ID, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2, field, text,
 };
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros};
 
-const SET_GROUP_ID: u32 = 0o2000;
-
 impl Operations {
     pub(super) fn create_subvolume(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
-        let inherits = directory.mode & SET_GROUP_ID != 0;
-        let gid = if inherits { directory.gid } else { caller.gid };
-        number(self.filesystem.create_subvolume(directory.id, name, caller.uid, gid))?;
+        let (uid, gid, umask) = (caller.uid, caller.gid, caller.umask());
+        let new = NewInode { mode: 0o777, umask, uid, gid, ..NewInode::default() };
+        number(self.filesystem.create_subvolume(directory.id, name, &new))?;
         self.entry_changed(parent, name);
         Ok(())
     }

@@ -1,9 +1,12 @@
 //! Subvolumes and snapshots of a mount, by its ioctls.
 
-use crate::support::{KernelMount, Written, can_mount};
+use crate::support::{KernelMount, Written, can_mount, run};
 use brindle_kernel::{ControlError, Mounted};
 use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 fn open(path: &Path) -> Mounted {
     Mounted::open(path).expect("a mount of ours")
@@ -71,7 +74,7 @@ fn a_snapshot_holds_what_was_written_to_open_files() {
     let root = ours.root().to_owned();
     let top = open(&root);
     top.create_subvolume(b"sub").expect("created");
-    let mut file = std::fs::File::create(root.join("sub/file")).expect("create");
+    let mut file = File::create(root.join("sub/file")).expect("create");
     file.write_all(&[7; 300_000]).expect("write");
     top.snapshot(&open(&root.join("sub")), b"snapshot", true).expect("a snapshot");
     file.write_all(&[8; 300_000]).expect("write");
@@ -95,5 +98,62 @@ fn the_filesystem_tells_of_itself() {
     top.sync().expect("sync");
     assert!(top.filesystem().expect("info").generation > info.generation);
     drop(top);
+    ours.finish();
+}
+
+#[test]
+fn a_file_of_a_deleted_subvolume_is_read_until_it_is_closed() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let root = ours.root().to_owned();
+    let top = open(&root);
+    top.create_subvolume(b"gone").expect("created");
+    std::fs::write(root.join("gone/file"), vec![7; 3 << 20]).expect("write");
+    let file = File::open(root.join("gone/file")).expect("open");
+    top.delete_subvolume(b"gone").expect("deleted");
+    assert!(!root.join("gone").exists());
+    for _ in 0..3 {
+        top.sync().expect("nothing is wrong");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
+        let mut bytes = vec![0; 3 << 20];
+        file.read_exact_at(&mut bytes, 0).expect("it is open");
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        assert_eq!(file.metadata().expect("it is open").len(), 3 << 20);
+    }
+    drop((file, top));
+    ours.finish();
+}
+
+#[test]
+fn a_new_subvolume_is_like_the_kernels() {
+    if !can_mount() {
+        return;
+    }
+    let shell = |root: &Path, script: &str| {
+        let output = run(Command::new("sh").args(["-c", script]).current_dir(root));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let outcome = |root: &Path| {
+        shell(
+            root,
+            "mkdir of-group; chmod 2775 of-group; chgrp 4242 of-group; chattr +C of-group; \
+             setfacl -d -m u:1234:rwx of-group",
+        );
+        open(&root.join("of-group")).create_subvolume(b"sub").expect("made");
+        shell(
+            root,
+            "cd of-group; touch sub/file; stat -c '%a %u %g' sub sub/file; lsattr -d sub | cut -c1-22; \
+             getfacl -n sub sub/file",
+        )
+    };
+    let mut ours = Written::make("512M");
+    let reference = ours.scratch.path().join("reference");
+    run(Command::new("truncate").args(["-s", "512M"]).arg(&reference));
+    run(Command::new("mkfs.btrfs").arg("-q").arg(&reference));
+    let kernel = KernelMount::of(&reference, &ours.directory("kernel"), "rw");
+    assert_eq!(outcome(&kernel.at), outcome(ours.root()));
+    drop(kernel);
     ours.finish();
 }

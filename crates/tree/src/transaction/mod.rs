@@ -107,7 +107,7 @@ impl Writer {
     }
 
     /// Ends all writing.
-    fn abort(&self, error: &TreeError) {
+    fn abort(&self, error: &dyn fmt::Display) {
         let why: Arc<str> = error.to_string().into();
         if self.aborted.set(Arc::clone(&why)).is_ok() {
             tracing::error!("the pool is read-only from now on, as of its last commit: {why}");
@@ -216,8 +216,9 @@ impl Pool {
         done
     }
 
-    /// Ends all writing, as an error inside a commit does: for an operation that failed half way.
-    pub fn abort(&self, error: &TreeError) {
+    /// Ends all writing, as an error inside a commit does: for an operation that failed half way, and contents that
+    /// the devices refused.
+    pub fn abort(&self, error: &dyn fmt::Display) {
         if let Ok(writer) = self.writer() {
             writer.abort(error);
         }

@@ -73,7 +73,10 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
             })
         };
         let devices: Vec<Value> = devices(&report).map(device).collect();
-        output::print_json(&json!({ "groups": groups_json(&report), "devices": devices }))?;
+        let why = mounted.read_only_reason()?;
+        output::print_json(
+            &json!({ "groups": groups_json(&report), "devices": devices, "read_only_reason": why }),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let (mut out, mode) = (output::stdout(), command.units.mode());
@@ -81,6 +84,9 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
     for device in devices(&report) {
         let (total, left) = (mode.format(device.total_bytes), mode.format(device.unallocated_bytes));
         writeln!(out, "devid {}: total={total}, unallocated={left}", device.devid)?;
+    }
+    if let Some(why) = mounted.read_only_reason()? {
+        writeln!(out, "read-only since an error: {why}")?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -54,7 +54,9 @@ WHAT IS DURABLE
   does it. umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
   then, too, wait for the serving process to end before the devices are used otherwise.
 
-  When a write fails, the mount becomes read-only, the reason is logged, and the devices hold the last commit.
+  When a write fails, of contents or of a commit, in more copies than the profile can spare, the mount becomes
+  read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle filesystem usage`, and the
+  devices hold the last commit.
 
 EXAMPLES
   A pool of two devices:

@@ -4,7 +4,7 @@ use super::ONE;
 use super::subject::{Contents, LibrarySubject};
 use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
-use brindle_fs::{FsError, NewInode};
+use brindle_fs::{FsError, NewInode, TreeError};
 use brindle_ondisk::Profile;
 use brindle_sim::{Fault, FaultyDevice};
 use brindle_testing::crash::{FaultKind, FaultTest};
@@ -129,15 +129,63 @@ fn contents_that_could_not_be_written_early_are_an_error_of_the_next_sync() {
     let made = fs.create(fs.root(), b"file", &new).expect("room");
     device.inject(Fault::WritesFrom { number: device.counts().writes });
     let file = fs.open_file(made.id).expect("there");
-    for round in 0..3 {
-        fs.write(&file, round << 17, &[7; 128 << 10]).expect("into memory");
+    fs.write(&file, 0, &[7; 128 << 10]).expect("into memory");
+    while fs.is_writable() {
+        fs.write(&file, 128 << 10, &[7; 128 << 10]).ok();
     }
     drop(file);
     device.heal();
     let error = fs.sync().expect_err("lost");
     assert!(matches!(error, FsError::WriteBack { file, .. } if file == made.id), "{error}");
-    fs.sync().expect("said once");
-    assert!(fs.is_writable(), "one file's contents are no reason to stop");
+    let error = fs.sync().expect_err("nothing is written any more");
+    assert!(matches!(error, FsError::Tree(TreeError::ReadOnly(_))), "{error}");
+}
+
+#[test]
+fn contents_that_a_device_refuses_end_all_writing_and_say_why() {
+    let (pool, device) = pool_on_faulty_device();
+    let fs = pool.open().expect("a new pool");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let kept = fs.create(fs.root(), b"kept", &new).expect("room");
+    let file = fs.open_file(kept.id).expect("there");
+    fs.write(&file, 0, &[1; 64 << 10]).expect("into memory");
+    fs.sync_file(&file).expect("works");
+    fs.write(&file, 4096, &[2; 32 << 10]).expect("into memory");
+    let other = fs.create(fs.root(), b"other", &new).expect("room");
+    // One write alone: the device is well again before anybody commits.
+    device.inject(Fault::Write { number: device.counts().writes });
+    let error = fs.sync_file(&file).expect_err("refused").to_string();
+    device.heal();
+    let why = fs.pool().read_only_reason().expect("the pool is read-only");
+    assert!(error.contains("contents were lost") && why.contains(&kept.id.to_string()), "{error}, {why}");
+    let other = fs.open_file(other.id).expect("there");
+    fs.write(&other, 0, &[3; 10]).expect_err("read-only");
+    fs.create(fs.root(), b"late", &new).expect_err("read-only");
+    fs.sync_file(&other).expect_err("not durable, and never will be");
+    drop((fs, file, other));
+    pool.check().expect("the last commit is whole");
+    let fs = pool.open().expect("once more");
+    let mut bytes = vec![0; 64 << 10];
+    fs.read(&fs.open_file(kept.id).expect("there"), 0, &mut bytes).expect("read");
+    assert!(bytes.iter().all(|byte| *byte == 1), "as of the last commit");
+    assert!(fs.lookup(fs.root(), b"other").expect("read").is_none());
+}
+
+#[test]
+fn contents_that_one_device_of_a_mirror_refuses_are_no_reason_to_stop() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    let plain = Pool::new(&layout);
+    let device = Arc::new(FaultyDevice::new(Arc::clone(&plain.devices[0])));
+    let devices = vec![Arc::clone(&device) as Arc<dyn WritableDevice>, Arc::clone(&plain.devices[1])];
+    let pool = Pool { devices, ..plain };
+    let fs = pool.open().expect("a new pool");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let made = fs.create(fs.root(), b"file", &new).expect("room");
+    let file = fs.open_file(made.id).expect("there");
+    fs.write(&file, 0, &[1; 64 << 10]).expect("into memory");
+    device.inject(Fault::Write { number: device.counts().writes });
+    fs.sync_file(&file).expect("the other copy is there");
+    assert!(fs.is_writable() && device.counts().faults == 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! somewhere on the way: what is left is sound, goes on being deleted, and the snapshot that nobody deletes is whole.
 
 use super::{SMALL, clean_up, file};
+use crate::model::pool::NEW_SUBVOLUME;
 use crate::simulated::{Pool, findings};
 use brindle_check::CheckOptions;
 use brindle_device::{DeviceClass, WritableDevice};
@@ -21,7 +22,7 @@ fn image() -> Image {
 
 /// A subvolume of many files, a snapshot of it, changes on both sides, and a snapshot that stays.
 fn fill(fs: &Filesystem) {
-    let id = fs.create_subvolume(fs.root(), b"doomed", 0, 0).expect("room");
+    let id = fs.create_subvolume(fs.root(), b"doomed", &NEW_SUBVOLUME).expect("room");
     let top = InodeId::root_of(id);
     for number in 0..FILES {
         let made = fs.create(top, format!("{number}").as_bytes(), &file()).expect("room");

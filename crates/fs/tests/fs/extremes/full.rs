@@ -2,6 +2,7 @@
 //! can be deleted, and then there is as much room as before.
 
 use super::{SMALL, clean_up, file, is_no_space};
+use crate::model::pool::NEW_SUBVOLUME;
 use crate::simulated::{Layout, Pool};
 use brindle_fs::{Filesystem, FsError, InodeId, XattrMode};
 use brindle_ondisk::Profile;
@@ -46,7 +47,9 @@ fn fill_one(fs: &Filesystem, top: InodeId, thread: usize) -> usize {
 /// Fills the pool, while one more thread commits.
 fn fill(fs: &Filesystem) -> usize {
     let tops: Vec<InodeId> = (0..THREADS)
-        .map(|thread| InodeId::root_of(fs.create_subvolume(fs.root(), &name(thread), 0, 0).expect("room")))
+        .map(|thread| {
+            InodeId::root_of(fs.create_subvolume(fs.root(), &name(thread), &NEW_SUBVOLUME).expect("room"))
+        })
         .collect();
     let running = AtomicUsize::new(THREADS);
     std::thread::scope(|scope| {

@@ -2,6 +2,7 @@
 //! to it, also where no space is left for anything else.
 
 use super::{SMALL, clean_up, file, is_no_space};
+use crate::model::pool::NEW_SUBVOLUME;
 use crate::simulated::{Layout, Pool};
 use brindle_fs::{AllocateMode, Filesystem, InodeId, XattrMode};
 
@@ -51,7 +52,7 @@ fn files_of_one_subvolume() {
     let layout = Layout { device_mib: 300, ..SMALL };
     let pool = Pool::new(&layout);
     let fs = pool.open().expect("opens");
-    let id = fs.create_subvolume(fs.root(), b"crowd", 0, 0).expect("room");
+    let id = fs.create_subvolume(fs.root(), b"crowd", &NEW_SUBVOLUME).expect("room");
     let top = InodeId::root_of(id);
     for number in 0..FILES {
         fs.create(top, format!("{number}").as_bytes(), &file()).expect("room");

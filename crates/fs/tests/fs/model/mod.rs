@@ -3,7 +3,7 @@
 mod concurrent;
 mod kernel;
 mod orphans;
-mod pool;
+pub(crate) mod pool;
 mod rules;
 mod subvolumes;
 pub(crate) mod target;

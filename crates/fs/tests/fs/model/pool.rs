@@ -4,7 +4,7 @@ use super::target::Ground;
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
-use brindle_fs::{Filesystem, FixedHost, OpenOptions, Timestamp, WriteOptions};
+use brindle_fs::{Filesystem, FixedHost, NewInode, OpenOptions, Timestamp, WriteOptions};
 use brindle_ondisk::Uuid;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -93,3 +93,7 @@ impl Ground for Pool {
         self.assert_clean(when);
     }
 }
+
+/// A subvolume as root makes it.
+pub(crate) const NEW_SUBVOLUME: NewInode<'static> =
+    NewInode { mode: 0o755, umask: 0o022, uid: 0, gid: 0, rdev: 0, target: None };

@@ -1,8 +1,10 @@
 //! Subvolumes and snapshots.
 
-use super::pool::Pool;
+use super::pool::{NEW_SUBVOLUME, Pool};
 use super::rules::{create, directory, file};
-use brindle_fs::{Filesystem, FsError, InodeId, Remaining, RenameMode, RootId};
+use brindle_fs::{
+    Filesystem, FsError, InodeFlags, InodeId, NewInode, Remaining, RenameMode, RootId, XattrMode,
+};
 
 fn clean_up(fs: &Filesystem) {
     // What has changed is dropped behind the next commit.
@@ -21,7 +23,7 @@ fn what_is_deleted_is_dropped_and_its_number_not_used_again() {
     let pool = Pool::new();
     let fs = pool.open();
     let top = fs.root();
-    let first = fs.create_subvolume(top, b"first", 0, 0).expect("made");
+    let first = fs.create_subvolume(top, b"first", &NEW_SUBVOLUME).expect("made");
     for number in 0..3000 {
         create(&fs, InodeId::root_of(first), &number.to_string(), &file());
     }
@@ -31,7 +33,7 @@ fn what_is_deleted_is_dropped_and_its_number_not_used_again() {
     assert!(matches!(fs.attributes(InodeId::root_of(first)), Err(FsError::DeletedSubvolume(_))));
     clean_up(&fs);
     assert!(matches!(fs.attributes(InodeId::root_of(first)), Err(FsError::NoSubvolume(_))));
-    let third = fs.create_subvolume(top, b"third", 0, 0).expect("made");
+    let third = fs.create_subvolume(top, b"third", &NEW_SUBVOLUME).expect("made");
     assert!(third > second);
     assert_eq!(ids(&fs), [5, second.get(), third.get()]);
     fs.sync().expect("durable");
@@ -48,7 +50,7 @@ fn what_is_deleted_is_dropped_and_its_number_not_used_again() {
 fn dropping_goes_on_after_a_crash() {
     let pool = Pool::new();
     let fs = pool.open();
-    let id = fs.create_subvolume(fs.root(), b"large", 0, 0).expect("made");
+    let id = fs.create_subvolume(fs.root(), b"large", &NEW_SUBVOLUME).expect("made");
     for number in 0..30_000 {
         create(&fs, InodeId::root_of(id), &number.to_string(), &file());
     }
@@ -75,8 +77,8 @@ fn what_must_not_be_deleted_is_not() {
     let pool = Pool::new();
     let fs = pool.open();
     let top = fs.root();
-    let outer = fs.create_subvolume(top, b"outer", 0, 0).expect("made");
-    let inner = fs.create_subvolume(InodeId::root_of(outer), b"inner", 0, 0).expect("made");
+    let outer = fs.create_subvolume(top, b"outer", &NEW_SUBVOLUME).expect("made");
+    let inner = fs.create_subvolume(InodeId::root_of(outer), b"inner", &NEW_SUBVOLUME).expect("made");
     assert!(
         matches!(fs.delete_subvolume(top, b"outer"), Err(FsError::NestedSubvolume(_, nested)) if nested == inner)
     );
@@ -100,7 +102,7 @@ fn a_read_only_subvolume_is_not_changed_until_it_is_writable() {
     let pool = Pool::new();
     let fs = pool.open();
     let top = fs.root();
-    let id = fs.create_subvolume(top, b"one", 0, 0).expect("made");
+    let id = fs.create_subvolume(top, b"one", &NEW_SUBVOLUME).expect("made");
     let root = InodeId::root_of(id);
     let inside = create(&fs, root, "inside", &file());
     fs.set_subvolume_read_only(id, true).expect("set");
@@ -116,4 +118,61 @@ fn a_read_only_subvolume_is_not_changed_until_it_is_writable() {
     fs.shutdown().expect("closes");
     pool.assert_clean("writable");
     pool.assert_btrfs_check("writable");
+}
+
+#[test]
+fn files_of_a_deleted_subvolume_are_read_until_they_are_closed() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let id = fs.create_subvolume(fs.root(), b"gone", &NEW_SUBVOLUME).expect("made");
+    let made = create(&fs, InodeId::root_of(id), "file", &file());
+    let inode = fs.acquire(made).expect("there");
+    let open = fs.open_file(made).expect("there");
+    fs.write(&open, 0, &[1; 100_000]).expect("room");
+    fs.sync_file(&open).expect("durable");
+    // This part is in memory only.
+    fs.write(&open, 50_000, &[2; 1000]).expect("room");
+    fs.delete_subvolume(fs.root(), b"gone").expect("deleted");
+    let read = |fs: &Filesystem| {
+        let mut bytes = vec![0; 100_000];
+        fs.read(&open, 0, &mut bytes).map(|length| {
+            assert_eq!(length, 100_000);
+            assert!(bytes[..50_000].iter().chain(&bytes[51_000..]).all(|byte| *byte == 1));
+            assert!(bytes[50_000..51_000].iter().all(|byte| *byte == 2));
+        })
+    };
+    read(&fs).expect("it is open");
+    clean_up(&fs);
+    read(&fs).expect("it is still open");
+    assert_eq!(fs.attributes(made).expect("it is open").size, 100_000);
+    fs.write(&open, 0, b"late").expect_err("nobody would ever see it");
+    fs.sync().expect("nothing is wrong");
+    read(&fs).expect("it is still open");
+    fs.release(&inode).expect("closed");
+    clean_up(&fs);
+    read(&fs).expect_err("it has gone");
+    fs.shutdown().expect("durable");
+    drop((inode, fs));
+    pool.assert_clean("a subvolume was deleted under an open file");
+}
+
+#[test]
+fn a_new_subvolume_has_of_its_surroundings_the_compression_of_the_one_around() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let property = b"btrfs.compression";
+    let outer = fs.create_subvolume(fs.root(), b"outer", &NEW_SUBVOLUME).expect("made");
+    fs.set_xattr(InodeId::root_of(outer), property, b"lzo", XattrMode::Any).expect("set");
+    let of_group = NewInode { mode: 0o042_775, gid: 9, ..NewInode::default() };
+    let within = create(&fs, InodeId::root_of(outer), "within", &of_group);
+    fs.set_xattr(within, property, b"zstd", XattrMode::Any).expect("set");
+    let new = NewInode { uid: 7, gid: 8, mode: 0o777, umask: 0o027, ..NewInode::default() };
+    let inner = fs.create_subvolume(within, b"inner", &new).expect("made");
+    let root = fs.attributes(InodeId::root_of(inner)).expect("there");
+    assert_eq!((root.mode, root.uid, root.gid), (0o040_750, 7, 8), "not the group of the directory");
+    assert_eq!(root.flags, InodeFlags::COMPRESS);
+    assert_eq!(fs.xattr(root.id, property).expect("read"), Some(b"lzo".to_vec()));
+    fs.shutdown().expect("durable");
+    drop(fs);
+    pool.assert_clean("compression was inherited");
 }

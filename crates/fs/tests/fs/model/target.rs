@@ -1,6 +1,6 @@
 //! The library as a target of random operations. What the VFS does before it asks a filesystem is done here.
 
-use super::pool::Pool;
+use super::pool::{NEW_SUBVOLUME, Pool};
 use crate::walk::{Limits, Walk};
 use brindle_fs::{
     AllocateMode, AttributeChange, Attributes, FileType, Filesystem, FsError, InodeId, NewInode, NewTime,
@@ -235,7 +235,7 @@ impl System {
             RenameRule::Replace => RenameMode::Replace,
             RenameRule::NoReplace => RenameMode::NoReplace,
             RenameRule::Exchange => RenameMode::Exchange,
-            RenameRule::Whiteout => RenameMode::Whiteout,
+            RenameRule::Whiteout => RenameMode::Whiteout { uid: 0, gid: 0 },
         };
         self.fs().rename(from_directory, from_name, to_directory, to_name, mode).map_err(errno)
     }
@@ -331,7 +331,7 @@ impl System {
         match operation {
             Operation::CreateSubvolume { path } => {
                 let (directory, name) = self.vacancy(path)?;
-                fs.create_subvolume(directory, name, 0, 0).map(|_| ()).map_err(errno)
+                fs.create_subvolume(directory, name, &NEW_SUBVOLUME).map(|_| ()).map_err(errno)
             }
             Operation::Snapshot { source, path, is_read_only } => {
                 let source = self.resolve(source)?;
