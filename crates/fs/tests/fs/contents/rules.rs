@@ -163,7 +163,7 @@ fn threads_write_read_and_truncate_one_file() {
 }
 
 #[test]
-fn what_could_not_be_written_is_told_once_to_each_opener() {
+fn what_could_not_be_written_is_told_once_to_each_opener_and_ends_all_writing() {
     let bench = Bench::new(&Setup::default());
     let (filesystem, device) = bench.open_faulty();
     let id = create(&filesystem, 0, InodeFlags::empty());
@@ -176,16 +176,21 @@ fn what_could_not_be_written_is_told_once_to_each_opener() {
     let error = filesystem.sync_file(&first).expect_err("the device fails");
     assert!(matches!(error, FsError::WriteBack { .. }), "{error}");
     device.heal();
-    filesystem.sync_file(&first).expect("told already");
+    filesystem.take_error(&first).expect("told already");
     filesystem.take_error(&second).expect_err("not told yet");
     filesystem.take_error(&second).expect("told already");
-    assert_eq!(filesystem.space().expect("known"), free, "the space is free again");
-    filesystem.write(&first, 200_000, &[3; 5000]).expect("into memory");
-    filesystem.sync_file(&first).expect("syncs");
-    let mut found = vec![9; 205_000];
-    assert_eq!(filesystem.read(&first, 0, &mut found).expect("reads"), 205_000);
+    // Nothing is written any more, also where it could be: who goes on would build on what was lost.
+    let refused = filesystem.write(&first, 200_000, &[3; 5000]).expect_err("all writing has ended");
+    assert!(matches!(refused, FsError::Tree(TreeError::ReadOnly(_))), "{refused}");
+    let reason = filesystem.pool().read_only_reason().expect("a reason");
+    assert!(reason.contains("contents were lost"), "{reason}");
+    drop((first, second, filesystem));
+    let filesystem = bench.open();
+    let file = filesystem.open_file(id).expect("opens");
+    let mut found = vec![9; 100_001];
+    assert_eq!(filesystem.read(&file, 0, &mut found).expect("reads"), 100_000);
     assert!(found[..100_000].iter().all(|byte| *byte == 1), "what was durable is there");
-    assert!(found[100_000..200_000].iter().all(|byte| *byte == 0), "what was lost is a hole");
-    assert!(found[200_000..].iter().all(|byte| *byte == 3));
+    assert_eq!(filesystem.space().expect("known"), free, "the space is free again");
+    drop((file, filesystem));
     bench.assert_clean("after a failure");
 }
