@@ -37,7 +37,8 @@ pub(crate) fn run(target: &str, seconds: u32) -> Result<()> {
         cargo()
             .env("RUSTFLAGS", FLAGS)
             .args(["build", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"])
-            .args(["--target", TRIPLE, "--bin", target]),
+            // Where it is looked for below, whatever the environment says.
+            .args(["--target-dir", "fuzz/target", "--target", TRIPLE, "--bin", target]),
     )?;
     let found = fuzz.join("target/found").join(target);
     let artifacts = fuzz.join("artifacts").join(target);
