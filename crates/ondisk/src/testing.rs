@@ -3,8 +3,9 @@
 
 use brindle_ondisk::item::{ChunkHeader, FileExtent, Stripe};
 use brindle_ondisk::{
-    ChecksumType, Generation, Item, ItemHeader, Key, KeyPtr, KeyType, Logical, Node, NodeExpectation,
-    NodeHeader, ObjectId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, TreeContext, Uuid,
+    ChecksumType, Generation, GenerationLimit, Item, ItemHeader, Key, KeyPtr, KeyType, Logical, Node,
+    NodeExpectation, NodeHeader, ObjectId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock,
+    TreeContext, Uuid,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -21,7 +22,7 @@ pub(crate) fn context() -> TreeContext {
         checksum_type: ChecksumType::Crc32c,
         tree_uuid: Uuid([7; 16]),
         seed_uuids: Vec::new(),
-        max_generation: crate::GenerationLimit::new(TRANSID + 1),
+        max_generation: GenerationLimit::new(TRANSID + 1),
     }
 }
 
