@@ -1,13 +1,29 @@
 //! Which of several ways to obtain the same bytes is tried first, and which next.
+//!
+//! First counts what is known to be wrong with a mirror ([`rank`]): whatever the policy, it chooses only among those
+//! that are equally fit. What it regards then is in [`MirrorLoad`]; a caller need gather that only if
+//! [`ReadPolicy::needs_load`].
+
+mod estimate;
+mod settings;
+
+#[cfg(test)]
+mod tests;
+
+pub use estimate::{SEGMENT_BYTES, expected_ns};
+pub use settings::{Knob, ReadPolicy, ReadSettings, RoundedUp, SettingError, SettingFacts};
 
 use std::cmp::Reverse;
 
-/// Reads within one such run of the logical space stay on one mirror, so that a sequential reader keeps
-/// one disk streaming; the next run is another mirror's, so that mirrors share the load. In bytes.
+/// Under [`ReadPolicy::Runs`], reads within one such run of the logical space stay on one mirror, so that a sequential
+/// reader keeps one disk streaming; the next run is another mirror's, so that mirrors share the load. In bytes.
 pub const RUN_BYTES: u64 = 1 << 20;
 
+/// No profile keeps more copies.
+pub const COPIES_MAX: usize = 4;
+
 /// What is known of one way to obtain the bytes: a mirror, or a rebuild from parity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorFacts {
     /// Every device that it needs is there.
     pub present: bool,
@@ -19,132 +35,168 @@ pub struct MirrorFacts {
     pub errors: u64,
     /// Some device that it needs rotates.
     pub rotating: bool,
+    /// The device's id.
+    pub devid: u64,
+    /// What the device does and did.
+    pub load: MirrorLoad,
+}
+
+/// What a device does now, and what its reads took so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MirrorLoad {
+    /// Reads that it has not answered yet.
+    pub in_flight: u32,
+    /// Reads that it was told to expect, and that nobody has waited for yet.
+    pub expected: u32,
+    /// How many requests it works on at once.
+    pub queue_depth: u32,
+    /// How far the request begins from where the last one on the device ended, in bytes; 0 is *local*.
+    pub distance: u64,
+    /// The device's size, in bytes.
+    pub size_bytes: u64,
+    /// For how long it is taken to be busy with what it was told to expect, in nanoseconds.
+    pub backlog_ns: u64,
+    /// How long a read took lately, in nanoseconds; 0 if there was none.
+    pub latency_ns: u64,
+    /// How long ago the last read was answered, in nanoseconds.
+    pub age_ns: u64,
+    /// How long a read kept it from the others lately, in nanoseconds; 0 if there was none.
+    pub service_ns: u64,
+    /// How fast it streamed lately; 0 if nobody knows.
+    pub bytes_per_second: u64,
+}
+
+impl MirrorLoad {
+    /// Requests that it has before it.
+    fn requests(&self) -> u32 {
+        self.in_flight.saturating_add(self.expected)
+    }
 }
 
 /// What is known of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadRequestFacts {
     /// Logical address, in bytes.
     pub logical: u64,
     /// Length, in bytes.
     pub length: u64,
+    /// The process that reads.
+    pub pid: u32,
+    /// The mirror that the same worker read last.
+    pub last_mirror: usize,
+    /// Bytes that were read from mirrored chunks so far.
+    pub bytes_read: u64,
+    /// The pool has devices that rotate and others that do not.
+    pub is_mixed: bool,
 }
 
-/// The way to try first. Without any, 0.
-pub fn choose_mirror(mirrors: &[MirrorFacts], request: &ReadRequestFacts) -> usize {
-    let Some(best) = mirrors.iter().map(rank).min() else { return 0 };
-    let equals = mirrors.iter().filter(|facts| rank(facts) == best).count();
-    let mut candidates = (0..mirrors.len()).filter(|index| rank(&mirrors[*index]) == best);
-    candidates.nth(turn(request, equals)).unwrap_or(0)
-}
+/// How long a latency counts, in nanoseconds: what is older may have changed, and is found out anew.
+const LATENCY_AGE_MAX_NS: u64 = 10_000_000_000;
 
-/// Every way, in the order in which to try them; the first is that of [`choose_mirror`].
-pub fn order_mirrors(mirrors: &[MirrorFacts], request: &ReadRequestFacts) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..mirrors.len()).collect();
-    order.sort_by_key(|index| rank(&mirrors[*index]));
-    for equals in order.chunk_by_mut(|a, b| rank(&mirrors[*a]) == rank(&mirrors[*b])) {
-        equals.rotate_left(turn(request, equals.len()));
+/// The mirror to try first, of [`COPIES_MAX`] at the most. Without any, 0.
+pub fn choose_mirror(settings: &ReadSettings, mirrors: &[MirrorFacts], request: &ReadRequestFacts) -> usize {
+    let candidates = Candidates::of(settings.active, mirrors);
+    match settings.active {
+        ReadPolicy::Runs => candidates.get(request.logical / RUN_BYTES),
+        ReadPolicy::Pid => candidates.get(request.pid.into()),
+        ReadPolicy::RoundRobin => {
+            candidates.by_devid(mirrors).get(request.bytes_read / settings.min_contig_bytes.max(1))
+        }
+        ReadPolicy::Devid => {
+            let is_it = |index: &usize| mirrors[*index].devid == settings.devid;
+            candidates.from(0).find(is_it).unwrap_or(candidates.get(0))
+        }
+        ReadPolicy::LoadRoundRobin => below_depth(settings, &candidates, mirrors, request),
+        ReadPolicy::Latency => candidates.least_behind(request.last_mirror, |index| {
+            let load = &mirrors[index].load;
+            if load.age_ns > LATENCY_AGE_MAX_NS { 0 } else { load.latency_ns }
+        }),
+        ReadPolicy::Queue => {
+            candidates.least_behind(request.last_mirror, |index| mirrors[index].load.requests())
+        }
+        ReadPolicy::Auto => {
+            candidates.least_behind(request.last_mirror, |index| expected_ns(&mirrors[index], request.length))
+        }
     }
+}
+
+/// Every way, in the order in which to try them when one has failed.
+pub fn order_mirrors(mirrors: &[MirrorFacts]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..mirrors.len()).collect();
+    order.sort_by_key(|index| (rank(&mirrors[*index]), mirrors[*index].rotating));
     order
 }
 
-/// Whose turn it is among so many equals.
-fn turn(request: &ReadRequestFacts, equals: usize) -> usize {
-    let equals = equals.max(1) as u64;
-    usize::try_from(request.logical / RUN_BYTES % equals).unwrap_or(0)
+/// The first mirror, from the last one on, whose load is lower than its queue is deep; if all queues are full, the one
+/// of least load.
+fn below_depth(
+    settings: &ReadSettings,
+    candidates: &Candidates,
+    mirrors: &[MirrorFacts],
+    request: &ReadRequestFacts,
+) -> usize {
+    let load = |index: &usize| {
+        let mirror = &mirrors[*index];
+        let penalty = settings.penalty(mirror.rotating, request.is_mixed);
+        mirror.load.requests().saturating_add(if mirror.load.distance == 0 { 0 } else { penalty })
+    };
+    let start = request.last_mirror;
+    let free = candidates.from(start).find(|index| load(index) < mirrors[*index].load.queue_depth);
+    free.or_else(|| candidates.from(start).min_by_key(load)).unwrap_or(0)
 }
 
 /// The smaller, the better. Errors count by their order of magnitude: one more is no news of a device that
 /// has had a thousand.
-fn rank(facts: &MirrorFacts) -> (Reverse<bool>, bool, bool, u32, bool) {
+fn rank(facts: &MirrorFacts) -> (Reverse<bool>, bool, bool, u32) {
     let magnitude = u64::BITS - facts.errors.leading_zeros();
-    (Reverse(facts.present), facts.stale, facts.rebuilt, magnitude, facts.rotating)
+    (Reverse(facts.present), facts.stale, facts.rebuilt, magnitude)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+/// The mirrors among which a policy may choose, in their order.
+struct Candidates {
+    indices: [usize; COPIES_MAX],
+    count: usize,
+}
 
-    const GOOD: MirrorFacts =
-        MirrorFacts { present: true, stale: false, rebuilt: false, errors: 0, rotating: false };
-
-    fn at(logical: u64) -> ReadRequestFacts {
-        ReadRequestFacts { logical, length: 4096 }
-    }
-
-    fn facts() -> impl Strategy<Value = MirrorFacts> {
-        let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-        (flags, prop_oneof![Just(0), 0..10u64, any::<u64>()]).prop_map(
-            |((present, stale, rebuilt, rotating), errors)| MirrorFacts {
-                present,
-                stale,
-                rebuilt,
-                errors,
-                rotating,
-            },
-        )
-    }
-
-    #[test]
-    fn each_fact_outweighs_those_after_it() {
-        let ladder = [
-            GOOD,
-            MirrorFacts { rotating: true, ..GOOD },
-            MirrorFacts { errors: 1, ..GOOD },
-            MirrorFacts { rebuilt: true, ..GOOD },
-            MirrorFacts { stale: true, ..GOOD },
-            MirrorFacts { present: false, ..GOOD },
-        ];
-        for logical in [0, RUN_BYTES, 17 * RUN_BYTES] {
-            assert_eq!(order_mirrors(&ladder, &at(logical)), [0, 1, 2, 3, 4, 5]);
-            let reversed: Vec<_> = ladder.into_iter().rev().collect();
-            assert_eq!(order_mirrors(&reversed, &at(logical)), [5, 4, 3, 2, 1, 0]);
+impl Candidates {
+    fn of(policy: ReadPolicy, mirrors: &[MirrorFacts]) -> Self {
+        let mirrors = &mirrors[..mirrors.len().min(COPIES_MAX)];
+        // Who has no counters can but assume that a disk that does not rotate is the faster one.
+        let rotates = |facts: &MirrorFacts| policy == ReadPolicy::Runs && facts.rotating;
+        let rank = |facts: &MirrorFacts| (rank(facts), rotates(facts));
+        let mut found = Self { indices: [0; COPIES_MAX], count: 0 };
+        let best = mirrors.iter().map(rank).min();
+        for (index, _) in mirrors.iter().enumerate().filter(|(_, facts)| Some(rank(facts)) == best) {
+            found.indices[found.count] = index;
+            found.count += 1;
         }
+        found
     }
 
-    #[test]
-    fn equals_take_turns_run_by_run() {
-        let mirrors = [GOOD; 3];
-        let chosen = |logical| choose_mirror(&mirrors, &at(logical));
-        assert_eq!([chosen(0), chosen(RUN_BYTES - 4096)], [0, 0]);
-        assert_eq!([chosen(RUN_BYTES), chosen(2 * RUN_BYTES), chosen(3 * RUN_BYTES)], [1, 2, 0]);
+    fn all(&self) -> &[usize] {
+        &self.indices[..self.count]
     }
 
-    #[test]
-    fn nothing_to_choose_from() {
-        assert_eq!(choose_mirror(&[], &at(0)), 0);
-        assert!(order_mirrors(&[], &at(0)).is_empty());
+    /// Whose turn it is.
+    fn get(&self, turn: u64) -> usize {
+        let turn = turn.checked_rem(self.count as u64).and_then(|turn| usize::try_from(turn).ok());
+        turn.and_then(|turn| self.all().get(turn)).copied().unwrap_or(0)
     }
 
-    proptest! {
-        #[test]
-        fn the_order_is_a_permutation_by_rank(mirrors in prop::collection::vec(facts(), 1..20), logical: u64) {
-            let order = order_mirrors(&mirrors, &at(logical));
-            prop_assert_eq!(order[0], choose_mirror(&mirrors, &at(logical)));
-            prop_assert!(order.iter().map(|index| rank(&mirrors[*index])).is_sorted());
-            let mut seen = order.clone();
-            seen.sort_unstable();
-            prop_assert_eq!(seen, (0..mirrors.len()).collect::<Vec<_>>());
-        }
+    fn by_devid(mut self, mirrors: &[MirrorFacts]) -> Self {
+        self.indices[..self.count].sort_unstable_by_key(|index| mirrors[*index].devid);
+        self
+    }
 
-        #[test]
-        fn an_absent_mirror_is_never_chosen_over_a_present_one(
-            mirrors in prop::collection::vec(facts(), 1..8),
-            logical: u64,
-        ) {
-            let chosen = choose_mirror(&mirrors, &at(logical));
-            prop_assert!(mirrors[chosen].present || mirrors.iter().all(|facts| !facts.present));
-        }
+    /// All, beginning with a mirror, or the next that is a candidate.
+    fn from(&self, start: usize) -> impl Iterator<Item = usize> {
+        let first = self.all().iter().position(|index| *index >= start).unwrap_or(0);
+        let (before, behind) = self.all().split_at(first);
+        behind.iter().chain(before).copied()
+    }
 
-        #[test]
-        fn equals_share_the_load_evenly(count in 1..6usize, start in 0..1u64 << 40) {
-            let mirrors = vec![GOOD; count];
-            let mut load = vec![0; count];
-            for run in 0..count as u64 * 10 {
-                load[choose_mirror(&mirrors, &at(start + run * RUN_BYTES))] += 1;
-            }
-            prop_assert!(load.iter().all(|runs| *runs == 10), "{:?}", load);
-        }
+    /// That of the least value; of equals, the first behind a mirror.
+    fn least_behind<T: Ord>(&self, last: usize, value: impl Fn(usize) -> T) -> usize {
+        self.from(last.saturating_add(1)).min_by_key(|index| value(*index)).unwrap_or(0)
     }
 }

@@ -7,7 +7,10 @@ use crate::parity::{Recovery, add_multiple};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure};
 use brindle_ondisk::{to_u64, to_usize};
-use brindle_policy::read::{MirrorFacts, RUN_BYTES, ReadRequestFacts, choose_mirror, order_mirrors};
+use brindle_policy::read::{
+    COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadRequestFacts, ReadSettings, choose_mirror,
+    order_mirrors,
+};
 
 /// Part of a chunk that is read at once, in one way.
 #[derive(Clone, Copy, Debug)]
@@ -15,12 +18,6 @@ pub(super) struct Piece {
     pub(super) run: Run,
     pub(super) way: usize,
 }
-
-const ABSENT: MirrorFacts =
-    MirrorFacts { present: false, stale: false, rebuilt: false, errors: 0, rotating: false };
-
-/// No profile keeps more copies.
-const MAX_COPIES: usize = 4;
 
 impl Pool {
     /// The piece of at most `length` bytes that begins at an offset of a chunk. Mirrors may take turns.
@@ -50,26 +47,26 @@ impl Pool {
             let is_fine = direct.present && !direct.stale;
             return if is_fine { 0 } else { self.ways_in_order(chunk, offset).first().copied().unwrap_or(0) };
         }
-        let mut facts = [ABSENT; MAX_COPIES];
-        let ways = ways.min(MAX_COPIES);
+        let mut facts = [MirrorFacts::default(); COPIES_MAX];
+        let ways = ways.min(COPIES_MAX);
         for (way, facts) in facts[..ways].iter_mut().enumerate() {
             *facts = self.facts(chunk, &run, way);
         }
-        choose_mirror(&facts[..ways], &request(chunk, offset, &run))
+        choose_mirror(&ReadSettings::default(), &facts[..ways], &request(chunk, offset, &run))
     }
 
     /// Every way, the preferred ones first.
     pub(super) fn ways_in_order(&self, chunk: &Chunk, offset: u64) -> Vec<usize> {
         let run = chunk.layout.run_at(offset);
         let facts: Vec<_> = (0..chunk.layout.ways()).map(|way| self.facts(chunk, &run, way)).collect();
-        order_mirrors(&facts, &request(chunk, offset, &run))
+        order_mirrors(&facts)
     }
 
     fn facts(&self, chunk: &Chunk, run: &Run, way: usize) -> MirrorFacts {
         match chunk.layout.way(run, way) {
             Way::Direct(stripe) => self.device_facts(chunk, stripe),
             Way::Rebuild(recovery) => {
-                let all = MirrorFacts { present: true, rebuilt: true, ..ABSENT };
+                let all = MirrorFacts { present: true, rebuilt: true, ..MirrorFacts::default() };
                 let sources = chunk.layout.sources(run, recovery);
                 sources.map(|(stripe, _)| self.device_facts(chunk, stripe)).fold(all, |all, one| {
                     MirrorFacts {
@@ -78,6 +75,7 @@ impl Pool {
                         rebuilt: true,
                         errors: all.errors.saturating_add(one.errors),
                         rotating: all.rotating || one.rotating,
+                        ..all
                     }
                 })
             }
@@ -92,6 +90,8 @@ impl Pool {
             rebuilt: false,
             errors: device.counters.errors(),
             rotating: device.is_rotating(),
+            devid: device.devid.get(),
+            load: MirrorLoad::default(),
         }
     }
 
@@ -238,5 +238,6 @@ impl Pool {
 }
 
 fn request(chunk: &Chunk, offset: u64, run: &Run) -> ReadRequestFacts {
-    ReadRequestFacts { logical: chunk.start.get() + offset, length: run.length }
+    let logical = chunk.start.get() + offset;
+    ReadRequestFacts { logical, length: run.length, ..ReadRequestFacts::default() }
 }

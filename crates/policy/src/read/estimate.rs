@@ -1,0 +1,50 @@
+//! How long a read would take on a mirror: what `auto` compares.
+
+use super::MirrorFacts;
+
+/// How much of a sequential stream `auto` leaves on one mirror, in bytes. A hard disk that skips what other mirrors
+/// read waits about half a revolution for the next piece: the longer the pieces, the less of its time that is.
+pub const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// Of a device of which nobody knows more: nanoseconds that a read elsewhere takes, and bytes a second.
+const ROTATING: (u64, u64) = (8_000_000, 180 << 20);
+const SOLID: (u64, u64) = (100_000, 500 << 20);
+
+/// After how long half of what was measured is forgotten, in nanoseconds. A device that was slow once is not asked
+/// any more, so nothing else would tell that it has recovered.
+const HALF_LIFE_NS: u64 = 4_000_000_000;
+
+/// When a mirror would have answered, in nanoseconds from now: once what it has before it is done, it has to go where
+/// the request begins (a hard disk the longer, the farther away that is), and to transfer it.
+pub fn expected_ns(mirror: &MirrorFacts, length: u64) -> u64 {
+    let load = &mirror.load;
+    let (service, rate) = if mirror.rotating { ROTATING } else { SOLID };
+    let service = faded(load.service_ns, service, load.age_ns);
+    let rate = if load.bytes_per_second == 0 { rate } else { load.bytes_per_second };
+    let position = match load.distance {
+        0 => 0,
+        distance if mirror.rotating => scaled_by_distance(service, distance, load.size_bytes),
+        _ => service,
+    };
+    let transfer = u128::from(length) * 1_000_000_000 / u128::from(rate);
+    let queued = service.saturating_mul(load.in_flight.into());
+    let rest = queued.saturating_add(position).saturating_add(load.backlog_ns);
+    rest.saturating_add(u64::try_from(transfer).unwrap_or(u64::MAX))
+}
+
+/// What was measured, pulled towards the usual by its age.
+fn faded(measured: u64, usual: u64, age_ns: u64) -> u64 {
+    if measured == 0 {
+        return usual;
+    }
+    let halves = u32::try_from(age_ns / HALF_LIFE_NS).unwrap_or(u32::MAX);
+    let left = |difference: u64| difference.checked_shr(halves).unwrap_or(0);
+    if measured > usual { usual + left(measured - usual) } else { usual - left(usual - measured) }
+}
+
+/// Half of a positioning is waiting for the sector to come round, the other half grows with the root of the way.
+fn scaled_by_distance(service: u64, distance: u64, size_bytes: u64) -> u64 {
+    let fraction = u128::from(distance.min(size_bytes)) * 1_000_000 / u128::from(size_bytes.max(1));
+    let root = u64::try_from(fraction).unwrap_or(1_000_000).isqrt();
+    service / 2 + service.saturating_mul(root) / 1000
+}

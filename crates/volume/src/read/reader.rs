@@ -1,0 +1,26 @@
+//! Who reads: what a policy may want to know of the thread, and of the process that it works for.
+
+use std::cell::Cell;
+
+thread_local! {
+    static PID: Cell<Option<u32>> = const { Cell::new(None) };
+    static LAST_MIRROR: Cell<usize> = const { Cell::new(0) };
+}
+
+/// This thread reads for that process from now on: the policy `pid` goes by it. A thread that nobody has told reads for
+/// its own process.
+pub fn read_for(pid: u32) {
+    PID.set(Some(pid));
+}
+
+pub(super) fn pid() -> u32 {
+    PID.get().unwrap_or_else(std::process::id)
+}
+
+pub(super) fn last_mirror() -> usize {
+    LAST_MIRROR.get()
+}
+
+pub(super) fn set_last_mirror(mirror: usize) {
+    LAST_MIRROR.set(mirror);
+}
