@@ -51,15 +51,17 @@ impl Editor<'_> {
             }
             done += heads.len();
             let mut batch = Batch::default();
-            for (start, head) in &heads {
-                let extent = Extent { start: *start, length: head.length, kind: head.kind };
-                if head.is_new {
-                    self.prepare_new(&extent, head, &layout, &mut batch)?;
-                } else if !head.is_void() {
-                    self.apply_head(&tree, &extent, head, &layout, &mut batch)?;
-                }
+            let (new, known): (Vec<_>, Vec<_>) = heads.iter().partition(|(_, head)| head.is_new);
+            let extent = |start: Logical, head: &Head| Extent { start, length: head.length, kind: head.kind };
+            for (start, head) in new {
+                self.prepare_new(&extent(*start, head), head, &layout, &mut batch)?;
             }
+            // What comes in comes before what goes: a leaf whose items are all replaced would else leave the tree,
+            // and another one join it, which is two more extents to account for.
             self.insert_new(&tree, &batch)?;
+            for (start, head) in known.into_iter().filter(|(_, head)| !head.is_void()) {
+                self.apply_head(&tree, &extent(*start, head), head, &layout, &mut batch)?;
+            }
             drop(gate);
             for range in batch.freed {
                 self.remove_checksums(range)?;

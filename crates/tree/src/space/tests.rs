@@ -1,5 +1,7 @@
 //! Space on real pools: the kernel's images are written to at random, and examined after every few commits.
 
+mod settling;
+
 use super::group::Content;
 use super::{DiscardMode, Space};
 use crate::{DataRange, Need, OpenOptions, Pool, Transaction, TreeError, WriterOptions};

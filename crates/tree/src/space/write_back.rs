@@ -280,18 +280,20 @@ fn write_block_group(editor: &Editor<'_>, tree: &crate::Tree, group: &GroupChang
     found.ok_or_else(|| TreeError::item(tree.id(), group.key, Defect::new("block group item is gone", 0)))
 }
 
-fn apply_edits(editor: &Editor<'_>, edits: &Edits) -> Result<(), TreeError> {
+/// What is new comes in before what is old goes: a leaf whose items are all replaced would else leave the tree, and
+/// another one join it, whose own places change the free space again, round after round.
+pub(super) fn apply_edits(editor: &Editor<'_>, edits: &Edits) -> Result<(), TreeError> {
     let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
-    for key in &edits.removed {
-        editor.remove(&tree, key)?;
-    }
-    for (key, data) in &edits.changed {
-        editor.replace(&tree, key, data)?;
-    }
     if !edits.added.is_empty() {
         let added: Vec<(Key, &[u8])> =
             edits.added.iter().map(|(key, data)| (*key, data.as_slice())).collect();
         editor.insert_all(&tree, &added)?;
+    }
+    for (key, data) in &edits.changed {
+        editor.replace(&tree, key, data)?;
+    }
+    for key in &edits.removed {
+        editor.remove(&tree, key)?;
     }
     Ok(())
 }
