@@ -11,6 +11,7 @@ use super::{MetadataReservation, Space, Urgency};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, to_u64};
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 /// What a pool's changes come to so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,6 +85,10 @@ impl Space {
                         Shortage::Chunk => match self.make_chunk(pool, &mut state, self.metadata()) {
                             Ok(()) => continue,
                             Err(_) if self.may_be_freed(&state, load) => return Ok(None),
+                            Err(_) if state.promised_metadata > 0 => {
+                                self.wait_for_a_promise(state);
+                                continue;
+                            }
                             Err(error) => return Err(error),
                         },
                     }
@@ -97,6 +102,24 @@ impl Space {
             };
             self.look_up_until(pool, self.metadata(), required)?;
         }
+    }
+
+    /// Waits until a promise is taken back, if there are any: what was promised, and is not needed, may do for others.
+    /// Whether there were.
+    pub(crate) fn wait_for_others(&self) -> bool {
+        let state = self.lock();
+        let has_others = state.promised_metadata > 0;
+        if has_others {
+            self.wait_for_a_promise(state);
+        }
+        has_others
+    }
+
+    /// Operations end, and none waits here while it holds a promise.
+    fn wait_for_a_promise(&self, mut state: MutexGuard<'_, State>) {
+        state.waiting_for_promises += 1;
+        let mut state = self.promise_ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.waiting_for_promises -= 1;
     }
 
     /// What must be available, and what is.

@@ -51,13 +51,15 @@ use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::placement::PlacementMode;
 use state::State;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
 
 /// The space of the pool.
 #[derive(Debug)]
 pub(crate) struct Space {
     state: Mutex<State>,
+    /// A promise of metadata space was taken back.
+    promise_ended: Condvar,
     /// Held while free ranges are read from the free space tree, or it is changed.
     loading: Mutex<()>,
     is_mixed: bool,
@@ -101,6 +103,7 @@ impl Space {
         let superblock = pool.superblock();
         let space = Self {
             state: Mutex::default(),
+            promise_ended: Condvar::new(),
             loading: Mutex::default(),
             is_mixed: superblock.incompat().contains(Incompat::MIXED_GROUPS),
             has_free_space_tree: load::has_free_space_tree(pool),
@@ -209,6 +212,10 @@ impl Space {
     pub(crate) fn release_metadata(&self, reservation: MetadataReservation) {
         let mut state = self.lock();
         state.promised_metadata = state.promised_metadata.saturating_sub(reservation.bytes);
+        if state.waiting_for_promises > 0 {
+            drop(state);
+            self.promise_ended.notify_all();
+        }
     }
 
     /// Bytes in use, for the superblock.

@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) promised_data: u64,
     /// Metadata space that running operations were promised.
     pub(super) promised_metadata: u64,
+    /// How many operations wait for one of these promises to be taken back.
+    pub(super) waiting_for_promises: usize,
     /// Where the last data extent ends.
     pub(super) next_data: Option<u64>,
     /// Where the last tree blocks end, by content.

@@ -186,18 +186,22 @@ impl Pool {
     }
 
     /// Promises metadata space, after a commit if that helps: what is pinned is free then. Others may be faster, so
-    /// that it takes several.
+    /// that it takes several; an operation that frees space does not give up because of them.
     fn reserve_metadata(
         &self,
         writer: &Writer,
         bytes: u64,
         urgency: Urgency,
     ) -> Result<MetadataReservation, TreeError> {
-        for _ in 0..RESERVE_TRIES {
+        let mut tries = 0;
+        while tries < RESERVE_TRIES {
             if let Some(reservation) = writer.space.reserve_metadata(self, bytes, urgency)? {
                 return Ok(reservation);
             }
             self.commit()?;
+            if urgency == Urgency::Normal || !writer.space.wait_for_others() {
+                tries += 1;
+            }
         }
         Err(TreeError::NoSpace("metadata".to_owned()))
     }
