@@ -1,0 +1,424 @@
+//! A hard disk: one head, platters that turn, a queue from which it takes what is nearest, and caches.
+
+use super::geometry::Geometry;
+use super::write_cache::WriteCache;
+use super::{Answers, Completion, DriveRequest, DriveRequestKind, transfer_ns};
+use std::collections::VecDeque;
+
+/// What is known of such a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HardDiskParameters {
+    /// Its size.
+    pub size_bytes: u64,
+    /// How fast it streams at the outer edge, where it begins.
+    pub outer_bytes_per_second: u64,
+    /// And at the inner edge.
+    pub inner_bytes_per_second: u64,
+    /// How fast it turns.
+    pub revolutions_per_minute: u64,
+    /// To the next track, over a third of all, and over all.
+    pub seek_ns: [u64; 3],
+    /// What a write needs on top.
+    pub write_settle_ns: u64,
+    /// What the firmware adds to a seek, to be sure not to come late.
+    pub margin_ns: u64,
+    /// What a command costs.
+    pub command_ns: u64,
+    /// How fast its cache is read and written.
+    pub interface_bytes_per_second: u64,
+    /// How many requests it chooses from.
+    pub queue_depth: usize,
+    /// No request waits for nearer ones longer than this.
+    pub wait_ns_max: u64,
+    /// What it takes before it has written it.
+    pub write_cache_bytes: u64,
+    /// So long after a read it begins to write.
+    pub write_idle_ns: u64,
+    /// How many streams it remembers.
+    pub read_segments: usize,
+    /// How much of each.
+    pub read_segment_bytes: u64,
+    /// How far it reads on while it has nothing else to do.
+    pub look_ahead_bytes: u64,
+}
+
+impl Default for HardDiskParameters {
+    fn default() -> Self {
+        Self {
+            size_bytes: 2_000_398_934_016,
+            outer_bytes_per_second: 210 << 20,
+            inner_bytes_per_second: 100 << 20,
+            revolutions_per_minute: 7200,
+            seek_ns: [900_000, 8_500_000, 18_000_000],
+            write_settle_ns: 500_000,
+            margin_ns: 300_000,
+            command_ns: 60_000,
+            interface_bytes_per_second: 550_000_000,
+            queue_depth: 32,
+            wait_ns_max: 800_000_000,
+            write_cache_bytes: 64 << 20,
+            write_idle_ns: 4_000_000,
+            read_segments: 32,
+            read_segment_bytes: 4 << 20,
+            look_ahead_bytes: 2 << 20,
+        }
+    }
+}
+
+impl HardDiskParameters {
+    /// An older, smaller disk.
+    pub fn old() -> Self {
+        Self {
+            size_bytes: 250_059_350_016,
+            outer_bytes_per_second: 110 << 20,
+            inner_bytes_per_second: 55 << 20,
+            seek_ns: [900_000, 9_000_000, 18_000_000],
+            write_cache_bytes: 8 << 20,
+            ..Self::default()
+        }
+    }
+}
+
+/// A hard disk.
+#[derive(Clone, Debug)]
+pub struct HardDisk {
+    parameters: HardDiskParameters,
+    geometry: Geometry,
+    now_ns: u64,
+    /// Reads, in order of arrival.
+    reads: VecDeque<Read>,
+    /// Writes for which the cache has no room.
+    writes: VecDeque<DriveRequest>,
+    /// The flush that is waited for, and what has come since.
+    flush: Option<u64>,
+    held: VecDeque<DriveRequest>,
+    cache: WriteCache,
+    running: Option<Running>,
+    /// What the head reads or has read, and the end of that: at `head_ns` it stood at `stream.1`.
+    stream: (u64, u64),
+    /// Whether it goes on reading there.
+    is_streaming: bool,
+    head_ns: u64,
+    read_ns: u64,
+    segments: VecDeque<(u64, u64)>,
+    interface_free_ns: u64,
+    answers: Answers,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    id: u64,
+    start: u64,
+    end: u64,
+    position_ns: u64,
+    at_ns: u64,
+}
+
+/// What the head does.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    end_ns: u64,
+    start: u64,
+    end: u64,
+    /// The read, or `None` if it writes.
+    read: Option<u64>,
+}
+
+impl HardDisk {
+    /// A new one; the head is at the outer edge.
+    pub fn new(parameters: HardDiskParameters) -> Self {
+        Self {
+            geometry: Geometry::new(&parameters),
+            parameters,
+            now_ns: 0,
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            flush: None,
+            held: VecDeque::new(),
+            cache: WriteCache::default(),
+            running: None,
+            stream: (0, 0),
+            is_streaming: false,
+            head_ns: 0,
+            read_ns: 0,
+            segments: VecDeque::new(),
+            interface_free_ns: 0,
+            answers: Answers::default(),
+        }
+    }
+
+    pub(super) fn submit(&mut self, request: DriveRequest) {
+        self.progress(request.at_ns);
+        self.take(request);
+        self.dispatch();
+    }
+
+    fn take(&mut self, request: DriveRequest) {
+        if self.flush.is_some() {
+            self.held.push_back(request);
+            return;
+        }
+        // The command itself takes time, and the head what comes first.
+        let at_ns = request.at_ns.max(self.now_ns) + self.parameters.command_ns;
+        match request.kind {
+            DriveRequestKind::Read(offset, length) => {
+                let (start, end) = (offset, offset + length);
+                if self.is_cached(start, end) {
+                    self.answer_from_cache(at_ns, length, request.id);
+                } else {
+                    let position_ns = self.geometry.position_ns(start);
+                    self.reads.push_back(Read { id: request.id, start, end, position_ns, at_ns });
+                }
+            }
+            DriveRequestKind::Write(..) => {
+                self.writes.push_back(request);
+                self.take_writes();
+            }
+            DriveRequestKind::Flush => self.flush = Some(request.id),
+        }
+    }
+
+    /// Takes what has room into the write cache.
+    fn take_writes(&mut self) {
+        while let Some(request) = self.writes.front().copied() {
+            let DriveRequestKind::Write(offset, length) = request.kind else { return };
+            let room = self.parameters.write_cache_bytes.saturating_sub(self.cache.bytes());
+            if length > room && !self.cache.is_empty() {
+                return;
+            }
+            self.writes.pop_front();
+            self.forget_read(offset, offset + length);
+            self.cache.add(offset, offset + length);
+            let at_ns = request.at_ns.max(self.now_ns) + self.parameters.command_ns;
+            self.answer_from_cache(at_ns, length, request.id);
+        }
+    }
+
+    fn answer_from_cache(&mut self, at_ns: u64, length: u64, id: u64) {
+        let start = at_ns.max(self.interface_free_ns);
+        self.interface_free_ns = start + transfer_ns(length, self.parameters.interface_bytes_per_second);
+        self.answers.add(self.interface_free_ns, id);
+    }
+
+    /// Whether a range is in memory: written lately, read lately, or read ahead by now.
+    fn is_cached(&self, start: u64, end: u64) -> bool {
+        let is_in = |(from, to): (u64, u64)| from <= start && end <= to;
+        is_in((self.stream_start(), self.read_so_far()))
+            || self.segments.iter().copied().any(is_in)
+            || self.cache.holds(start, end)
+    }
+
+    /// Of a long stream, the end is remembered.
+    fn stream_start(&self) -> u64 {
+        self.stream.0.max(self.read_so_far().saturating_sub(self.parameters.read_segment_bytes))
+    }
+
+    /// How far the head has read ahead.
+    fn read_so_far(&self) -> u64 {
+        if !self.is_streaming || self.running.is_some() {
+            return self.stream.1;
+        }
+        let limit = self.stream.1 + self.parameters.look_ahead_bytes;
+        self.geometry.offset(self.head_position_ns()).clamp(self.stream.1, limit)
+    }
+
+    /// Where the head is while nothing is running: it reads on until it has read ahead enough, then stays on the track.
+    fn head_position_ns(&self) -> u64 {
+        let stopped = self.geometry.position_ns(self.stream.1);
+        if !self.is_streaming {
+            return stopped;
+        }
+        let limit = self.geometry.position_ns(self.stream.1 + self.parameters.look_ahead_bytes);
+        (stopped + self.now_ns.saturating_sub(self.head_ns)).min(limit)
+    }
+
+    fn forget_read(&mut self, start: u64, end: u64) {
+        self.segments.retain(|(from, to)| *to <= start || end <= *from);
+        if self.stream.0 < end && start < self.read_so_far() {
+            self.stream.0 = self.stream.1;
+        }
+    }
+
+    pub(super) fn next_event_ns(&self) -> Option<u64> {
+        let head = self.running.map_or_else(|| self.next_start_ns(), |running| Some(running.end_ns));
+        [head, self.answers.next_ns()].into_iter().flatten().min()
+    }
+
+    pub(super) fn advance(&mut self, now_ns: u64, answered: &mut Vec<Completion>) {
+        self.progress(now_ns);
+        self.answers.take_until(now_ns, answered);
+    }
+
+    /// Does what happens until a moment.
+    fn progress(&mut self, now_ns: u64) {
+        loop {
+            let before = (self.reads.len(), self.running.is_some());
+            let next = self.running.map_or_else(|| self.next_start_ns(), |running| Some(running.end_ns));
+            let Some(next) = next.filter(|next| *next <= now_ns) else { break };
+            self.now_ns = self.now_ns.max(next);
+            if self.running.is_some() {
+                self.finish();
+            } else {
+                self.dispatch();
+                if before == (self.reads.len(), self.running.is_some()) {
+                    break;
+                }
+            }
+        }
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// When the head, idle now, has something to do.
+    fn next_start_ns(&self) -> Option<u64> {
+        let read = self.reads.iter().take(self.parameters.queue_depth).map(|read| read.at_ns).min();
+        let is_drained = !self.cache.is_empty() && self.reads.is_empty();
+        let drain = is_drained.then_some(self.read_ns + self.parameters.write_idle_ns);
+        [read, drain].into_iter().flatten().min()
+    }
+
+    /// The head has done what it did.
+    fn finish(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        match running.read {
+            Some(id) => {
+                if running.start == self.stream.1 && self.is_streaming {
+                    self.stream.1 = running.end;
+                } else {
+                    self.stream = (running.start, running.end);
+                }
+                (self.is_streaming, self.read_ns) = (true, running.end_ns);
+                self.answers.add(running.end_ns, id);
+            }
+            None => {
+                self.cache.remove(running.start, running.end);
+                self.stream = (running.end, running.end);
+                self.is_streaming = false;
+                self.take_writes();
+            }
+        }
+        self.head_ns = running.end_ns;
+        self.dispatch();
+    }
+
+    /// Gives the head something to do, if it has nothing.
+    fn dispatch(&mut self) {
+        if self.running.is_some() {
+            return;
+        }
+        self.answer_what_was_read_ahead();
+        if let Some(index) = self.nearest_read() {
+            self.start_read(index);
+            return;
+        }
+        if !self.reads.is_empty() {
+            return;
+        }
+        let is_urgent = self.flush.is_some() || !self.writes.is_empty();
+        let is_idle = self.now_ns >= self.read_ns + self.parameters.write_idle_ns;
+        if !self.cache.is_empty() && (is_urgent || is_idle) {
+            self.start_write();
+        } else if self.cache.is_empty()
+            && self.writes.is_empty()
+            && let Some(id) = self.flush.take()
+        {
+            self.answers.add(self.now_ns + self.parameters.command_ns, id);
+            for request in std::mem::take(&mut self.held) {
+                self.take(request);
+            }
+            self.dispatch();
+        }
+    }
+
+    /// Reads that have waited while the head read what they want.
+    fn answer_what_was_read_ahead(&mut self) {
+        for read in std::mem::take(&mut self.reads) {
+            if read.at_ns <= self.now_ns && self.is_cached(read.start, read.end) {
+                self.answer_from_cache(read.at_ns.max(self.now_ns), read.end - read.start, read.id);
+            } else {
+                self.reads.push_back(read);
+            }
+        }
+    }
+
+    /// That of the queue to which the head comes first; one that has waited too long comes before all. Of reads that
+    /// follow each other the first comes first: a stream that is entered in its middle would leave its start behind.
+    fn nearest_read(&self) -> Option<usize> {
+        let queue = self.reads.iter().enumerate().take(self.parameters.queue_depth);
+        let ready = queue.filter(|(_, read)| read.at_ns <= self.now_ns);
+        let follows = |read: &Read| self.reads.iter().any(|other| other.end == read.start);
+        let ready = ready.filter(|(_, read)| !follows(read));
+        let late = |read: &Read| self.now_ns.saturating_sub(read.at_ns) > self.parameters.wait_ns_max;
+        let head = self.head_position_ns();
+        ready
+            .min_by_key(
+                |(index, read)| {
+                    if late(read) { (0, *index as u64) } else { (1, self.access_ns(head, read)) }
+                },
+            )
+            .map(|(index, _)| index)
+    }
+
+    /// Until the head is where a read begins, or what of it was not read ahead.
+    fn access_ns(&self, head: u64, read: &Read) -> u64 {
+        let reach = self.stream.1 + self.parameters.look_ahead_bytes;
+        let goes_on = self.is_streaming && self.stream_start() <= read.start && read.start <= reach;
+        if goes_on && self.is_still_reading() {
+            return read.position_ns.saturating_sub(head);
+        }
+        self.geometry.access_ns(head, read.position_ns, self.now_ns, false)
+    }
+
+    /// Whether the head is still reading ahead.
+    fn is_still_reading(&self) -> bool {
+        self.is_streaming && self.read_so_far() < self.stream.1 + self.parameters.look_ahead_bytes
+    }
+
+    fn start_read(&mut self, index: usize) {
+        let Some(read) = self.reads.remove(index) else { return };
+        let head = self.head_position_ns();
+        let reach = self.stream.1 + self.parameters.look_ahead_bytes;
+        let goes_on = self.stream_start() <= read.start && read.start <= reach && self.is_still_reading();
+        let end_position = self.geometry.position_ns(read.end);
+        let (start, end_ns) = if goes_on {
+            // What lies between is read along.
+            (self.stream.1, self.now_ns + end_position.saturating_sub(head))
+        } else {
+            self.keep_segment();
+            let access = self.geometry.access_ns(head, read.position_ns, self.now_ns, false);
+            self.is_streaming = false;
+            (read.start, self.now_ns + access + (end_position - read.position_ns))
+        };
+        let interface = transfer_ns(read.end - read.start, self.parameters.interface_bytes_per_second);
+        self.interface_free_ns = self.interface_free_ns.max(self.now_ns) + interface;
+        let end_ns = end_ns.max(self.interface_free_ns);
+        self.running = Some(Running { end_ns, start, end: read.end, read: Some(read.id) });
+    }
+
+    /// The head leaves its stream; what it has read is remembered.
+    fn keep_segment(&mut self) {
+        let segment = (self.stream_start(), self.read_so_far());
+        if segment.0 < segment.1 {
+            self.segments.push_back(segment);
+            while self.segments.len() > self.parameters.read_segments {
+                self.segments.pop_front();
+            }
+        }
+        self.stream.1 = self.read_so_far();
+    }
+
+    fn start_write(&mut self) {
+        let (head, at) = (self.head_position_ns(), self.stream.1);
+        let until = |start: u64| {
+            let is_next = !self.is_streaming && start == at && self.now_ns == self.head_ns;
+            let position = self.geometry.position_ns(start);
+            if is_next { 0 } else { self.geometry.access_ns(head, position, self.now_ns, true) }
+        };
+        let nearest = self.cache.near(at).map(|(start, end)| (until(start), start, end)).min();
+        let Some((access, start, end)) = nearest else { return };
+        self.keep_segment();
+        let transfer = self.geometry.position_ns(end) - self.geometry.position_ns(start);
+        let end_ns = self.now_ns + access + transfer;
+        self.is_streaming = false;
+        self.running = Some(Running { end_ns, start, end, read: None });
+    }
+}

@@ -1,0 +1,137 @@
+//! Drives that are modelled: when a hard disk, a SATA SSD or an NVMe drive would answer, in virtual time.
+//!
+//! A model has neither clock nor contents. It is told of requests with the time of their arrival, says when something
+//! happens next, and is moved on to there. Whoever drives it decides what a moment is; the same requests at the same times
+//! have the same answers, to the nanosecond, on every machine. A figure made with it is that of a *modelled* drive, and has
+//! to say so.
+
+mod geometry;
+mod hard_disk;
+mod solid;
+mod write_cache;
+
+#[cfg(test)]
+mod tests;
+
+pub use hard_disk::{HardDisk, HardDiskParameters};
+pub use solid::{Solid, SolidParameters};
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What is asked of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveRequest {
+    /// By which the answer is known.
+    pub id: u64,
+    /// What is to be done.
+    pub kind: DriveRequestKind,
+    /// When it arrives, in nanoseconds; no earlier than the request before.
+    pub at_ns: u64,
+}
+
+/// What a drive does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriveRequestKind {
+    /// Reads so many bytes from an offset on.
+    Read(u64, u64),
+    /// Writes so many bytes from an offset on, into its cache if there is room.
+    Write(u64, u64),
+    /// Makes durable what was written.
+    Flush,
+}
+
+/// A request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Completion {
+    /// When, in nanoseconds.
+    pub at_ns: u64,
+    /// Which.
+    pub id: u64,
+}
+
+/// A drive.
+#[derive(Clone, Debug)]
+pub enum Drive {
+    /// One with platters.
+    HardDisk(Box<HardDisk>),
+    /// One without.
+    Solid(Box<Solid>),
+}
+
+impl Drive {
+    /// A hard disk of 7200 revolutions a minute and 2 TB.
+    pub fn hard_disk() -> Self {
+        Self::HardDisk(Box::new(HardDisk::new(HardDiskParameters::default())))
+    }
+
+    /// An older one, of 250 GB.
+    pub fn old_hard_disk() -> Self {
+        Self::HardDisk(Box::new(HardDisk::new(HardDiskParameters::old())))
+    }
+
+    /// A SATA SSD.
+    pub fn sata_ssd() -> Self {
+        Self::Solid(Box::new(Solid::new(SolidParameters::sata())))
+    }
+
+    /// An NVMe drive.
+    pub fn nvme() -> Self {
+        Self::Solid(Box::new(Solid::new(SolidParameters::nvme())))
+    }
+
+    /// Whether it rotates.
+    pub fn is_rotating(&self) -> bool {
+        matches!(self, Self::HardDisk(_))
+    }
+
+    /// Takes a request.
+    pub fn submit(&mut self, request: DriveRequest) {
+        match self {
+            Self::HardDisk(drive) => drive.submit(request),
+            Self::Solid(drive) => drive.submit(request),
+        }
+    }
+
+    /// When something happens next, if nothing else arrives.
+    pub fn next_event_ns(&self) -> Option<u64> {
+        match self {
+            Self::HardDisk(drive) => drive.next_event_ns(),
+            Self::Solid(drive) => drive.next_event_ns(),
+        }
+    }
+
+    /// Moves on to a moment; what was answered until then is added to `answered`.
+    pub fn advance(&mut self, now_ns: u64, answered: &mut Vec<Completion>) {
+        match self {
+            Self::HardDisk(drive) => drive.advance(now_ns, answered),
+            Self::Solid(drive) => drive.advance(now_ns, answered),
+        }
+    }
+}
+
+/// Answers whose time is known.
+#[derive(Clone, Debug, Default)]
+struct Answers(BinaryHeap<Reverse<Completion>>);
+
+impl Answers {
+    fn add(&mut self, at_ns: u64, id: u64) {
+        self.0.push(Reverse(Completion { at_ns, id }));
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.0.peek().map(|Reverse(first)| first.at_ns)
+    }
+
+    fn take_until(&mut self, now_ns: u64, answered: &mut Vec<Completion>) {
+        while self.next_ns().is_some_and(|at| at <= now_ns) {
+            answered.extend(self.0.pop().map(|Reverse(first)| first));
+        }
+    }
+}
+
+/// How long bytes take at a rate, in nanoseconds.
+fn transfer_ns(bytes: u64, bytes_per_second: u64) -> u64 {
+    let time = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
+    u64::try_from(time).unwrap_or(u64::MAX)
+}

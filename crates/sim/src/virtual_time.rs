@@ -1,0 +1,220 @@
+//! Time that passes only while everybody waits for it.
+//!
+//! Modelled drives share one [`VirtualTime`]. Whoever waits for an answer, or sleeps, moves the time on to the next moment
+//! at which something happens. Several jobs, each a thread, take turns: one runs until it has to wait, then the one whose
+//! answer came first; so that what they do to each other is the same in each run, however many processors there are.
+
+use crate::{Completion, Drive, DriveRequest, DriveRequestKind};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+thread_local! {
+    /// Which job this thread is.
+    static JOB: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// A clock, and the drives that go by it.
+#[derive(Debug, Default)]
+pub struct VirtualTime {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// By which the answer to a request is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+#[derive(Debug, Default)]
+struct State {
+    now_ns: u64,
+    drives: Vec<Drive>,
+    requests: u64,
+    answered_ns: HashMap<u64, u64>,
+    jobs: Vec<Waiting>,
+    /// Which job runs.
+    turn: usize,
+}
+
+/// What a job waits for.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    Ticket(u64),
+    Until(u64),
+    Done,
+}
+
+impl VirtualTime {
+    /// A clock at 0, without drives.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Adds a drive; returns its number.
+    pub fn add(&self, drive: Drive) -> usize {
+        let mut state = self.state();
+        state.drives.push(drive);
+        state.drives.len() - 1
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.state().now_ns
+    }
+
+    /// Asks a drive for something.
+    pub fn submit(&self, drive: usize, kind: DriveRequestKind) -> Ticket {
+        let mut state = self.state();
+        state.requests += 1;
+        let (id, at_ns) = (state.requests, state.now_ns);
+        state.drives[drive].submit(DriveRequest { id, kind, at_ns });
+        Ticket(id)
+    }
+
+    /// Waits for an answer.
+    pub fn wait(&self, ticket: Ticket) {
+        self.pause(Waiting::Ticket(ticket.0));
+    }
+
+    /// Lets some time pass.
+    pub fn sleep(&self, ns: u64) {
+        let until = self.now_ns().saturating_add(ns);
+        self.pause(Waiting::Until(until));
+    }
+
+    /// Runs so many jobs side by side, each told its number, until all are done.
+    pub fn run(&self, jobs: usize, job: impl Fn(usize) + Sync) {
+        {
+            let mut state = self.state();
+            assert!(state.jobs.is_empty(), "jobs are running already");
+            let now = state.now_ns;
+            (state.jobs, state.turn) = (vec![Waiting::Until(now); jobs], 0);
+        }
+        let run = |number| {
+            JOB.set(Some(number));
+            drop(self.await_turn(self.state(), number));
+            job(number);
+            let mut state = self.state();
+            state.jobs[number] = Waiting::Done;
+            state.pass_turn();
+            self.changed.notify_all();
+        };
+        std::thread::scope(|scope| {
+            for number in 0..jobs {
+                scope.spawn(move || run(number));
+            }
+        });
+        self.state().jobs.clear();
+    }
+
+    fn pause(&self, waiting: Waiting) {
+        let mut state = self.state();
+        let Some(number) = JOB.get() else {
+            while state.ready_ns(waiting).is_none() {
+                state.step(waiting.until());
+            }
+            return;
+        };
+        state.jobs[number] = waiting;
+        state.pass_turn();
+        self.changed.notify_all();
+        drop(self.await_turn(state, number));
+    }
+
+    fn await_turn<'s>(&self, state: MutexGuard<'s, State>, number: usize) -> MutexGuard<'s, State> {
+        let not_yet = |state: &mut State| state.turn != number;
+        self.changed.wait_while(state, not_yet).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// When a sleeper wakes.
+    fn until(self) -> Option<u64> {
+        if let Self::Until(until) = self { Some(until) } else { None }
+    }
+}
+
+impl State {
+    /// Gives the turn to the job that can go on first, letting time pass if there is none.
+    fn pass_turn(&mut self) {
+        loop {
+            let ready = |(number, waiting): (usize, &Waiting)| Some((self.ready_ns(*waiting)?, number));
+            if let Some((_, next)) = self.jobs.iter().enumerate().filter_map(ready).min() {
+                self.turn = next;
+                return;
+            }
+            let awake = self.jobs.iter().filter_map(|waiting| waiting.until()).min();
+            if self.jobs.iter().all(|waiting| matches!(waiting, Waiting::Done)) {
+                return;
+            }
+            self.step(awake);
+        }
+    }
+
+    /// Since when there is no need to wait any more.
+    fn ready_ns(&self, waiting: Waiting) -> Option<u64> {
+        match waiting {
+            Waiting::Ticket(id) => self.answered_ns.get(&id).copied(),
+            Waiting::Until(until) => (until <= self.now_ns).then_some(until),
+            Waiting::Done => None,
+        }
+    }
+
+    /// Moves on to the next moment at which something happens, at the latest to `limit`.
+    fn step(&mut self, limit: Option<u64>) {
+        let events = self.drives.iter().filter_map(Drive::next_event_ns);
+        let next = events.chain(limit).min().expect("somebody waits, so something will happen");
+        self.now_ns = self.now_ns.max(next);
+        let mut answered: Vec<Completion> = Vec::new();
+        for drive in &mut self.drives {
+            drive.advance(self.now_ns, &mut answered);
+        }
+        self.answered_ns.extend(answered.iter().map(|completion| (completion.id, completion.at_ns)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_share_a_drive_and_the_time() {
+        let once = || {
+            let time = VirtualTime::new();
+            let disk = time.add(Drive::hard_disk());
+            let order = Mutex::new(Vec::new());
+            time.run(8, |job| {
+                for step in 0..20u64 {
+                    let offset = (job as u64 * 7 + step * 13) % 100 * 1_000_000_000;
+                    time.wait(time.submit(disk, DriveRequestKind::Read(offset, 4096)));
+                    order.lock().expect("no panic").push((time.now_ns(), job));
+                }
+                time.sleep(1_000_000);
+            });
+            (time.now_ns(), order.into_inner().expect("no panic"))
+        };
+        let (took, order) = once();
+        assert_eq!(order.len(), 160);
+        assert!(order.is_sorted_by_key(|(at, _)| *at), "time goes forward for all");
+        assert!((500_000_000..2_000_000_000).contains(&took), "{took}");
+        for _ in 0..5 {
+            assert_eq!(once(), (took, order.clone()));
+        }
+    }
+
+    #[test]
+    fn who_is_no_job_waits_alone() {
+        let time = VirtualTime::new();
+        let ssd = time.add(Drive::sata_ssd());
+        let tickets = [0, 1 << 20].map(|at| time.submit(ssd, DriveRequestKind::Read(at, 4096)));
+        time.wait(tickets[1]);
+        time.wait(tickets[0]);
+        assert_eq!(time.now_ns(), 167_728, "two reads of one channel and one link");
+        time.sleep(1000);
+        assert_eq!(time.now_ns(), 168_728);
+    }
+}
