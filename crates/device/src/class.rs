@@ -1,6 +1,6 @@
 //! What kind of device this is, as the host sees it.
 
-use crate::PREFETCH_UNIT_BYTES;
+use crate::{PREFETCH_UNIT_BYTES, QUEUE_DEPTH};
 use rustix::fs::{Stat, major, minor};
 use std::fs;
 use std::path::Path;
@@ -34,6 +34,14 @@ pub(crate) fn prefetch_bytes(stat: &Stat, is_block_device: bool) -> u64 {
     let kib = ["read_ahead_kb", "max_sectors_kb"].map(|name| queue_number(stat, is_block_device, name));
     let bytes = kib.into_iter().flatten().map(|kib| kib.saturating_mul(1 << 10));
     bytes.max().unwrap_or(0).clamp(PREFETCH_UNIT_BYTES, PREFETCH_BYTES_MAX)
+}
+
+/// How many requests it works on at once: what the disk says, or what the host queues for it.
+pub(crate) fn queue_depth(stat: &Stat, is_block_device: bool) -> u32 {
+    let mut known = ["../device/queue_depth", "nr_requests"]
+        .into_iter()
+        .filter_map(|name| queue_number(stat, is_block_device, name));
+    known.next().and_then(|depth| u32::try_from(depth).ok()).filter(|depth| *depth > 0).unwrap_or(QUEUE_DEPTH)
 }
 
 /// Whether a block device can forget a range. One that can't may still take the request to zero it, and write

@@ -1,6 +1,6 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
-use crate::class::{can_discard, is_write_protected, prefetch_bytes};
+use crate::class::{can_discard, is_write_protected, prefetch_bytes, queue_depth};
 use crate::direct::DirectFile;
 use crate::{Device, DeviceClass, DeviceError, WritableDevice};
 use rustix::fs::{
@@ -28,6 +28,7 @@ pub struct FileDevice {
     is_block_device: bool,
     can_discard: bool,
     class: DeviceClass,
+    queue_depth: u32,
     /// How much one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
 }
@@ -95,11 +96,22 @@ impl FileDevice {
         // A block device's stat says 0, its end says its size.
         let size_bytes = seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
         let class = DeviceClass::of(&stat, is_block_device);
+        let queue_depth = queue_depth(&stat, is_block_device);
         let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
         let can_discard = !is_block_device || can_discard(&stat);
         let size_bytes = AtomicU64::new(size_bytes);
         let direct = OnceLock::new();
-        Ok(Self { name, file, direct, size_bytes, is_block_device, can_discard, class, prefetch_bytes })
+        Ok(Self {
+            name,
+            file,
+            direct,
+            size_bytes,
+            is_block_device,
+            can_discard,
+            class,
+            queue_depth,
+            prefetch_bytes,
+        })
     }
 
     /// Refuses an image that is in use, and marks it as such.
@@ -171,6 +183,10 @@ impl Device for FileDevice {
 
     fn class(&self) -> DeviceClass {
         self.class
+    }
+
+    fn queue_depth(&self) -> u32 {
+        self.queue_depth
     }
 }
 

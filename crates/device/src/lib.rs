@@ -38,6 +38,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn class(&self) -> DeviceClass {
         DeviceClass::Unknown
     }
+
+    /// How many requests it works on at once.
+    fn queue_depth(&self) -> u32 {
+        QUEUE_DEPTH
+    }
 }
 
 /// A device that may be written.
@@ -72,6 +77,9 @@ pub trait WritableDevice: Device {
     /// an image.
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError>;
 }
+
+/// How many requests a device works on at once if it does not say: as many as SATA can tell apart.
+pub const QUEUE_DEPTH: u32 = 32;
 
 /// The most that one hint is sure to fetch, in bytes: the kernel cuts longer ones short, at a length that depends
 /// on the device.

@@ -2,6 +2,7 @@
 
 use crate::DeviceCounters;
 use crate::lost_writes::LostWrites;
+use crate::read::Load;
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Uuid};
@@ -31,6 +32,7 @@ pub(crate) struct PoolDevice {
     /// It claims to belong to the pool, and does not.
     pub(crate) is_intruder: bool,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) load: Arc<Load>,
     /// What it failed to take.
     pub(crate) lost_writes: Arc<LostWrites>,
     /// What it took since it was last flushed.
@@ -66,6 +68,7 @@ impl PoolDevice {
             is_confirmed: false,
             is_intruder: false,
             counters: Arc::default(),
+            load: Arc::default(),
             lost_writes: Arc::default(),
             unflushed: Arc::default(),
             superblock_generation: Arc::default(),

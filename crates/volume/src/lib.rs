@@ -30,8 +30,11 @@ pub use error::{
     Warning, WriteError,
 };
 pub use parity::syndromes;
+pub use read::read_for;
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
-pub use status::{ChunkStatus, DeviceCounters, DeviceStatus, StripeStatus, WritableDeviceStatus};
+pub use status::{
+    ChunkStatus, DeviceCounters, DeviceStatus, ReadStatistics, StripeStatus, WritableDeviceStatus,
+};
 pub use volume::Volume;
 pub use writable::NotWritable;
 pub use write::{SuperblockCopies, Witness};

@@ -3,6 +3,7 @@
 use crate::chunk::{Chunk, ChunkMap, ChunkStripe};
 use crate::device::PoolDevice;
 use crate::layout::Layout;
+use crate::read::Choosing;
 use crate::scan::{Found, Scan};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_ondisk::item::{self, DevItem};
@@ -18,6 +19,7 @@ pub(crate) struct Pool {
     pub(crate) warnings: Vec<Warning>,
     /// Why it may not be written after all.
     pub(crate) refusal: Option<NotWritable>,
+    pub(crate) choosing: Choosing,
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
 }

@@ -63,6 +63,31 @@ pub struct WritableDeviceStatus {
     pub hint: AllocationHint,
 }
 
+/// What readers wanted of a device, and how fast it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadStatistics {
+    /// Reads that it has not answered yet.
+    pub in_flight: u32,
+    /// Ranges that it was told to fetch, and that nobody has read yet.
+    pub expected: u32,
+    /// Reads that it has answered.
+    pub reads: u64,
+    /// What these were long, in bytes.
+    pub bytes: u64,
+    /// What it was asked for: ranges to fetch, and reads of what was not fetched.
+    pub requests: u64,
+    /// Of these, how many began where the one before had ended.
+    pub local_requests: u64,
+    /// Where the last one ended, in bytes.
+    pub end: u64,
+    /// How long a read takes lately, in nanoseconds.
+    pub latency_ns: u64,
+    /// How long a read keeps it from others lately, in nanoseconds.
+    pub service_ns: u64,
+    /// How fast it streamed lately, in bytes a second; 0 if nobody had to wait.
+    pub bytes_per_second: u64,
+}
+
 /// A chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkStatus {

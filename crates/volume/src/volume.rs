@@ -59,6 +59,7 @@ impl Volume {
         let seeds = scan.strangers.iter().filter(|found| found.superblock.is_seeding());
         context.seed_uuids = seeds.map(|found| found.superblock.tree_uuid()).collect();
         let mut pool = Pool::new(scan);
+        pool.choosing.settings.devid = superblock.dev_item.devid.get();
         for chunk in superblock.system_chunks() {
             let at = Logical::new(superblock.chunk_root.get());
             let (key, chunk) = chunk.map_err(|defect| VolumeError::Chunk { start: at, defect })?;

@@ -96,7 +96,9 @@ impl Pool {
             let Some(chunk) = self.chunks.find(at) else { return };
             let Some(offset) = chunk.offset_of(at) else { return };
             let piece = self.piece(chunk, offset, length - done);
-            self.hint_piece(chunk, &piece);
+            if let Some(way) = self.announce(chunk, offset, &piece) {
+                self.hint_piece(chunk, &piece.run, way);
+            }
             done += piece.run.length;
         }
     }
@@ -110,7 +112,7 @@ impl Pool {
         buffer: &mut [u8],
         expected: &Expected<'_>,
     ) -> Result<(), ReadError> {
-        match self.read_run(chunk, &piece.run, piece.way, buffer) {
+        match self.read_piece(chunk, offset, piece, buffer) {
             Ok(()) => self.verify(chunk, offset, piece, buffer, expected, &[]),
             Err(attempt) => self.fill_otherwise(chunk, offset, piece, buffer, expected, *attempt),
         }
@@ -132,7 +134,7 @@ impl Pool {
             if way == piece.way {
                 continue;
             }
-            let piece = Piece { way, ..*piece };
+            let piece = Piece { way, announced: None, ..*piece };
             match self.read_run(chunk, &piece.run, way, buffer) {
                 Ok(()) => {
                     self.count_recovered(&attempts);

@@ -91,11 +91,12 @@ impl Load {
         }
     }
 
-    /// A request goes to the device, or will.
-    pub(super) fn request(&self, offset: u64, length: u64) {
+    /// A request goes to the device, or will; returns whether it begins where the last one ended.
+    pub(super) fn request(&self, offset: u64, length: u64) -> bool {
         let is_local = self.end.swap(offset.saturating_add(length), Relaxed) == offset;
         self.requests.fetch_add(1, Relaxed);
         self.local_requests.fetch_add(is_local.into(), Relaxed);
+        is_local
     }
 
     /// A read begins; returns how many there are now.
@@ -103,7 +104,7 @@ impl Load {
         self.in_flight.fetch_add(1, Relaxed).saturating_add(1)
     }
 
-    /// A read has ended that went somewhere else than where the last one had ended.
+    /// A read has ended.
     pub(super) fn end(&self, answered: &Answered) {
         self.in_flight.fetch_sub(1, Relaxed);
         self.reads.fetch_add(1, Relaxed);
@@ -111,8 +112,7 @@ impl Load {
         let took = answered.end_ns.saturating_sub(answered.start_ns);
         self.answered_ns.store(answered.end_ns, Relaxed);
         approach(&self.latency_ns, took);
-        let has_moved = !answered.is_rotating || took >= MOVED_NS;
-        if answered.is_alone && has_moved {
+        if answered.has_moved && (!answered.is_rotating || took >= MOVED_NS) {
             approach(&self.service_ns, took / u64::from(answered.among.max(1)));
         }
     }
@@ -181,8 +181,8 @@ pub(super) struct Answered {
     /// How many reads of the device there were when it began.
     pub(super) among: u32,
     pub(super) is_rotating: bool,
-    /// Nothing had announced it, and it went somewhere else than the one before: what it took is what a read takes.
-    pub(super) is_alone: bool,
+    /// Nothing had announced it, and it went somewhere else than the one before.
+    pub(super) has_moved: bool,
 }
 
 /// Moves an average towards a value; the first one is taken as it is.

@@ -1,15 +1,24 @@
 //! Reading: a logical range becomes pieces, a piece is read in the way that the policy prefers, and what
 //! turns out bad is looked for elsewhere.
 
+mod announced;
+mod choice;
 mod data;
+mod load;
+mod reader;
 mod repair;
 mod way;
+
+pub(crate) use choice::Choosing;
+pub(crate) use load::{Clock, Load};
+pub use reader::read_for;
 
 use crate::chunk::Chunk;
 use crate::device::count;
 use crate::pool::Pool;
-use crate::{Attempt, AttemptFailure, ReadError, Volume};
-use brindle_ondisk::{CorruptNode, Logical, NodeProblem, to_u64, to_usize};
+use crate::{Attempt, AttemptFailure, ReadError, ReadStatistics, Volume};
+use brindle_ondisk::{CorruptNode, DevId, Logical, NodeProblem, to_u64, to_usize};
+use brindle_policy::read::ReadSettings;
 use std::sync::Arc;
 
 /// The largest block that can be asked for, in bytes: no node is larger.
@@ -30,13 +39,20 @@ impl Volume {
         let pool = self.snapshot();
         let (chunk, offset) = pool.locate_block(logical, length.into())?;
         let mut attempts: Vec<Attempt> = Vec::new();
-        let first = pool.first_way(chunk, offset);
+        let piece = pool.piece(chunk, offset, length.into());
+        let first = piece.way;
         let mut others = Vec::new().into_iter();
         let mut way = first;
         let mut bad = Vec::new();
         loop {
             let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
-            let failed = match pool.read_block_once(chunk, offset, way, &mut bytes) {
+            let is_whole = way == first && piece.run.length == u64::from(length);
+            let read = if is_whole {
+                pool.read_piece(chunk, offset, &piece, &mut bytes)
+            } else {
+                pool.read_block_once(chunk, offset, way, &mut bytes)
+            };
+            let failed = match read {
                 Err(attempt) => *attempt,
                 Ok(()) => {
                     let good = (self.is_writable() && !bad.is_empty()).then(|| bytes.clone());
@@ -86,6 +102,42 @@ impl Volume {
     /// Says that a range will be read soon: the devices that would be read may begin to fetch it.
     pub fn prefetch(&self, logical: Logical, length: u64) {
         self.snapshot().hint(logical, length);
+    }
+
+    /// How far ahead of a sequential reader to say so, in bytes, so that every mirror of an address has something to do;
+    /// 0 if one is as good as several.
+    pub fn readahead_bytes(&self, logical: Logical) -> u64 {
+        let pool = self.snapshot();
+        pool.chunks.find(logical).map_or(0, |chunk| pool.readahead_bytes(chunk))
+    }
+
+    /// How mirrors are chosen.
+    pub fn read_settings(&self) -> ReadSettings {
+        self.snapshot().choosing.settings
+    }
+
+    /// Chooses mirrors so from now on.
+    pub fn set_read_settings(&self, settings: ReadSettings) {
+        self.change(|pool| pool.choosing.settings = settings);
+    }
+
+    /// Keeps count of what readers want of the devices, whether or not the policy needs that.
+    pub fn set_read_statistics(&self, is_counted: bool) {
+        self.change(|pool| pool.choosing.is_counted = is_counted);
+    }
+
+    /// Takes the time, in nanoseconds, from here; for devices that are modelled.
+    pub fn set_read_clock(&self, now: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.change(|pool| pool.choosing.clock = Clock::new(now));
+    }
+
+    /// What readers wanted of each device while it was counted, by devid; and whether it is counted now.
+    pub fn read_statistics(&self) -> (Vec<(DevId, ReadStatistics)>, bool) {
+        let pool = self.snapshot();
+        let members = pool.devices.iter().filter(|device| !device.is_intruder);
+        let mut all: Vec<_> = members.map(|device| (device.devid, device.load.statistics())).collect();
+        all.sort_by_key(|(devid, _)| *devid);
+        (all, pool.choosing.keeps_count())
     }
 }
 

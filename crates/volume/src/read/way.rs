@@ -1,100 +1,31 @@
-//! Ways to obtain a run: which come first, and going one of them.
+//! Ways to obtain a run: going one of them.
 
+use super::announced::Found;
+use super::load::Answered;
 use crate::chunk::Chunk;
-use crate::device::count;
+use crate::device::{PoolDevice, count};
 use crate::layout::{Run, Way};
 use crate::parity::{Recovery, add_multiple};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure};
+use brindle_device::{Device, DeviceError};
 use brindle_ondisk::{to_u64, to_usize};
-use brindle_policy::read::{
-    COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadRequestFacts, ReadSettings, choose_mirror,
-    order_mirrors,
-};
 
 /// Part of a chunk that is read at once, in one way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) run: Run,
     pub(super) way: usize,
+    /// It was announced, and that is why it is read this way.
+    pub(super) announced: Option<Found>,
 }
 
+/// Who waits longer than this for what was announced has waited for the device, and not only for a copy out of the
+/// host's memory, which takes a nanosecond for so many bytes.
+const WAIT_NS_MIN: u64 = 300_000;
+const COPY_BYTES_PER_NS: u64 = 2;
+
 impl Pool {
-    /// The piece of at most `length` bytes that begins at an offset of a chunk. Mirrors may take turns.
-    pub(super) fn piece(&self, chunk: &Chunk, offset: u64, length: u64) -> Piece {
-        let mut run = chunk.layout.run_at(offset);
-        run.length = run.length.min(length).min(chunk.length - offset);
-        let way = self.first_way(chunk, offset);
-        if chunk.layout.is_mirrored() {
-            let mut end = RUN_BYTES - (chunk.start.get() + offset) % RUN_BYTES;
-            while end < run.length && self.first_way(chunk, offset + end) == way {
-                end += RUN_BYTES;
-            }
-            run.length = run.length.min(end);
-        }
-        Piece { run, way }
-    }
-
-    /// The way to try first.
-    pub(super) fn first_way(&self, chunk: &Chunk, offset: u64) -> usize {
-        let ways = chunk.layout.ways();
-        if ways == 1 {
-            return 0;
-        }
-        let run = chunk.layout.run_at(offset);
-        if !chunk.layout.is_mirrored() {
-            let direct = self.facts(chunk, &run, 0);
-            let is_fine = direct.present && !direct.stale;
-            return if is_fine { 0 } else { self.ways_in_order(chunk, offset).first().copied().unwrap_or(0) };
-        }
-        let mut facts = [MirrorFacts::default(); COPIES_MAX];
-        let ways = ways.min(COPIES_MAX);
-        for (way, facts) in facts[..ways].iter_mut().enumerate() {
-            *facts = self.facts(chunk, &run, way);
-        }
-        choose_mirror(&ReadSettings::default(), &facts[..ways], &request(chunk, offset, &run))
-    }
-
-    /// Every way, the preferred ones first.
-    pub(super) fn ways_in_order(&self, chunk: &Chunk, offset: u64) -> Vec<usize> {
-        let run = chunk.layout.run_at(offset);
-        let facts: Vec<_> = (0..chunk.layout.ways()).map(|way| self.facts(chunk, &run, way)).collect();
-        order_mirrors(&facts)
-    }
-
-    fn facts(&self, chunk: &Chunk, run: &Run, way: usize) -> MirrorFacts {
-        match chunk.layout.way(run, way) {
-            Way::Direct(stripe) => self.device_facts(chunk, stripe),
-            Way::Rebuild(recovery) => {
-                let all = MirrorFacts { present: true, rebuilt: true, ..MirrorFacts::default() };
-                let sources = chunk.layout.sources(run, recovery);
-                sources.map(|(stripe, _)| self.device_facts(chunk, stripe)).fold(all, |all, one| {
-                    MirrorFacts {
-                        present: all.present && one.present,
-                        stale: all.stale || one.stale,
-                        rebuilt: true,
-                        errors: all.errors.saturating_add(one.errors),
-                        rotating: all.rotating || one.rotating,
-                        ..all
-                    }
-                })
-            }
-        }
-    }
-
-    fn device_facts(&self, chunk: &Chunk, stripe: usize) -> MirrorFacts {
-        let device = &self.devices[chunk.stripes[stripe].device];
-        MirrorFacts {
-            present: device.device.is_some(),
-            stale: device.is_stale,
-            rebuilt: false,
-            errors: device.counters.errors(),
-            rotating: device.is_rotating(),
-            devid: device.devid.get(),
-            load: MirrorLoad::default(),
-        }
-    }
-
     /// Reads a range of a chunk, which may be several runs, in one way.
     pub(super) fn read_range(
         &self,
@@ -123,8 +54,42 @@ impl Pool {
         way: usize,
         buffer: &mut [u8],
     ) -> Result<(), Box<Attempt>> {
+        self.read_run_as(chunk, run, way, buffer, false)
+    }
+
+    /// Reads a piece; what was announced is waited for no more.
+    pub(super) fn read_piece(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        piece: &Piece,
+        buffer: &mut [u8],
+    ) -> Result<(), Box<Attempt>> {
+        if piece.announced.is_none() {
+            return self.read_run(chunk, &piece.run, piece.way, buffer);
+        }
+        let length = to_u64(buffer.len());
+        let start_ns = self.choosing.clock.now();
+        let read = self.read_run_as(chunk, &piece.run, piece.way, buffer, true);
+        let end_ns = self.choosing.clock.now();
+        let taken = self.choosing.announced().take(chunk.start.get() + offset, length);
+        if let Some((load, what)) = taken {
+            let has_waited = end_ns.saturating_sub(start_ns) > WAIT_NS_MIN + length / COPY_BYTES_PER_NS;
+            load.learn_rate(&what, end_ns, has_waited);
+        }
+        read
+    }
+
+    fn read_run_as(
+        &self,
+        chunk: &Chunk,
+        run: &Run,
+        way: usize,
+        buffer: &mut [u8],
+        is_announced: bool,
+    ) -> Result<(), Box<Attempt>> {
         match chunk.layout.way(run, way) {
-            Way::Direct(stripe) => self.read_stripe(chunk, stripe, run.stripe_offset, buffer),
+            Way::Direct(stripe) => self.read_stripe(chunk, stripe, run.stripe_offset, buffer, is_announced),
             Way::Rebuild(recovery) => self.rebuild(chunk, run, recovery, buffer).map_err(|mut attempt| {
                 let lost = chunk.layout.lost_stripes(run, recovery);
                 attempt.rebuilt_without = lost.map(|stripe| chunk.stripes[stripe].devid).collect();
@@ -139,6 +104,7 @@ impl Pool {
         stripe: usize,
         stripe_offset: u64,
         buffer: &mut [u8],
+        is_announced: bool,
     ) -> Result<(), Box<Attempt>> {
         let place = &chunk.stripes[stripe];
         let pool_device = &self.devices[place.device];
@@ -148,12 +114,37 @@ impl Pool {
             Some(_) if pool_device.lost_writes.affect(physical, to_u64(buffer.len())) => {
                 Err(AttemptFailure::LostWrite)
             }
-            Some(device) => device.read_at(physical, buffer).map_err(|error| {
-                count(&pool_device.counters.read_errors);
-                AttemptFailure::Io(error)
-            }),
+            Some(device) => {
+                let read = self.read_device(pool_device, &**device, physical, buffer, is_announced);
+                read.map_err(|error| {
+                    count(&pool_device.counters.read_errors);
+                    AttemptFailure::Io(error)
+                })
+            }
         };
         result.map_err(|failure| Box::new(self.attempt_at(chunk, stripe, stripe_offset, failure)))
+    }
+
+    /// Reads, and keeps count of it where somebody looks at that.
+    fn read_device(
+        &self,
+        pool_device: &PoolDevice,
+        device: &dyn Device,
+        physical: u64,
+        buffer: &mut [u8],
+        is_announced: bool,
+    ) -> Result<(), DeviceError> {
+        if !self.choosing.keeps_count() {
+            return device.read_at(physical, buffer);
+        }
+        let (load, bytes) = (&pool_device.load, to_u64(buffer.len()));
+        let has_moved = !is_announced && !load.request(physical, bytes);
+        let (start_ns, among) = (self.choosing.clock.now(), load.begin());
+        let read = device.read_at(physical, buffer);
+        let end_ns = self.choosing.clock.now();
+        let is_rotating = pool_device.is_rotating();
+        load.end(&Answered { start_ns, end_ns, bytes, among, is_rotating, has_moved });
+        read
     }
 
     /// Adds up the other stripes of the row. A run with parity is no longer than a strip.
@@ -171,16 +162,15 @@ impl Pool {
         let mut source = vec![0; buffer.len()];
         buffer.fill(0);
         for (stripe, factor) in chunk.layout.sources(run, recovery) {
-            self.read_stripe(chunk, stripe, run.stripe_offset, &mut source)?;
+            self.read_stripe(chunk, stripe, run.stripe_offset, &mut source, false)?;
             add_multiple(buffer, &source, factor);
         }
         Ok(())
     }
 
     /// Tells the devices what a range will need of them.
-    pub(super) fn hint_piece(&self, chunk: &Chunk, piece: &Piece) {
-        let run = &piece.run;
-        match chunk.layout.way(run, piece.way) {
+    pub(super) fn hint_piece(&self, chunk: &Chunk, run: &Run, way: usize) {
+        match chunk.layout.way(run, way) {
             Way::Direct(stripe) => self.hint_stripe(chunk, stripe, run.stripe_offset, run.length),
             Way::Rebuild(recovery) => {
                 for (stripe, _) in chunk.layout.sources(run, recovery) {
@@ -235,9 +225,4 @@ impl Pool {
             failure,
         }
     }
-}
-
-fn request(chunk: &Chunk, offset: u64, run: &Run) -> ReadRequestFacts {
-    let logical = chunk.start.get() + offset;
-    ReadRequestFacts { logical, length: run.length, ..ReadRequestFacts::default() }
 }
