@@ -6,8 +6,16 @@
 //! longest free range, then free space, then devid, but no amount of free space moves a device past a better
 //! class. Chunks that hold data and metadata together have no preference.
 //!
-//! Where the pool stores allocation hints (`dev_item.type`, 0 to 3), they say more than the class: 2 is never
-//! given data, 3 never metadata. One hint other than 0 makes all of them count, for 0 is a hint too.
+//! Where the pool stores allocation hints (`dev_item.type`), they say more than the class: `METADATA_ONLY` is never
+//! given data, `DATA_ONLY` never metadata. One such hint makes all of them count, for `DATA_PREFERRED`, which is 0, is a
+//! hint too. Only `NO_NEW_CHUNKS` says nothing about other devices; and it holds in every mode.
+//!
+//! Data that is to be at hand quickly has chunks of its own, of the *fast tier*: those whose stripes all lie on devices
+//! that rather hold metadata. That is all there is to them, so that a pool need store nothing about it.
+
+mod hint;
+
+pub use hint::{AllocationHint, UnknownHint};
 
 use brindle_ondisk::{BlockGroupType, DevId, Profile, ProfileAttributes};
 use std::cmp::Reverse;
@@ -40,34 +48,6 @@ impl fmt::Display for PlacementClass {
             Self::Fast => "fast",
             Self::Bulk => "bulk",
         })
-    }
-}
-
-/// What the pool stores of a device (`dev_item.type`, of the allocation hint patches).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum AllocationHint {
-    /// Data first, metadata if need be (`DATA_PREFERRED`); also what every stock pool says.
-    #[default]
-    DataPreferred = 0,
-    /// Metadata first, data if need be (`METADATA_PREFERRED`).
-    MetadataPreferred = 1,
-    /// No data ever (`METADATA_ONLY`).
-    MetadataOnly = 2,
-    /// No metadata ever (`DATA_ONLY`).
-    DataOnly = 3,
-}
-
-impl AllocationHint {
-    /// The hint that is stored; `None` for numbers that other patches use.
-    pub fn from_disk(number: u64) -> Option<Self> {
-        let all = [Self::DataPreferred, Self::MetadataPreferred, Self::MetadataOnly, Self::DataOnly];
-        all.into_iter().find(|hint| u64::from(hint.number()) == number)
-    }
-
-    /// The number that is stored.
-    pub const fn number(self) -> u8 {
-        self as u8
     }
 }
 
@@ -107,6 +87,8 @@ pub struct ChunkRequest {
     pub profile: Profile,
     /// How much the preference weighs.
     pub mode: PlacementMode,
+    /// Of a data chunk: the tier that it is for. One for the fast tier lies on fast devices, or nowhere.
+    pub tier: PlacementClass,
     /// The most that one stripe may take, in bytes.
     pub max_stripe_bytes: u64,
     /// The most that the logical range may be, in bytes.
@@ -207,15 +189,78 @@ impl ChunkRequest {
     }
 }
 
-/// How well a device suits; the smaller, the better. 0 alone is preferred.
+/// How well a device suits; the smaller, the better.
 type Rank = u8;
+
+/// Whether the hints count, rather than the classes.
+fn has_hints(devices: &[DeviceSummary]) -> bool {
+    devices.iter().any(|device| device.hint.counts())
+}
+
+/// What a device is for, all things considered.
+fn hint_of(device: &DeviceSummary, has_hints: bool) -> AllocationHint {
+    match (has_hints, device.class) {
+        (true, _) => device.hint,
+        (false, _) if device.hint == AllocationHint::NoNewChunks => device.hint,
+        (false, PlacementClass::Fast) => AllocationHint::MetadataPreferred,
+        (false, PlacementClass::Bulk) => AllocationHint::DataPreferred,
+    }
+}
+
+/// The class that each device counts as, hints considered, in the order given. One that is to be emptied is what the
+/// host says of it.
+pub fn classes(devices: &[DeviceSummary]) -> Vec<PlacementClass> {
+    let has_hints = has_hints(devices);
+    let class = |device: &DeviceSummary| hint_of(device, has_hints).class().unwrap_or(device.class);
+    devices.iter().map(class).collect()
+}
+
+/// How many bytes of data or metadata fit into new chunks of this kind, all of them together; as good as exact, for
+/// what is asked is how chunks of moderate size would be placed one after the other.
+pub fn room_for(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
+    /// So many chunks on the roomiest device show well enough how room is shared out.
+    const CHUNKS: u64 = 64;
+    let mut devices = devices.to_vec();
+    // What lies in several pieces is good for several chunks.
+    devices.iter_mut().for_each(|device| device.max_available_bytes = device.total_available_bytes);
+    let largest = devices.iter().map(|device| device.max_available_bytes).max().unwrap_or(0);
+    let stripe = (largest / CHUNKS).max(request.least_free());
+    let request = ChunkRequest { max_stripe_bytes: stripe, max_chunk_bytes: u64::MAX / 2, ..*request };
+    let mut bytes = 0u64;
+    while let Ok(plan) = place_chunk(&devices, &request) {
+        bytes = bytes.saturating_add(plan.chunk_bytes);
+        for devid in &plan.stripes {
+            let taken = devices.iter_mut().find(|device| device.devid == *devid);
+            let device = taken.expect("placement chooses among the devices given");
+            for left in [&mut device.max_available_bytes, &mut device.total_available_bytes] {
+                *left = left.saturating_sub(plan.stripe_bytes);
+            }
+        }
+    }
+    bytes
+}
+
+/// Where an extent of data belongs that several files share, by what each of them asks for: the best counts, or else a
+/// copy for nothing in a slow directory would slow down the original.
+pub fn tier_of_owners(owners: impl IntoIterator<Item = PlacementClass>) -> PlacementClass {
+    let is_wanted = owners.into_iter().any(|tier| tier == PlacementClass::Fast);
+    if is_wanted { PlacementClass::Fast } else { PlacementClass::Bulk }
+}
+
+/// How much of a fast device new chunks of the fast tier may take, of what is unallocated there: a quarter of the device
+/// is for metadata, so that small files never drive that off it.
+pub fn room_for_fast_data(total_bytes: u64, metadata_bytes: u64, unallocated_bytes: u64) -> u64 {
+    let kept = (total_bytes / 4).saturating_sub(metadata_bytes);
+    unallocated_bytes.saturating_sub(kept)
+}
 
 /// Chooses the devices of a chunk. The order in which devices are given does not matter.
 pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<ChunkPlan, NoSpace> {
-    let has_hints = devices.iter().any(|device| device.hint != AllocationHint::DataPreferred);
+    let has_hints = has_hints(devices);
     let has_room = |device: &&DeviceSummary| device.max_available_bytes >= request.least_free();
     let roomy: Vec<&DeviceSummary> = devices.iter().filter(has_room).collect();
-    let ranked = roomy.iter().filter_map(|device| Some((rank(device, request, has_hints)?, *device)));
+    let ranked =
+        roomy.iter().filter_map(|device| Some((rank(hint_of(device, has_hints), request)?, *device)));
     let mut candidates: Vec<(Rank, &DeviceSummary)> = ranked.collect();
     candidates.sort_by_key(|(rank, device)| {
         (*rank, Reverse(device.max_available_bytes), Reverse(device.total_available_bytes), device.devid)
@@ -234,25 +279,33 @@ pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<
     Ok(plan(&devices, request))
 }
 
-/// `None` if the device may not hold such a chunk.
-fn rank(device: &DeviceSummary, request: &ChunkRequest, has_hints: bool) -> Option<Rank> {
+/// The rank of devices that rather hold what is not wanted.
+const UNSUITABLE: Rank = 3;
+
+/// `None` if a device with this hint may not hold such a chunk.
+fn rank(hint: AllocationHint, request: &ChunkRequest) -> Option<Rank> {
+    use AllocationHint::{
+        DataOnly, DataPreferred, Indifferent, MetadataOnly, MetadataPreferred, NoNewChunks,
+    };
+    if hint == NoNewChunks {
+        return None;
+    }
     if !request.has_preference() {
         return Some(0);
     }
     let is_data = request.content.contains(BlockGroupType::DATA);
-    let hint = match (has_hints, device.class) {
-        (true, _) => device.hint,
-        (false, PlacementClass::Fast) => AllocationHint::MetadataPreferred,
-        (false, PlacementClass::Bulk) => AllocationHint::DataPreferred,
-    };
+    if is_data && request.tier == PlacementClass::Fast {
+        return (hint == MetadataPreferred).then_some(0);
+    }
     let rank = match (is_data, hint) {
-        (true, AllocationHint::MetadataOnly) | (false, AllocationHint::DataOnly) => return None,
+        (true, MetadataOnly) | (false, DataOnly) | (_, NoNewChunks) => return None,
         // A device for this alone comes before one that would rather hold this.
-        (true, AllocationHint::DataOnly) | (false, AllocationHint::MetadataOnly) => 0,
-        (true, AllocationHint::DataPreferred) | (false, AllocationHint::MetadataPreferred) => 1,
-        (true, AllocationHint::MetadataPreferred) | (false, AllocationHint::DataPreferred) => 2,
+        (true, DataOnly) | (false, MetadataOnly) => 0,
+        (true, DataPreferred) | (false, MetadataPreferred) => 1,
+        (_, Indifferent) => 2,
+        (true, MetadataPreferred) | (false, DataPreferred) => UNSUITABLE,
     };
-    (rank < 2 || request.mode != PlacementMode::Strict).then_some(rank)
+    (rank < UNSUITABLE || request.mode != PlacementMode::Strict).then_some(rank)
 }
 
 /// As many of the candidates as the profile takes, from the first on; none if they are too few.
@@ -294,7 +347,7 @@ fn plan(devices: &[(Rank, &DeviceSummary)], request: &ChunkRequest) -> ChunkPlan
         stripes: devices.iter().flat_map(twice).collect(),
         stripe_bytes,
         chunk_bytes: stripe_bytes * columns,
-        spilled: devices.iter().filter(|(rank, _)| *rank == 2).count(),
+        spilled: devices.iter().filter(|(rank, _)| *rank == UNSUITABLE).count(),
     }
 }
 

@@ -61,36 +61,29 @@ pub enum ClassReason {
 /// than 0, as for placement.
 pub fn classify(devices: &[ClassFacts]) -> Vec<(PlacementClass, ClassReason)> {
     let hint = |device: &ClassFacts| AllocationHint::from_disk(device.stored).unwrap_or_default();
-    let has_hints = devices.iter().any(|device| hint(device) != AllocationHint::DataPreferred);
-    let class = |device: &ClassFacts| match (device.chosen, has_hints, device.rotates) {
-        (Some(class), _, _) => (class, ClassReason::Chosen),
-        (None, true, _) => (class_of_hint(hint(device)), ClassReason::Stored(hint(device))),
-        (None, false, Some(true)) => (PlacementClass::Bulk, ClassReason::Rotates(true)),
-        (None, false, Some(false)) => (PlacementClass::Fast, ClassReason::Rotates(false)),
-        (None, false, None) => (PlacementClass::Bulk, ClassReason::Unknown),
+    let has_hints = devices.iter().any(|device| hint(device).counts());
+    let class = |device: &ClassFacts| {
+        let stored = Some(hint(device)).filter(|_| has_hints).and_then(|hint| Some((hint.class()?, hint)));
+        match (device.chosen, stored, device.rotates) {
+            (Some(class), _, _) => (class, ClassReason::Chosen),
+            (None, Some((class, hint)), _) => (class, ClassReason::Stored(hint)),
+            (None, None, Some(true)) => (PlacementClass::Bulk, ClassReason::Rotates(true)),
+            (None, None, Some(false)) => (PlacementClass::Fast, ClassReason::Rotates(false)),
+            (None, None, None) => (PlacementClass::Bulk, ClassReason::Unknown),
+        }
     };
     devices.iter().map(class).collect()
 }
 
-fn class_of_hint(hint: AllocationHint) -> PlacementClass {
-    match hint {
-        AllocationHint::MetadataPreferred | AllocationHint::MetadataOnly => PlacementClass::Fast,
-        AllocationHint::DataPreferred | AllocationHint::DataOnly => PlacementClass::Bulk,
-    }
-}
-
 impl fmt::Display for ClassReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Chosen => "as told",
-            Self::Stored(AllocationHint::DataPreferred) => "hint DATA_PREFERRED",
-            Self::Stored(AllocationHint::MetadataPreferred) => "hint METADATA_PREFERRED",
-            Self::Stored(AllocationHint::MetadataOnly) => "hint METADATA_ONLY",
-            Self::Stored(AllocationHint::DataOnly) => "hint DATA_ONLY",
-            Self::Rotates(true) => "rotates",
-            Self::Rotates(false) => "does not rotate",
-            Self::Unknown => "not known to be fast",
-        })
+        match self {
+            Self::Chosen => f.write_str("as told"),
+            Self::Stored(hint) => write!(f, "hint {hint}"),
+            Self::Rotates(true) => f.write_str("rotates"),
+            Self::Rotates(false) => f.write_str("does not rotate"),
+            Self::Unknown => f.write_str("not known to be fast"),
+        }
     }
 }
 

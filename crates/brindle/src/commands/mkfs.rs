@@ -7,8 +7,7 @@ use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use brindle_care::mkfs::{
-    AllocationHint, FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass,
-    mkfs,
+    FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
 };
 use brindle_device::FileDevice;
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
@@ -338,7 +337,7 @@ fn print_report(out: &mut impl Write, report: &MkfsReport) -> Result<()> {
     writeln!(out, "Devices:")?;
     writeln!(out, "   ID        SIZE  CLASS  PATH")?;
     for device in &report.devices {
-        let (class, length) = (class_name(device.class), size(device.size_bytes));
+        let (class, length) = (device.class.to_string(), size(device.size_bytes));
         writeln!(out, "  {:>3}  {length:>10}  {class:<5}  {}", device.devid, device.name)?;
     }
     Ok(())
@@ -354,22 +353,6 @@ fn devids(group: &NewBlockGroup) -> Vec<String> {
     let mut devids: Vec<String> = group.devices.iter().map(ToString::to_string).collect();
     devids.dedup();
     devids
-}
-
-fn class_name(class: PlacementClass) -> &'static str {
-    match class {
-        PlacementClass::Fast => "fast",
-        PlacementClass::Bulk => "bulk",
-    }
-}
-
-fn hint_name(hint: AllocationHint) -> &'static str {
-    match hint {
-        AllocationHint::DataPreferred => "DATA_PREFERRED",
-        AllocationHint::MetadataPreferred => "METADATA_PREFERRED",
-        AllocationHint::MetadataOnly => "METADATA_ONLY",
-        AllocationHint::DataOnly => "DATA_ONLY",
-    }
 }
 
 fn report_json(report: &MkfsReport) -> Value {
@@ -390,8 +373,8 @@ fn report_json(report: &MkfsReport) -> Value {
                 "uuid": device.uuid.to_string(),
                 "path": device.name,
                 "bytes": device.size_bytes,
-                "class": class_name(device.class),
-                "allocation_hint": hint_name(device.hint),
+                "class": device.class.to_string(),
+                "allocation_hint": device.hint.to_string(),
             })
         })
         .collect();

@@ -150,6 +150,7 @@ impl Plan {
             content,
             profile,
             mode,
+            tier: PlacementClass::Bulk,
             max_stripe_bytes,
             max_chunk_bytes: 10 * GIB,
             min_stripe_bytes,

@@ -19,6 +19,7 @@ fn request(content: BlockGroupType, profile: Profile, mode: PlacementMode) -> Ch
         content,
         profile,
         mode,
+        tier: Bulk,
         max_stripe_bytes: GIB,
         max_chunk_bytes: 10 * GIB,
         min_stripe_bytes: 1 << 20,
@@ -142,7 +143,6 @@ fn hints_say_more_than_the_class() {
     let error = place_chunk(&devices[1..], &request).expect_err("6 holds no metadata");
     assert_eq!((error.usable, error.excluded), (3, 1));
     assert_eq!(AllocationHint::from_disk(2), Some(AllocationHint::MetadataOnly));
-    assert_eq!(AllocationHint::from_disk(4), None);
 }
 
 #[test]
@@ -168,6 +168,8 @@ fn any_hint() -> impl Strategy<Value = AllocationHint> {
         1 => Just(AllocationHint::MetadataPreferred),
         1 => Just(AllocationHint::MetadataOnly),
         1 => Just(AllocationHint::DataOnly),
+        1 => Just(AllocationHint::NoNewChunks),
+        1 => Just(AllocationHint::Indifferent),
     ]
 }
 
@@ -195,6 +197,9 @@ fn any_devices() -> impl Strategy<Value = Vec<DeviceSummary>> {
 
 /// How much a device is wanted, straight from the table of the hints; 0 not at all.
 fn wish(device: &DeviceSummary, content: BlockGroupType, hinted: bool, mode: PlacementMode) -> u8 {
+    if device.hint.number() == 4 {
+        return 0;
+    }
     if mode == PlacementMode::Classic || content == MIXED {
         return 9;
     }
@@ -205,10 +210,69 @@ fn wish(device: &DeviceSummary, content: BlockGroupType, hinted: bool, mode: Pla
     match (content == DATA, hint) {
         (false, 2) | (true, 3) => 9,
         (false, 1) | (true, 0) => 8,
-        (false, 0) | (true, 1) if mode != PlacementMode::Strict => 7,
+        (_, 80) => 7,
+        (false, 0) | (true, 1) if mode != PlacementMode::Strict => 6,
         _ => 0,
     }
 }
+
+/// Preferred first, redundancy kept, spill only when allowed and needed, no refusal while an allowed layout exists.
+fn assert_right(devices: &[DeviceSummary], request: &ChunkRequest) {
+    let attributes = request.attributes();
+    let least = u64::from(attributes.dev_stripes) << 20;
+    let hinted = devices.iter().any(|device| !matches!(device.hint.number(), 0 | 4));
+    let wish = |device: &DeviceSummary| wish(device, request.content, hinted, request.mode);
+    let is_usable = |device: &&DeviceSummary| wish(device) > 0 && device.max_available_bytes >= least;
+    let usable: Vec<&DeviceSummary> = devices.iter().filter(is_usable).collect();
+    let minimum = usize::from(attributes.devs_min);
+    let Ok(plan) = place_chunk(devices, request) else {
+        assert!(usable.len() < minimum, "an allowed layout was missed: {devices:?} {request:?}");
+        return;
+    };
+    assert!(usable.len() >= minimum);
+
+    // Redundancy: each device once (dup: one device twice), as many as the profile allows.
+    let mut chosen = plan.stripes.clone();
+    chosen.sort_unstable();
+    chosen.dedup();
+    assert_eq!(chosen.len() * usize::from(attributes.dev_stripes), plan.stripes.len());
+    assert!(chosen.len() >= minimum);
+    assert!(attributes.devs_max == 0 || chosen.len() <= usize::from(attributes.devs_max));
+    assert_eq!(chosen.len() % usize::from(attributes.devs_increment), 0);
+
+    let summary = |devid: &DevId| *devices.iter().find(|device| device.devid == *devid).expect("given");
+    let chosen: Vec<DeviceSummary> = chosen.iter().map(summary).collect();
+    let worst = chosen.iter().map(wish).min().expect("not empty");
+    assert!(worst > 0, "a device that may not hold it: {devices:?} {request:?}");
+    assert_eq!(plan.spilled, chosen.iter().filter(|device| wish(device) == 6).count());
+    // Spill only when the better classes are too few, and then none of them is left out.
+    let better: Vec<_> = usable.iter().filter(|device| wish(device) > worst).collect();
+    assert!(better.len() < minimum, "spilled although the preferred were enough: {devices:?} {request:?}");
+    if attributes.devs_max == 0 || usize::from(attributes.devs_max) >= better.len() {
+        assert!(better.iter().all(|device| chosen.contains(device)), "a preferred device was passed by");
+    }
+    // Within a class the one with more room first.
+    let key = |device: &DeviceSummary| (device.max_available_bytes, device.total_available_bytes);
+    let mut passed_by = usable.iter().filter(|device| wish(device) == worst && !chosen.contains(device));
+    let last = chosen.iter().filter(|device| wish(device) == worst).map(key).min().expect("not empty");
+    assert!(passed_by.all(|device| key(device) <= last));
+
+    // Geometry: it fits, and the range is what the stripes hold.
+    for device in &chosen {
+        assert!(plan.stripe_bytes * u64::from(attributes.dev_stripes) <= device.max_available_bytes);
+    }
+    let data_stripes =
+        plan.stripes.len() as u64 / u64::from(attributes.ncopies) - u64::from(attributes.nparity);
+    assert_eq!(plan.chunk_bytes, plan.stripe_bytes * data_stripes);
+    assert!(plan.stripe_bytes.is_multiple_of(STRIP_BYTES) && plan.stripe_bytes >= 1 << 20);
+
+    // The order in which devices are given does not matter.
+    let mut reversed = devices.to_vec();
+    reversed.reverse();
+    assert_eq!(place_chunk(&reversed, request), Ok(plan));
+}
+
+const MODES: [PlacementMode; 3] = [PlacementMode::Classic, PlacementMode::Preferred, PlacementMode::Strict];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -217,63 +281,102 @@ proptest! {
         devices in any_devices(),
         row in 0..Profile::TABLE.len(),
         content in prop::sample::select(vec![DATA, METADATA, SYSTEM, MIXED]),
-        mode in prop::sample::select(vec![
-            PlacementMode::Classic, PlacementMode::Preferred, PlacementMode::Strict,
-        ]),
+        mode in prop::sample::select(MODES.to_vec()),
     ) {
+        assert_right(&devices, &request(content, Profile::TABLE[row].profile, mode));
+    }
+
+    #[test]
+    fn room_is_what_chunks_can_have_of_it(
+        devices in any_devices(),
+        row in 0..Profile::TABLE.len(),
+        content in prop::sample::select(vec![DATA, METADATA]),
+        mode in prop::sample::select(MODES.to_vec()),
+    ) {
+        let request = request(content, Profile::TABLE[row].profile, mode);
+        let room = room_for(&devices, &request);
+        prop_assert!(room > 0 || place_chunk(&devices, &request).is_err());
         let attributes = &Profile::TABLE[row];
-        let request = request(content, attributes.profile, mode);
-        let least = u64::from(attributes.dev_stripes) << 20;
-        let hinted = devices.iter().any(|device| device.hint.number() != 0);
-        let wish = |device: &DeviceSummary| wish(device, content, hinted, mode);
-        let usable: Vec<&DeviceSummary> = devices
-            .iter()
-            .filter(|device| wish(device) > 0 && device.max_available_bytes >= least)
-            .collect();
-        let minimum = usize::from(attributes.devs_min);
-        let Ok(plan) = place_chunk(&devices, &request) else {
-            prop_assert!(usable.len() < minimum, "an allowed layout was missed");
-            return Ok(());
-        };
-        prop_assert!(usable.len() >= minimum);
-
-        // Redundancy: each device once (dup: one device twice), as many as the profile allows.
-        let mut chosen = plan.stripes.clone();
-        chosen.sort_unstable();
-        chosen.dedup();
-        prop_assert_eq!(chosen.len() * usize::from(attributes.dev_stripes), plan.stripes.len());
-        prop_assert!(chosen.len() >= minimum);
-        prop_assert!(attributes.devs_max == 0 || chosen.len() <= usize::from(attributes.devs_max));
-        prop_assert_eq!(chosen.len() % usize::from(attributes.devs_increment), 0);
-
-        let summary = |devid: &DevId| *devices.iter().find(|device| device.devid == *devid).expect("given");
-        let chosen: Vec<DeviceSummary> = chosen.iter().map(summary).collect();
-        let worst = chosen.iter().map(wish).min().expect("not empty");
-        prop_assert!(worst > 0, "a device that may not hold it");
-        // Spill only when the better classes are too few, and then none of them is left out.
-        let better: Vec<_> = usable.iter().filter(|device| wish(device) > worst).collect();
-        prop_assert!(better.len() < minimum, "spilled although the preferred were enough");
-        if attributes.devs_max == 0 || usize::from(attributes.devs_max) >= better.len() {
-            prop_assert!(better.iter().all(|device| chosen.contains(device)), "a preferred device was passed by");
-        }
-        // Within a class the one with more room first.
-        let key = |device: &DeviceSummary| (device.max_available_bytes, device.total_available_bytes);
-        let passed_by = usable.iter().filter(|device| wish(device) == worst && !chosen.contains(device));
-        let last = chosen.iter().filter(|device| wish(device) == worst).map(key).min().expect("not empty");
-        prop_assert!(passed_by.map(|device| key(device)).all(|left| left <= last));
-
-        // Geometry: it fits, and the range is what the stripes hold.
-        for device in &chosen {
-            prop_assert!(plan.stripe_bytes * u64::from(attributes.dev_stripes) <= device.max_available_bytes);
-        }
-        let data_stripes = plan.stripes.len() as u64 / u64::from(attributes.ncopies)
-            - u64::from(attributes.nparity);
-        prop_assert_eq!(plan.chunk_bytes, plan.stripe_bytes * data_stripes);
-        prop_assert!(plan.stripe_bytes.is_multiple_of(STRIP_BYTES) && plan.stripe_bytes >= 1 << 20);
-
-        // The order in which devices are given does not matter.
-        let mut reversed = devices.clone();
-        reversed.reverse();
-        prop_assert_eq!(place_chunk(&reversed, &request), Ok(plan));
+        let all: u64 = devices.iter().map(|device| device.total_available_bytes).sum();
+        prop_assert!(room <= all / u64::from(attributes.ncopies));
     }
 }
+
+/// All sets of up to eight devices that differ in what they are for, and all profiles.
+#[test]
+fn every_set_of_up_to_eight_devices_is_served_as_its_hints_say() {
+    use AllocationHint::{
+        DataOnly, DataPreferred, Indifferent, MetadataOnly, MetadataPreferred, NoNewChunks,
+    };
+    let hinted = [DataPreferred, MetadataPreferred, MetadataOnly, DataOnly, NoNewChunks, Indifferent];
+    let kinds = hinted.map(|hint| (Bulk, hint)).into_iter();
+    // What the host says counts where there are no hints.
+    let kinds: Vec<_> = kinds.chain([(Fast, DataPreferred), (Fast, NoNewChunks)]).collect();
+    let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut number = 0;
+    while let Some(set) = sets.get(number).cloned() {
+        number += 1;
+        let devices: Vec<DeviceSummary> = (1..)
+            .zip(&set)
+            .map(|(devid, kind)| DeviceSummary {
+                hint: kinds[*kind].1,
+                ..device(devid, kinds[*kind].0, devid << 21)
+            })
+            .collect();
+        for attributes in &Profile::TABLE {
+            for (content, mode) in
+                [DATA, METADATA].into_iter().flat_map(|content| MODES.map(|mode| (content, mode)))
+            {
+                assert_right(&devices, &request(content, attributes.profile, mode));
+            }
+        }
+        if set.len() < 8 {
+            let last = set.last().copied().unwrap_or(0);
+            sets.extend((last..kinds.len()).map(|kind| set.iter().copied().chain([kind]).collect()));
+        }
+    }
+    assert_eq!(sets.len(), 12870, "as many as there are");
+}
+
+#[test]
+fn the_fast_tier_lies_on_devices_that_rather_hold_metadata_or_nowhere() {
+    let fast = |profile| ChunkRequest { tier: Fast, ..request(DATA, profile, PlacementMode::Preferred) };
+    let of = |devices: &[DeviceSummary], profile| place_chunk(devices, &fast(profile)).map(|plan| ids(&plan));
+    assert_eq!(of(&five(), Profile::Raid1), Ok(vec![1, 2]));
+    assert_eq!(of(&five(), Profile::Raid5), Ok(vec![1, 2, 3]));
+    assert!(of(&five(), Profile::Raid1c4).is_err(), "redundancy is not traded for speed");
+    let mut hinted = five();
+    hinted[0].hint = AllocationHint::MetadataOnly;
+    hinted[4].hint = AllocationHint::MetadataPreferred;
+    assert_eq!(of(&hinted, Profile::Single), Ok(vec![6]));
+    assert!(of(&hinted, Profile::Raid1).is_err(), "what is for metadata alone is given no data");
+    let classes = classes(&hinted);
+    assert_eq!(classes, [Fast, Bulk, Bulk, Bulk, Fast]);
+}
+
+#[test]
+fn room_is_counted_by_profile_and_class() {
+    let devices = [device(1, Fast, 100 * GIB), device(2, Bulk, 3000 * GIB), device(3, Bulk, 1000 * GIB)];
+    let room = |content, profile, mode| room_for(&devices, &request(content, profile, mode)) / GIB;
+    assert_eq!(room(DATA, Profile::Raid1, PlacementMode::Strict), 1000, "the larger one finds no partner");
+    assert_eq!(room(DATA, Profile::Raid1, PlacementMode::Preferred), 1100);
+    assert_eq!(room(DATA, Profile::Single, PlacementMode::Strict), 4000);
+    assert_eq!(room(METADATA, Profile::Raid1, PlacementMode::Strict), 0);
+    assert_eq!(room(METADATA, Profile::Dup, PlacementMode::Strict), 50);
+}
+
+#[test]
+fn a_quarter_of_a_fast_device_is_for_metadata() {
+    assert_eq!(room_for_fast_data(100, 0, 100), 75);
+    assert_eq!(room_for_fast_data(100, 20, 80), 75, "what metadata has counts");
+    assert_eq!(room_for_fast_data(100, 30, 70), 70);
+    assert_eq!(room_for_fast_data(100, 5, 10), 0);
+}
+
+#[test]
+fn an_extent_has_the_best_tier_of_its_owners() {
+    assert_eq!(tier_of_owners([Bulk, Fast, Bulk]), Fast);
+    assert_eq!((tier_of_owners([Bulk]), tier_of_owners([])), (Bulk, Bulk));
+}
+
+mod ssd_metadata;

@@ -278,6 +278,7 @@ impl<'a> Space<'a> {
             content: kind & BlockGroupType::CONTENT,
             profile: kind.profile().unwrap_or(Profile::Single),
             mode: PlacementMode::Classic,
+            tier: PlacementClass::Bulk,
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
             min_stripe_bytes: STRIP_BYTES,

@@ -155,6 +155,7 @@ fn kernel_places(pool: &TierPool, sizes: &BTreeMap<DevId, u64>, kind: BlockGroup
         content: kind & BlockGroupType::CONTENT,
         profile,
         mode: PlacementMode::Classic,
+        tier: PlacementClass::Bulk,
         max_stripe_bytes: limits.max_stripe_bytes,
         max_chunk_bytes: limits.max_chunk_bytes,
         min_stripe_bytes: STRIP_BYTES,
