@@ -1,6 +1,6 @@
 //! What can go wrong on the way to an item.
 
-use brindle_ondisk::{CorruptNode, Defect, Key, Logical, RootId};
+use brindle_ondisk::{CorruptNode, Defect, DevId, Key, Logical, RootId};
 use brindle_volume::{ReadError, VolumeError, WriteError};
 use std::sync::Arc;
 use thiserror::Error;
@@ -92,6 +92,9 @@ pub enum TreeError {
     /// A device failed.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// There is no such device that can be written.
+    #[error("there is no writable device {0} in the pool")]
+    NoDevice(DevId),
     /// A tree that should be there is not.
     #[error("there is no {}", tree_name(*.0))]
     NoTree(RootId),

@@ -20,6 +20,7 @@ mod error;
 mod pool;
 mod refs;
 mod root;
+mod settings;
 mod space;
 mod statistics;
 mod transaction;
@@ -32,7 +33,10 @@ pub use error::TreeError;
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::DataRange;
 pub use root::TreeRoot;
-pub use space::{DeviceSpace, DiscardMode, GroupSummary, ReservedExtent, SpaceSummary, Urgency};
+pub use settings::PoolSettings;
+pub use space::{
+    DeviceSpace, DiscardMode, GroupSummary, ReservedExtent, Room, SpaceSummary, Spread, Urgency,
+};
 pub use transaction::{
     Clock, CommitPhase, CommitReport, CommitStatistics, LEVELS, Need, Transaction, TreeKind, WriterOptions,
 };

@@ -25,6 +25,8 @@ pub struct DeviceStatus {
     pub is_stale: bool,
     /// It rotates.
     pub is_rotating: bool,
+    /// What the pool stores of it (`dev_item.type`).
+    pub hint: AllocationHint,
     /// The generation of its superblock, where it is there.
     pub generation: Option<Generation>,
     /// What it has got wrong since the pool was opened.
@@ -53,6 +55,8 @@ pub struct DeviceCounters {
 /// A device that is there and may be written, for those who decide what goes where.
 #[derive(Clone, Debug)]
 pub struct WritableDeviceStatus {
+    /// What messages call it: the path, where there is one.
+    pub name: String,
     /// As the pool has it, or will have it: id, UUID, size, bytes in use.
     pub item: DevItem,
     /// The size of the device itself, in bytes.

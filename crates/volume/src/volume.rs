@@ -148,6 +148,15 @@ impl Volume {
         })
     }
 
+    /// A device item says something else of what the device is for (`type`); false if there is no such device.
+    pub fn set_device_type(&self, devid: DevId, stored: u64) -> bool {
+        self.change(|pool| {
+            let Some(device) = pool.device_mut(devid) else { return false };
+            device.item.device_type.set(stored);
+            true
+        })
+    }
+
     /// After the chunk tree has been read: whether every chunk can be, and whether there is every device
     /// (or the pool was opened degraded).
     pub fn check_complete(&self) -> Result<(), VolumeError> {
@@ -198,6 +207,7 @@ impl Volume {
                 is_seed: device.is_seed,
                 is_stale: device.is_stale,
                 is_rotating: device.is_rotating(),
+                hint: stored_hint(device),
                 generation: device.generation,
                 counters: device.counters.snapshot(),
             })
@@ -213,10 +223,11 @@ impl Volume {
             let writable = device.writable.as_ref()?;
             let is_fast = writable.class() == DeviceClass::Solid;
             Some(WritableDeviceStatus {
+                name: device.name(),
                 item: device.item,
                 size_bytes: writable.size_bytes(),
                 class: if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk },
-                hint: AllocationHint::from_disk(device.item.device_type.get()).unwrap_or_default(),
+                hint: stored_hint(device),
             })
         };
         let mut devices: Vec<_> = pool.devices.iter().filter_map(status).collect();
@@ -234,4 +245,9 @@ impl Volume {
         let mut pool = self.pool.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut pool))
     }
+}
+
+/// What the pool stores of a device; what nobody knows counts as nothing.
+fn stored_hint(device: &crate::device::PoolDevice) -> AllocationHint {
+    AllocationHint::from_disk(device.item.device_type.get()).unwrap_or_default()
 }

@@ -10,6 +10,7 @@ use super::ranges::Span;
 use super::state::{State, content};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, Logical, to_u64, to_usize};
+use brindle_policy::placement::PlacementClass;
 use std::cmp::Reverse;
 
 /// Tree blocks go on where the last ones ended if there is room for so many bytes, or for all of them.
@@ -47,14 +48,32 @@ impl Space {
         Ok(places)
     }
 
-    /// Takes an extent of data of `least` to `most` bytes. Reads trees.
+    /// Takes an extent of data of `least` to `most` bytes, of a tier if it has room. Reads trees.
     pub(super) fn take_extent(
         &self,
         pool: &Pool,
+        tier: PlacementClass,
+        bounds: (u64, u64),
+        hint: Option<Logical>,
+    ) -> Result<Span, TreeError> {
+        let mut taken = Err(TreeError::NoSpace(format!("no free range of {} bytes for data", bounds.0)));
+        for content in self.data_contents(tier) {
+            taken = self.take_from(pool, *content, bounds, hint);
+            match &taken {
+                Err(TreeError::NoSpace(_)) => {}
+                _ => return taken,
+            }
+        }
+        taken
+    }
+
+    fn take_from(
+        &self,
+        pool: &Pool,
+        content: Content,
         (least, most): (u64, u64),
         hint: Option<Logical>,
     ) -> Result<Span, TreeError> {
-        let content = content(self.is_mixed, BlockGroupType::DATA);
         let good = GOOD_EXTENT_BYTES.min(most).max(least);
         let mut look_ups = 0;
         let mut may_make_chunk = true;
@@ -109,12 +128,12 @@ impl State {
     }
 
     fn candidates(&self, content: Content) -> impl Iterator<Item = &Group> {
-        self.groups().filter(move |group| group.writable && Content::of(group.kind) == content)
+        self.groups().filter(move |group| group.writable && group.content() == content)
     }
 
     /// The group that something may be taken from at an address.
     fn candidate_at(&self, content: Content, at: u64) -> Option<&Group> {
-        self.group_of(at).filter(|group| group.writable && Content::of(group.kind) == content)
+        self.group_of(at).filter(|group| group.writable && group.content() == content)
     }
 
     /// Takes the next run of tree blocks.
@@ -137,11 +156,11 @@ impl State {
         hint: Option<Logical>,
         sectorsize: u64,
     ) -> Option<Span> {
-        let places = [hint.map(Logical::get), self.next_data];
+        let places = [hint.map(Logical::get), self.next_data[content]];
         let near = |at: u64| self.candidate_at(content, at)?.room_at(at, bounds, sectorsize);
         let near = places.into_iter().flatten().find_map(near);
         let span = near.or_else(|| self.best_room(content, bounds, sectorsize, true))?;
-        self.next_data = Some(span.0 + span.1);
+        self.next_data[content] = Some(span.0 + span.1);
         self.reserve(span);
         Some(span)
     }

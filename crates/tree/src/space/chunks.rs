@@ -12,7 +12,7 @@ use brindle_ondisk::{
     SYS_CHUNK_ARRAY_SIZE, to_usize,
 };
 use brindle_policy::placement::{
-    ChunkLimits, ChunkPlan, ChunkRequest, DeviceSummary, STRIP_BYTES, place_chunk,
+    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, STRIP_BYTES, place_chunk,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -52,6 +52,7 @@ impl State {
     /// The kinds of groups of a content that there are.
     fn kinds(&self, content: Content) -> Vec<BlockGroupType> {
         let mut kinds = Vec::new();
+        let content = Content::of(content.flags());
         for group in self.groups().filter(|group| Content::of(group.kind) == content) {
             if !kinds.contains(&group.kind) {
                 kinds.push(group.kind);
@@ -85,20 +86,9 @@ impl Space {
     fn place(&self, pool: &Pool, state: &mut State, content: Content) -> Result<(), TreeError> {
         let profile = state.profile(content);
         self.warn_if_reduced(state, content, profile);
-        let limits = ChunkLimits::new(content.flags(), state.pool_bytes());
-        let request = ChunkRequest {
-            content: content.flags(),
-            profile,
-            mode: self.placement,
-            max_stripe_bytes: limits.max_stripe_bytes,
-            max_chunk_bytes: limits.max_chunk_bytes,
-            min_stripe_bytes: MIN_STRIPE_BYTES,
-            max_stripes: max_stripes(pool.nodesize()),
-        };
-        let summaries: Vec<DeviceSummary> =
-            state.devices.iter().map(super::device::Device::summary).collect();
-        let plan =
-            place_chunk(&summaries, &request).map_err(|error| TreeError::NoSpace(error.to_string()))?;
+        let request = self.request(pool, state, content);
+        let plan = place_chunk(&state.summaries_for(content), &request)
+            .map_err(|error| TreeError::NoSpace(error.to_string()))?;
         if content == Content::System && !fits_superblock(state, plan.stripes.len()) {
             return Err(TreeError::NoSpace("the superblock has no room for another system chunk".into()));
         }
@@ -120,6 +110,21 @@ impl Space {
         state.unwritten_chunks.insert(start.get(), item);
         tracing::debug!("new chunk at logical {start}, {} bytes, {kind}", plan.chunk_bytes);
         Ok(())
+    }
+
+    /// What is asked of placement.
+    pub(super) fn request(&self, pool: &Pool, state: &State, content: Content) -> ChunkRequest {
+        let limits = ChunkLimits::new(content.flags(), state.pool_bytes());
+        ChunkRequest {
+            content: content.flags(),
+            profile: state.profile(content),
+            mode: self.mode(state),
+            tier: if content == Content::FastData { PlacementClass::Fast } else { PlacementClass::Bulk },
+            max_stripe_bytes: limits.max_stripe_bytes,
+            max_chunk_bytes: limits.max_chunk_bytes,
+            min_stripe_bytes: MIN_STRIPE_BYTES,
+            max_stripes: max_stripes(pool.nodesize()),
+        }
     }
 
     /// Makes the chunk known: to those who read and write, and as a group that is all free.
@@ -165,15 +170,21 @@ impl Space {
             .collect();
         for start in candidates {
             let group = state.group(start).expect("it was there just now");
-            let (kind, length, content) = (group.kind, group.available(), Content::of(group.kind));
-            let is_last = state.groups().filter(|other| other.kind == kind).nth(1).is_none();
+            let (kind, length, content) = (group.kind, group.available(), group.content());
+            // The fast tier is no place that other data goes to as long as there is one for it.
+            let is_like = |other: &&Group| other.kind == kind && (content != Content::Data || !other.is_fast);
+            let is_last = state.groups().filter(is_like).nth(1).is_none();
             let needed = match content {
                 Content::System => continue,
-                Content::Data => state.promised_data,
+                Content::Data | Content::FastData => state.promised_data,
                 Content::Metadata => 2 * needed,
                 Content::Mixed => state.promised_data.saturating_add(2 * needed),
             };
-            let is_needed = state.totals(content).available - length < needed;
+            let available = match content {
+                Content::Data | Content::FastData => self.data_totals(state).available,
+                content => state.totals(content).available,
+            };
+            let is_needed = available.saturating_sub(length) < needed;
             if group.is_fresh || group.written_used.is_none() || is_last || is_needed {
                 continue;
             }

@@ -6,6 +6,7 @@ use super::ranges::Span;
 use super::state::content;
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, Logical};
+use brindle_policy::placement::PlacementClass;
 
 /// How often a promise is asked for again after a commit; others may be faster every time.
 const TRIES: usize = 4;
@@ -79,8 +80,20 @@ impl Pool {
         max: u64,
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
+        self.reserve_extent_on(PlacementClass::Bulk, min, max, hint)
+    }
+
+    /// As [`reserve_extent`](Self::reserve_extent), in data chunks on fast devices, as far as there is room, or on the
+    /// others.
+    pub fn reserve_extent_on(
+        &self,
+        tier: PlacementClass,
+        min: u64,
+        max: u64,
+        hint: Option<Logical>,
+    ) -> Result<ReservedExtent<'_>, TreeError> {
         let space = &self.writer()?.space;
-        let (start, length) = space.take_extent(self, (min, max), hint)?;
+        let (start, length) = space.take_extent(self, tier, (min, max), hint)?;
         space.release_data(length);
         Ok(ReservedExtent { start: Logical::new(start), length, pool: self, is_kept: false })
     }
@@ -97,7 +110,7 @@ impl Space {
                 let kept = self.kept_back(&state);
                 taken += self.needed(&state, load, 0) + kept.commit + kept.freeing;
             }
-            let totals = state.totals(content);
+            let totals = self.data_totals(&state);
             let available = totals.available.saturating_sub(taken);
             if available >= bytes {
                 state.promised_data += bytes;

@@ -14,6 +14,10 @@ pub(super) struct Device {
     pub(super) uuid: Uuid,
     pub(super) class: PlacementClass,
     pub(super) hint: AllocationHint,
+    /// What the user says of it, for as long as the pool is open.
+    pub(super) chosen: Option<PlacementClass>,
+    /// What its device item says (`type`), or is to say.
+    pub(super) stored_type: u64,
     pub(super) total_bytes: u64,
     /// What its device item is to say.
     pub(super) used_bytes: u64,
@@ -74,6 +78,8 @@ mod tests {
             uuid: Uuid::default(),
             class: PlacementClass::Bulk,
             hint: AllocationHint::default(),
+            chosen: None,
+            stored_type: 0,
             total_bytes,
             used_bytes: extents.iter().map(|extent| extent.1).sum(),
             free: unallocated(total_bytes, extents),

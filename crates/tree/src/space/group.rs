@@ -37,9 +37,19 @@ pub(super) struct Group {
     pub(super) written_used: Option<u64>,
     /// It was made in the running transaction.
     pub(super) is_fresh: bool,
+    /// In a pool with two classes of devices: it lies on fast ones alone.
+    pub(super) is_fast: bool,
 }
 
 impl Group {
+    /// What is allocated from it.
+    pub(super) fn content(&self) -> Content {
+        match Content::of(self.kind) {
+            Content::Data if self.is_fast => Content::FastData,
+            content => content,
+        }
+    }
+
     /// What could be taken, were it all looked up.
     pub(super) fn available(&self) -> u64 {
         if !self.writable {
@@ -139,13 +149,15 @@ pub(super) enum Content {
     System,
     /// Data and metadata.
     Mixed,
+    /// Data, on fast devices alone, in a pool that has others.
+    FastData,
 }
 
 impl Content {
     /// All of them.
-    pub(super) const ALL: [Self; 4] = [Self::Data, Self::Metadata, Self::System, Self::Mixed];
+    pub(super) const ALL: [Self; 5] = [Self::Data, Self::Metadata, Self::System, Self::Mixed, Self::FastData];
 
-    /// What groups of a kind hold.
+    /// What groups of a kind hold, wherever they lie.
     pub(super) fn of(kind: BlockGroupType) -> Self {
         if kind.contains(BlockGroupType::DATA | BlockGroupType::METADATA) {
             Self::Mixed
@@ -161,7 +173,7 @@ impl Content {
     /// The bits of the kind.
     pub(super) fn flags(self) -> BlockGroupType {
         match self {
-            Self::Data => BlockGroupType::DATA,
+            Self::Data | Self::FastData => BlockGroupType::DATA,
             Self::Metadata => BlockGroupType::METADATA,
             Self::System => BlockGroupType::SYSTEM,
             Self::Mixed => BlockGroupType::DATA | BlockGroupType::METADATA,

@@ -17,6 +17,7 @@ use super::superblocks::excluded;
 use crate::{Pool, Readahead, TreeError};
 use brindle_ondisk::item::BlockGroupItem;
 use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
+use brindle_policy::placement::PlacementClass;
 use brindle_volume::ChunkStatus;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -48,14 +49,19 @@ impl State {
 
 impl Space {
     /// Block groups, devices and the sizes of trees.
-    pub(super) fn load_state(&self, pool: &Pool) -> Result<State, TreeError> {
+    pub(super) fn load_state(
+        &self,
+        pool: &Pool,
+        chosen: &BTreeMap<String, PlacementClass>,
+    ) -> Result<State, TreeError> {
         let mut state = State::default();
         state.ranges_max = RANGES_MAX;
         state.sizes = self.tree_sizes(pool)?;
+        state.devices = load_devices(pool, chosen)?;
+        self.update_tiers(&mut state);
         for chunk in pool.volume().chunks() {
             state.add(self.load_group(pool, &chunk)?);
         }
-        state.devices = load_devices(pool)?;
         let superblock = pool.superblock();
         for chunk in superblock.system_chunks() {
             let (key, chunk) = chunk.map_err(|defect| {
@@ -200,11 +206,13 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         delta: Delta::default(),
         written_used: None,
         is_fresh: false,
+        is_fast: false,
     }
 }
 
 /// The devices that may be written, and what of them belongs to no chunk.
-fn load_devices(pool: &Pool) -> Result<Vec<Device>, TreeError> {
+/// `chosen`: the class that the user wants a device to have, by its name.
+fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Result<Vec<Device>, TreeError> {
     let mut extents: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
     for chunk in pool.volume().chunks() {
         for stripe in &chunk.stripes {
@@ -233,6 +241,8 @@ fn load_devices(pool: &Pool) -> Result<Vec<Device>, TreeError> {
             uuid: item.uuid,
             class: status.class,
             hint: status.hint,
+            chosen: chosen.get(&status.name).copied(),
+            stored_type: item.device_type.get(),
             total_bytes,
             used_bytes: item.bytes_used.get(),
             free: unallocated(total_bytes, extents),

@@ -38,6 +38,7 @@ mod shrink;
 mod state;
 mod summary;
 mod superblocks;
+mod tiers;
 mod write_back;
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ mod tests;
 
 pub use data::ReservedExtent;
 pub(crate) use pins::Pinned;
-pub use summary::{DeviceSpace, GroupSummary, SpaceSummary};
+pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
@@ -113,9 +114,10 @@ impl Space {
             placement: options.placement,
             discard: options.discard,
         };
-        let mut state = space.load_state(pool)?;
+        let mut state = space.load_state(pool, &options.classes)?;
         let has_empty = state.groups().any(group::Group::is_empty);
         state.may_remove = has_empty;
+        space.announce(&state);
         *space.lock() = state;
         Ok(space)
     }

@@ -5,7 +5,7 @@ use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::ranges::{RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId, Uuid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is wrong with an extent.
@@ -18,6 +18,8 @@ pub(super) struct State {
     groups: BTreeMap<u64, Group>,
     totals: PerContent<Totals>,
     pub(super) devices: Vec<Device>,
+    /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].
+    pub(super) fast: Option<BTreeSet<DevId>>,
     /// What the running transaction has freed.
     pub(super) pinned: RangeSet,
     /// What the transaction freed that is being made durable.
@@ -42,8 +44,8 @@ pub(super) struct State {
     pub(super) promised_metadata: u64,
     /// How many operations wait for one of these promises to be taken back.
     pub(super) waiting_for_promises: usize,
-    /// Where the last data extent ends.
-    pub(super) next_data: Option<u64>,
+    /// Where the last data extent ends, by content.
+    pub(super) next_data: PerContent<Option<u64>>,
     /// Where the last tree blocks end, by content.
     pub(super) next_blocks: PerContent<Option<u64>>,
     pub(super) sizes: TreeSizes,
@@ -91,7 +93,7 @@ impl State {
     /// Changes the group that begins there, and the sums with it.
     pub(super) fn change<T>(&mut self, start: u64, change: impl FnOnce(&mut Group) -> T) -> Option<T> {
         let group = self.groups.get_mut(&start)?;
-        let totals = &mut self.totals[Content::of(group.kind)];
+        let totals = &mut self.totals[group.content()];
         totals.subtract(group.totals());
         let done = change(group);
         totals.add(group.totals());
@@ -111,16 +113,17 @@ impl State {
     }
 
     /// Adds a group.
-    pub(super) fn add(&mut self, group: Group) {
+    pub(super) fn add(&mut self, mut group: Group) {
+        group.is_fast = self.lies_on_fast_devices(&group);
         self.next_chunk = self.next_chunk.max(group.end());
-        self.totals[Content::of(group.kind)].add(group.totals());
+        self.totals[group.content()].add(group.totals());
         self.groups.insert(group.start, group);
     }
 
     /// Takes a group away.
     pub(super) fn take_away(&mut self, start: u64) -> Option<Group> {
         let group = self.groups.remove(&start)?;
-        self.totals[Content::of(group.kind)].subtract(group.totals());
+        self.totals[group.content()].subtract(group.totals());
         Some(group)
     }
 

@@ -1,8 +1,11 @@
 //! How much space there is, for people.
 
-use super::group::Group;
+use super::Space;
+use super::group::{Content, Group};
+use super::state::{State, content};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, DevId};
+use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode, classes, room_for};
 
 /// How much space there is, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +20,37 @@ pub struct SpaceSummary {
     pub promised_metadata_bytes: u64,
     /// Metadata space that is kept back so that files can be deleted on a full pool, in bytes.
     pub kept_back_bytes: u64,
+    /// How much the class of a device weighs.
+    pub placement: PlacementMode,
+    /// Whether there are two classes, and it makes a difference.
+    pub has_tiers: bool,
+    /// What of data still fits on devices that are for data.
+    pub data_room: Room,
+    /// What still fits of small files' and marked data on fast devices.
+    pub fast_data_room: Room,
+    /// What of metadata still fits on devices that are for metadata.
+    pub metadata_room: Room,
+}
+
+/// What still fits, were nothing else written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Where it belongs, in bytes.
+    pub preferred_bytes: u64,
+    /// Anywhere it may lie, in bytes.
+    pub bytes: u64,
+}
+
+/// Over which devices block groups lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// Only fast ones.
+    Fast,
+    /// Only others.
+    Bulk,
+    /// Both; or the pool makes no difference.
+    #[default]
+    Both,
 }
 
 /// All block groups of one content and profile.
@@ -24,6 +58,8 @@ pub struct SpaceSummary {
 pub struct GroupSummary {
     /// Content and profile.
     pub kind: BlockGroupType,
+    /// Over which devices they lie.
+    pub spread: Spread,
     /// Their logical length, in bytes.
     pub total_bytes: u64,
     /// What has an item in the extent tree, in bytes.
@@ -45,6 +81,12 @@ pub struct DeviceSpace {
     pub total_bytes: u64,
     /// What belongs to no chunk, in bytes.
     pub unallocated_bytes: u64,
+    /// What it counts as, all things considered.
+    pub class: PlacementClass,
+    /// What the pool stores of it.
+    pub hint: AllocationHint,
+    /// The same as a number, which may be one that nobody knows.
+    pub stored_type: u64,
 }
 
 impl Pool {
@@ -54,35 +96,94 @@ impl Pool {
         let state = space.lock();
         let mut groups: Vec<GroupSummary> = Vec::new();
         for group in state.groups() {
-            match groups.iter_mut().find(|sum| sum.kind == group.kind) {
+            let spread = state.spread(group);
+            match groups.iter_mut().find(|sum| sum.kind == group.kind && sum.spread == spread) {
                 Some(sum) => sum.add(group),
                 None => {
-                    let mut sum = GroupSummary::new(group.kind);
+                    let mut sum = GroupSummary { spread, ..GroupSummary::new(group.kind) };
                     sum.add(group);
                     groups.push(sum);
                 }
             }
         }
-        groups.sort_by_key(|sum| sum.kind.bits());
-        let device = |device: &super::device::Device| DeviceSpace {
+        groups.sort_by_key(|sum| (sum.kind.bits(), sum.spread as u8));
+        let classes = classes(&state.summaries());
+        let device = |(device, class): (&super::device::Device, PlacementClass)| DeviceSpace {
             devid: device.devid,
             total_bytes: device.total_bytes,
             unallocated_bytes: device.free.bytes(),
+            class,
+            hint: device.hint,
+            stored_type: device.stored_type,
         };
         let kept = space.kept_back(&state);
         Ok(SpaceSummary {
             groups,
-            devices: state.devices.iter().map(device).collect(),
+            devices: state.devices.iter().zip(classes).map(device).collect(),
             promised_data_bytes: state.promised_data,
             promised_metadata_bytes: state.promised_metadata,
             kept_back_bytes: kept.freeing + kept.commit,
+            placement: space.placement,
+            has_tiers: state.fast.is_some(),
+            data_room: space.room(self, &state, content(space.is_mixed, BlockGroupType::DATA)),
+            fast_data_room: space.room(self, &state, Content::FastData),
+            metadata_room: space.room(self, &state, content(space.is_mixed, BlockGroupType::METADATA)),
         })
+    }
+}
+
+impl Space {
+    /// What still fits of a content.
+    fn room(&self, pool: &Pool, state: &State, content: Content) -> Room {
+        let free = |content| state.totals(content).available;
+        let in_chunks = |mode| {
+            let request = self.request(pool, state, content);
+            let request = brindle_policy::placement::ChunkRequest { mode, ..request };
+            room_for(&state.summaries_for(content), &request)
+        };
+        if content == Content::FastData {
+            let bytes = if state.fast.is_some() { free(content) + in_chunks(self.mode(state)) } else { 0 };
+            return Room { preferred_bytes: bytes, bytes };
+        }
+        let also = if content == Content::Data { self.data_totals(state).available } else { free(content) };
+        let bytes = also + in_chunks(self.mode(state));
+        if state.fast.is_none() {
+            return Room { preferred_bytes: bytes, bytes };
+        }
+        let preferred = |group: &&Group| match state.spread(group) {
+            Spread::Fast => content == Content::Metadata,
+            Spread::Bulk => content == Content::Data,
+            Spread::Both => false,
+        };
+        let groups = state.groups().filter(|group| group.content() == content).filter(preferred);
+        let free_there: u64 = groups.map(Group::available).sum();
+        Room { preferred_bytes: free_there + in_chunks(PlacementMode::Strict), bytes }
+    }
+}
+
+impl State {
+    /// Over which devices a group lies.
+    fn spread(&self, group: &Group) -> Spread {
+        let Some(fast) = &self.fast else { return Spread::Both };
+        match group.stripes.iter().filter(|(devid, _)| fast.contains(devid)).count() {
+            0 => Spread::Bulk,
+            all if all == group.stripes.len() => Spread::Fast,
+            _ => Spread::Both,
+        }
     }
 }
 
 impl GroupSummary {
     const fn new(kind: BlockGroupType) -> Self {
-        Self { kind, total_bytes: 0, used_bytes: 0, reserved_bytes: 0, pinned_bytes: 0, read_only_bytes: 0 }
+        Self {
+            kind,
+            spread: Spread::Both,
+            total_bytes: 0,
+            used_bytes: 0,
+            reserved_bytes: 0,
+            pinned_bytes: 0,
+            read_only_bytes: 0,
+        }
     }
 
     fn add(&mut self, group: &Group) {

@@ -32,6 +32,7 @@ struct Work {
 #[derive(Debug)]
 struct DeviceChange {
     devid: DevId,
+    stored_type: u64,
     total_bytes: u64,
     used_bytes: u64,
 }
@@ -149,6 +150,7 @@ impl Space {
             let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, device.devid.get());
             let found = editor.update(&tree, &key, |data| {
                 if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
+                    item.device_type.set(device.stored_type);
                     item.total_bytes.set(device.total_bytes);
                     item.bytes_used.set(device.used_bytes);
                 }
@@ -159,6 +161,7 @@ impl Space {
             }
             // Each device's superblock has a copy.
             editor.pool.volume().update_device(device.devid, device.total_bytes, device.used_bytes);
+            editor.pool.volume().set_device_type(device.devid, device.stored_type);
         }
         Ok(())
     }
@@ -231,8 +234,9 @@ fn take_work(state: &mut State, sectorsize: u64) -> Work {
     };
     for device in state.devices.iter_mut().filter(|device| device.is_changed) {
         device.is_changed = false;
-        let (devid, total_bytes, used_bytes) = (device.devid, device.total_bytes, device.used_bytes);
-        work.devices.push(DeviceChange { devid, total_bytes, used_bytes });
+        let (devid, stored_type) = (device.devid, device.stored_type);
+        let (total_bytes, used_bytes) = (device.total_bytes, device.used_bytes);
+        work.devices.push(DeviceChange { devid, stored_type, total_bytes, used_bytes });
     }
     let is_changed = |group: &&Group| group.written_used != Some(group.used) || !group.delta.is_empty();
     let changed: Vec<u64> = state.groups().filter(is_changed).map(|group| group.start).collect();

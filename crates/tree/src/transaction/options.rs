@@ -2,7 +2,8 @@
 
 use crate::DiscardMode;
 use brindle_ondisk::item::Timespec;
-use brindle_policy::placement::PlacementMode;
+use brindle_policy::placement::{PlacementClass, PlacementMode};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,6 +18,8 @@ pub struct WriterOptions {
     pub discard: DiscardMode,
     /// Where new chunks go.
     pub placement: PlacementMode,
+    /// The class that a device is to have, by its name, whatever the pool or the host says of it.
+    pub classes: BTreeMap<String, PlacementClass>,
     /// What time it is.
     pub clock: Clock,
 }
@@ -26,6 +29,7 @@ impl Default for WriterOptions {
         Self {
             discard: DiscardMode::default(),
             placement: PlacementMode::default(),
+            classes: BTreeMap::new(),
             clock: Arc::new(system_time),
         }
     }
@@ -36,6 +40,7 @@ impl fmt::Debug for WriterOptions {
         f.debug_struct("WriterOptions")
             .field("discard", &self.discard)
             .field("placement", &self.placement)
+            .field("classes", &self.classes)
             .finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@ use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
+use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
 use brindle_tree::{TreeError, TreeRoot};
 use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
@@ -133,6 +134,7 @@ fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
         is_seed: false,
         is_stale: false,
         is_rotating: false,
+        hint: AllocationHint::default(),
         generation: None,
         counters: DeviceCounters::default(),
     }

@@ -1,0 +1,154 @@
+//! Tiers of data: in a pool of fast and bulk devices, data chunks on fast devices alone are a space of their own, the
+//! *fast tier*, which small files and what is marked are allocated from. Nothing on disk says so: where the stripes lie
+//! does, and what the devices count as.
+//!
+//! Either tier helps out when the other is full: so a promise of data space is given against both, and kept by either.
+//! In strict mode bulk data keeps off fast devices, and a promise is given against the bulk tier alone; what is for the
+//! fast tier may lie there as well. Where the pool has devices of one class only, there is one space, as elsewhere.
+
+use super::Space;
+use super::device::Device;
+use super::group::{Content, Group, Totals};
+use super::state::{State, content};
+use crate::{Pool, TreeError};
+use brindle_ondisk::{BlockGroupType, DevId};
+use brindle_policy::placement::{
+    AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, room_for_fast_data,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Pool {
+    /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit.
+    pub fn set_allocation_hint(&self, devid: DevId, hint: AllocationHint) -> Result<(), TreeError> {
+        let space = &self.writer()?.space;
+        let mut state = space.lock();
+        let device = state.devices.iter_mut().find(|device| device.devid == devid);
+        let device = device.ok_or(TreeError::NoDevice(devid))?;
+        device.hint = hint;
+        device.stored_type = hint.number().into();
+        device.is_changed = true;
+        space.update_tiers(&mut state);
+        Ok(())
+    }
+
+    /// Whether it makes a difference for data what it is for.
+    pub fn has_tiers(&self) -> bool {
+        self.writer().is_ok_and(|writer| writer.space.lock().fast.is_some())
+    }
+}
+
+impl Space {
+    /// Says where new chunks will go.
+    pub(super) fn announce(&self, state: &State) {
+        let Some(fast) = &state.fast else {
+            tracing::info!("placement: new chunks go where the most space is");
+            return;
+        };
+        let ids = |is_fast: bool| {
+            let devids = state.devices.iter().map(|device| device.devid);
+            let devids: Vec<String> = devids
+                .filter(|devid| fast.contains(devid) == is_fast)
+                .map(|devid| devid.to_string())
+                .collect();
+            devids.join(", ")
+        };
+        let mode =
+            if self.placement == PlacementMode::Strict { "ssd_metadata=strict" } else { "ssd_metadata" };
+        tracing::info!("{mode}: metadata goes to devid {}, data to devid {}", ids(true), ids(false));
+    }
+
+    /// Finds out which devices are fast, and sorts the groups accordingly.
+    pub(super) fn update_tiers(&self, state: &mut State) {
+        let classes = classes(&state.summaries());
+        let has = |class| classes.contains(&class);
+        let makes_difference = self.placement != PlacementMode::Classic && !self.is_mixed;
+        let has_tiers = makes_difference && has(PlacementClass::Fast) && has(PlacementClass::Bulk);
+        let devices = state.devices.iter().zip(&classes);
+        let fast = devices.filter(|(_, class)| **class == PlacementClass::Fast);
+        state.fast = has_tiers.then(|| fast.map(|(device, _)| device.devid).collect());
+        let starts: Vec<u64> = state.groups().map(|group| group.start).collect();
+        for start in starts {
+            let group = state.take_away(start).expect("it was there just now");
+            state.add(group);
+        }
+    }
+
+    /// How much the class weighs. A pool of one class alone (others may be missing) has no other place for anything.
+    pub(super) fn mode(&self, state: &State) -> PlacementMode {
+        match self.placement {
+            PlacementMode::Strict if state.fast.is_none() => PlacementMode::Preferred,
+            mode => mode,
+        }
+    }
+
+    /// Where data of a tier may be taken from, in order.
+    pub(super) fn data_contents(&self, tier: PlacementClass) -> &'static [Content] {
+        match (content(self.is_mixed, BlockGroupType::DATA), tier) {
+            (Content::Mixed, _) => &[Content::Mixed],
+            _ if self.lock().fast.is_none() => &[Content::Data],
+            (_, PlacementClass::Fast) => &[Content::FastData, Content::Data],
+            _ if self.placement == PlacementMode::Strict => &[Content::Data],
+            _ => &[Content::Data, Content::FastData],
+        }
+    }
+
+    /// The sums over everything that promises of data space are kept with.
+    pub(super) fn data_totals(&self, state: &State) -> Totals {
+        let content = content(self.is_mixed, BlockGroupType::DATA);
+        let mut totals = state.totals(content);
+        if content == Content::Data && self.placement != PlacementMode::Strict {
+            totals.add(state.totals(Content::FastData));
+        }
+        totals
+    }
+}
+
+impl State {
+    /// What placement needs to know of the devices. What the user says of one counts more than what the pool stores.
+    pub(super) fn summaries(&self) -> Vec<DeviceSummary> {
+        let mut summaries: Vec<DeviceSummary> = self.devices.iter().map(Device::summary).collect();
+        if self.devices.iter().all(|device| device.chosen.is_none()) {
+            return summaries;
+        }
+        // What the others are must not hang on a hint that is overridden.
+        let classes = classes(&summaries);
+        for ((summary, device), class) in summaries.iter_mut().zip(&self.devices).zip(classes) {
+            summary.class = device.chosen.unwrap_or(class);
+            let says_more = device.chosen.is_none() && summary.hint != AllocationHint::DataPreferred;
+            if !says_more && summary.hint != AllocationHint::NoNewChunks {
+                summary.hint = match summary.class {
+                    PlacementClass::Fast => AllocationHint::MetadataPreferred,
+                    PlacementClass::Bulk => AllocationHint::DataPreferred,
+                };
+            }
+        }
+        summaries
+    }
+
+    /// The same for a chunk of a content: of fast devices, a part is kept for metadata.
+    pub(super) fn summaries_for(&self, content: Content) -> Vec<DeviceSummary> {
+        let mut summaries = self.summaries();
+        if content != Content::FastData {
+            return summaries;
+        }
+        let mut metadata: BTreeMap<DevId, u64> = BTreeMap::new();
+        for group in self.groups().filter(|group| !group.kind.contains(BlockGroupType::DATA)) {
+            for (devid, _) in &group.stripes {
+                *metadata.entry(*devid).or_default() += group.stripe_bytes;
+            }
+        }
+        for (summary, device) in summaries.iter_mut().zip(&self.devices) {
+            let held = metadata.get(&device.devid).copied().unwrap_or(0);
+            let room = room_for_fast_data(device.total_bytes, held, device.free.bytes());
+            summary.max_available_bytes = summary.max_available_bytes.min(room);
+            summary.total_available_bytes = summary.total_available_bytes.min(room);
+        }
+        summaries
+    }
+
+    /// Whether a group lies on fast devices alone, where that makes a difference.
+    pub(super) fn lies_on_fast_devices(&self, group: &Group) -> bool {
+        let is_fast = |fast: &BTreeSet<DevId>| group.stripes.iter().all(|(devid, _)| fast.contains(devid));
+        self.fast.as_ref().is_some_and(is_fast)
+    }
+}
