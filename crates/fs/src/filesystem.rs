@@ -74,8 +74,12 @@ impl Filesystem {
         write: &WriteOptions,
     ) -> Result<Self, FsError> {
         let pool = Pool::open_writable(devices, &options.pool, &write.for_pool())?;
+        let mut write = write.clone();
+        if write.small_file_bytes.is_none() {
+            write.small_file_bytes = Some(pool.settings()?.small_file_bytes);
+        }
         let state = WriteState {
-            options: write.clone(),
+            options: write,
             renames: Mutex::default(),
             orphans: Orphans::default(),
             next_subvolume: Mutex::default(),

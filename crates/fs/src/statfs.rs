@@ -1,8 +1,12 @@
 //! How full the pool is, by the kernel's reckoning.
 
 use crate::{Filesystem, FsError};
-use brindle_ondisk::{BlockGroupType, CompatRo, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64};
+use brindle_ondisk::{
+    BlockGroupType, CompatRo, DevId, Incompat, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64,
+};
+use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 use brindle_tree::{Readahead, TreeError, TreeRoot};
+use brindle_volume::DeviceStatus;
 
 /// What `statfs` tells, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +40,8 @@ struct BlockGroup {
     used: u64,
     /// Whether a stripe lies on a seed device, which is never written.
     is_on_seed: bool,
+    /// How many of its stripes lie on devices that data may lie on, of all of them.
+    counted: (u64, u64),
 }
 
 impl BlockGroup {
@@ -46,6 +52,13 @@ impl BlockGroup {
     /// Free bytes on disk, every copy counted.
     fn free(&self) -> u64 {
         self.length.saturating_sub(self.used).saturating_mul(self.copies())
+    }
+
+    /// What is in use on disk of devices that count, every copy counted.
+    fn used(&self) -> u64 {
+        let (counted, all) = self.counted;
+        let used = u128::from(self.used.saturating_mul(self.copies())) * u128::from(counted);
+        u64::try_from(used / u128::from(all.max(1))).unwrap_or(u64::MAX)
     }
 
     fn holds(&self, content: BlockGroupType) -> bool {
@@ -94,8 +107,9 @@ impl Filesystem {
         let block_size = self.pool().superblock().sectorsize.get();
         let whole = |bytes: u64| bytes / u64::from(block_size) * u64::from(block_size);
 
-        let used: u64 = groups.iter().map(|group| group.used.saturating_mul(group.copies())).sum();
-        let total_bytes = whole(self.pool().superblock().total_bytes.get() / copies);
+        let used: u64 = groups.iter().map(BlockGroup::used).sum();
+        let total = self.pool().superblock().total_bytes.get().saturating_sub(self.bytes_without_data());
+        let total_bytes = whole(total / copies);
         let reserve = whole(self.reserve_bytes()?);
         let free_bytes = total_bytes.saturating_sub(whole(used / copies)).saturating_sub(reserve);
 
@@ -120,6 +134,7 @@ impl Filesystem {
         let volume = self.pool().volume();
         let seeds: Vec<_> =
             volume.devices().into_iter().filter(|device| device.is_seed).map(|device| device.devid).collect();
+        let without_data = self.devices_without_data();
         let mut groups = Vec::new();
         for chunk in volume.chunks() {
             // Among extents, a block group's item stands behind the extent that begins at the same address.
@@ -136,6 +151,16 @@ impl Filesystem {
                     length: chunk.length,
                     used: item.used.get(),
                     is_on_seed: chunk.stripes.iter().any(|stripe| seeds.contains(&stripe.devid)),
+                    counted: (
+                        to_u64(
+                            chunk
+                                .stripes
+                                .iter()
+                                .filter(|stripe| !without_data.contains(&stripe.devid))
+                                .count(),
+                        ),
+                        to_u64(chunk.stripes.len()),
+                    ),
                 });
             }
         }
@@ -169,10 +194,46 @@ impl Filesystem {
         Ok(used.max(least).min(RESERVE_MAX_BYTES))
     }
 
+    /// The devices that data never lies on, by what the pool stores of them. Where data and metadata share block groups,
+    /// there are none.
+    fn devices_without_data(&self) -> Vec<DevId> {
+        self.devices_with(|hint| hint == AllocationHint::MetadataOnly)
+    }
+
+    fn bytes_without_data(&self) -> u64 {
+        let without = self.devices_without_data();
+        let devices = self.pool().volume().devices();
+        devices.iter().filter(|device| without.contains(&device.devid)).map(|device| device.total_bytes).sum()
+    }
+
+    /// The devices that new data chunks don't lie on.
+    fn devices_without_new_data(&self) -> Vec<DevId> {
+        let mut without = self
+            .devices_with(|hint| matches!(hint, AllocationHint::MetadataOnly | AllocationHint::NoNewChunks));
+        if let Ok(space) = self.pool().space_summary()
+            && space.has_tiers
+            && space.placement == PlacementMode::Strict
+        {
+            let fast = space.devices.iter().filter(|device| device.class == PlacementClass::Fast);
+            without.extend(fast.map(|device| device.devid));
+        }
+        without
+    }
+
+    fn devices_with(&self, is_meant: impl Fn(AllocationHint) -> bool) -> Vec<DevId> {
+        if self.pool().superblock().incompat().contains(Incompat::MIXED_GROUPS) {
+            return Vec::new();
+        }
+        let devices = self.pool().volume().devices();
+        devices.iter().filter(|device| is_meant(device.hint)).map(|device| device.devid).collect()
+    }
+
     /// How many bytes of the devices new data chunks of a profile could take, every copy counted.
     fn unallocated_for(&self, profile: Profile) -> u64 {
         let devices = self.pool().volume().devices();
-        let writable = devices.iter().filter(|device| !device.missing && !device.is_seed);
+        let excluded = self.devices_without_new_data();
+        let is_usable = |device: &&DeviceStatus| !device.missing && !device.is_seed;
+        let writable = devices.iter().filter(is_usable).filter(|device| !excluded.contains(&device.devid));
         let free = writable.map(|device| device.total_bytes.saturating_sub(device.bytes_used));
         let usable = free.map(|free| (free / STRIPE_LEN * STRIPE_LEN).saturating_sub(DEVICE_RESERVED_BYTES));
         allocatable(usable.filter(|free| *free >= STRIPE_LEN).collect(), profile)

@@ -4,8 +4,9 @@ use crate::Timestamp;
 use crate::data::CompressionChoice;
 use brindle_ondisk::Uuid;
 use brindle_ondisk::item::Timespec;
-use brindle_policy::placement::PlacementMode;
+use brindle_policy::placement::{PlacementClass, PlacementMode};
 use brindle_tree::{DiscardMode, WriterOptions};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::Read;
@@ -39,6 +40,11 @@ pub struct WriteOptions {
     pub atime: AtimeMode,
     /// How much the class of a device weighs when a chunk is made.
     pub placement: PlacementMode,
+    /// Files up to this length, compressed, have their data on fast devices, whatever the pool has stored about that
+    /// (`small_files`).
+    pub small_file_bytes: Option<u64>,
+    /// The class that a device is to have, by its name, whatever the pool or the host says of it.
+    pub classes: BTreeMap<String, PlacementClass>,
     /// The time, and random numbers.
     pub host: Arc<dyn Host>,
 }
@@ -54,6 +60,8 @@ impl Default for WriteOptions {
             discard: false,
             atime: AtimeMode::default(),
             placement: PlacementMode::default(),
+            small_file_bytes: None,
+            classes: BTreeMap::new(),
             host: Arc::new(SystemHost),
         }
     }
@@ -66,6 +74,7 @@ impl WriteOptions {
         WriterOptions {
             discard: if self.discard { DiscardMode::Async } else { DiscardMode::None },
             placement: self.placement,
+            classes: self.classes.clone(),
             clock: Arc::new(move || Timespec::from(host.now())),
         }
     }

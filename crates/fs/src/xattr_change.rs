@@ -4,6 +4,7 @@ use crate::acl::{self, Acl};
 use crate::namespace::NAME_BYTES_MAX;
 use crate::namespace::edit::Edit;
 use crate::packed::{append, entry_bytes, find, remove};
+use crate::tier::{TIER, tier_of_mark};
 use crate::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId};
 use brindle_ondisk::item::{DirEntryHeader, InodeItem};
 use brindle_ondisk::{Incompat, KeyType, name_hash};
@@ -189,6 +190,9 @@ fn effect(before: &Attributes, name: &[u8], value: Option<&[u8]>) -> Result<Effe
             }),
             None => Ok(Effect::default()),
         };
+    }
+    if name == TIER && value.is_some_and(|value| tier_of_mark(value).is_none()) {
+        return invalid("a tier is fast or bulk");
     }
     if !name.starts_with(PROPERTIES) {
         return Ok(Effect { value: value.map(<[u8]>::to_vec), ..Effect::default() });

@@ -138,6 +138,8 @@ impl Filesystem {
         let tree = self.tree(file.id().tree)?;
         self.leave_item(file)?;
         let mut promise = Promise::of(self.pool(), 0);
+        let size = inode.data.memory().size.max(range.end);
+        promise.set_tier(self.tier_wish(file.id(), size)?.tier(0, 0));
         if zeros {
             // Space before anything is lost.
             promise.grow_to(sectors.end - sectors.start)?;

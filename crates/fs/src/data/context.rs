@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct DataContext {
     /// How contents are written.
     pub(crate) settings: Settings,
+    /// Files up to this length, compressed, have their data on fast devices; 0 for none.
+    pub(crate) small_file_bytes: AtomicU64,
     host: Arc<dyn Host>,
     dirty_bytes: AtomicU64,
     queue: Mutex<Queue>,
@@ -63,6 +65,7 @@ impl DataContext {
         };
         Self {
             settings,
+            small_file_bytes: AtomicU64::new(options.small_file_bytes.unwrap_or(0)),
             host: Arc::clone(&options.host),
             dirty_bytes: AtomicU64::new(0),
             queue: Mutex::default(),

@@ -32,12 +32,12 @@ impl Filesystem {
         InlineRoom { bytes, sector: self.sector() }
     }
 
-    /// How the contents of a file are kept.
-    pub(super) fn manner(&self, file: InodeId, flags: InodeFlags) -> Result<Manner, FsError> {
+    /// How the contents of a file of this size are kept.
+    pub(super) fn manner(&self, file: InodeId, flags: InodeFlags, size: u64) -> Result<Manner, FsError> {
         let checksums = !flags.contains(InodeFlags::NODATASUM);
         let may_compress = !flags.intersects(InodeFlags::NODATASUM | InodeFlags::NODATACOW);
         let compression = if may_compress { self.compression_of(file, flags)? } else { None };
-        Ok(Manner { compression, checksums })
+        Ok(Manner { compression, checksums, tier: self.tier_wish(file, size)? })
     }
 
     fn compression_of(&self, file: InodeId, flags: InodeFlags) -> Result<Option<CompressionChoice>, FsError> {

@@ -7,6 +7,7 @@ use super::promise::Promise;
 use super::state::WritingPiece;
 use crate::compression::{compress, is_promising};
 use crate::extents::COMPRESSED_MAX_BYTES;
+use crate::tier::TierWish;
 use crate::{Filesystem, FsError};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
@@ -26,6 +27,8 @@ pub(super) struct Manner {
     pub(super) compression: Option<CompressionChoice>,
     /// Whether they get checksums.
     pub(super) checksums: bool,
+    /// What decides on which devices they lie.
+    pub(super) tier: TierWish,
 }
 
 /// New contents of a range of a file, on the devices or to be kept in the item.
@@ -44,6 +47,13 @@ struct Unit<'b> {
     range: Range<u64>,
     compressed: Option<(Compression, Vec<u8>)>,
     contents: Vec<&'b [u8]>,
+}
+
+impl Unit<'_> {
+    /// What it takes of the devices, once.
+    fn stored_bytes(&self) -> u64 {
+        self.compressed.as_ref().map_or(self.range.end - self.range.start, |(_, bytes)| to_u64(bytes.len()))
+    }
 }
 
 /// What was found out about a file while it was written.
@@ -68,6 +78,9 @@ impl Filesystem {
         for range in ranges {
             units.extend(self.units(pieces, range, manner, experience));
         }
+        let written = ranges.iter().map(|range| range.end - range.start).sum();
+        let tier = manner.tier.tier(written, units.iter().map(Unit::stored_bytes).sum());
+        promise.set_tier(tier);
         let mut outputs = Vec::new();
         let mut writes: Vec<(usize, Logical, &[u8])> = Vec::new();
         let mut hint = None;

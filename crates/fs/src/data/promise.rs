@@ -1,6 +1,7 @@
 //! Data space that is promised, and goes back if it is not needed.
 
 use brindle_ondisk::Logical;
+use brindle_policy::placement::PlacementClass;
 use brindle_tree::{Pool, ReservedExtent, TreeError};
 
 /// Data space that is promised, in bytes; what is left of it goes back when this is dropped.
@@ -8,12 +9,14 @@ use brindle_tree::{Pool, ReservedExtent, TreeError};
 pub(super) struct Promise<'p> {
     pool: &'p Pool,
     bytes: u64,
+    /// Where extents are taken from, if there is room.
+    tier: PlacementClass,
 }
 
 impl<'p> Promise<'p> {
     /// Takes over what was promised before.
     pub(super) fn of(pool: &'p Pool, bytes: u64) -> Self {
-        Self { pool, bytes }
+        Self { pool, bytes, tier: PlacementClass::Bulk }
     }
 
     /// Gets more, up to so much in all; whether something was wanting.
@@ -23,6 +26,11 @@ impl<'p> Promise<'p> {
             self.bytes = bytes;
         }
         Ok(())
+    }
+
+    /// From now on, extents are rather taken from there. (A promise is of space anywhere.)
+    pub(super) fn set_tier(&mut self, tier: PlacementClass) {
+        self.tier = tier;
     }
 
     /// How much is promised.
@@ -53,7 +61,7 @@ impl<'p> Promise<'p> {
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'p>, TreeError> {
         self.grow_to(max)?;
-        let extent = self.pool.reserve_extent(min, max, hint)?;
+        let extent = self.pool.reserve_extent_on(self.tier, min, max, hint)?;
         self.bytes -= extent.length;
         Ok(extent)
     }

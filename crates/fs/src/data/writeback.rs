@@ -171,7 +171,7 @@ impl<'p> Job<'p> {
         filesystem.writing()?;
         let tree = filesystem.tree(inode.id().tree)?;
         let flags = filesystem.attributes(inode.id())?.flags;
-        let manner = filesystem.manner(inode.id(), flags)?;
+        let manner = filesystem.manner(inode.id(), flags, inode.data.memory().size)?;
         let experience = Experience::default();
         Ok(Self { filesystem, inode, tree, flags, manner, pieces, promise, experience })
     }

@@ -2,6 +2,7 @@
 
 use super::{NameState, NewInode};
 use crate::acl::{self, Acl};
+use crate::tier::{TIER, tier_of_mark};
 use crate::xattr_change::{COMPRESSION, compression_flag};
 use crate::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId, WriteOptions};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ const PERMISSIONS: u32 = 0o777;
 pub(crate) struct Inherited {
     pub(crate) default_acl: Option<Acl>,
     pub(crate) compression: Option<Vec<u8>>,
+    /// The tier that its files are to have.
+    pub(crate) tier: Option<Vec<u8>>,
 }
 
 /// What a new inode will be.
@@ -42,6 +45,7 @@ impl Filesystem {
                 // What the kernel can't read it passes over as well.
                 acl::DEFAULT => inherited.default_acl = Acl::parse(&xattr.value).ok().flatten(),
                 COMPRESSION => inherited.compression = Some(xattr.value),
+                TIER if tier_of_mark(&xattr.value).is_some() => inherited.tier = Some(xattr.value),
                 _ => {}
             }
         }
@@ -91,6 +95,10 @@ pub(crate) fn inherit(
     {
         flags = (flags - InodeFlags::NOCOMPRESS) | InodeFlags::COMPRESS;
         xattrs.push((COMPRESSION, value.clone()));
+    }
+    let can_be_marked = matches!(kind, FileType::Regular | FileType::Directory);
+    if let Some(value) = inherited.tier.as_ref().filter(|_| can_be_marked) {
+        xattrs.push((TIER, value.clone()));
     }
     Inheritance { mode, gid, flags, xattrs }
 }
@@ -154,7 +162,7 @@ mod tests {
             255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 5, 0, 255, 255, 255, 255,
         ];
         let default_acl = Acl::parse(&list).expect("a list");
-        let inherited = Inherited { default_acl, compression: None };
+        let inherited = Inherited { default_acl, ..Inherited::default() };
         let directory = directory(0o040_755, InodeFlags::empty());
         let file = made(&new(0o100_666), &directory, &inherited);
         assert_eq!(file.mode, 0o100_664);
@@ -183,11 +191,21 @@ mod tests {
 
     #[test]
     fn compression_goes_down_but_not_to_what_is_overwritten_in_place() {
-        let inherited = Inherited { default_acl: None, compression: Some(b"zstd".to_vec()) };
+        let inherited = Inherited { compression: Some(b"zstd".to_vec()), ..Inherited::default() };
         let below = |flags| made(&new(0o100_644), &directory(0o040_755, flags), &inherited);
         assert_eq!(below(InodeFlags::COMPRESS).xattrs, [(COMPRESSION, b"zstd".to_vec())]);
         assert!(below(InodeFlags::NODATACOW).xattrs.is_empty());
         let link = made(&new(0o120_777), &directory(0o040_755, InodeFlags::empty()), &inherited);
         assert!(link.xattrs.is_empty());
+    }
+
+    #[test]
+    fn marks_go_down_to_files_and_directories() {
+        let inherited = Inherited { tier: Some(b"fast".to_vec()), ..Inherited::default() };
+        let parent = directory(0o040_755, InodeFlags::empty());
+        let xattrs = |mode| made(&new(mode), &parent, &inherited).xattrs;
+        assert_eq!(xattrs(0o100_644), [(TIER, b"fast".to_vec())]);
+        assert_eq!(xattrs(0o040_755), [(TIER, b"fast".to_vec())]);
+        assert!(xattrs(0o120_777).is_empty() && xattrs(0o010_644).is_empty());
     }
 }

@@ -9,6 +9,7 @@ mod golden;
 mod kernel;
 mod model;
 mod pingpong;
+mod placement;
 mod simulated;
 mod threads;
 mod walk;

@@ -19,6 +19,7 @@ const ONE: Layout = Layout {
     nodesize: 4096,
     features: "",
     compression: None,
+    fast: 0,
 };
 
 fn crash(name: &str, seed: u64) -> CrashTest {

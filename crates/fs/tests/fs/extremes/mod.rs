@@ -17,6 +17,7 @@ const SMALL: Layout = Layout {
     nodesize: 4096,
     features: "",
     compression: None,
+    fast: 0,
 };
 
 /// A plain file.

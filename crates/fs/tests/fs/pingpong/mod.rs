@@ -9,6 +9,7 @@ mod pool;
 use crate::kernel::can_make;
 use case::{Case, Maker};
 use game::Game;
+pub(crate) use pool::SharedPool;
 
 fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)

@@ -22,25 +22,25 @@ const DEVICE_BYTES: u64 = 8 << 30;
 const TRIES: usize = 100;
 
 /// A pool in image files behind loop devices. Nothing of it is left behind.
-pub(super) struct SharedPool {
+pub(crate) struct SharedPool {
     images: Vec<PathBuf>,
     loops: Vec<PathBuf>,
     is_mounted: bool,
     /// Whether nothing was committed since a crash.
-    pub(super) has_crashed: bool,
+    pub(crate) has_crashed: bool,
     /// What the library is to do otherwise than it usually does.
-    pub(super) write: RefCell<WriteOptions>,
+    pub(crate) write: RefCell<WriteOptions>,
     scratch: TempDir,
 }
 
 impl SharedPool {
     /// Empty devices.
-    pub(super) fn of_devices(count: usize) -> Self {
+    pub(crate) fn of_devices(count: usize) -> Self {
         Self::of_size(count, DEVICE_BYTES)
     }
 
     /// Empty devices of so many bytes.
-    pub(super) fn of_size(count: usize, device_bytes: u64) -> Self {
+    pub(crate) fn of_size(count: usize, device_bytes: u64) -> Self {
         let scratch = tempfile::Builder::new().prefix("brindle-pingpong-").tempdir().expect("room");
         std::fs::create_dir(scratch.path().join("mount")).expect("room");
         let images: Vec<PathBuf> =
@@ -55,11 +55,11 @@ impl SharedPool {
         pool
     }
 
-    pub(super) fn loops(&self) -> &[PathBuf] {
+    pub(crate) fn loops(&self) -> &[PathBuf] {
         &self.loops
     }
 
-    pub(super) fn mount_point(&self) -> PathBuf {
+    pub(crate) fn mount_point(&self) -> PathBuf {
         self.scratch.path().join("mount")
     }
 
@@ -78,7 +78,7 @@ impl SharedPool {
         }
     }
 
-    pub(super) fn mount(&mut self, options: &str) {
+    pub(crate) fn mount(&mut self, options: &str) {
         let mut options = options.to_owned();
         for device in &self.loops {
             run("btrfs", ["device", "scan"], [device]);
@@ -89,7 +89,7 @@ impl SharedPool {
         self.is_mounted = true;
     }
 
-    pub(super) fn unmount(&mut self) {
+    pub(crate) fn unmount(&mut self) {
         patiently(|| try_run("umount", [""; 0], [self.mount_point()])).unwrap_or_else(|why| panic!("{why}"));
         self.is_mounted = false;
         self.forget();
@@ -103,7 +103,7 @@ impl SharedPool {
     }
 
     /// Keeps what lies in the images at a moment: between two commits, for those go on behind our back.
-    pub(super) fn keep_crash_state(&self) {
+    pub(crate) fn keep_crash_state(&self) {
         for _ in 0..TRIES {
             let before = self.superblocks();
             for image in &self.images {
@@ -130,7 +130,7 @@ impl SharedPool {
     }
 
     /// Goes back to what was kept, as if there had been a crash then.
-    pub(super) fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.detach();
         for image in &self.images {
             std::fs::rename(image.with_extension("crash"), image).expect("it was kept");
@@ -140,7 +140,7 @@ impl SharedPool {
     }
 
     /// Panics with what `btrfs check` has to say against it.
-    pub(super) fn assert_btrfs_check(&self, when: &str) {
+    pub(crate) fn assert_btrfs_check(&self, when: &str) {
         for device in &self.loops {
             run("btrfs", ["device", "scan"], [device]);
         }
@@ -158,7 +158,7 @@ impl SharedPool {
     }
 
     /// What the kernel's log says against the pool.
-    pub(super) fn complaints(&self) -> Vec<String> {
+    pub(crate) fn complaints(&self) -> Vec<String> {
         let named = |device: &PathBuf| Some(format!("(device {})", device.file_name()?.to_str()?));
         let names: Vec<String> = self.loops.iter().filter_map(named).collect();
         let log = run("dmesg", [""; 0], [""; 0]);

@@ -17,6 +17,8 @@ pub(crate) struct Layout {
     /// As `mkfs -O` takes it.
     pub(crate) features: &'static str,
     pub(crate) compression: Option<Compression>,
+    /// So many of the devices are flash in a pool that has others, and small files lie there.
+    pub(crate) fast: usize,
 }
 
 const PLAIN: Layout = Layout {
@@ -27,6 +29,7 @@ const PLAIN: Layout = Layout {
     nodesize: 16384,
     features: "",
     compression: None,
+    fast: 0,
 };
 
 const fn on(devices: usize, data: Profile, metadata: Profile) -> Layout {
@@ -34,7 +37,7 @@ const fn on(devices: usize, data: Profile, metadata: Profile) -> Layout {
 }
 
 /// One after the other, each in its turn.
-pub(crate) const LAYOUTS: [Layout; 14] = [
+pub(crate) const LAYOUTS: [Layout; 16] = [
     PLAIN,
     Layout { metadata: Profile::Single, nodesize: 4096, ..PLAIN },
     Layout { nodesize: 4096, features: "^block-group-tree", ..PLAIN },
@@ -48,6 +51,8 @@ pub(crate) const LAYOUTS: [Layout; 14] = [
     on(3, Profile::Raid5, Profile::Raid1),
     Layout { nodesize: 4096, ..on(3, Profile::Raid5, Profile::Raid5) },
     on(4, Profile::Raid6, Profile::Raid6),
+    Layout { fast: 2, ..on(4, Profile::Raid1, Profile::Raid1) },
+    Layout { fast: 1, compression: Some(Compression::Zstd), ..on(2, Profile::Single, Profile::Dup) },
     Layout {
         features: "^block-group-tree,^free-space-tree,^no-holes,^skinny-metadata",
         compression: Some(Compression::Zlib),
@@ -63,8 +68,10 @@ impl Layout {
 
     /// Empty devices for it.
     pub(crate) fn empty_devices(&self) -> Vec<Arc<SparseDevice>> {
-        let new =
-            |number| SparseDevice::new(format!("memory{number}"), self.device_bytes(), DeviceClass::Solid);
+        let class = |number| {
+            if number < self.fast || self.fast == 0 { DeviceClass::Solid } else { DeviceClass::Rotating }
+        };
+        let new = |number| SparseDevice::new(format!("memory{number}"), self.device_bytes(), class(number));
         (0..self.devices).map(|number| Arc::new(new(number))).collect()
     }
 

@@ -5,7 +5,7 @@ mod pool;
 mod target;
 
 pub(crate) use layout::Layout;
-pub(crate) use pool::{Pool, findings};
+pub(crate) use pool::{Pool, check, findings};
 pub(crate) use target::{Habits, Library};
 
 use brindle_testing::operations::{Mix, Trial};

@@ -33,7 +33,12 @@ impl Pool {
         Self {
             devices,
             open: OpenOptions::default(),
-            write: WriteOptions { host, compression: layout.compression(), ..WriteOptions::default() },
+            write: WriteOptions {
+                host,
+                compression: layout.compression(),
+                small_file_bytes: (layout.fast > 0).then_some(16 << 10),
+                ..WriteOptions::default()
+            },
         }
     }
 

@@ -1,0 +1,104 @@
+//! Which data lies on fast devices: small files, and what is marked.
+//!
+//! A file or directory is marked by an extended attribute. It is one of the user's own, for those are all that every
+//! driver keeps, copies and sends along without knowing what they mean; a property of the `btrfs.` family that it does
+//! not know the kernel refuses to set. What is made in a marked directory is marked alike.
+//!
+//! The mark, or else the length, counts when data is written; what lies elsewhere by then stays. An extent that several
+//! files share (clones, snapshots) belongs into the best tier that one of them asks for: see
+//! [`tier_of_owners`](brindle_policy::placement::tier_of_owners).
+
+use crate::{Filesystem, FsError, InodeId};
+use brindle_policy::placement::PlacementClass;
+use brindle_tree::PoolSettings;
+use std::sync::atomic::Ordering;
+
+/// The attribute that marks.
+pub(crate) const TIER: &[u8] = b"user.brindle.tier";
+
+/// What a mark says; `None` if it is none of ours.
+pub(crate) fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
+    match value {
+        b"fast" => Some(PlacementClass::Fast),
+        b"bulk" => Some(PlacementClass::Bulk),
+        _ => None,
+    }
+}
+
+/// What decides about the tier of a file's data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TierWish {
+    /// Its mark.
+    pub(crate) mark: Option<PlacementClass>,
+    /// Its length in bytes.
+    pub(crate) size: u64,
+    /// Files up to here count as small, in bytes.
+    pub(crate) limit: u64,
+}
+
+impl TierWish {
+    /// What is the same for every tier.
+    pub(crate) const NONE: Self = Self { mark: Some(PlacementClass::Bulk), size: 0, limit: 0 };
+
+    /// The tier of data of which so much is written now, and takes so much of the devices.
+    pub(crate) fn tier(&self, written: u64, stored: u64) -> PlacementClass {
+        // Only who sees all of it knows what all of it comes to.
+        let kept = if written >= self.size { stored.min(self.size) } else { self.size };
+        let by_length =
+            if kept <= self.limit && self.limit > 0 { PlacementClass::Fast } else { PlacementClass::Bulk };
+        self.mark.unwrap_or(by_length)
+    }
+}
+
+impl Filesystem {
+    /// Files up to this length, compressed, have their data on fast devices; 0 for none.
+    pub fn small_file_bytes(&self) -> u64 {
+        self.data.small_file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Stores another limit for small files in the pool; durable with the next commit.
+    pub fn set_small_file_bytes(&self, bytes: u64) -> Result<(), FsError> {
+        self.writing()?;
+        self.pool().set_settings(&PoolSettings { small_file_bytes: bytes })?;
+        self.data.small_file_bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What decides about the tier of a file's data that is written now.
+    pub(crate) fn tier_wish(&self, file: InodeId, size: u64) -> Result<TierWish, FsError> {
+        if !self.pool().has_tiers() {
+            return Ok(TierWish::NONE);
+        }
+        let mark = self.xattr(file, TIER)?.and_then(|value| tier_of_mark(&value));
+        Ok(TierWish { mark, size, limit: self.small_file_bytes() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use PlacementClass::{Bulk, Fast};
+
+    #[test]
+    fn the_mark_counts_more_than_the_length() {
+        let wish = |mark, size| TierWish { mark, size, limit: 100 };
+        assert_eq!(wish(None, 100).tier(100, 4096), Fast);
+        assert_eq!(wish(None, 101).tier(101, 4096), Bulk);
+        assert_eq!(wish(Some(Bulk), 100).tier(100, 4096), Bulk);
+        assert_eq!(wish(Some(Fast), 1000).tier(100, 4096), Fast);
+    }
+
+    #[test]
+    fn what_all_of_a_file_comes_to_counts_compressed() {
+        let wish = TierWish { mark: None, size: 10_000, limit: 4096 };
+        assert_eq!(wish.tier(12_288, 4096), Fast, "all of it is seen");
+        assert_eq!(wish.tier(8192, 4096), Bulk, "who knows what the rest comes to");
+        assert_eq!(TierWish { limit: 0, ..wish }.tier(12_288, 0), Bulk, "no limit, no small files");
+    }
+
+    #[test]
+    fn only_two_words_are_marks() {
+        assert_eq!((tier_of_mark(b"fast"), tier_of_mark(b"bulk")), (Some(Fast), Some(Bulk)));
+        assert_eq!((tier_of_mark(b""), tier_of_mark(b"Fast")), (None, None));
+    }
+}

@@ -1,0 +1,207 @@
+//! Pools of two classes of devices, made and filled here, with the kernel and btrfs-progs as referees. Needs root, loop
+//! devices and btrfs-progs.
+
+use super::ground::{devices_of, devices_of_file, directory, mark, put};
+use super::{DATA, METADATA, MIB, SYSTEM};
+use crate::kernel::can_make;
+use crate::kernel::pool::run;
+use crate::model::target::Ground;
+use crate::pingpong::SharedPool;
+use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
+use brindle_device::FileDevice;
+use brindle_fs::{AllocationHint, Filesystem, Host, PlacementClass, SystemHost};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// a, b, c are fast, e, f are bulk.
+const FIVE: [PlacementClass; 5] = [
+    PlacementClass::Fast,
+    PlacementClass::Fast,
+    PlacementClass::Fast,
+    PlacementClass::Bulk,
+    PlacementClass::Bulk,
+];
+
+fn make_five(data: Profile, metadata: Profile, device_bytes: u64) -> SharedPool {
+    let pool = SharedPool::of_size(FIVE.len(), device_bytes);
+    let fsid = SystemHost.new_uuid();
+    let mut options = MkfsOptions::new(fsid, fsid.0, 1_700_000_000);
+    (options.data, options.metadata) = (Some(data), Some(metadata));
+    let device = |(path, class): (&PathBuf, PlacementClass)| NewDevice {
+        class: Some(class),
+        ..NewDevice::new(Arc::new(FileDevice::open_writable(path).expect("nobody has it")))
+    };
+    let devices: Vec<NewDevice> = pool.loops().iter().zip(FIVE).map(device).collect();
+    mkfs(&devices, &options).expect("enough devices");
+    pool
+}
+
+/// Which of a, b, c, e, f a content lies on.
+fn letters(pool: &SharedPool, fs: &Filesystem, content: BlockGroupType) -> String {
+    named(pool, &devices_of(fs, content))
+}
+
+fn named(pool: &SharedPool, devices: &BTreeSet<String>) -> String {
+    let letter =
+        |(path, letter): (&PathBuf, char)| devices.contains(&path.display().to_string()).then_some(letter);
+    pool.loops().iter().zip("abcef".chars()).filter_map(letter).collect()
+}
+
+/// What `btrfs check` looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Check {
+    /// Data as well.
+    All,
+    /// Trees alone: of raid5 on two devices it finds its second copies of data wrong, the kernel's own as well.
+    Trees,
+}
+
+/// Writes so much, and lets everyone have a look.
+fn fill_and_check(pool: &mut SharedPool, mib: usize, check: Check) -> (String, String, String) {
+    let fs = pool.open();
+    for number in 0..mib / 16 {
+        put(&fs, fs.root(), &format!("file{number}"), 16 * MIB).expect("room");
+    }
+    fs.shutdown().expect("closes");
+    let found = (letters(pool, &fs, METADATA), letters(pool, &fs, SYSTEM), letters(pool, &fs, DATA));
+    drop(fs);
+    pool.assert_clean("filled");
+    match check {
+        Check::All => pool.assert_btrfs_check("filled"),
+        Check::Trees => {
+            run("btrfs", ["check"], &pool.loops()[..1]);
+        }
+    }
+    pool.mount("rw");
+    let count = std::fs::read_dir(pool.mount_point()).expect("the kernel reads it").count();
+    assert!(count >= mib / 16);
+    let said = run("btrfs", ["scrub", "start", "-B"], [&pool.mount_point()]);
+    assert!(said.contains("no errors found"), "{said}");
+    pool.unmount();
+    found
+}
+
+#[test]
+fn s0_05_and_s0_06_example_a_on_images() {
+    if !can_make() {
+        return;
+    }
+    let mut pool = make_five(Profile::Raid1, Profile::Raid1, 512 << 20);
+    let (metadata, system, data) = fill_and_check(&mut pool, 256, Check::All);
+    assert!(metadata.chars().all(|letter| "abc".contains(letter)), "{metadata}");
+    assert!(system.chars().all(|letter| "abc".contains(letter)), "{system}");
+    assert_eq!(data, "ef");
+    // e and f are full: data goes to a, b and c as well.
+    let fs = pool.open();
+    for number in 0..20 {
+        put(&fs, fs.root(), &format!("more{number}"), 16 * MIB).expect("there is room on a, b, c");
+    }
+    fs.shutdown().expect("closes");
+    assert_eq!(letters(&pool, &fs, DATA), "abcef");
+    drop(fs);
+    pool.assert_btrfs_check("spilled");
+}
+
+#[test]
+fn s0_07_example_b_with_raid6_on_images() {
+    if !can_make() {
+        return;
+    }
+    let mut pool = make_five(Profile::Raid6, Profile::Raid6, 512 << 20);
+    let (metadata, system, data) = fill_and_check(&mut pool, 128, Check::All);
+    assert_eq!((metadata.as_str(), system.as_str(), data.as_str()), ("abc", "abc", "abcef"));
+}
+
+#[test]
+fn s0_08_example_b_with_raid5_on_images() {
+    if !can_make() {
+        return;
+    }
+    let mut pool = make_five(Profile::Raid5, Profile::Raid5, 512 << 20);
+    let (metadata, _, data) = fill_and_check(&mut pool, 128, Check::Trees);
+    assert_eq!((metadata.as_str(), data.as_str()), ("abc", "ef"));
+}
+
+#[test]
+fn what_is_stored_for_placement_a_stock_kernel_reads_and_keeps() {
+    if !can_make() {
+        return;
+    }
+    let mut pool = make_five(Profile::Raid1, Profile::Raid1, 8 << 30);
+    let fs = pool.open();
+    fs.set_small_file_bytes(64 << 10).expect("it can be stored");
+    fs.pool().set_allocation_hint(DevId::new(5), AllocationHint::DataOnly).expect("it is there");
+    fs.pool().set_allocation_hint(DevId::new(1), AllocationHint::MetadataOnly).expect("it is there");
+    let fast = directory(&fs, fs.root(), "fast");
+    mark(&fs, fast, "fast");
+    let small = put(&fs, fs.root(), "small", 5000).expect("room");
+    let marked = put(&fs, fast, "marked", MIB).expect("room");
+    let bulk = put(&fs, fs.root(), "bulk", MIB).expect("room");
+    let lies = |pool: &SharedPool, fs: &Filesystem, file| named(pool, &devices_of_file(fs, file));
+    assert_eq!([small, marked, bulk].map(|file| lies(&pool, &fs, file)), ["bc", "bc", "ef"]);
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("made");
+
+    let sums = |pool: &SharedPool| {
+        let files = ["small", "fast/marked", "bulk"].map(|name| pool.mount_point().join(name));
+        files.map(|file| std::fs::read(file).expect("readable"))
+    };
+    pool.mount("rw");
+    let before = sums(&pool);
+    let mount_point = pool.mount_point();
+    let xattr = run("getfattr", ["--only-values", "-n", "user.brindle.tier"], [mount_point.join("fast")]);
+    assert_eq!(xattr, "fast");
+    // Work of its own, and everything moved.
+    for number in 0..200 {
+        std::fs::write(mount_point.join(format!("kernel{number}")), vec![7; 9000]).expect("room");
+    }
+    let said = run("btrfs", ["scrub", "start", "-B"], [&mount_point]);
+    assert!(said.contains("no errors found"), "{said}");
+    run("btrfs", ["balance", "start", "--full-balance"], [&mount_point]);
+    run("btrfs", ["filesystem", "resize", "5:7G"], [&mount_point]);
+    assert_eq!(sums(&pool), before);
+    pool.unmount();
+    pool.assert_btrfs_check("the kernel has used it");
+    pool.assert_clean("the kernel has used it");
+
+    let fs = pool.open();
+    assert_eq!(fs.small_file_bytes(), 64 << 10);
+    let hints: Vec<u8> = fs.pool().volume().devices().iter().map(|device| device.hint.number()).collect();
+    assert_eq!(hints, [2, 1, 1, 0, 3]);
+    let fast = fs.lookup(fs.root(), b"fast").expect("readable").expect("there").inode;
+    let new = put(&fs, fast, "new", MIB).expect("room");
+    assert!(lies(&pool, &fs, new).chars().all(|letter| "bc".contains(letter)), "{}", lies(&pool, &fs, new));
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("and again");
+}
+
+#[test]
+fn a_pool_of_stock_mkfs_is_placed_right_from_the_next_chunk_on() {
+    if !can_make() {
+        return;
+    }
+    let pool = SharedPool::of_size(4, 8 << 30);
+    run("mkfs.btrfs", ["-q", "-f", "-d", "single", "-m", "raid1"], pool.loops());
+    let names: Vec<String> = pool.loops().iter().map(|path| path.display().to_string()).collect();
+    let classes = [PlacementClass::Bulk, PlacementClass::Bulk, PlacementClass::Fast, PlacementClass::Fast];
+    pool.write.borrow_mut().classes = names.iter().cloned().zip(classes).collect();
+    let fs = pool.open();
+    let before = fs.pool().volume().chunks().len();
+    for number in 0..80 {
+        put(&fs, fs.root(), &format!("file{number}"), 16 * MIB).expect("room");
+    }
+    let chunks = fs.pool().volume().chunks();
+    assert!(chunks.len() > before);
+    for chunk in chunks.iter().skip(before) {
+        let is_fast = chunk.stripes.iter().all(|stripe| stripe.devid.get() > 2);
+        let is_bulk = chunk.stripes.iter().all(|stripe| stripe.devid.get() < 3);
+        assert!(if chunk.kind.contains(DATA) { is_bulk } else { is_fast }, "{chunk:?}");
+    }
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("filled");
+}

@@ -1,0 +1,249 @@
+//! Where new chunks and data go in pools of two classes of devices, and that there is no wrong time for ENOSPC. The cases
+//! that are published of `ssd_metadata` are named by their numbers there.
+
+mod ground;
+mod kernel;
+mod tiers;
+
+use brindle_device::DeviceClass::{Rotating, Solid};
+use brindle_fs::{AllocationHint, Filesystem, PlacementClass, PlacementMode};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use ground::{Devices, Making, MixedPool, devices_of, devices_of_file, is_no_space, names, put};
+
+const DATA: BlockGroupType = BlockGroupType::DATA;
+const METADATA: BlockGroupType = BlockGroupType::METADATA;
+const SYSTEM: BlockGroupType = BlockGroupType::SYSTEM;
+const MIB: usize = 1 << 20;
+
+const TWO_AND_TWO: Devices<'_> = &[(Rotating, 1024), (Solid, 512), (Rotating, 1024), (Solid, 512)];
+
+/// Files until there is no space any more; how many.
+fn fill(fs: &Filesystem, bytes: usize, name: &str) -> usize {
+    for number in 0.. {
+        match put(fs, fs.root(), &format!("{name}{number}"), bytes) {
+            Ok(_) if number % 16 == 15 => fs.sync().expect("what was accepted can be written"),
+            Ok(_) => {}
+            Err(error) if is_no_space(&error) => return number,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+#[test]
+fn s0_01_metadata_on_ssds_and_data_on_disks() {
+    for making in [Making::of(Profile::Raid1, Profile::Raid1), Making::of(Profile::Single, Profile::Dup)] {
+        let pool = MixedPool::new(TWO_AND_TWO, making);
+        let fs = pool.open();
+        for number in 0..40 {
+            put(&fs, fs.root(), &format!("file{number}"), 8 * MIB).expect("room");
+        }
+        let chunks = fs.pool().volume().chunks();
+        assert!(chunks.iter().filter(|chunk| chunk.kind.contains(DATA)).count() > 1, "there are new ones");
+        assert!(devices_of(&fs, DATA).is_subset(&names(&["memory1", "memory3"])));
+        assert!(devices_of(&fs, METADATA).is_subset(&names(&["memory2", "memory4"])));
+        assert!(devices_of(&fs, SYSTEM).is_subset(&names(&["memory2", "memory4"])));
+        pool.close(fs);
+    }
+}
+
+#[test]
+fn s0_02_the_class_is_that_of_the_host_unless_the_user_or_the_pool_says_otherwise() {
+    let mut pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Single, Profile::Single));
+    let classes = |fs: &Filesystem| {
+        let devices = fs.pool().space_summary().expect("writable").devices;
+        devices.iter().map(|device| (device.devid.get(), device.class)).collect::<Vec<_>>()
+    };
+    use PlacementClass::{Bulk, Fast};
+    // mkfs gives fast devices the lowest ids.
+    let fs = pool.open();
+    assert_eq!(classes(&fs), [(1, Fast), (2, Fast), (3, Bulk), (4, Bulk)]);
+    // A hint makes all of them count.
+    fs.pool().set_allocation_hint(DevId::new(3), AllocationHint::MetadataPreferred).expect("it is there");
+    assert_eq!(classes(&fs), [(1, Bulk), (2, Bulk), (3, Fast), (4, Bulk)]);
+    assert!(fs.pool().set_allocation_hint(DevId::new(9), AllocationHint::DataOnly).is_err());
+    pool.close(fs);
+    pool.write.classes.insert("memory3".to_owned(), Fast);
+    let fs = pool.open();
+    let of_name = |name: &str| {
+        let devices = fs.pool().volume().devices();
+        devices.iter().find(|device| device.name == name).expect("of the pool").devid.get()
+    };
+    let third = of_name("memory3");
+    let found = classes(&fs);
+    let fast: Vec<u64> = found.iter().filter(|(_, class)| *class == Fast).map(|(devid, _)| *devid).collect();
+    assert!(fast.contains(&third) && fast.contains(&3) && fast.len() <= 2, "{found:?}, memory3 is {third}");
+    pool.close(fs);
+}
+
+#[test]
+fn a_hint_is_stored_in_the_device_item_and_in_the_superblock() {
+    let pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Raid1, Profile::Raid1));
+    let fs = pool.open();
+    for (devid, hint) in [(1, AllocationHint::MetadataOnly), (4, AllocationHint::NoNewChunks)] {
+        fs.pool().set_allocation_hint(DevId::new(devid), hint).expect("it is there");
+    }
+    fs.sync().expect("a commit for it alone");
+    let stored = |device: &std::sync::Arc<dyn brindle_device::WritableDevice>| {
+        let mut bytes = [0; brindle_ondisk::SUPERBLOCK_SIZE];
+        device.read_at(brindle_ondisk::SUPERBLOCK_OFFSETS[0], &mut bytes).expect("readable");
+        let item = brindle_ondisk::Superblock::from_bytes(&bytes).dev_item;
+        (item.devid.get(), item.device_type.get())
+    };
+    let mut in_superblocks: Vec<_> = pool.devices.iter().map(stored).collect();
+    in_superblocks.sort_unstable();
+    assert_eq!(in_superblocks, [(1, 2), (2, 0), (3, 0), (4, 4)]);
+    pool.close(fs);
+    let fs = pool.open();
+    let hints: Vec<_> = fs.pool().volume().devices().iter().map(|device| device.hint.number()).collect();
+    assert_eq!(hints, [2, 0, 0, 4], "in the chunk tree, too");
+    pool.close(fs);
+}
+
+#[test]
+fn a_hint_counts_from_the_next_chunk_on() {
+    let pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Single, Profile::Single));
+    let fs = pool.open();
+    let before = devices_of(&fs, DATA);
+    let devices = fs.pool().volume().devices();
+    let only = devices.iter().find(|device| before.contains(&device.name)).expect("one has the first chunk");
+    fs.pool().set_allocation_hint(only.devid, AllocationHint::NoNewChunks).expect("it is there");
+    let used = only.bytes_used;
+    fill(&fs, 16 * MIB, "file");
+    fs.sync().expect("there is room for that");
+    let devices = fs.pool().volume().devices();
+    let now = devices.iter().find(|device| device.devid == only.devid).expect("still there");
+    assert_eq!(now.bytes_used, used, "nothing new at all");
+    assert!(devices_of(&fs, DATA).len() == 4, "all others are full");
+    pool.close(fs);
+}
+
+#[test]
+fn s0_03_without_the_mode_chunks_go_where_the_most_space_is() {
+    let mut pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Single, Profile::Single));
+    pool.write.placement = PlacementMode::Classic;
+    let fs = pool.open();
+    assert!(!fs.pool().has_tiers());
+    for round in 0..8 {
+        let before = fs.pool().volume().chunks().len();
+        let room = fs.pool().space_summary().expect("writable").devices;
+        let most = room.iter().map(|device| device.unallocated_bytes).max().expect("some");
+        for number in 0.. {
+            put(&fs, fs.root(), &format!("{round}-{number}"), 8 * MIB).expect("room");
+            let chunks = fs.pool().volume().chunks();
+            if let Some(new) = chunks.get(before) {
+                let device = room.iter().find(|device| device.devid == new.stripes[0].devid).expect("known");
+                assert_eq!(device.unallocated_bytes, most, "round {round}");
+                break;
+            }
+        }
+    }
+    pool.close(fs);
+}
+
+#[test]
+fn s0_04_and_s0_06_when_disks_are_full_data_goes_to_ssds_and_nothing_fails() {
+    for (data, metadata) in [(Profile::Raid1, Profile::Raid1), (Profile::Single, Profile::Dup)] {
+        let pool = MixedPool::new(
+            &[(Solid, 512), (Rotating, 256), (Solid, 512), (Rotating, 256), (Solid, 512)],
+            Making::of(data, metadata),
+        );
+        let fs = pool.open();
+        let before = fs.pool().space_summary().expect("writable");
+        fill(&fs, 4 * MIB, "file");
+        assert_eq!(devices_of(&fs, DATA).len(), 5);
+        let after = fs.pool().space_summary().expect("writable");
+        let written = before.data_room.bytes - after.data_room.bytes;
+        assert!(after.data_room.bytes < 24 << 20, "{data}: {after:?}");
+        assert!(written > before.data_room.bytes / 10 * 9, "{data}: what was said to fit did");
+        pool.close(fs);
+    }
+}
+
+#[test]
+fn strict_says_that_there_is_no_space_rather_than_spill() {
+    let mut pool =
+        MixedPool::new(&[(Solid, 256), (Rotating, 512)], Making::of(Profile::Single, Profile::Single));
+    pool.write.placement = PlacementMode::Strict;
+    let fs = pool.open();
+    let room = fs.pool().space_summary().expect("writable");
+    assert_eq!(room.data_room.preferred_bytes, room.data_room.bytes);
+    let statistics = fs.space().expect("readable");
+    assert!(statistics.available_bytes < 520 << 20, "the SSD is not for data: {statistics:?}");
+    fill(&fs, 4 * MIB, "file");
+    assert_eq!(devices_of(&fs, DATA), names(&["memory2"]));
+    // Metadata as well, in files that fit into the tree.
+    fill(&fs, 1900, "small");
+    assert_eq!(devices_of(&fs, METADATA), names(&["memory1"]));
+    assert_eq!(devices_of(&fs, DATA), names(&["memory2"]));
+    pool.close(fs);
+}
+
+#[test]
+fn strict_asks_nothing_of_a_pool_of_one_class() {
+    for class in [Solid, Rotating] {
+        let mut pool =
+            MixedPool::new(&[(class, 256), (class, 256)], Making::of(Profile::Raid1, Profile::Raid1));
+        pool.write.placement = PlacementMode::Strict;
+        let fs = pool.open();
+        assert!(fill(&fs, 4 * MIB, "file") > 30);
+        pool.close(fs);
+    }
+}
+
+#[test]
+fn s0_12_mixed_block_groups_ignore_the_mode() {
+    let making = Making { features: "mixed-bg", ..Making::of(Profile::Single, Profile::Single) };
+    let pool = MixedPool::new(&[(Solid, 256), (Rotating, 1024)], making);
+    let fs = pool.open();
+    assert!(!fs.pool().has_tiers());
+    for number in 0..80 {
+        put(&fs, fs.root(), &format!("file{number}"), 4 * MIB).expect("room");
+    }
+    assert!(devices_of(&fs, DATA).contains("memory2"), "it has the most space");
+    pool.close(fs);
+}
+
+#[test]
+fn s0_15_mkfs_is_right_from_the_first_chunk_on() {
+    for is_told in [false, true] {
+        let pool =
+            MixedPool::new(TWO_AND_TWO, Making { is_told, ..Making::of(Profile::Raid1, Profile::Raid1) });
+        let fs = pool.open();
+        assert_eq!(devices_of(&fs, METADATA), names(&["memory2", "memory4"]));
+        assert_eq!(devices_of(&fs, SYSTEM), names(&["memory2", "memory4"]));
+        assert_eq!(devices_of(&fs, DATA), names(&["memory1", "memory3"]));
+        pool.close(fs);
+    }
+}
+
+#[test]
+fn statfs_counts_no_device_that_data_never_lies_on() {
+    let pool = MixedPool::new(
+        &[(Rotating, 2048), (Rotating, 2048), (Solid, 1024)],
+        Making::of(Profile::Single, Profile::Single),
+    );
+    let fs = pool.open();
+    let before = fs.space().expect("readable");
+    let ssd = DevId::new(1);
+    fs.pool().set_allocation_hint(ssd, AllocationHint::MetadataOnly).expect("it is there");
+    fs.sync().expect("commits");
+    let after = fs.space().expect("readable");
+    assert_eq!(before.total_bytes - after.total_bytes, 1024 << 20);
+    assert!(before.available_bytes - after.available_bytes > 800 << 20);
+    let room = fs.pool().space_summary().expect("writable");
+    assert_eq!(room.data_room.preferred_bytes, room.data_room.bytes);
+    assert_eq!(room.fast_data_room.bytes, 0);
+    let difference = room.data_room.bytes.abs_diff(after.available_bytes);
+    assert!(difference < 8 << 20, "{room:?} {after:?}");
+    pool.close(fs);
+}
+
+#[test]
+fn a_file_lies_where_its_chunk_does() {
+    let pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Raid1, Profile::Raid1));
+    let fs = pool.open();
+    let file = put(&fs, fs.root(), "file", MIB).expect("room");
+    assert_eq!(devices_of_file(&fs, file), names(&["memory1", "memory3"]));
+    pool.close(fs);
+}
