@@ -3,8 +3,9 @@
 
 use crate::call;
 use crate::message::{
-    self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, Label, READ_ONLY, ReadOnlyReason,
-    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
+    self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
+    ReadOnlyReason, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage,
+    VolumeArgumentsV2,
 };
 use crate::number;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -137,6 +138,25 @@ impl Mounted {
                 self.explain(what, call::get::<{ number::BRINDLE_SPACE }, SpaceReport>(&self.file))
             }
         }
+    }
+
+    /// Stores another allocation hint for a device; of a mount of ours.
+    pub fn set_allocation_hint(&self, devid: u64, stored_type: u64) -> Result<(), ControlError> {
+        let what = "allocation hint";
+        if self.kind == Kind::Kernel {
+            return Err(ControlError::KernelMount { path: self.path.clone(), what });
+        }
+        let request = HintRequest { devid, stored_type };
+        self.explain(what, call::set::<{ number::BRINDLE_SET_HINT }, HintRequest>(&self.file, request))
+    }
+
+    /// Stores another limit for small files; of a mount of ours.
+    pub fn set_small_files(&self, bytes: u64) -> Result<(), ControlError> {
+        let what = "limit of small files";
+        if self.kind == Kind::Kernel {
+            return Err(ControlError::KernelMount { path: self.path.clone(), what });
+        }
+        self.explain(what, call::set::<{ number::BRINDLE_SET_SMALL_FILES }, u64>(&self.file, bytes))
     }
 
     /// What commits did since it was mounted; of a mount of ours.

@@ -343,6 +343,8 @@ pub struct GroupSpace {
     pub total_bytes: u64,
     /// What of it is taken.
     pub used_bytes: u64,
+    /// Over which devices: 0 both classes or no difference, 1 fast ones alone, 2 others alone.
+    pub spread: u64,
 }
 
 /// A device (ours).
@@ -355,6 +357,20 @@ pub struct DeviceSpace {
     pub total_bytes: u64,
     /// What belongs to no chunk.
     pub unallocated_bytes: u64,
+    /// What it counts as: 1 fast, 2 bulk.
+    pub class: u64,
+    /// What the pool stores of it (`dev_item.type`).
+    pub stored_type: u64,
+}
+
+/// Another hint for a device (ours).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct HintRequest {
+    /// The device.
+    pub devid: u64,
+    /// What the pool is to store of it (`dev_item.type`).
+    pub stored_type: u64,
 }
 
 /// How much space there is (ours).
@@ -363,6 +379,18 @@ pub struct DeviceSpace {
 pub struct SpaceReport {
     /// Metadata space that is kept back so that files can be deleted on a full pool.
     pub kept_back_bytes: u64,
+    /// How much the class of a device weighs: 0 nothing, 1 it is preferred, 2 strictly.
+    pub placement: u64,
+    /// 1 if there are devices of two classes, and it makes a difference.
+    pub has_tiers: u64,
+    /// Files up to here have their data on fast devices.
+    pub small_file_bytes: u64,
+    /// What still fits of data where it belongs, and anywhere it may lie.
+    pub data_room: [u64; 2],
+    /// What still fits of data that is for fast devices, on these.
+    pub fast_data_room: u64,
+    /// What still fits of metadata where it belongs, and anywhere it may lie.
+    pub metadata_room: [u64; 2],
     /// By content and profile.
     pub groups: [GroupSpace; 40],
     /// By device id.

@@ -1,9 +1,9 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, InodeLookup, Label, ReadOnlyReason,
-    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
-    VolumeArguments, VolumeArgumentsV2,
+    Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label,
+    ReadOnlyReason, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch,
+    TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -84,6 +84,10 @@ pub const BRINDLE_SNAPSHOT: u32 = number::<SnapshotRequest>(Direction::Write, BR
 pub const BRINDLE_SUBVOLUMES: u32 = number::<SubvolumePage>(Direction::Both, BRINDLE, 2);
 /// Ours: how much space there is.
 pub const BRINDLE_SPACE: u32 = number::<SpaceReport>(Direction::Read, BRINDLE, 4);
+/// Ours: stores another allocation hint.
+pub const BRINDLE_SET_HINT: u32 = number::<HintRequest>(Direction::Write, BRINDLE, 20);
+/// Ours: stores another limit for small files.
+pub const BRINDLE_SET_SMALL_FILES: u32 = number::<u64>(Direction::Write, BRINDLE, 21);
 /// Ours: what commits did.
 pub const BRINDLE_COMMITS: u32 = number::<CommitsReport>(Direction::Read, BRINDLE, 5);
 /// Ours: who serves the mount.

@@ -3,6 +3,7 @@
 mod rootdir;
 
 use crate::cli::JsonOption;
+use crate::commands::device_word::split_class;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
@@ -14,11 +15,9 @@ use brindle_ondisk::{ChecksumType, Profile, Uuid};
 use clap::Args;
 use rootdir::{Filling, RootdirOptions};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -241,23 +240,6 @@ fn open_all(
     Ok(devices)
 }
 
-/// A path and what is said of it. What exists is a path as a whole, colon or not.
-fn split_class(word: &Path) -> Result<(PathBuf, Option<PlacementClass>)> {
-    let bytes = word.as_os_str().as_bytes();
-    let Some(colon) = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !word.exists()) else {
-        return Ok((word.to_owned(), None));
-    };
-    let (path, class) = (Path::new(OsStr::from_bytes(&bytes[..colon])), &bytes[colon + 1..]);
-    match class {
-        b"fast" => Ok((path.to_owned(), Some(PlacementClass::Fast))),
-        b"bulk" => Ok((path.to_owned(), Some(PlacementClass::Bulk))),
-        _ if path.exists() => {
-            bail!("{}: what follows the colon is neither fast nor bulk", word.display())
-        }
-        _ => Ok((word.to_owned(), None)),
-    }
-}
-
 fn parse_profile(word: &str) -> Result<Profile> {
     let row = Profile::TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(word));
     let names = || Profile::TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
@@ -404,20 +386,6 @@ mod tests {
         assert_eq!((of("4096"), of("16k"), of("1G")), (Some(4096), Some(16384), Some(1 << 30)));
         assert_eq!((of(""), of("G"), of("1.5G"), of("1Gi"), of("16E")), (None, None, None, None, None));
         assert_eq!(of("12é"), None);
-    }
-
-    #[test]
-    fn a_class_follows_the_last_colon_of_what_is_no_path() {
-        let of = |word: &str| split_class(Path::new(word)).expect("known words");
-        assert_eq!(of("a.img:fast"), ("a.img".into(), Some(PlacementClass::Fast)));
-        assert_eq!(of("a:b:bulk"), ("a:b".into(), Some(PlacementClass::Bulk)));
-        assert_eq!(of("a:b"), ("a:b".into(), None));
-        let directory = tempfile::tempdir().expect("temporary directory");
-        let odd = directory.path().join("x:fast");
-        fs::write(&odd, "").expect("room");
-        assert_eq!(split_class(&odd).expect("a path"), (odd, None));
-        let slow = directory.path().join("x:fast:slow");
-        assert!(split_class(&slow).expect_err("no class").to_string().contains("neither fast nor bulk"));
     }
 
     #[derive(clap::Parser, Debug)]

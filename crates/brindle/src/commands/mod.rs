@@ -3,6 +3,8 @@
 mod cat;
 mod check;
 mod device;
+mod device_property;
+mod device_word;
 mod filesystem;
 mod in_use;
 mod inspect;

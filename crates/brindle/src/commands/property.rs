@@ -1,6 +1,8 @@
 //! `brindle property`: what files, directories and subvolumes of a mounted pool can be told to be.
 
+use crate::commands::device_property;
 use crate::commands::path::shown_name;
+use crate::commands::write_options::parse_small_files;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_kernel::Mounted;
@@ -16,6 +18,11 @@ EXAMPLES
     brindle property set /mnt/snapshot ro false
     brindle property set /mnt/logs compression zstd
     brindle property get /mnt/logs compression
+    brindle property set /mnt/database tier fast
+    brindle property set /mnt small_files 64K
+    brindle property get /mnt allocation_hint
+    brindle property set --devid 2 /mnt allocation_hint METADATA_ONLY
+    brindle property set -o device=/dev/sdc /dev/sdb allocation_hint METADATA_PREFERRED
 
 EXIT STATUS
   0  success
@@ -32,6 +39,8 @@ pub(crate) enum PropertyCommand {
 /// Show a property
 ///
 /// `ro`: whether a subvolume is read-only. `compression`: how a file, or what is made in a directory, is compressed.
+/// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
+/// length data of files lies on fast devices. `allocation_hint`: what devices are for; of a device, or of all of a mount.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
@@ -39,12 +48,24 @@ pub(crate) struct GetCommand {
     path: PathBuf,
     /// Which
     property: Property,
+    /// Of this device, with `allocation_hint` of a mount point
+    #[arg(long, value_name = "ID")]
+    devid: Option<u64>,
 }
 
 /// Change a property
 ///
 /// `ro` of a subvolume is true or false. `compression` of a file or directory is zlib, lzo, zstd, or none; it counts for
 /// what is written from then on, and for what is made in the directory.
+///
+/// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for what is written from then on, in the
+/// file or in what is made in the directory from then on; fast devices that are full leave the rest to the others.
+/// `small_files` of a mount is a length in bytes, K and M behind it are allowed: files up to that, compressed, have their
+/// data on fast devices; 0 for none. Both need a pool with devices of two classes.
+///
+/// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
+/// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
+/// and -o names its other devices; or brindle has it mounted, and either the device or the mount point is named.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SetCommand {
@@ -54,53 +75,84 @@ pub(crate) struct SetCommand {
     property: Property,
     /// What it is to be
     value: String,
+    /// Of this device, with `allocation_hint` of a mount point
+    #[arg(long, value_name = "ID")]
+    devid: Option<u64>,
+    /// Comma-separated: device=PATH (another device of an unmounted pool), degraded
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Property {
     Ro,
     Compression,
+    Tier,
+    #[value(name = "small_files")]
+    SmallFiles,
+    #[value(name = "allocation_hint")]
+    AllocationHint,
 }
 
 /// Where the property lies.
 const COMPRESSION: &str = "btrfs.compression";
+const TIER: &str = "user.brindle.tier";
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
     match command {
-        PropertyCommand::Get(GetCommand { path, property }) => get(path, *property)?,
-        PropertyCommand::Set(SetCommand { path, property, value }) => set(path, *property, value)?,
+        PropertyCommand::Get(command) => get(command)?,
+        PropertyCommand::Set(command) => set(command)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn get(path: &Path, property: Property) -> Result<()> {
+fn get(GetCommand { path, property, devid }: &GetCommand) -> Result<()> {
     let mut out = output::stdout();
     match property {
-        Property::Ro => writeln!(out, "ro={}", Mounted::open(path)?.is_read_only()?)?,
-        Property::Compression => {
-            let mut value = [0; 64];
-            match rustix::fs::getxattr(path, COMPRESSION, &mut value[..]) {
-                Ok(length) => {
-                    out.write_all(b"compression=")?;
-                    out.write_all(&shown_name(&value[..length]))?;
-                    writeln!(out)?;
-                }
-                Err(Errno::NODATA) => {}
-                Err(error) => return Err(error).with_context(|| path.display().to_string()),
-            }
+        Property::AllocationHint => device_property::get(path, *devid, &mut out)?,
+        Property::SmallFiles => {
+            writeln!(out, "small_files={}", Mounted::open(path)?.space()?.small_file_bytes)?;
         }
+        Property::Tier => print_attribute(&mut out, path, "tier", TIER)?,
+        Property::Ro => writeln!(out, "ro={}", Mounted::open(path)?.is_read_only()?)?,
+        Property::Compression => print_attribute(&mut out, path, "compression", COMPRESSION)?,
     }
     out.flush()?;
     Ok(())
 }
 
-fn set(path: &Path, property: Property, value: &str) -> Result<()> {
-    match (property, value) {
+fn print_attribute(out: &mut impl Write, path: &Path, what: &str, attribute: &str) -> Result<()> {
+    let mut value = [0; 64];
+    match rustix::fs::getxattr(path, attribute, &mut value[..]) {
+        Ok(length) => {
+            write!(out, "{what}=")?;
+            out.write_all(&shown_name(&value[..length]))?;
+            writeln!(out)?;
+            Ok(())
+        }
+        Err(Errno::NODATA) => Ok(()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Result<()> {
+    match (property, value.as_str()) {
+        (Property::AllocationHint, _) => device_property::set(path, *devid, options, value)?,
+        (Property::SmallFiles, _) => Mounted::open(path)?.set_small_files(parse_small_files(value)?)?,
+        (Property::Tier, "fast" | "bulk") => {
+            rustix::fs::setxattr(path, TIER, value.as_bytes(), XattrFlags::empty())
+                .with_context(|| format!("{}: tier {value}", path.display()))?;
+        }
+        (Property::Tier, "") => match rustix::fs::removexattr(path, TIER) {
+            Ok(()) | Err(Errno::NODATA) => {}
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        },
+        (Property::Tier, _) => bail!("'{value}': a tier is fast or bulk"),
         (Property::Ro, "true" | "false") => Mounted::open(path)?.set_read_only(value == "true")?,
         (Property::Ro, _) => bail!("'{value}': ro is true or false"),
         (Property::Compression, _) => {
-            let value = if value.is_empty() { "none" } else { value };
+            let value = if value.is_empty() { "none" } else { value.as_str() };
             rustix::fs::setxattr(path, COMPRESSION, value.as_bytes(), XattrFlags::empty())
                 .with_context(|| format!("{}: compression {value}", path.display()))?;
         }

@@ -1,7 +1,8 @@
 //! Mount options that say how a pool is written, as the kernel's btrfs has them.
 
 use anyhow::{Context, Result, bail};
-use brindle_fs::{AtimeMode, Compression, CompressionChoice, PlacementMode, WriteOptions};
+use brindle_fs::{AtimeMode, Compression, CompressionChoice, PlacementClass, PlacementMode, WriteOptions};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What `-o` said of writing; what it did not say is as usual.
@@ -16,7 +17,11 @@ pub(crate) struct WriteChoices {
     pub(crate) atime: AtimeMode,
     /// Not of directories (`nodiratime`).
     pub(crate) no_directory_atime: bool,
-    placement: PlacementMode,
+    /// How much the class of a device weighs (`ssd_metadata`).
+    pub(crate) placement: PlacementMode,
+    small_file_bytes: Option<u64>,
+    /// The class that a device is to have, by its name.
+    pub(crate) classes: BTreeMap<String, PlacementClass>,
     /// How often to commit (`commit=`).
     pub(crate) commit_interval: Option<Duration>,
     /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`).
@@ -51,11 +56,14 @@ impl WriteChoices {
             ("ssd_metadata", None | Some("preferred")) => self.placement = PlacementMode::Preferred,
             ("ssd_metadata", Some("strict")) => self.placement = PlacementMode::Strict,
             ("no_ssd_metadata", None) => self.placement = PlacementMode::Classic,
+            ("small_files", Some(value)) => self.small_file_bytes = Some(parse_small_files(value)?),
             ("commit", Some(value)) => self.commit_interval = Some(parse_commit(value)?),
             ("user_subvol_rm_allowed", None) => self.owners_delete_subvolumes = true,
             // A commit brings everything to the devices anyhow.
             ("flushoncommit" | "noflushoncommit", None) => {}
-            ("max_inline" | "commit", None) => bail!("option '{name}' needs a value: {name}=..."),
+            ("max_inline" | "commit" | "small_files", None) => {
+                bail!("option '{name}' needs a value: {name}=...")
+            }
             _ => return Ok(false),
         }
         self.first.get_or_insert_with(|| name.to_owned());
@@ -73,6 +81,8 @@ impl WriteChoices {
             discard: self.discard,
             atime: self.atime,
             placement: self.placement,
+            small_file_bytes: self.small_file_bytes,
+            classes: self.classes.clone(),
             ..usual
         }
     }
@@ -112,6 +122,18 @@ fn parse_inline(value: &str) -> Result<u32> {
         None => (value, 1),
     };
     let number: u32 = digits.parse().with_context(wrong)?;
+    number.checked_mul(factor).with_context(wrong)
+}
+
+/// A length in bytes, K or M behind it.
+pub(crate) fn parse_small_files(value: &str) -> Result<u64> {
+    let wrong = || format!("'{value}': small_files is a number of bytes, K or M behind it is allowed");
+    let (digits, factor) = match value.as_bytes().last() {
+        Some(b'k' | b'K') => (&value[..value.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&value[..value.len() - 1], 1 << 20),
+        _ => (value, 1),
+    };
+    let number: u64 = digits.parse().with_context(wrong)?;
     number.checked_mul(factor).with_context(wrong)
 }
 
@@ -169,6 +191,53 @@ mod tests {
             choices(&["nodatacow"]).expect("right").for_filesystem().nodatasum,
             "one follows from the other"
         );
+    }
+
+    #[test]
+    fn small_files_have_a_length() {
+        let small = |option| choices(&[option]).map(|options| options.for_filesystem().small_file_bytes);
+        assert_eq!(small("small_files=64K").expect("right"), Some(65_536));
+        assert_eq!(small("small_files=0").expect("right"), Some(0));
+        assert_eq!(small("noatime").expect("right"), None, "what the pool has stored counts");
+        for wrong in ["small_files=x", "small_files=", "small_files=K", "small_files=99999999999999999999M"] {
+            assert!(small(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn s0_14_no_two_options_mean_the_same_by_accident() {
+        let words = [
+            "compress=zlib",
+            "compress-force",
+            "nodatacow",
+            "nodatasum",
+            "max_inline=1",
+            "discard",
+            "noatime",
+            "strictatime",
+            "nodiratime",
+            "ssd_metadata=strict",
+            "no_ssd_metadata",
+            "commit=5",
+            "small_files=1",
+            "user_subvol_rm_allowed",
+        ];
+        let sets = |word: &str| WriteChoices { first: None, ..choices(&[word]).expect("known") };
+        for (index, word) in words.iter().enumerate() {
+            assert_ne!(sets(word), WriteChoices::default(), "{word} means something");
+            for other in &words[..index] {
+                assert_ne!(sets(word), sets(other), "{word} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn options_of_placement_exclude_each_other() {
+        let mode = |options: &[&str]| choices(options).expect("right").for_filesystem().placement;
+        assert_eq!(mode(&[]), PlacementMode::Preferred);
+        assert_eq!(mode(&["no_ssd_metadata"]), PlacementMode::Classic);
+        assert_eq!(mode(&["no_ssd_metadata", "ssd_metadata"]), PlacementMode::Preferred);
+        assert_eq!(mode(&["ssd_metadata", "ssd_metadata=strict"]), PlacementMode::Strict);
     }
 
     #[test]

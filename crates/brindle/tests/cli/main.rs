@@ -5,6 +5,7 @@ mod check;
 mod files;
 mod inspect;
 mod mount;
+mod placement;
 mod restore;
 mod support;
 mod tier;

@@ -3,11 +3,11 @@
 use super::{Operations, number};
 use crate::flags;
 use crate::permission::Caller;
-use brindle_fs::InodeId;
+use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread, TreeError};
 use brindle_kernel::message::{
     CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace,
-    InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, SnapshotRequest, SpaceReport,
-    SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
+    HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, SnapshotRequest,
+    SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
@@ -28,7 +28,7 @@ pub(crate) struct Ioctl {
 /// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
 /// while they wait for us: who works on requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 12] = [
+    const SLOW: [u32; 14] = [
         command::SUBVOLUME_CREATE,
         command::SUBVOLUME_CREATE_V2,
         command::BRINDLE_SNAPSHOT,
@@ -41,6 +41,8 @@ pub(crate) fn is_slow(asked: u32) -> bool {
         command::WAIT_SYNC,
         command::TRIM,
         command::SET_LABEL,
+        command::BRINDLE_SET_HINT,
+        command::BRINDLE_SET_SMALL_FILES,
     ];
     SLOW.contains(&asked)
 }
@@ -112,6 +114,14 @@ impl Operations {
                 Ok(Label(field(superblock.label()).ok_or(Errno::IO)?).as_bytes().to_vec())
             }
             command::SET_LABEL => self.set_label(caller, &read::<Label>(input)?).map(|()| Vec::new()),
+            command::BRINDLE_SET_HINT => {
+                self.set_hint(caller, &read::<HintRequest>(input)?).map(|()| Vec::new())
+            }
+            command::BRINDLE_SET_SMALL_FILES => {
+                caller.require_administrator()?;
+                number(self.filesystem.set_small_file_bytes(read::<u64>(input)?))?;
+                number(self.filesystem.sync()).map(|()| Vec::new())
+            }
             command::BRINDLE_SPACE => Ok(self.space_report()?.as_bytes().to_vec()),
             command::BRINDLE_COMMITS => Ok(self.commits_report()?.as_bytes().to_vec()),
             command::TRIM => {
@@ -141,15 +151,43 @@ impl Operations {
         number(self.filesystem.sync())
     }
 
+    fn set_hint(&self, caller: Caller, request: &HintRequest) -> Result<(), Errno> {
+        caller.require_administrator()?;
+        let hint = AllocationHint::from_disk(request.stored_type).filter(|hint| hint.is_stored());
+        let (devid, pool) = (DevId::new(request.devid), self.filesystem.pool());
+        match pool.set_allocation_hint(devid, hint.ok_or(Errno::INVAL)?) {
+            Err(TreeError::NoDevice(_)) => Err(Errno::NODEV),
+            set => number(set.map_err(Into::into)),
+        }?;
+        number(self.filesystem.sync())
+    }
+
     fn space_report(&self) -> Result<SpaceReport, Errno> {
         let summary = number(self.filesystem.pool().space_summary().map_err(Into::into))?;
-        let mut report =
-            SpaceReport { kept_back_bytes: summary.kept_back_bytes, ..SpaceReport::new_zeroed() };
+        let mut report = SpaceReport {
+            kept_back_bytes: summary.kept_back_bytes,
+            placement: match summary.placement {
+                PlacementMode::Classic => 0,
+                PlacementMode::Preferred => 1,
+                PlacementMode::Strict => 2,
+            },
+            has_tiers: summary.has_tiers.into(),
+            small_file_bytes: self.filesystem.small_file_bytes(),
+            data_room: [summary.data_room.preferred_bytes, summary.data_room.bytes],
+            fast_data_room: summary.fast_data_room.bytes,
+            metadata_room: [summary.metadata_room.preferred_bytes, summary.metadata_room.bytes],
+            ..SpaceReport::new_zeroed()
+        };
         for (entry, group) in report.groups.iter_mut().zip(&summary.groups) {
             *entry = GroupSpace {
                 kind: group.kind.bits(),
                 total_bytes: group.total_bytes,
                 used_bytes: group.used_bytes + group.reserved_bytes,
+                spread: match group.spread {
+                    Spread::Both => 0,
+                    Spread::Fast => 1,
+                    Spread::Bulk => 2,
+                },
             };
         }
         for (entry, device) in report.devices.iter_mut().zip(&summary.devices) {
@@ -157,6 +195,11 @@ impl Operations {
                 devid: device.devid.get(),
                 total_bytes: device.total_bytes,
                 unallocated_bytes: device.unallocated_bytes,
+                class: match device.class {
+                    PlacementClass::Fast => 1,
+                    PlacementClass::Bulk => 2,
+                },
+                stored_type: device.stored_type,
             };
         }
         Ok(report)

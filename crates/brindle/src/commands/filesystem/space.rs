@@ -7,6 +7,7 @@ use anyhow::Result;
 use brindle_kernel::Mounted;
 use brindle_kernel::message::{DeviceSpace, GroupSpace, SpaceReport};
 use brindle_ondisk::BlockGroupType;
+use brindle_policy::placement::AllocationHint;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -70,21 +71,36 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
                 "devid": device.devid,
                 "total_bytes": device.total_bytes,
                 "unallocated_bytes": device.unallocated_bytes,
+                "class": class_name(device.class),
+                "allocation_hint": hint_text(device.stored_type),
             })
         };
         let devices: Vec<Value> = devices(&report).map(device).collect();
         let why = mounted.read_only_reason()?;
-        output::print_json(
-            &json!({ "groups": groups_json(&report), "devices": devices, "read_only_reason": why }),
-        )?;
+        output::print_json(&json!({
+            "placement": mode_name(report.placement),
+            "groups": groups_json(&report),
+            "room": room_json(&report),
+            "small_file_bytes": report.small_file_bytes,
+            "devices": devices,
+            "read_only_reason": why,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let (mut out, mode) = (output::stdout(), command.units.mode());
     print_groups(&mut out, &report, mode)?;
     for device in devices(&report) {
         let (total, left) = (mode.format(device.total_bytes), mode.format(device.unallocated_bytes));
-        writeln!(out, "devid {}: total={total}, unallocated={left}", device.devid)?;
+        write!(out, "devid {}: total={total}, unallocated={left}", device.devid)?;
+        if report.has_tiers != 0 {
+            write!(out, ", {}", class_name(device.class))?;
+        }
+        match hint_text(device.stored_type) {
+            hint if device.stored_type != 0 => writeln!(out, " ({hint})")?,
+            _ => writeln!(out)?,
+        }
     }
+    print_room(&mut out, &report, mode)?;
     if let Some(why) = mounted.read_only_reason()? {
         writeln!(out, "read-only since an error: {why}")?;
     }
@@ -104,7 +120,7 @@ fn print_groups(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> i
     for group in groups(report) {
         let kind = BlockGroupType::from_bits_retain(group.kind);
         let (total, used) = (mode.format(group.total_bytes), mode.format(group.used_bytes));
-        writeln!(out, "{kind}: total={total}, used={used}")?;
+        writeln!(out, "{kind}{}: total={total}, used={used}", spread_text(report, group))?;
     }
     writeln!(out, "kept back for deletions: {}", mode.format(report.kept_back_bytes))
 }
@@ -115,7 +131,65 @@ fn groups_json(report: &SpaceReport) -> Value {
             "kind": BlockGroupType::from_bits_retain(group.kind).to_string(),
             "total_bytes": group.total_bytes,
             "used_bytes": group.used_bytes,
+            "devices": match group.spread {
+                1 => "fast",
+                2 => "bulk",
+                _ => "any",
+            },
         })
     };
     Value::Array(groups(report).map(group).collect())
+}
+
+/// Over which devices groups lie, where that makes a difference.
+fn spread_text(report: &SpaceReport, group: &GroupSpace) -> &'static str {
+    match (report.has_tiers, group.spread) {
+        (0, _) => "",
+        (_, 1) => " (fast)",
+        (_, 2) => " (bulk)",
+        _ => " (fast and bulk)",
+    }
+}
+
+/// What still fits where, each as if nothing else were written.
+fn print_room(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> io::Result<()> {
+    let [data, metadata] = [report.data_room, report.metadata_room].map(|room| room.map(|n| mode.format(n)));
+    if report.has_tiers == 0 {
+        return writeln!(out, "room for data: {}; for metadata: {}", data[1], metadata[1]);
+    }
+    writeln!(out, "room for data: {} on bulk devices, {} in all", data[0], data[1])?;
+    writeln!(out, "room for metadata: {} on fast devices, {} in all", metadata[0], metadata[1])?;
+    let small = match report.small_file_bytes {
+        0 => "no small files".to_owned(),
+        bytes => format!("files up to {}", mode.format(bytes)),
+    };
+    let fast = mode.format(report.fast_data_room);
+    writeln!(out, "room for data on fast devices ({small}, and what is marked): {fast}")?;
+    writeln!(out, "placement: {}", mode_name(report.placement))
+}
+
+fn room_json(report: &SpaceReport) -> Value {
+    let room = |[preferred, all]: [u64; 2]| json!({ "preferred_bytes": preferred, "bytes": all });
+    json!({
+        "data": room(report.data_room),
+        "metadata": room(report.metadata_room),
+        "fast_data_bytes": report.fast_data_room,
+    })
+}
+
+/// As the mount option has it.
+fn mode_name(mode: u64) -> &'static str {
+    match mode {
+        0 => "no_ssd_metadata",
+        1 => "ssd_metadata",
+        _ => "ssd_metadata=strict",
+    }
+}
+
+fn class_name(class: u64) -> &'static str {
+    if class == 1 { "fast" } else { "bulk" }
+}
+
+fn hint_text(stored: u64) -> String {
+    AllocationHint::from_disk(stored).map_or_else(|| format!("type {stored}"), |hint| hint.to_string())
 }

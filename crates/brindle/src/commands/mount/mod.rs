@@ -7,6 +7,7 @@ mod background;
 pub(crate) mod helper;
 mod open;
 
+use crate::commands::device_word::split_class;
 use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
 use anyhow::{Context, Result};
@@ -14,7 +15,7 @@ use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ MOUNT OPTIONS
   subvol=PATH          the subvolume at PATH, from the top level, is the root
   subvolid=ID          the subvolume of this id is the root; 5 is the top level
   device=PATH          one more device of the pool; can be given several times
+  (Devices may be said to be fast or bulk, as /dev/nvme0n1:fast, for this mount: the class counts instead
+  of what the pool stores of the device, or the host says of it.)
   commit=SECONDS       how often what was written is made durable; 30 unless told otherwise
   compress=ALGORITHM   zlib[:1-9], lzo or zstd[:1-15] for new data of all files, as far as it shrinks
   compress-force=...   the same, without giving up on a file that did not shrink
@@ -37,7 +40,10 @@ MOUNT OPTIONS
   strictatime,         what it remembers without asking, so that strictatime too sees only the first
   nodiratime           access by each open file
   ssd_metadata         metadata goes to flash as long as there is room, data to hard disks; the default
+  ssd_metadata=strict  neither on the wrong devices: an error when the right ones are full
   no_ssd_metadata      new chunks go where the most space is, whatever the device is
+  small_files=SIZE     files up to this length, compressed, have their data on flash; 0 for none. What
+                       `brindle property set MOUNTPOINT small_files` has stored, unless told otherwise
   user_subvol_rm_allowed
                        who owns a subvolume may delete it, not only root and who mounted
   flushoncommit        without effect: every commit flushes
@@ -119,11 +125,11 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
 }
 
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
-    let paths: Vec<&Path> =
-        command.operands.devices().iter().chain(&options.devices).map(PathBuf::as_path).collect();
+    let words = command.operands.devices().iter().chain(&options.devices);
+    let devices = words.map(|word| split_class(word)).collect::<Result<Vec<_>>>()?;
     // mount(8) says rw when its user said nothing.
     let insists = options.has("rw", "ro") && !command.helper;
-    let filesystem = open::filesystem(&paths, options, insists)?;
+    let filesystem = open::filesystem(&devices, options, insists)?;
     if command.fake {
         return Ok(ExitCode::SUCCESS);
     }
@@ -144,7 +150,9 @@ fn wait(handle: MountHandle) -> Result<(), MountError> {
 }
 
 fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse::MountOptions {
-    let defaults = brindle_fuse::MountOptions::for_devices(command.operands.devices());
+    let path = |word: &PathBuf| split_class(word).map_or_else(|_| word.clone(), |(path, _)| path);
+    let paths: Vec<PathBuf> = command.operands.devices().iter().map(path).collect();
+    let defaults = brindle_fuse::MountOptions::for_devices(&paths);
     brindle_fuse::MountOptions {
         source: options.source.clone().unwrap_or(defaults.source),
         allow_other: options.has("allow_other", ""),

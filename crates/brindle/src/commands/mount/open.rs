@@ -3,35 +3,44 @@
 use crate::commands::options::MountOptions;
 use crate::commands::pool::{open_filesystem, open_writable};
 use anyhow::Result;
-use brindle_device::{DeviceError, FileDevice, WritableDevice};
-use brindle_fs::{Filesystem, FsError, TreeError};
+use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
+use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
 use brindle_volume::VolumeError;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists.
-pub(super) fn filesystem(paths: &[&Path], options: &MountOptions, insists: bool) -> Result<Filesystem> {
+pub(super) fn filesystem(
+    devices: &[(PathBuf, Option<PlacementClass>)],
+    options: &MountOptions,
+    insists: bool,
+) -> Result<Filesystem> {
+    let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
     if options.has("ro", "rw") {
-        return open_filesystem(paths, options);
+        return open_filesystem(&paths, options);
     }
-    let error = match writable(paths, options) {
+    let error = match writable(devices, options) {
         Ok(filesystem) => return Ok(filesystem),
         Err(error) => error,
     };
     if insists || !can_only_be_read(&error) {
         return Err(error);
     }
-    let filesystem = open_filesystem(paths, options)?;
+    let filesystem = open_filesystem(&paths, options)?;
     tracing::warn!("mounting read-only: {error}");
     Ok(filesystem)
 }
 
-fn writable(paths: &[&Path], options: &MountOptions) -> Result<Filesystem> {
-    let open =
-        |path: &&Path| -> Result<Arc<dyn WritableDevice>> { Ok(Arc::new(FileDevice::open_writable(path)?)) };
-    let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-    open_writable(devices, options)
+fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Filesystem> {
+    let mut options = options.clone();
+    let mut opened: Vec<Arc<dyn WritableDevice>> = Vec::new();
+    for (path, class) in devices {
+        let device = FileDevice::open_writable(path)?;
+        options.write.classes.extend(class.map(|class| (device.name().to_owned(), class)));
+        opened.push(Arc::new(device));
+    }
+    open_writable(opened, &options)
 }
 
 /// Whether it may be read all the same. What is in use may not: what is read would change meanwhile.

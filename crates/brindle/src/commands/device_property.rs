@@ -1,0 +1,146 @@
+//! The allocation hint of a device: `property get|set DEVICE|MOUNT allocation_hint`.
+
+use crate::commands::device_word::split_class;
+use crate::commands::options::MountOptions;
+use crate::commands::pool::open_writable;
+use anyhow::{Context, Result, bail};
+use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
+use brindle_kernel::Mounted;
+use brindle_kernel::message::text;
+use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use brindle_policy::placement::AllocationHint;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A device and what the pool stores of it.
+struct Hinted {
+    devid: u64,
+    path: PathBuf,
+    stored_type: u64,
+}
+
+impl Hinted {
+    /// In the words of the patches that the hints come from.
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        write!(out, "devid={}, path={}: allocation_hint=", self.devid, self.path.display())?;
+        match AllocationHint::from_disk(self.stored_type) {
+            Some(hint) if hint.is_stored() => writeln!(out, "{hint}"),
+            Some(role) => writeln!(out, "{role} (role {})", self.stored_type),
+            None => writeln!(out, "<UNKNOWN> ({})", self.stored_type),
+        }
+    }
+}
+
+/// Shows the hint of a device, or of all devices of a mounted pool (or of one of them).
+pub(super) fn get(path: &Path, devid: Option<u64>, out: &mut impl Write) -> Result<()> {
+    let found = if path.is_dir() { of_mount(&Mounted::open(path)?)? } else { vec![of_device(path)?] };
+    let mut found = found.iter().filter(|device| devid.is_none_or(|devid| devid == device.devid)).peekable();
+    if let (Some(devid), None) = (devid, found.peek()) {
+        bail!("{}: no device {devid}", path.display());
+    }
+    for device in found {
+        device.print(out)?;
+    }
+    Ok(())
+}
+
+/// Stores another hint: on a mount of brindle, or in a pool that nobody uses.
+pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &str) -> Result<()> {
+    let hint: AllocationHint = value.parse().with_context(|| format!("'{value}' is no allocation hint"))?;
+    if path.is_dir() {
+        let mounted = Mounted::open(path)?;
+        let devices = mounted.device_infos()?;
+        let devid = match (devid, devices.as_slice()) {
+            (Some(devid), _) => devid,
+            (None, [only]) => only.devid,
+            (None, _) => bail!("{}: of several devices, --devid says which", path.display()),
+        };
+        return Ok(mounted.set_allocation_hint(devid, hint.number().into())?);
+    }
+    if devid.is_some() {
+        bail!("--devid is for mount points: {} is a device itself", path.display());
+    }
+    match set_unmounted(path, options, hint) {
+        Err(error) if is_busy(&error) => match served_by(path) {
+            Some((mounted, devid)) => Ok(mounted.set_allocation_hint(devid, hint.number().into())?),
+            None => Err(error),
+        },
+        done => done,
+    }
+}
+
+fn is_busy(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<DeviceError>(), Some(DeviceError::Busy { .. }))
+}
+
+fn set_unmounted(path: &Path, options: &[String], hint: AllocationHint) -> Result<()> {
+    let options = MountOptions::parse(options)?;
+    if let Some(option) = options.first_host_option() {
+        bail!("unknown option '{option}': here -o takes degraded and device=PATH");
+    }
+    let open = |path: &Path| -> Result<Arc<dyn WritableDevice>> {
+        Ok(Arc::new(FileDevice::open_writable(&split_class(path)?.0)?))
+    };
+    let mut devices = vec![open(path)?];
+    for device in &options.devices {
+        devices.push(open(device)?);
+    }
+    let devid = DevId::new(of_device(path)?.devid);
+    let filesystem = open_writable(devices, &options)
+        .context("all devices of the pool are needed to change it; -o device=PATH names another one")?;
+    filesystem.pool().set_allocation_hint(devid, hint)?;
+    filesystem.pool().commit()?;
+    Ok(())
+}
+
+/// What the device's own superblock says.
+fn of_device(path: &Path) -> Result<Hinted> {
+    let device = FileDevice::open(path)?;
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
+    let superblock = Superblock::from_bytes(&bytes);
+    if !superblock.has_magic() {
+        bail!("{}: not a btrfs device (no superblock magic at 64 KiB)", path.display());
+    }
+    let item = &superblock.dev_item;
+    Ok(Hinted { devid: item.devid.get(), path: path.to_owned(), stored_type: item.device_type.get() })
+}
+
+fn of_mount(mounted: &Mounted) -> Result<Vec<Hinted>> {
+    let paths = mounted.device_infos()?;
+    if mounted.is_of_kernel() {
+        // The kernel does not tell; what it has found on the devices it leaves there.
+        return paths.iter().map(|info| of_device(Path::new(OsStr::from_bytes(text(&info.path))))).collect();
+    }
+    let space = mounted.space()?;
+    let devices = space.devices.iter().filter(|device| device.devid != 0);
+    let hinted = |device: &brindle_kernel::message::DeviceSpace| {
+        let info = paths.iter().find(|info| info.devid == device.devid);
+        let path = info.map_or(&b""[..], |info| text(&info.path));
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        Hinted { devid: device.devid, path, stored_type: device.stored_type }
+    };
+    Ok(devices.map(hinted).collect())
+}
+
+/// The mount of brindle that has a device.
+fn served_by(device: &Path) -> Option<(Mounted, u64)> {
+    let device = device.canonicalize().ok()?;
+    let table = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let places = table.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (place, kind) = (words.nth(1)?, words.next()?);
+        (kind == "fuse.brindle").then(|| place.replace("\\040", " "))
+    });
+    places.into_iter().find_map(|place| {
+        let mounted = Mounted::open(Path::new(&place)).ok()?;
+        let infos = mounted.device_infos().ok()?;
+        let is_it =
+            |path: &[u8]| Path::new(OsStr::from_bytes(path)).canonicalize().is_ok_and(|path| path == device);
+        let found = infos.iter().find(|info| is_it(text(&info.path)))?;
+        Some((mounted, found.devid))
+    })
+}

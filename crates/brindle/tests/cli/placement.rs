@@ -1,0 +1,170 @@
+//! Where things go, as the command line has it: classes, hints, tiers, and what it says of them.
+
+use super::support::{brindle_fails, brindle_prints, text};
+use std::path::{Path, PathBuf};
+
+/// Two disks and an SSD, as image files.
+struct Pool {
+    directory: tempfile::TempDir,
+    devices: Vec<PathBuf>,
+}
+
+impl Pool {
+    fn make(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let devices: Vec<PathBuf> =
+            ["disk1", "disk2", "ssd"].iter().map(|name| directory.path().join(name)).collect();
+        std::fs::create_dir(directory.path().join("place")).expect("new");
+        let mut words: Vec<String> = ["-q", "mkfs", "--size", "512M"].map(str::to_owned).into();
+        words.extend(arguments.iter().map(|word| (*word).to_owned()));
+        for (device, class) in devices.iter().zip(["bulk", "bulk", "fast"]) {
+            words.push(format!("{}:{class}", text(device)));
+        }
+        brindle_prints(words);
+        Self { directory, devices }
+    }
+
+    fn place(&self) -> PathBuf {
+        self.directory.path().join("place")
+    }
+
+    fn mount(&self, options: &str, classes: [&str; 3]) {
+        let mut words: Vec<String> = ["-q", "mount", "-o", options].map(str::to_owned).into();
+        words.extend(
+            self.devices.iter().zip(classes).map(|(device, class)| format!("{}{class}", text(device))),
+        );
+        words.push(text(&self.place()).to_owned());
+        brindle_prints(words);
+    }
+
+    fn unmount(&self) {
+        brindle_prints(["umount", text(&self.place())]);
+    }
+
+    fn usage(&self) -> String {
+        brindle_prints(["filesystem", "usage", text(&self.place())])
+    }
+}
+
+fn can_mount() -> bool {
+    let is_there = Path::new("/dev/fuse").exists();
+    if !is_there {
+        println!("skipped: needs /dev/fuse");
+    }
+    is_there
+}
+
+#[test]
+fn s0_13_the_mode_is_shown_back() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(&["-d", "single", "-m", "dup"]);
+    for (option, shown) in [
+        ("rw", "placement: ssd_metadata\n"),
+        ("ssd_metadata", "placement: ssd_metadata\n"),
+        ("ssd_metadata=strict", "placement: ssd_metadata=strict\n"),
+    ] {
+        pool.mount(option, [""; 3]);
+        let usage = pool.usage();
+        assert!(usage.contains(shown), "{option}: {usage}");
+        assert!(usage.contains("METADATA|DUP (fast): total="), "{usage}");
+        pool.unmount();
+    }
+    pool.mount("no_ssd_metadata", [""; 3]);
+    let json = brindle_prints(["filesystem", "usage", "--json", text(&pool.place())]);
+    assert!(json.contains("\"placement\": \"no_ssd_metadata\""), "{json}");
+    assert!(!pool.usage().contains("(fast)"), "it makes no difference");
+    pool.unmount();
+}
+
+#[test]
+fn a_class_may_be_told_for_one_mount() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(&["-d", "single", "-m", "single"]);
+    pool.mount("rw", [":fast", "", ":bulk"]);
+    let usage = pool.usage();
+    assert!(
+        usage.contains("devid 1: ")
+            && usage.lines().any(|line| line.starts_with("devid 1") && line.contains(", bulk")),
+        "{usage}"
+    );
+    assert_eq!(
+        usage.lines().filter(|line| line.contains("unallocated=") && line.contains(", fast")).count(),
+        1
+    );
+    pool.unmount();
+    pool.mount("rw", [""; 3]);
+    assert!(pool.usage().lines().any(|line| line.starts_with("devid 1") && line.contains(", fast")));
+    pool.unmount();
+    let said = brindle_fails(1, ["mount", &format!("{}:slow", text(&pool.devices[0])), text(&pool.place())]);
+    assert!(said.contains("neither fast nor bulk"), "{said}");
+}
+
+#[test]
+fn hints_are_shown_and_set_on_devices_and_on_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(&["-d", "single", "-m", "dup"]);
+    let [disk1, disk2, ssd] = [0, 1, 2].map(|number| text(&pool.devices[number]));
+    let get = |path: &str| brindle_prints(["property", "get", path, "allocation_hint"]);
+    let line =
+        |devid, path: &str, hint: &str| format!("devid={devid}, path={path}: allocation_hint={hint}\n");
+    assert_eq!(get(ssd), line(1, ssd, "METADATA_PREFERRED"));
+    assert_eq!(get(disk1), line(2, disk1, "DATA_PREFERRED"));
+    // The whole pool is needed.
+    let said = brindle_fails(1, ["-q", "property", "set", disk1, "allocation_hint", "DATA_ONLY"]);
+    assert!(said.contains("-o device=PATH"), "{said}");
+    let others = format!("device={disk2},device={ssd}");
+    brindle_prints(["-q", "property", "set", "-o", &others, disk1, "allocation_hint", "DATA_ONLY"]);
+    assert_eq!(get(disk1), line(2, disk1, "DATA_ONLY"));
+    let said = brindle_fails(1, ["-q", "property", "set", "-o", &others, disk1, "allocation_hint", "WARM"]);
+    assert!(said.contains("METADATA_ONLY"), "{said}");
+
+    pool.mount("rw", [""; 3]);
+    let place = pool.place();
+    brindle_prints(["property", "set", "--devid", "1", text(&place), "allocation_hint", "metadata-only"]);
+    // A device that is in use is found where it is mounted.
+    brindle_prints(["-q", "property", "set", disk2, "allocation_hint", "NO_NEW_CHUNKS"]);
+    let all = [line(1, ssd, "METADATA_ONLY"), line(2, disk1, "DATA_ONLY"), line(3, disk2, "NO_NEW_CHUNKS")];
+    assert_eq!(get(text(&place)), all.concat());
+    let one = brindle_prints(["property", "get", "--devid", "3", text(&place), "allocation_hint"]);
+    assert_eq!(one, all[2]);
+    brindle_fails(1, ["property", "get", "--devid", "9", text(&place), "allocation_hint"]);
+    brindle_fails(1, ["property", "set", text(&place), "allocation_hint", "DATA_ONLY"]);
+    pool.unmount();
+    assert_eq!([ssd, disk1, disk2].map(get), all);
+    brindle_prints(["-q", "check", disk1, disk2, ssd]);
+}
+
+#[test]
+fn tiers_are_properties_of_files_and_of_the_pool() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(&["-d", "single", "-m", "dup"]);
+    pool.mount("rw", [""; 3]);
+    let place = pool.place();
+    let fast = place.join("fast");
+    std::fs::create_dir(&fast).expect("room");
+    brindle_prints(["property", "set", text(&fast), "tier", "fast"]);
+    std::fs::write(fast.join("large"), vec![7; 4 << 20]).expect("room");
+    assert_eq!(brindle_prints(["property", "get", text(&fast.join("large")), "tier"]), "tier=fast\n");
+    brindle_fails(1, ["property", "set", text(&fast), "tier", "warm"]);
+    brindle_prints(["property", "set", text(&place), "small_files", "64K"]);
+    assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
+    brindle_prints(["filesystem", "sync", text(&place)]);
+    let usage = pool.usage();
+    let line = usage.lines().find(|line| line.starts_with("DATA") && line.contains("(fast)"));
+    assert!(line.is_some_and(|line| line.contains("used=4.00MiB")), "{usage}");
+    assert!(usage.contains("files up to 64.00KiB"), "{usage}");
+    brindle_prints(["property", "set", text(&fast), "tier", ""]);
+    assert_eq!(brindle_prints(["property", "get", text(&fast), "tier"]), "");
+    pool.unmount();
+    pool.mount("rw", [""; 3]);
+    assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
+    pool.unmount();
+}
