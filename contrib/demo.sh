@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# brindle at work, in a minute, on image files: a pool of two disks and an SSD is made, mounted, filled, snapshot,
-# examined, compared by the kernel's driver where that may be used, degraded, damaged, and read all the same.
+# brindle at work, in a minute, on image files: a pool of two hard disks and an SSD is made, mounted and filled; what
+# landed where is shown; it is examined, compared by the kernel's driver where that may be used; and a mirrored pool of
+# the same files is degraded, damaged, and read all the same.
 set -euo pipefail
 
 brindle=$(realpath "${BRINDLE:-target/release/brindle}")
@@ -30,30 +31,60 @@ if ! [ -w /dev/fuse ]; then
     exit 1
 fi
 
-step "1. A pool on three image files: two hard disks and an SSD; data mirrored over the disks, metadata on the SSD"
+# What of each kind of block lies on fast devices, and what on bulk ones, by what `filesystem usage` says.
+table() {
+    "$brindle" filesystem usage "$1" | awk '
+        function named(kind, class) {
+            if (kind != "DATA") return tolower(kind)
+            return class == "fast" ? "small files and marked ones" : "all other data"
+        }
+        match($0, /^(DATA|METADATA|SYSTEM)\|[a-zA-Z0-9]+ \((fast|bulk)\): /) {
+            split($0, words, /[|( ):]+/); used = $0; sub(/.*used=/, "", used)
+            held[named(words[1], words[3]), words[3]] = used
+        }
+        END {
+            printf "    %-29s %12s %12s\n", "", "on the SSD", "on the disks"
+            count = split("metadata,system,small files and marked ones,all other data", rows, ",")
+            for (row = 1; row <= count; row++)
+                printf "    %-29s %12s %12s\n", rows[row], shown(rows[row], "fast"), shown(rows[row], "bulk")
+        }
+        function shown(row, class) { return (row, class) in held ? held[row, class] : "-" }'
+}
+
+step "1. A pool on three image files: two hard disks and an SSD, and what is to lie on the SSD beside metadata"
 for name in disk1 disk2 ssd; do truncate -s 1G "$dir/$name.img"; done
 pool=("$dir/disk1.img" "$dir/disk2.img" "$dir/ssd.img")
-run mkfs -L demo -d raid1 -m dup "$dir/disk1.img:bulk" "$dir/disk2.img:bulk" "$dir/ssd.img:fast"
+run mkfs -L demo -d single -m dup "$dir/disk1.img:bulk" "$dir/disk2.img:bulk" "$dir/ssd.img:fast"
+run mount -o compress=zstd,ssd_metadata "${pool[@]}" "$mnt"
+run property get "$mnt" allocation_hint | sed "s|$dir/||g"
+run property set "$mnt" small_files 64K
+mkdir "$mnt/database"
+run property set "$mnt/database" tier fast
 
-step "2. Mounted over FUSE, and real files put in: this repository, compressed as it goes"
-run mount -o compress=zstd "${pool[@]}" "$mnt"
+step "2. Real files put in over FUSE: this repository, compressed as it goes; a large file; one in the marked directory"
 run subvolume create "$mnt/sources"
 tar -C "$root" --exclude=./target --exclude=./fuzz/target --exclude=./.git -cf - . | tar -C "$mnt/sources" -xf -
 run subvolume snapshot -r "$mnt/sources" "$mnt/snapshot"
 rm -r "$mnt/sources/docs"
 head -c 32M /dev/urandom >"$mnt/random.bin"
+head -c 8M /dev/urandom >"$mnt/database/table"
 ln "$mnt/random.bin" "$mnt/hard-link"
 truncate -s 1G "$mnt/sparse"
 printf 'the end' >>"$mnt/sparse"
 run subvolume list "$mnt"
-df -h "$mnt" | sed "s|$dir/||g"
+run filesystem sync "$mnt"
+
+step "3. Where it landed"
+table "$mnt"
+echo
+run filesystem usage "$mnt"
+landed=$(table "$mnt")
 mkdir "$dir/expected"
 cp -a --sparse=always "$mnt/." "$dir/expected"
 run umount "$mnt"
-
-step "3. Where it landed: the chunks, and the devices that hold each"
-run filesystem show "${pool[@]}"
-run inspect dump-tree -t chunk "${pool[@]}" | grep -E 'CHUNK_ITEM|type (DATA|METADATA|SYSTEM)|stripe [0-9]+ devid'
+# Metadata, small files and the marked one on the SSD alone, the rest on the disks alone.
+awk '/all other data/ { if ($4 != "-" || $5 == "-") exit 1 } /metadata|marked/ { if ($NF != "-") exit 1 }' <<<"$landed" ||
+    { echo "brindle demo: something lies on the wrong device" >&2; exit 1; }
 
 step "4. Examined, by brindle and by btrfs-progs"
 run check --check-data-csum "${pool[@]}"
@@ -73,21 +104,23 @@ if command -v btrfs >/dev/null && [ "$(id -u)" -eq 0 ]; then
     [ "$checked" -eq 0 ]
 fi
 
-step "5. A device is lost: read degraded, extracted whole"
-run cp -o degraded "${pool[@]:1}" --path / "$dir/rescued"
+step "5. The same files in a mirrored pool, filled as it is made; then a device is lost: read degraded, extracted whole"
+mirror=("$dir/mirror1.img" "$dir/mirror2.img")
+run mkfs --size 1G -d raid1 -m raid1 --rootdir "$dir/expected" "${mirror[@]}"
+run cp -o degraded "${mirror[1]}" --path / "$dir/rescued"
 same "$dir/expected" "$dir/rescued"
 echo "nothing is missing"
 
 step "6. A device rots: 64 MiB of one mirror overwritten with noise"
-dd if=/dev/urandom of="${pool[0]}" bs=1M seek=70 count=64 conv=notrunc status=none
+dd if=/dev/urandom of="${mirror[0]}" bs=1M seek=140 count=64 conv=notrunc status=none
 rm -rf "$dir/rescued"
-run cp "${pool[@]}" --path / "$dir/rescued"
+run cp "${mirror[@]}" --path / "$dir/rescued"
 same "$dir/expected" "$dir/rescued"
 echo "every bad sector was served from its other copy"
 
-step "7. Examined again, and nothing changed: the rotten data is named by device and place"
-run check --check-data-csum "${pool[@]}" | grep -m 3 expected || true
+step "7. Examined again, and nothing changed: what is rotten is named by device and place"
+run check --check-data-csum "${mirror[@]}" | grep -m 3 expected || true
 
-step "Shown: a pool of two disks and an SSD with its metadata on the SSD, made, mounted, filled and snapshot by brindle,
-found sound by brindle and, where it was asked, by btrfs check and the Linux kernel; and read whole with a device
-missing and with a device rotten."
+step "Shown: a pool of two disks and an SSD with its metadata, small files and a marked directory on the SSD and all other
+data on the disks, made, mounted, filled and snapshot by brindle, found sound by brindle and, where it was asked, by btrfs
+check and the Linux kernel; and a mirrored pool read whole with a device missing and with a device rotten."
