@@ -2,9 +2,9 @@
 //! for. Drivers that know nothing of it leave it where it is.
 
 use crate::{Need, Pool, TreeError};
-use brindle_ondisk::{Defect, Key, KeyType, ObjectId, RootId};
-use zerocopy::little_endian::U64;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use brindle_ondisk::item::PoolSettingsItem;
+use brindle_ondisk::{Item, RootId};
+use zerocopy::IntoBytes;
 
 /// What the owner of a pool has decided for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,40 +13,29 @@ pub struct PoolSettings {
     pub small_file_bytes: u64,
 }
 
-/// The item. What later versions know more comes behind.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct SettingsItem {
-    version: U64,
-    small_file_bytes: U64,
-}
-
-/// What of the item this version writes.
-const VERSION: u64 = 1;
-/// "brindle": nobody else's object, behind all devices.
-const OBJECT: ObjectId = ObjectId::new(0x0062_7269_6e64_6c65);
-
-/// A kind of item that has one meaning per object, so far with one object (0, statistics of devices).
-const KEY: Key = Key::new(OBJECT, KeyType::PERSISTENT_ITEM, 0);
-
 impl Pool {
     /// What the pool has stored; the default where nothing is.
     pub fn settings(&self) -> Result<PoolSettings, TreeError> {
         let tree = self.tree(RootId::DEV_TREE)?;
-        let found = self.with_item(&tree, &KEY, |data| match SettingsItem::ref_from_prefix(data) {
-            Ok((item, _)) => Ok(PoolSettings { small_file_bytes: item.small_file_bytes.get() }),
-            Err(_) => Err(Defect::new("settings of brindle are too short", 0)),
+        let key = PoolSettingsItem::KEY;
+        let found = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::PoolSettings(item)) => {
+                Ok(Some(PoolSettings { small_file_bytes: item.small_file_bytes.get() }))
+            }
+            Ok(_) => Ok(None),
+            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
         })?;
-        let settings = found.unwrap_or_else(|| Ok(PoolSettings::default()));
-        settings.map_err(|defect| TreeError::item(RootId::DEV_TREE, KEY, defect))
+        Ok(found.transpose()?.flatten().unwrap_or_default())
     }
 
     /// Stores other settings; durable with the next commit.
     pub fn set_settings(&self, settings: &PoolSettings) -> Result<(), TreeError> {
         let tree = self.tree(RootId::DEV_TREE)?;
-        let item =
-            SettingsItem { version: VERSION.into(), small_file_bytes: settings.small_file_bytes.into() };
+        let item = PoolSettingsItem {
+            version: PoolSettingsItem::VERSION.into(),
+            small_file_bytes: settings.small_file_bytes.into(),
+        };
         let transaction = self.join(Need::items(1))?;
-        transaction.replace(&tree, &KEY, item.as_bytes())
+        transaction.replace(&tree, &PoolSettingsItem::KEY, item.as_bytes())
     }
 }

@@ -22,8 +22,8 @@ pub use inode::{
     InodeExtrefHeader, InodeExtrefs, InodeFlags, InodeItem, InodeName, InodeRefHeader, InodeRefs, Timespec,
 };
 pub use misc::{
-    BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, QgroupInfo, QgroupLimit, QgroupStatus,
-    VerityDescItem,
+    BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, PoolSettingsItem, QgroupInfo, QgroupLimit,
+    QgroupStatus, VerityDescItem,
 };
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
@@ -94,6 +94,8 @@ pub enum Item<'a> {
     Balance(&'a BalanceItem),
     /// `PERSISTENT_ITEM` of a device's statistics
     DevStats(DevStats),
+    /// `PERSISTENT_ITEM` of brindle's own
+    PoolSettings(&'a PoolSettingsItem),
     /// `DEV_REPLACE`
     DevReplace(&'a DevReplaceItem),
     /// `UUID_KEY_SUBVOL`, `UUID_KEY_RECEIVED_SUBVOL`: subvolume ids
@@ -155,6 +157,9 @@ impl<'a> Item<'a> {
             }
             KeyType::PERSISTENT_ITEM if key.objectid == ObjectId::new(0) => {
                 Self::DevStats(DevStats::parse(data)?)
+            }
+            KeyType::PERSISTENT_ITEM if *key == PoolSettingsItem::KEY => {
+                Self::PoolSettings(prefix(data, "pool settings size")?.0)
             }
             KeyType::DEV_REPLACE => Self::DevReplace(exact(data, "dev replace item size")?),
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {

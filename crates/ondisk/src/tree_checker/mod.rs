@@ -314,6 +314,7 @@ fn check_item(place: ItemPlace<'_>, key: &Key, data: &[u8]) -> Result<(), Defect
         | Item::QgroupRelation
         | Item::Balance(_)
         | Item::DevStats(_)
+        | Item::PoolSettings(_)
         | Item::UuidSubvolumes(_)
         | Item::FreeSpaceHeader(_)
         | Item::String(_)
