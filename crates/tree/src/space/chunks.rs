@@ -114,7 +114,7 @@ impl Space {
 
     /// What is asked of placement.
     pub(super) fn request(&self, pool: &Pool, state: &State, content: Content) -> ChunkRequest {
-        let limits = ChunkLimits::new(content.flags(), state.pool_bytes());
+        let limits = ChunkLimits::new(content.flags(), state.bytes_for(content));
         ChunkRequest {
             content: content.flags(),
             profile: state.profile(content),

@@ -144,9 +144,11 @@ impl State {
         Some((group.start, (span.0, length), rest))
     }
 
-    /// Devices' bytes that chunks may be made of.
-    pub(super) fn pool_bytes(&self) -> u64 {
-        self.devices.iter().map(|device| device.total_bytes).sum()
+    /// Devices' bytes that chunks of a content may be made of. The fast tier is a small pool of its own.
+    pub(super) fn bytes_for(&self, content: Content) -> u64 {
+        let fast = self.fast.as_ref().filter(|_| content == Content::FastData);
+        let is_meant = |device: &&Device| fast.is_none_or(|fast| fast.contains(&device.devid));
+        self.devices.iter().filter(is_meant).map(|device| device.total_bytes).sum()
     }
 }
 

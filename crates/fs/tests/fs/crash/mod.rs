@@ -56,6 +56,12 @@ fn two_mirrors() {
 }
 
 #[test]
+fn two_tiers() {
+    let layout = Layout { devices: 2, fast: 1, ..ONE };
+    crash("two_tiers", 1350).of(6, 60, 500).run(&LibrarySubject::new(layout));
+}
+
+#[test]
 fn three_mirrors() {
     let layout = Layout { devices: 3, data: Profile::Raid0, metadata: Profile::Raid1c3, ..ONE };
     crash("three_mirrors", 1400).of(4, 60, 500).run(&LibrarySubject::new(layout));

@@ -2,7 +2,7 @@
 
 use crate::simulated::{Habits, Layout, Library, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
-use brindle_device::{DeviceClass, WritableDevice};
+use brindle_device::WritableDevice;
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{NewDevice, Promise, Subject};
 use std::sync::Arc;
@@ -34,7 +34,11 @@ impl LibrarySubject {
     /// An fsync is a commit of everything, and so is a snapshot.
     pub(crate) fn new(layout: Layout) -> Self {
         let new = |number| {
-            ImageDevice::new(format!("memory{number}"), Image::new(layout.device_bytes()), DeviceClass::Solid)
+            ImageDevice::new(
+                format!("memory{number}"),
+                Image::new(layout.device_bytes()),
+                layout.class(number),
+            )
         };
         let devices: Vec<Arc<ImageDevice>> =
             (0..layout.devices).map(|number| Arc::new(new(number))).collect();
@@ -77,7 +81,7 @@ impl Subject for LibrarySubject {
         let new = |(number, image): (usize, &Image)| NewDevice {
             name: format!("memory{number}"),
             image: image.clone(),
-            class: DeviceClass::Solid,
+            class: self.layout.class(number),
         };
         self.images.iter().enumerate().map(new).collect()
     }

@@ -68,10 +68,8 @@ impl Layout {
 
     /// Empty devices for it.
     pub(crate) fn empty_devices(&self) -> Vec<Arc<SparseDevice>> {
-        let class = |number| {
-            if number < self.fast || self.fast == 0 { DeviceClass::Solid } else { DeviceClass::Rotating }
-        };
-        let new = |number| SparseDevice::new(format!("memory{number}"), self.device_bytes(), class(number));
+        let new =
+            |number| SparseDevice::new(format!("memory{number}"), self.device_bytes(), self.class(number));
         (0..self.devices).map(|number| Arc::new(new(number))).collect()
     }
 
@@ -92,6 +90,11 @@ impl Layout {
         let devices: Vec<NewDevice> =
             devices.iter().map(|device| NewDevice::new(Arc::clone(device))).collect();
         mkfs(&devices, &options).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+    }
+
+    /// What the host says of a device, by number from 0.
+    pub(crate) fn class(&self, number: usize) -> DeviceClass {
+        if self.fast == 0 || number < self.fast { DeviceClass::Solid } else { DeviceClass::Rotating }
     }
 
     pub(crate) fn device_bytes(&self) -> u64 {
