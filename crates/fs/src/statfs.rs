@@ -1,5 +1,6 @@
 //! How full the pool is, by the kernel's reckoning.
 
+use crate::filesystem::WriteState;
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{
     BlockGroupType, CompatRo, DevId, Incompat, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64,
@@ -210,7 +211,9 @@ impl Filesystem {
     fn devices_without_new_data(&self) -> Vec<DevId> {
         let mut without = self
             .devices_with(|hint| matches!(hint, AllocationHint::MetadataOnly | AllocationHint::NoNewChunks));
-        if let Ok(space) = self.pool().space_summary()
+        let is_strict = |write: &WriteState| write.options.placement == PlacementMode::Strict;
+        if self.writing().is_ok_and(is_strict)
+            && let Ok(space) = self.pool().space_summary()
             && space.has_tiers
             && space.placement == PlacementMode::Strict
         {

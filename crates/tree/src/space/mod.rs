@@ -111,7 +111,7 @@ impl Space {
             block_group_tree: load::block_group_tree(pool),
             nodesize: pool.nodesize().into(),
             sectorsize: superblock.sectorsize.get().into(),
-            placement: options.placement,
+            placement: tiers::placement_of(pool, options.placement),
             discard: options.discard,
         };
         let mut state = space.load_state(pool, &options.classes)?;

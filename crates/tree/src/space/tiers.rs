@@ -37,6 +37,17 @@ impl Pool {
     }
 }
 
+/// How much the class weighs in this pool. While devices are missing nothing is refused for the sake of order: there may be
+/// too few of a class for the profile.
+pub(super) fn placement_of(pool: &Pool, wanted: PlacementMode) -> PlacementMode {
+    let is_degraded = pool.volume().devices().iter().any(|device| device.missing);
+    if wanted == PlacementMode::Strict && is_degraded {
+        tracing::warn!("devices are missing: ssd_metadata is not strict until the pool is whole again");
+        return PlacementMode::Preferred;
+    }
+    wanted
+}
+
 impl Space {
     /// Says where new chunks will go.
     pub(super) fn announce(&self, state: &State) {

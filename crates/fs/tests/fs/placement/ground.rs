@@ -34,6 +34,7 @@ impl Making {
 /// A pool of devices in memory.
 pub(super) struct MixedPool {
     pub(super) devices: Vec<Arc<dyn WritableDevice>>,
+    pub(super) open: OpenOptions,
     pub(super) write: WriteOptions,
 }
 
@@ -45,11 +46,11 @@ impl MixedPool {
         };
         let devices: Vec<_> = devices.iter().enumerate().map(new).collect();
         make(&devices, making);
-        Self { devices, write: WriteOptions::default() }
+        Self { devices, open: OpenOptions::default(), write: WriteOptions::default() }
     }
 
     pub(super) fn open(&self) -> Filesystem {
-        let opened = Filesystem::open_writable(self.devices.clone(), &OpenOptions::default(), &self.write);
+        let opened = Filesystem::open_writable(self.devices.clone(), &self.open, &self.write);
         opened.unwrap_or_else(|error| panic!("{error}"))
     }
 

@@ -192,6 +192,28 @@ fn strict_asks_nothing_of_a_pool_of_one_class() {
 }
 
 #[test]
+fn strict_refuses_nothing_while_devices_are_missing() {
+    let mut pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Raid1, Profile::Raid1));
+    pool.write.placement = PlacementMode::Strict;
+    pool.devices.remove(1);
+    pool.open.pool.volume.degraded = true;
+    let fs = pool.open();
+    assert_eq!(fs.pool().space_summary().expect("writable").placement, PlacementMode::Preferred);
+    // One SSD is left, and metadata is to have two copies.
+    let before = fs.pool().volume().chunks().len();
+    for number in 0..60_000 {
+        put(&fs, fs.root(), &format!("file{number}"), 1900).expect("there is room on the disks");
+        if fs.pool().volume().chunks().len() > before {
+            break;
+        }
+    }
+    let chunks = fs.pool().volume().chunks();
+    let new = chunks.iter().skip(before).find(|chunk| chunk.kind.contains(METADATA)).expect("there is one");
+    assert_eq!(new.stripes.len(), 2, "as redundant as ever");
+    fs.shutdown().expect("closes");
+}
+
+#[test]
 fn s0_12_mixed_block_groups_ignore_the_mode() {
     let making = Making { features: "mixed-bg", ..Making::of(Profile::Single, Profile::Single) };
     let pool = MixedPool::new(&[(Solid, 256), (Rotating, 1024)], making);
