@@ -6,7 +6,8 @@
 //!
 //! The mark, or else the length, counts when data is written; what lies elsewhere by then stays. An extent that several
 //! files share (clones, snapshots) belongs into the best tier that one of them asks for: see
-//! [`tier_of_owners`](brindle_policy::placement::tier_of_owners).
+//! [`tier_of_owners`](brindle_policy::placement::tier_of_owners). So what is copied (`copy_file_range`) out of a fast
+//! directory is shared, and what is copied into one is written anew.
 
 use crate::{Filesystem, FsError, InodeId};
 use brindle_policy::placement::PlacementClass;

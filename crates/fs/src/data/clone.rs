@@ -7,6 +7,7 @@ use super::state::exclusive_both;
 use super::write::FILE_SIZE_MAX;
 use crate::{Filesystem, FsError, InodeFlags, OpenFile};
 use brindle_ondisk::{to_u64, to_usize};
+use brindle_policy::placement::tier_of_owners;
 use brindle_tree::Tree;
 use std::ops::Range;
 use std::sync::Arc;
@@ -77,7 +78,8 @@ impl Filesystem {
         done.map(|()| length)
     }
 
-    /// Copies a range (`copy_file_range`): shares what can be shared, copies the rest. Returns how much; 0 at the end of
+    /// Copies a range (`copy_file_range`): shares what can be shared and lies where the target wants it too, copies the
+    /// rest. Returns how much; 0 at the end of
     /// the source. No transaction may be joined by the caller.
     pub fn copy_range(
         &self,
@@ -99,7 +101,7 @@ impl Filesystem {
             source_offset + length == source.size() && target_offset.saturating_add(length) >= target.size();
         let shared = if reaches_both_ends { length } else { length / sector * sector };
         let mut done = 0;
-        if is_aligned && shared > 0 {
+        if is_aligned && shared > 0 && !self.belongs_elsewhere(source, target, target_offset + shared)? {
             match self.clone_range(source, source_offset, target, target_offset, shared) {
                 Ok(cloned) => done = cloned,
                 // Such as files with and without checksums, or one that has changed meanwhile.
@@ -121,6 +123,14 @@ impl Filesystem {
             }
         }
         Ok(done)
+    }
+
+    /// Whether an extent that the target, which then reaches `end`, shared with the source would belong into another
+    /// tier than the source's.
+    fn belongs_elsewhere(&self, source: &OpenFile, target: &OpenFile, end: u64) -> Result<bool, FsError> {
+        let of_source = self.tier_wish(source.id(), source.size())?.tier(0, 0);
+        let of_target = self.tier_wish(target.id(), target.size().max(end))?.tier(0, 0);
+        Ok(tier_of_owners([of_source, of_target]) != of_source)
     }
 
     fn check_clone(

@@ -83,6 +83,40 @@ fn marks_count_more_than_the_length_and_go_down() {
 }
 
 #[test]
+fn a_shared_extent_has_the_best_tier_of_its_owners() {
+    let pool = pool();
+    let fs = pool.open();
+    let fast = directory(&fs, fs.root(), "fast");
+    mark(&fs, fast, "fast");
+    let copy = |from: brindle_fs::InodeId, parent, name: &[u8]| {
+        let to =
+            fs.create(parent, name, &NewInode { mode: 0o100_644, ..NewInode::default() }).expect("room").id;
+        let (source, target) = (fs.open_file(from).expect("there"), fs.open_file(to).expect("there"));
+        let length = source.size();
+        assert_eq!(fs.copy_range(&source, 0, &target, 0, length).expect("room"), length);
+        fs.write_back(&target).expect("room");
+        to
+    };
+    let data_used = || {
+        fs.sync().expect("a commit");
+        let groups = fs.pool().space_summary().expect("writable").groups;
+        groups.iter().filter(|group| group.kind.contains(DATA)).map(|group| group.used_bytes).sum::<u64>()
+    };
+    let large = put(&fs, fs.root(), "large", 4 * MIB).expect("room");
+    let before = data_used();
+    // Into a fast directory: extents of its own, where they belong.
+    let inside = copy(large, fast, b"inside");
+    assert!(is_on_flash(&fs, inside) && !is_on_flash(&fs, large));
+    assert_eq!(data_used() - before, 4 << 20);
+    // Out of it, and beside: shared.
+    let outside = copy(inside, fs.root(), b"outside");
+    let beside = copy(large, fs.root(), b"beside");
+    assert!(is_on_flash(&fs, outside) && !is_on_flash(&fs, beside));
+    assert_eq!(data_used() - before, 4 << 20);
+    pool.close(fs);
+}
+
+#[test]
 fn preallocated_space_is_of_the_tier_too() {
     let pool = pool();
     let fs = pool.open();
