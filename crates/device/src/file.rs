@@ -181,6 +181,16 @@ impl Device for FileDevice {
         }
     }
 
+    fn has_fetched(&self, offset: u64) -> Option<bool> {
+        let mut byte = [0];
+        let buffers = &mut [io::IoSliceMut::new(&mut byte)];
+        match rustix::io::preadv2(&self.file, buffers, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+            Ok(_) => Some(true),
+            Err(Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
+    }
+
     fn class(&self) -> DeviceClass {
         self.class
     }
@@ -298,6 +308,15 @@ mod tests {
         assert_eq!(&buffer, b"3456");
         assert!(matches!(device.read_at(7, &mut buffer), Err(DeviceError::BeyondEnd { .. })));
         assert!(matches!(device.read_at(u64::MAX, &mut buffer), Err(DeviceError::BeyondEnd { .. })));
+    }
+
+    #[test]
+    fn what_was_written_just_now_is_in_memory() {
+        let mut image = tempfile::NamedTempFile::new().expect("temporary file");
+        image.write_all(b"0123456789").expect("write");
+        let device = FileDevice::open(image.path()).expect("open");
+        // Not every filesystem says.
+        assert_ne!(device.has_fetched(3), Some(false));
     }
 
     #[test]

@@ -34,6 +34,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// call for each [`PREFETCH_UNIT_BYTES`], fails silently, and never waits for the medium.
     fn prefetch(&self, _offset: u64, _length: u64) {}
 
+    /// Whether the host has the byte at an offset in memory, so that reading it waits for nothing; `None` if it does not
+    /// say. Costs a system call.
+    fn has_fetched(&self, _offset: u64) -> Option<bool> {
+        None
+    }
+
     /// How the device behaves.
     fn class(&self) -> DeviceClass {
         DeviceClass::Unknown

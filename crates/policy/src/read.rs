@@ -5,12 +5,14 @@
 //! [`ReadPolicy::needs_load`].
 
 mod estimate;
+mod readahead;
 mod settings;
 
 #[cfg(test)]
 mod tests;
 
-pub use estimate::{SEGMENT_BYTES, expected_ns};
+pub use estimate::{Cost, SEGMENT_BYTES, cost, expected_ns};
+pub use readahead::Readahead;
 pub use settings::{Knob, ReadPolicy, ReadSettings, RoundedUp, SettingError, SettingFacts};
 
 use std::cmp::Reverse;

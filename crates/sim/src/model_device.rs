@@ -104,6 +104,13 @@ impl Device for ModelDevice {
         self.ask(offset, end, true);
     }
 
+    fn has_fetched(&self, offset: u64) -> Option<bool> {
+        let fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = fetched.ranges.range(..=offset).next_back();
+        let ticket = before.filter(|(_, (end, _))| offset < *end).map(|(_, (_, ticket))| *ticket);
+        Some(ticket.is_some_and(|ticket| self.time.is_answered(ticket)))
+    }
+
     fn class(&self) -> DeviceClass {
         self.class
     }

@@ -7,7 +7,8 @@
 use crate::{Completion, Drive, DriveRequest, DriveRequestKind};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 
 thread_local! {
     /// Which job this thread is.
@@ -18,7 +19,6 @@ thread_local! {
 #[derive(Debug, Default)]
 pub struct VirtualTime {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 /// By which the answer to a request is known.
@@ -32,6 +32,8 @@ struct State {
     requests: u64,
     answered_ns: HashMap<u64, u64>,
     jobs: Vec<Waiting>,
+    /// Those that have begun to wait for their turn.
+    threads: Vec<Option<Thread>>,
     /// Which job runs.
     turn: usize,
 }
@@ -76,6 +78,11 @@ impl VirtualTime {
         self.pause(Waiting::Ticket(ticket.0));
     }
 
+    /// Whether a request was answered.
+    pub fn is_answered(&self, ticket: Ticket) -> bool {
+        self.state().answered_ns.contains_key(&ticket.0)
+    }
+
     /// Lets some time pass.
     pub fn sleep(&self, ns: u64) {
         let until = self.now_ns().saturating_add(ns);
@@ -89,15 +96,15 @@ impl VirtualTime {
             assert!(state.jobs.is_empty(), "jobs are running already");
             let now = state.now_ns;
             (state.jobs, state.turn) = (vec![Waiting::Until(now); jobs], 0);
+            state.threads = vec![None; jobs];
         }
         let run = |number| {
             JOB.set(Some(number));
-            drop(self.await_turn(self.state(), number));
+            self.await_turn(number);
             job(number);
             let mut state = self.state();
             state.jobs[number] = Waiting::Done;
             state.pass_turn();
-            self.changed.notify_all();
         };
         std::thread::scope(|scope| {
             for number in 0..jobs {
@@ -115,15 +122,26 @@ impl VirtualTime {
             }
             return;
         };
+        if state.ready_ns(waiting).is_some() {
+            return;
+        }
         state.jobs[number] = waiting;
         state.pass_turn();
-        self.changed.notify_all();
-        drop(self.await_turn(state, number));
+        drop(state);
+        self.await_turn(number);
     }
 
-    fn await_turn<'s>(&self, state: MutexGuard<'s, State>, number: usize) -> MutexGuard<'s, State> {
-        let not_yet = |state: &mut State| state.turn != number;
-        self.changed.wait_while(state, not_yet).unwrap_or_else(PoisonError::into_inner)
+    fn await_turn(&self, number: usize) {
+        loop {
+            {
+                let mut state = self.state();
+                if state.turn == number {
+                    return;
+                }
+                state.threads[number].get_or_insert_with(std::thread::current);
+            }
+            std::thread::park();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -145,6 +163,7 @@ impl State {
             let ready = |(number, waiting): (usize, &Waiting)| Some((self.ready_ns(*waiting)?, number));
             if let Some((_, next)) = self.jobs.iter().enumerate().filter_map(ready).min() {
                 self.turn = next;
+                self.threads[next].iter().for_each(Thread::unpark);
                 return;
             }
             let awake = self.jobs.iter().filter_map(|waiting| waiting.until()).min();

@@ -14,22 +14,43 @@ const SOLID: (u64, u64) = (100_000, 500 << 20);
 /// any more, so nothing else would tell that it has recovered.
 const HALF_LIFE_NS: u64 = 4_000_000_000;
 
+/// What a read costs a mirror that has nothing else to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// How long it takes, in nanoseconds.
+    pub ns: u64,
+    /// How fast the mirror is taken to be.
+    pub bytes_per_second: u64,
+}
+
 /// When a mirror would have answered, in nanoseconds from now: once what it has before it is done, it has to go where
 /// the request begins (a hard disk the longer, the farther away that is), and to transfer it.
 pub fn expected_ns(mirror: &MirrorFacts, length: u64) -> u64 {
     let load = &mirror.load;
-    let (service, rate) = if mirror.rotating { ROTATING } else { SOLID };
-    let service = faded(load.service_ns, service, load.age_ns);
-    let rate = if load.bytes_per_second == 0 { rate } else { load.bytes_per_second };
+    let queued = service_ns(mirror).saturating_mul(load.in_flight.into());
+    cost(mirror, length).ns.saturating_add(queued).saturating_add(load.backlog_ns)
+}
+
+/// What a read of so many bytes costs.
+pub fn cost(mirror: &MirrorFacts, length: u64) -> Cost {
+    let load = &mirror.load;
+    let service = service_ns(mirror);
+    let usual = if mirror.rotating { ROTATING.1 } else { SOLID.1 };
+    let bytes_per_second = if load.bytes_per_second == 0 { usual } else { load.bytes_per_second };
     let position = match load.distance {
         0 => 0,
         distance if mirror.rotating => scaled_by_distance(service, distance, load.size_bytes),
         _ => service,
     };
-    let transfer = u128::from(length) * 1_000_000_000 / u128::from(rate);
-    let queued = service.saturating_mul(load.in_flight.into());
-    let rest = queued.saturating_add(position).saturating_add(load.backlog_ns);
-    rest.saturating_add(u64::try_from(transfer).unwrap_or(u64::MAX))
+    let transfer = u128::from(length) * 1_000_000_000 / u128::from(bytes_per_second);
+    let ns = position.saturating_add(u64::try_from(transfer).unwrap_or(u64::MAX));
+    Cost { ns, bytes_per_second }
+}
+
+/// How long a read keeps it from the others.
+fn service_ns(mirror: &MirrorFacts) -> u64 {
+    let usual = if mirror.rotating { ROTATING.0 } else { SOLID.0 };
+    faded(mirror.load.service_ns, usual, mirror.load.age_ns)
 }
 
 /// What was measured, pulled towards the usual by its age.

@@ -1,7 +1,7 @@
 //! Reads that were announced: which mirror was told to fetch which range. Who reads it goes to the same mirror, however
 //! the policy would choose by now.
 
-use super::load::{Expectation, Load};
+use super::load::Load;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct Range {
     left: u64,
     number: u64,
     load: Arc<Load>,
-    expectation: Expectation,
+    made_ns: u64,
 }
 
 /// What is known of an address.
@@ -50,40 +50,31 @@ impl Announced {
     }
 
     /// A mirror was told to fetch a range.
-    pub(super) fn add(
-        &mut self,
-        start: u64,
-        length: u64,
-        way: usize,
-        load: &Arc<Load>,
-        expectation: Expectation,
-    ) {
-        self.forget_old(expectation.made_ns);
+    pub(super) fn add(&mut self, start: u64, length: u64, way: usize, load: &Arc<Load>, now: u64) {
+        self.forget_old(now);
         self.made += 1;
         let (end, number) = (start.saturating_add(length), self.made);
-        let range = Range { end, way, left: length, number, load: Arc::clone(load), expectation };
+        let range = Range { end, way, left: length, number, load: Arc::clone(load), made_ns: now };
         if let Some(before) = self.ranges.insert(start, range) {
             before.give_up();
         }
         self.order.push_back((start, number));
     }
 
-    /// Part of what was announced has been read; returns what the device was told, once that is all of it.
-    pub(super) fn take(&mut self, logical: u64, length: u64) -> Option<(Arc<Load>, Expectation)> {
-        let (_, range) = self.ranges.range_mut(..=logical).next_back()?;
-        if logical >= range.end || range.left == 0 {
-            return None;
+    /// Part of what was announced has been read.
+    pub(super) fn take(&mut self, logical: u64, length: u64) {
+        let range = self.ranges.range_mut(..=logical).next_back();
+        if let Some((_, range)) = range.filter(|(_, range)| logical < range.end && range.left > 0) {
+            let taken = range.left.min(length);
+            range.left -= taken;
+            range.load.take_expected(taken, range.left == 0);
         }
-        let taken = range.left.min(length);
-        range.left -= taken;
-        range.load.take_expected(taken, range.left == 0);
-        (range.left == 0).then(|| (Arc::clone(&range.load), range.expectation))
     }
 
     fn forget_old(&mut self, now: u64) {
         while let Some((start, number)) = self.order.front().copied() {
             let known = self.ranges.get(&start).filter(|range| range.number == number);
-            let is_old = |range: &Range| now.saturating_sub(range.expectation.made_ns) > AGE_MAX_NS;
+            let is_old = |range: &Range| now.saturating_sub(range.made_ns) > AGE_MAX_NS;
             if known.is_some_and(|range| !is_old(range)) && self.order.len() < RANGES_MAX {
                 return;
             }
@@ -110,8 +101,8 @@ mod tests {
     use super::*;
 
     fn add(announced: &mut Announced, load: &Arc<Load>, start: u64, length: u64, way: usize, now: u64) {
-        let expectation = load.expect(length, 1, now);
-        announced.add(start, length, way, load, expectation);
+        load.expect(0, length, 1, now);
+        announced.add(start, length, way, load, now);
     }
 
     #[test]
@@ -123,11 +114,14 @@ mod tests {
         let found = [99, 100, 149, 150, 200].map(|at| way(&announced, at));
         assert_eq!(found, [None, Some((2, 150)), Some((2, 150)), None, Some((1, 250))]);
         assert_eq!(load.statistics().expected, 2);
-        assert!(announced.take(100, 20).is_none() && announced.take(150, 9).is_none());
-        assert_eq!(announced.take(120, 30).expect("all of it").1.bytes, 50);
+        announced.take(100, 20);
+        announced.take(150, 9);
+        assert_eq!(load.statistics().expected, 2);
+        announced.take(120, 30);
         assert_eq!(load.statistics().expected, 1);
         assert_eq!(announced.find(110).map(|found| found.is_awaited), Some(false), "it may be read again");
-        assert!(announced.take(100, 50).is_none() && load.statistics().expected == 1);
+        announced.take(100, 50);
+        assert_eq!(load.statistics().expected, 1);
     }
 
     #[test]

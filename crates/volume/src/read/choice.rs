@@ -10,13 +10,16 @@ use crate::layout::{Run, STRIP_BYTES, Way};
 use crate::pool::Pool;
 use brindle_policy::read::{
     COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadPolicy, ReadRequestFacts, ReadSettings,
-    SEGMENT_BYTES, choose_mirror, expected_ns, order_mirrors,
+    SEGMENT_BYTES, choose_mirror, cost, order_mirrors,
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A policy that looks at the devices is asked at least once in so many bytes.
 const REQUEST_BYTES_MAX: u64 = 256 << 10;
+/// So far ahead of a stream `auto` looks at the least, in bytes: of mirrors that differ much, the fast one is to have
+/// enough to do while the slow one does its part.
+const AHEAD_BYTES_MIN: u64 = 32 << 20;
 /// How much of a stream stays on one mirror under `auto` if none of them rotates, in bytes.
 const SOLID_SEGMENT_BYTES: u64 = 1 << 20;
 
@@ -103,7 +106,22 @@ impl Pool {
             return 0;
         }
         let copies = chunk.layout.ways() as u64;
-        self.segment_bytes(chunk) * (copies + 1)
+        (self.segment_bytes(chunk) * (copies + 1)).max(AHEAD_BYTES_MIN)
+    }
+
+    /// Sees how far the devices of a chunk have come with what they were told to fetch.
+    pub(super) fn look_after(&self, chunk: &Chunk) {
+        if self.choosing.settings.active != ReadPolicy::Auto || !chunk.layout.is_mirrored() {
+            return;
+        }
+        let now = self.choosing.clock.now();
+        for stripe in &chunk.stripes {
+            let pool_device = &self.devices[stripe.device];
+            if let Some(device) = pool_device.device.as_deref() {
+                let unknown = MirrorFacts { rotating: pool_device.is_rotating(), ..MirrorFacts::default() };
+                pool_device.load.look(device, cost(&unknown, 0).bytes_per_second, now);
+            }
+        }
     }
 
     /// After how many bytes from an address the policy is to be asked again.
@@ -204,11 +222,11 @@ impl Pool {
         let load = &self.devices[place.device].load;
         let now = self.choosing.clock.now();
         let facts = MirrorFacts { load: self.load_of(chunk, run, way, now), ..self.facts(chunk, run, way) };
-        let alone = MirrorLoad { in_flight: 0, backlog_ns: 0, ..facts.load };
-        let cost_ns = expected_ns(&MirrorFacts { load: alone, ..facts }, run.length);
-        load.request(place.physical.get().saturating_add(run.stripe_offset), run.length);
-        let expectation = load.expect(run.length, cost_ns, now);
-        self.choosing.announced().add(at, run.length, way, load, expectation);
+        let cost = cost(&facts, run.length);
+        let physical = place.physical.get().saturating_add(run.stripe_offset);
+        load.request(physical, run.length);
+        load.expect(physical, run.length, cost.ns, now);
+        self.choosing.announced().add(at, run.length, way, load, now);
         Some(way)
     }
 

@@ -95,6 +95,9 @@ impl Pool {
             let Some(at) = logical.checked_add(done) else { return };
             let Some(chunk) = self.chunks.find(at) else { return };
             let Some(offset) = chunk.offset_of(at) else { return };
+            if done == 0 {
+                self.look_after(chunk);
+            }
             let piece = self.piece(chunk, offset, length - done);
             if let Some(way) = self.announce(chunk, offset, &piece) {
                 self.hint_piece(chunk, &piece.run, way);

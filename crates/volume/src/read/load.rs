@@ -3,17 +3,23 @@
 use crate::ReadStatistics;
 use brindle_device::Device;
 use brindle_policy::read::MirrorLoad;
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Averages move so far towards each new value: one part in so many.
 const SMOOTHING: u64 = 8;
 /// A hard disk that answers faster has not moved: its cache has answered, or the host's.
 const MOVED_NS: u64 = 300_000;
+/// So finely it is seen how far a device has come with what it was told to fetch, in bytes. Less is not looked after.
+const PROBE_BYTES: u64 = 1 << 20;
 /// Less than this says little of how fast a device streams.
-const STREAM_BYTES_MIN: u64 = 1 << 20;
+const MEASURED_BYTES: u64 = 4 << 20;
+/// A device that has nothing to do may be this part faster than it was taken to be.
+const GROWTH: u64 = 8;
 /// Bytes a second that no device is taken to exceed.
 const RATE_MAX: u64 = 64 << 30;
 
@@ -55,8 +61,6 @@ pub(crate) struct Load {
     end: AtomicU64,
     busy_until_ns: AtomicU64,
     answered_ns: AtomicU64,
-    /// When what it was told to expect last had arrived, at the latest.
-    arrived_ns: AtomicU64,
     latency_ns: AtomicU64,
     service_ns: AtomicU64,
     bytes_per_second: AtomicU64,
@@ -64,14 +68,18 @@ pub(crate) struct Load {
     bytes: AtomicU64,
     requests: AtomicU64,
     local_requests: AtomicU64,
+    backlog: Mutex<Backlog>,
 }
 
-/// What a device was told to expect.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Expectation {
-    pub(super) made_ns: u64,
-    pub(super) due_ns: u64,
-    pub(super) bytes: u64,
+/// What a device was told to fetch and has not fetched yet, as far as the host says.
+#[derive(Debug, Default)]
+struct Backlog {
+    ranges: VecDeque<Range<u64>>,
+    bytes: u64,
+    /// Since then it was at work.
+    since_ns: u64,
+    /// What it has fetched since then.
+    fetched: u64,
 }
 
 impl Load {
@@ -117,44 +125,66 @@ impl Load {
         }
     }
 
-    /// The device is told to expect a read, which takes it this long.
-    pub(super) fn expect(&self, bytes: u64, cost_ns: u64, now: u64) -> Expectation {
+    /// The device is told to expect a read from an offset on.
+    pub(super) fn expect(&self, offset: u64, bytes: u64, cost_ns: u64, now: u64) {
         self.expected.fetch_add(1, Relaxed);
         self.expected_bytes.fetch_add(bytes, Relaxed);
         let due_ns = self.busy_until_ns.load(Relaxed).max(now).saturating_add(cost_ns);
         self.busy_until_ns.store(due_ns, Relaxed);
-        Expectation { made_ns: now, due_ns, bytes }
+        if bytes >= PROBE_BYTES {
+            let mut backlog = self.backlog();
+            if backlog.ranges.is_empty() {
+                (backlog.since_ns, backlog.fetched) = (now, 0);
+            }
+            backlog.ranges.push_back(offset..offset.saturating_add(bytes));
+            backlog.bytes += bytes;
+        }
+    }
+
+    /// Sees how far the device has come with what it was told to fetch, and how fast it was. If it has nothing left to do
+    /// it may be faster than it was taken to be; `usual` is what that is if nobody knows.
+    pub(super) fn look(&self, device: &dyn Device, usual: u64, now: u64) {
+        let mut backlog = self.backlog();
+        if backlog.ranges.is_empty() {
+            return;
+        }
+        while let Some(first) = backlog.ranges.front().cloned() {
+            let end = first.end.min(first.start.saturating_add(PROBE_BYTES));
+            match device.has_fetched(end - 1) {
+                Some(true) => backlog.fetch_first(end),
+                Some(false) => break,
+                None => return *backlog = Backlog::default(),
+            }
+        }
+        let took = u128::from(now.saturating_sub(backlog.since_ns).max(1));
+        let measured = u128::from(backlog.fetched) * 1_000_000_000 / took;
+        let measured = u64::try_from(measured).unwrap_or(RATE_MAX);
+        let known = match self.bytes_per_second.load(Relaxed) {
+            0 => usual,
+            known => known,
+        };
+        let rate = if backlog.ranges.is_empty() {
+            measured.max(known + known / GROWTH)
+        } else if backlog.fetched >= MEASURED_BYTES {
+            (backlog.since_ns, backlog.fetched) = (now, 0);
+            known - known / 4 + measured / 4
+        } else {
+            known
+        };
+        let rate = rate.clamp(1, RATE_MAX);
+        self.bytes_per_second.store(rate, Relaxed);
+        let rest = u128::from(backlog.bytes) * 1_000_000_000 / u128::from(rate);
+        self.busy_until_ns.store(now.saturating_add(u64::try_from(rest).unwrap_or(u64::MAX)), Relaxed);
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Part of what it was told to expect has been read, or is not waited for any more.
     pub(super) fn take_expected(&self, bytes: u64, is_all: bool) {
         self.expected_bytes.fetch_sub(bytes, Relaxed);
         self.expected.fetch_sub(is_all.into(), Relaxed);
-    }
-
-    /// The last part of what it was told to expect has been read. If the reader had to wait for it, that tells how fast
-    /// the device is; if not, it may be faster than we think.
-    pub(super) fn learn_rate(&self, what: &Expectation, now: u64, has_waited: bool) {
-        if what.bytes < STREAM_BYTES_MIN {
-            return;
-        }
-        let start = what.made_ns.max(self.arrived_ns.load(Relaxed));
-        let arrived = if has_waited { now } else { now.min(what.due_ns) };
-        self.arrived_ns.fetch_max(arrived, Relaxed);
-        let known = self.bytes_per_second.load(Relaxed);
-        let measured = u128::from(what.bytes) * 1_000_000_000 / u128::from(now.saturating_sub(start).max(1));
-        let measured = u64::try_from(measured).unwrap_or(RATE_MAX);
-        let rate = match (has_waited, known) {
-            (true, 0) => measured,
-            (true, known) => known - known / 4 + measured / 4,
-            (false, known) => known + known / 32,
-        };
-        self.bytes_per_second.store(rate.min(RATE_MAX), Relaxed);
-        if has_waited && rate > 0 {
-            let rest = u128::from(self.expected_bytes.load(Relaxed)) * 1_000_000_000 / u128::from(rate);
-            let rest = u64::try_from(rest).unwrap_or(u64::MAX);
-            self.busy_until_ns.store(now.saturating_add(rest), Relaxed);
-        }
     }
 
     pub(super) fn statistics(&self) -> ReadStatistics {
@@ -170,6 +200,20 @@ impl Load {
             service_ns: self.service_ns.load(Relaxed),
             bytes_per_second: self.bytes_per_second.load(Relaxed),
         }
+    }
+}
+
+impl Backlog {
+    /// The first range is there up to here.
+    fn fetch_first(&mut self, end: u64) {
+        let Some(first) = self.ranges.front_mut() else { return };
+        let fetched = end - first.start;
+        first.start = end;
+        if first.is_empty() {
+            self.ranges.pop_front();
+        }
+        self.bytes = self.bytes.saturating_sub(fetched);
+        self.fetched += fetched;
     }
 }
 

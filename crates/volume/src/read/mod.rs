@@ -7,18 +7,18 @@ mod data;
 mod load;
 mod reader;
 mod repair;
+mod settings;
 mod way;
 
 pub(crate) use choice::Choosing;
-pub(crate) use load::{Clock, Load};
+pub(crate) use load::Load;
 pub use reader::read_for;
 
 use crate::chunk::Chunk;
 use crate::device::count;
 use crate::pool::Pool;
-use crate::{Attempt, AttemptFailure, ReadError, ReadStatistics, Volume};
-use brindle_ondisk::{CorruptNode, DevId, Logical, NodeProblem, to_u64, to_usize};
-use brindle_policy::read::ReadSettings;
+use crate::{Attempt, AttemptFailure, ReadError, Volume};
+use brindle_ondisk::{CorruptNode, Logical, NodeProblem, to_u64, to_usize};
 use std::sync::Arc;
 
 /// The largest block that can be asked for, in bytes: no node is larger.
@@ -109,35 +109,6 @@ impl Volume {
     pub fn readahead_bytes(&self, logical: Logical) -> u64 {
         let pool = self.snapshot();
         pool.chunks.find(logical).map_or(0, |chunk| pool.readahead_bytes(chunk))
-    }
-
-    /// How mirrors are chosen.
-    pub fn read_settings(&self) -> ReadSettings {
-        self.snapshot().choosing.settings
-    }
-
-    /// Chooses mirrors so from now on.
-    pub fn set_read_settings(&self, settings: ReadSettings) {
-        self.change(|pool| pool.choosing.settings = settings);
-    }
-
-    /// Keeps count of what readers want of the devices, whether or not the policy needs that.
-    pub fn set_read_statistics(&self, is_counted: bool) {
-        self.change(|pool| pool.choosing.is_counted = is_counted);
-    }
-
-    /// Takes the time, in nanoseconds, from here; for devices that are modelled.
-    pub fn set_read_clock(&self, now: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.change(|pool| pool.choosing.clock = Clock::new(now));
-    }
-
-    /// What readers wanted of each device while it was counted, by devid; and whether it is counted now.
-    pub fn read_statistics(&self) -> (Vec<(DevId, ReadStatistics)>, bool) {
-        let pool = self.snapshot();
-        let members = pool.devices.iter().filter(|device| !device.is_intruder);
-        let mut all: Vec<_> = members.map(|device| (device.devid, device.load.statistics())).collect();
-        all.sort_by_key(|(devid, _)| *devid);
-        (all, pool.choosing.keeps_count())
     }
 }
 

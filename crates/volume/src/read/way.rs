@@ -20,11 +20,6 @@ pub(super) struct Piece {
     pub(super) announced: Option<Found>,
 }
 
-/// Who waits longer than this for what was announced has waited for the device, and not only for a copy out of the
-/// host's memory, which takes a nanosecond for so many bytes.
-const WAIT_NS_MIN: u64 = 300_000;
-const COPY_BYTES_PER_NS: u64 = 2;
-
 impl Pool {
     /// Reads a range of a chunk, which may be several runs, in one way.
     pub(super) fn read_range(
@@ -68,15 +63,8 @@ impl Pool {
         if piece.announced.is_none() {
             return self.read_run(chunk, &piece.run, piece.way, buffer);
         }
-        let length = to_u64(buffer.len());
-        let start_ns = self.choosing.clock.now();
         let read = self.read_run_as(chunk, &piece.run, piece.way, buffer, true);
-        let end_ns = self.choosing.clock.now();
-        let taken = self.choosing.announced().take(chunk.start.get() + offset, length);
-        if let Some((load, what)) = taken {
-            let has_waited = end_ns.saturating_sub(start_ns) > WAIT_NS_MIN + length / COPY_BYTES_PER_NS;
-            load.learn_rate(&what, end_ns, has_waited);
-        }
+        self.choosing.announced().take(chunk.start.get() + offset, to_u64(buffer.len()));
         read
     }
 

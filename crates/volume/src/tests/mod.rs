@@ -5,6 +5,7 @@ mod flaky;
 mod golden;
 mod hostile;
 mod mend;
+mod models;
 mod open;
 mod recover;
 pub(crate) mod support;
