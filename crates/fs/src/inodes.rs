@@ -22,6 +22,7 @@ use crate::InodeId;
 use crate::data::FileState;
 use crate::namespace::NameState;
 use brindle_ondisk::RootId;
+use brindle_policy::read::Readahead;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -35,13 +36,15 @@ const SWEEP_MIN: usize = 64;
 pub struct Inode {
     id: InodeId,
     names: Mutex<NameState>,
+    /// Who reads it in order: readers that share the host's page cache take turns in asking us.
+    readahead: Mutex<Readahead>,
     /// What of its contents is in memory only.
     pub(crate) data: FileState,
 }
 
 impl Inode {
     fn new(id: InodeId) -> Self {
-        Self { id, names: Mutex::default(), data: FileState::default() }
+        Self { id, names: Mutex::default(), readahead: Mutex::default(), data: FileState::default() }
     }
 
     /// Which inode.
@@ -52,6 +55,11 @@ impl Inode {
     /// The lock of its names; see the module's text for the order.
     pub(crate) fn names(&self) -> MutexGuard<'_, NameState> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who reads it in order. Held for a moment.
+    pub(crate) fn readahead(&self) -> MutexGuard<'_, Readahead> {
+        self.readahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -45,6 +45,7 @@ pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 pub use brindle_tree::{CommitPhase, CommitReport, CommitStatistics, Spread, TreeError, TreeKind};
+pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{DecompressError, decompress};
 pub use data::{AllocateMode, CompressionChoice};

@@ -11,10 +11,6 @@ use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How far ahead of a sequential reader the devices are asked for, at first and at the most, in bytes.
-const READAHEAD_MIN_BYTES: u64 = 512 << 10;
-const READAHEAD_MAX_BYTES: u64 = 8 << 20;
-
 /// How often a read that has met a writeback begins anew, until it waits for the writeback.
 const READ_AGAIN_MAX: usize = 3;
 
@@ -51,18 +47,6 @@ struct ReaderState {
     window: Option<Arc<ExtentWindow>>,
     /// The compressed extent that was read last, and what it holds: the next read often wants more of it.
     decompressed: Option<(Logical, Arc<[u8]>)>,
-    readahead: ReadaheadState,
-}
-
-/// What a sequential reader has asked for.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReadaheadState {
-    /// Where the next read begins if it is sequential.
-    next: u64,
-    /// The devices have been asked up to here.
-    asked: u64,
-    /// How far ahead to ask next; doubles with each success.
-    ahead: u64,
 }
 
 impl OpenFile {
@@ -411,8 +395,7 @@ impl Filesystem {
 
     /// Asks the devices for what a sequential reader will want next.
     fn read_ahead(&self, file: Reading<'_>, offset: u64, end: u64, size: u64) -> Result<(), FsError> {
-        let range = file.with_state(|state| state.readahead.advance(offset, end, size));
-        let Some(range) = range else {
+        let Some(range) = file.inode.readahead().advance(offset, end, size) else {
             return Ok(());
         };
         let window = self.window(file, range.start)?;
@@ -421,17 +404,16 @@ impl Filesystem {
                 break;
             }
             let volume = self.pool().volume();
-            match &extent.source {
+            let (address, length) = match &extent.source {
                 Source::Plain { address } => {
                     let from = range.start.max(extent.start);
-                    let length = extent.end().min(range.end) - from;
-                    volume.prefetch(*address + (from - extent.start), length);
+                    (*address + (from - extent.start), extent.end().min(range.end) - from)
                 }
-                Source::Compressed(compressed) => {
-                    volume.prefetch(compressed.address, compressed.disk_length);
-                }
-                Source::Inline { .. } => {}
-            }
+                Source::Compressed(compressed) => (compressed.address, compressed.disk_length),
+                Source::Inline { .. } => continue,
+            };
+            volume.prefetch(address, length);
+            file.inode.readahead().set_worth(volume.readahead_bytes(address));
         }
         Ok(())
     }
@@ -451,26 +433,6 @@ impl ReaderState {
     }
 }
 
-impl ReadaheadState {
-    /// Notes a read; returns the range to ask for, if any.
-    fn advance(&mut self, offset: u64, end: u64, size: u64) -> Option<Range<u64>> {
-        // Parallel readers of one file come a little out of order; that is still sequential.
-        let is_sequential = offset <= self.next && offset.saturating_add(READAHEAD_MAX_BYTES) >= self.next;
-        if !is_sequential {
-            *self = Self { next: end, asked: end, ahead: 0 };
-            return None;
-        }
-        self.next = self.next.max(end);
-        if self.next + self.ahead / 2 < self.asked || self.asked >= size {
-            return None;
-        }
-        self.ahead = (self.ahead * 2).clamp(READAHEAD_MIN_BYTES, READAHEAD_MAX_BYTES);
-        let start = self.asked.max(offset);
-        self.asked = self.next.saturating_add(self.ahead).min(size);
-        (start < self.asked).then_some(start..self.asked)
-    }
-}
-
 /// Copies what `source` holds from `skip` on; zeros where it holds nothing.
 fn copy_from(source: &[u8], skip: usize, target: &mut [u8]) {
     let source = source.get(skip..).unwrap_or_default();
@@ -482,30 +444,6 @@ fn copy_from(source: &[u8], skip: usize, target: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sequential_reader_is_kept_ahead_of() {
-        let mut state = ReadaheadState::default();
-        let size = 100 << 20;
-        let mut asked = 0;
-        for read in 0..size / (1 << 20) {
-            let (offset, end) = (read << 20, (read + 1) << 20);
-            if let Some(range) = state.advance(offset, end, size) {
-                assert!(range.start >= asked && range.end <= size, "nothing is asked for twice");
-                asked = range.end;
-            }
-            assert!(asked >= end, "what is read now has been asked for");
-        }
-        assert_eq!(asked, size);
-    }
-
-    #[test]
-    fn a_random_reader_asks_for_nothing() {
-        let mut state = ReadaheadState::default();
-        let asked =
-            [50u64 << 20, 10 << 20, 90 << 20, 30 << 20].map(|at| state.advance(at, at + 4096, 100 << 20));
-        assert!(asked.iter().all(Option::is_none));
-    }
 
     #[test]
     fn copying_past_the_source_gives_zeros() {

@@ -1,5 +1,5 @@
 //! Files that are being read. The kernel does not tell us of opening and closing, so the state of a reader
-//! (its extents, its readahead) is kept for the files read last.
+//! (its extents, who reads it in order) is kept for the files read last.
 
 use brindle_fs::{FsError, OpenFile};
 use std::sync::{Arc, Mutex, PoisonError};
