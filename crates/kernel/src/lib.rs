@@ -16,6 +16,7 @@ pub mod devices;
 pub mod message;
 pub mod number;
 pub mod search;
+mod settings;
 pub mod tier;
 
 pub use control::{ControlError, Mounted, SubvolumeRecord};

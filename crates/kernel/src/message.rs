@@ -428,6 +428,54 @@ pub struct CommitsReport {
     pub total: CommitReport,
 }
 
+/// A setting of a mount (ours): a name and a value, each with a zero at the end.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Setting {
+    /// Which.
+    pub name: [u8; 64],
+    /// What it is, or is to be.
+    pub value: [u8; 1024],
+}
+
+/// What readers wanted of a device (ours).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceReads {
+    /// Its id; 0 for an entry that is not used.
+    pub devid: u64,
+    /// Reads that it has not answered yet.
+    pub in_flight: u64,
+    /// Ranges that it was told to fetch, and that nobody has read yet.
+    pub expected: u64,
+    /// Reads that it has answered.
+    pub reads: u64,
+    /// What these were long.
+    pub bytes: u64,
+    /// What it was asked for.
+    pub requests: u64,
+    /// Of these, how many began where the one before had ended.
+    pub local_requests: u64,
+    /// Where the last one ended.
+    pub end: u64,
+    /// How long a read takes lately, in nanoseconds.
+    pub latency_ns: u64,
+    /// How long a read keeps it from others lately, in nanoseconds.
+    pub service_ns: u64,
+    /// How fast it streamed lately; 0 if that is not known.
+    pub bytes_per_second: u64,
+}
+
+/// What readers wanted of the devices (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReadsReport {
+    /// 1 if it is counted now.
+    pub is_counted: u64,
+    /// By device id; of more devices, the first ones.
+    pub devices: [DeviceReads; 180],
+}
+
 /// The bytes before the zero.
 pub fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -2,8 +2,8 @@
 
 use crate::message::{
     Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label,
-    ReadOnlyReason, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch,
-    TrimRange, VolumeArguments, VolumeArgumentsV2,
+    ReadOnlyReason, ReadsReport, ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumeInfo,
+    SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -94,6 +94,12 @@ pub const BRINDLE_COMMITS: u32 = number::<CommitsReport>(Direction::Read, BRINDL
 pub const BRINDLE_SERVER: u32 = number::<ServerInfo>(Direction::Read, BRINDLE, 3);
 /// Asks why nothing is written any more; empty while something may be.
 pub const BRINDLE_READ_ONLY_REASON: u32 = number::<ReadOnlyReason>(Direction::Read, BRINDLE, 6);
+/// Ours: a setting of the mount, by its name.
+pub const BRINDLE_SETTING: u32 = number::<Setting>(Direction::Both, BRINDLE, 30);
+/// Ours: changes a setting of the mount.
+pub const BRINDLE_SET_SETTING: u32 = number::<Setting>(Direction::Write, BRINDLE, 31);
+/// Ours: what readers wanted of the devices.
+pub const BRINDLE_READS: u32 = number::<ReadsReport>(Direction::Read, BRINDLE, 32);
 
 // As the kernel's headers have them.
 const _: () = assert!(SYNC == 0x9408);

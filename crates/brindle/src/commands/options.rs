@@ -19,6 +19,8 @@ pub(crate) struct MountOptions {
     pub(crate) devices: Vec<PathBuf>,
     /// What the mount table is to show as the source.
     pub(crate) source: Option<String>,
+    /// How one of several copies is chosen.
+    pub(crate) read_policy: Option<String>,
     /// How the pool is written.
     pub(crate) write: WriteChoices,
     /// What concerns the host alone, in the order given.
@@ -105,7 +107,8 @@ impl MountOptions {
 
     /// Any option that makes sense for a mount alone.
     pub(crate) fn first_host_option(&self) -> Option<&str> {
-        self.host.first().copied().or(self.write.first.as_deref())
+        let read = self.read_policy.as_ref().map(|_| "read_policy");
+        self.host.first().copied().or(self.write.first.as_deref()).or(read)
     }
 
     fn add(&mut self, option: &str) -> Result<()> {
@@ -122,8 +125,9 @@ impl MountOptions {
             }
             ("device", Some(path)) => self.devices.push(path.into()),
             ("fsname", Some(source)) => self.source = Some(source.to_owned()),
+            ("read_policy", Some(policy)) => self.read_policy = Some(policy.to_owned()),
             ("subtype" | "user", Some(_)) => {}
-            ("subvol" | "subvolid" | "device" | "fsname", None) => {
+            ("subvol" | "subvolid" | "device" | "fsname" | "read_policy", None) => {
                 bail!("option '{name}' needs a value: {name}=...")
             }
             _ if self.write.add(name, value)? => {}
@@ -168,6 +172,7 @@ mod tests {
     fn unknown_options_are_refused_by_name() {
         let refused = |option: &str| MountOptions::parse(&[option]).expect_err("refused").to_string();
         assert_eq!(refused("ro,bogus=1"), "unknown option 'bogus=1'");
+        assert_eq!(refused("read_policy"), "option 'read_policy' needs a value: read_policy=...");
         assert_eq!(refused("subvol"), "option 'subvol' needs a value: subvol=...");
         assert_eq!(refused("subvolid=x"), "option 'subvolid=x': the id is not a number");
         assert_eq!(refused("degraded=1"), "unknown option 'degraded=1'");

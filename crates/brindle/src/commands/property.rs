@@ -23,6 +23,8 @@ EXAMPLES
     brindle property get /mnt allocation_hint
     brindle property set --devid 2 /mnt allocation_hint METADATA_ONLY
     brindle property set -o device=/dev/sdc /dev/sdb allocation_hint METADATA_PREFERRED
+    brindle property set /mnt read_policy round-robin:1M
+    brindle property get /mnt read_policy
 
 EXIT STATUS
   0  success
@@ -41,6 +43,8 @@ pub(crate) enum PropertyCommand {
 /// `ro`: whether a subvolume is read-only. `compression`: how a file, or what is made in a directory, is compressed.
 /// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
 /// length data of files lies on fast devices. `allocation_hint`: what devices are for; of a device, or of all of a mount.
+/// Of a mount: `read_policy`, all policies, the one that chooses mirrors in brackets; `read_statistics`; and the numbers
+/// of the policy roundrobin.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
@@ -66,6 +70,11 @@ pub(crate) struct GetCommand {
 /// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
 /// and -o names its other devices; or brindle has it mounted, and either the device or the mount point is named.
+/// Of a mount, until it ends: `read_policy`, which copy is read where there are several (pid, round-robin[:BYTES],
+/// devid[:ID], roundrobin, latency, queue, auto; see brindle mount --help); `read_statistics`, 1 to count reads for
+/// brindle device reads whatever the policy; `roundrobin_rot_nonlocal_inc` and `roundrobin_nonrot_nonlocal_inc`, what the
+/// policy roundrobin adds to the load of a disk or of flash that would have to seek, and
+/// `roundrobin_nonlocal_inc_mixed_only`, 1 if only where a pool has both.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SetCommand {
@@ -92,6 +101,23 @@ enum Property {
     SmallFiles,
     #[value(name = "allocation_hint")]
     AllocationHint,
+    #[value(name = "read_policy")]
+    ReadPolicy,
+    #[value(name = "read_statistics")]
+    ReadStatistics,
+    #[value(name = "roundrobin_nonlocal_inc_mixed_only")]
+    RoundrobinMixedOnly,
+    #[value(name = "roundrobin_rot_nonlocal_inc")]
+    RoundrobinRotating,
+    #[value(name = "roundrobin_nonrot_nonlocal_inc")]
+    RoundrobinNonRotating,
+}
+
+impl Property {
+    fn name(self) -> String {
+        let value = self.to_possible_value().expect("no property is hidden");
+        value.get_name().to_owned()
+    }
 }
 
 /// Where the property lies.
@@ -117,6 +143,10 @@ fn get(GetCommand { path, property, devid }: &GetCommand) -> Result<()> {
         Property::Tier => print_attribute(&mut out, path, "tier", TIER)?,
         Property::Ro => writeln!(out, "ro={}", Mounted::open(path)?.is_read_only()?)?,
         Property::Compression => print_attribute(&mut out, path, "compression", COMPRESSION)?,
+        of_reading => {
+            let name = of_reading.name();
+            writeln!(out, "{name}={}", Mounted::open(path)?.setting(&name)?)?;
+        }
     }
     out.flush()?;
     Ok(())
@@ -155,6 +185,10 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
             let value = if value.is_empty() { "none" } else { value.as_str() };
             rustix::fs::setxattr(path, COMPRESSION, value.as_bytes(), XattrFlags::empty())
                 .with_context(|| format!("{}: compression {value}", path.display()))?;
+        }
+        (of_reading, value) => {
+            let name = of_reading.name();
+            Mounted::open(path)?.set_setting(&name, value).with_context(|| format!("{name} {value}"))?;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::attributes::Stat;
 use crate::convert::{caller, device_on_disk, errno, file_attr, file_type, new_time, timestamp};
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
 use crate::operations::{Ioctl, Listed, Operations, is_slow};
-use brindle_fs::{AttributeChange, FileType, NewInode, Whence};
+use brindle_fs::{AttributeChange, FileType, NewInode, Whence, read_for};
 use control_thread::ControlThread;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo,
@@ -88,7 +88,8 @@ impl fuser::Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        read_for(request.pid());
         let _turn = self.turns.begin(Pace::Quick);
         match self.operations.lookup(parent.0, name.as_bytes()) {
             Ok(Some(stat)) => self.reply_entry(Ok(stat), reply),
@@ -160,7 +161,7 @@ impl fuser::Filesystem for Adapter {
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -169,6 +170,7 @@ impl fuser::Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        read_for(request.pid());
         let _turn = self.turns.begin(Pace::Slow);
         let size = usize::try_from(size.min(REQUEST_BYTES_MAX)).expect("a MiB fits");
         BUFFER.with_borrow_mut(|buffer| {

@@ -6,7 +6,7 @@ use crate::permission::Caller;
 use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread, TreeError};
 use brindle_kernel::message::{
     CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace,
-    HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, SnapshotRequest,
+    HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting, SnapshotRequest,
     SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
@@ -133,6 +133,11 @@ impl Operations {
                 Ok(range.as_bytes().to_vec())
             }
             command::BRINDLE_READ_ONLY_REASON => Ok(self.read_only_reason().as_bytes().to_vec()),
+            command::BRINDLE_SETTING => Ok(self.setting(read::<Setting>(input)?)?.as_bytes().to_vec()),
+            command::BRINDLE_SET_SETTING => {
+                self.set_setting(caller, &read::<Setting>(input)?).map(|()| Vec::new())
+            }
+            command::BRINDLE_READS => Ok(self.reads_report().as_bytes().to_vec()),
             command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
             _ => Err(Errno::NOTTY),
         }

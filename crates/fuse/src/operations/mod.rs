@@ -4,6 +4,7 @@ mod attributes;
 mod contents;
 mod control;
 mod names;
+mod settings;
 mod subvolumes;
 
 pub(crate) use control::{Ioctl, is_slow};

@@ -44,6 +44,11 @@ MOUNT OPTIONS
   no_ssd_metadata      new chunks go where the most space is, whatever the device is
   small_files=SIZE     files up to this length, compressed, have their data on flash; 0 for none. What
                        `brindle property set MOUNTPOINT small_files` has stored, unless told otherwise
+  read_policy=POLICY   which copy is read where there are several; it can be changed by brindle property.
+                       auto (the default): the one expected to answer first, streams dealt to all;
+                       pid: by the process; round-robin[:BYTES]: the next one after so many bytes, 256 KiB
+                       unless told otherwise; devid[:ID]: that device; roundrobin: the first whose queue is
+                       not full; latency: the one that was fastest lately; queue: the one with least to do
   user_subvol_rm_allowed
                        who owns a subvolume may delete it, not only root and who mounted
   flushoncommit        without effect: every commit flushes
@@ -130,6 +135,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     // mount(8) says rw when its user said nothing.
     let insists = options.has("rw", "ro") && !command.helper;
     let filesystem = open::filesystem(&devices, options, insists)?;
+    open::choose_read_policy(&filesystem, options)?;
     if command.fake {
         return Ok(ExitCode::SUCCESS);
     }

@@ -2,13 +2,16 @@
 
 use crate::commands::options::MountOptions;
 use crate::commands::pool::{open_filesystem, open_writable};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
 use brindle_volume::VolumeError;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How one of several copies is chosen unless told otherwise.
+const READ_POLICY: &str = "auto";
 
 /// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists.
 pub(super) fn filesystem(
@@ -41,6 +44,16 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
         opened.push(Arc::new(device));
     }
     open_writable(opened, &options)
+}
+
+/// Which copy is read where there are several.
+pub(super) fn choose_read_policy(filesystem: &Filesystem, options: &MountOptions) -> Result<()> {
+    let policy = options.read_policy.as_deref().unwrap_or(READ_POLICY);
+    let refused = || format!("option 'read_policy={policy}'");
+    if let Some(rounded) = filesystem.pool().volume().choose_read_policy(policy).with_context(refused)? {
+        tracing::warn!("option 'read_policy={policy}': rounded up to {} bytes, whole sectors", rounded.0);
+    }
+    Ok(())
 }
 
 /// Whether it may be read all the same. What is in use may not: what is read would change meanwhile.

@@ -19,7 +19,7 @@ const BLOCK_BYTES: usize = 4096;
 /// What there is to read.
 const CHUNK_BYTES: u64 = 1024 * GIB;
 /// How much a sequential test reads.
-const STREAM_BYTES: u64 = 2 * GIB;
+const STREAM_BYTES: u64 = GIB;
 /// So long a reader is ahead of the others of its file.
 const LEAD_BYTES: u64 = 128 << 10;
 
@@ -118,7 +118,7 @@ fn reach(drives: &[fn() -> Drive], settings: ReadSettings, work: Work, jobs: usi
 fn reach_from(drives: &[fn() -> Drive], settings: ReadSettings, work: Work, jobs: usize, pid: u32) -> f64 {
     let pool = Modelled::new(drives);
     pool.volume.set_read_settings(settings);
-    let reads = if drives.iter().all(|make| make().is_rotating()) { 1500 * drives.len() } else { 30_000 };
+    let reads = if drives.iter().all(|make| make().is_rotating()) { 1000 * drives.len() } else { 20_000 };
     let begin = pool.time.now_ns();
     let done = match work {
         Work::SameFile => {
@@ -126,7 +126,7 @@ fn reach_from(drives: &[fn() -> Drive], settings: ReadSettings, work: Work, jobs
             STREAM_BYTES as f64 / f64::from(1 << 20)
         }
         Work::OwnFiles => {
-            let bytes = STREAM_BYTES / 4;
+            let bytes = STREAM_BYTES / 2;
             pool.time.run(jobs, |job| {
                 let pid = pid + u32::try_from(job).expect("few");
                 pool.read_in_order(job as u64 * 100 * GIB, bytes, 1, pid);

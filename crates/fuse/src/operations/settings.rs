@@ -1,0 +1,49 @@
+//! Settings of the mount, and what readers wanted of the devices.
+
+use super::Operations;
+use crate::permission::Caller;
+use brindle_kernel::message::{DeviceReads, ReadsReport, Setting, field, text};
+use rustix::io::Errno;
+use zerocopy::FromZeros;
+
+impl Operations {
+    pub(super) fn setting(&self, mut asked: Setting) -> Result<Setting, Errno> {
+        let name = std::str::from_utf8(text(&asked.name)).map_err(|_| Errno::INVAL)?;
+        let value = self.filesystem.pool().volume().read_setting(name).ok_or(Errno::OPNOTSUPP)?;
+        asked.value = field(value.as_bytes()).ok_or(Errno::OVERFLOW)?;
+        Ok(asked)
+    }
+
+    pub(super) fn set_setting(&self, caller: Caller, wanted: &Setting) -> Result<(), Errno> {
+        caller.require_administrator()?;
+        let utf8 = |bytes| std::str::from_utf8(bytes).map_err(|_| Errno::INVAL);
+        let (name, value) = (utf8(text(&wanted.name))?, utf8(text(&wanted.value))?);
+        let volume = self.filesystem.pool().volume();
+        let changed = volume.set_read_setting(name, value).ok_or(Errno::OPNOTSUPP)?;
+        changed.map_err(|error| {
+            tracing::warn!("{name}: {error}");
+            Errno::INVAL
+        })
+    }
+
+    pub(super) fn reads_report(&self) -> ReadsReport {
+        let (devices, is_counted) = self.filesystem.pool().volume().read_statistics();
+        let mut report = ReadsReport { is_counted: is_counted.into(), ..ReadsReport::new_zeroed() };
+        for (entry, (devid, found)) in report.devices.iter_mut().zip(&devices) {
+            *entry = DeviceReads {
+                devid: devid.get(),
+                in_flight: found.in_flight.into(),
+                expected: found.expected.into(),
+                reads: found.reads,
+                bytes: found.bytes,
+                requests: found.requests,
+                local_requests: found.local_requests,
+                end: found.end,
+                latency_ns: found.latency_ns,
+                service_ns: found.service_ns,
+                bytes_per_second: found.bytes_per_second,
+            };
+        }
+        report
+    }
+}
