@@ -11,7 +11,7 @@ use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often a read that has met a writeback begins anew, until it waits for the writeback.
+/// How often a read that has met a writeback, or data that moved, begins anew, until it waits for the writeback.
 const READ_AGAIN_MAX: usize = 3;
 
 /// An open file, to be shared by threads.
@@ -25,11 +25,18 @@ pub struct OpenFile {
     pub(crate) known_failures: AtomicU64,
 }
 
-/// A file that is read as of a version of its items.
+/// What a reader has looked up is of a version of the file's items, and of where data lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Version {
+    items: u64,
+    moves: u64,
+}
+
+/// A file that is read as of a version.
 #[derive(Clone, Copy)]
 struct Reading<'f> {
     file: &'f OpenFile,
-    version: u64,
+    version: Version,
 }
 
 impl Deref for Reading<'_> {
@@ -42,8 +49,8 @@ impl Deref for Reading<'_> {
 
 #[derive(Debug, Default)]
 struct ReaderState {
-    /// The version of the file's items that the rest was read from.
-    version: u64,
+    /// The version that the rest is of.
+    version: Version,
     window: Option<Arc<ExtentWindow>>,
     /// The compressed extent that was read last, and what it holds: the next read often wants more of it.
     decompressed: Option<(Logical, Arc<[u8]>)>,
@@ -116,13 +123,19 @@ impl Filesystem {
             }
         }
         let _turn = file.inode.data.writeback_turn();
-        let read = self.read_once(file, offset, buffer)?;
-        Ok(read.expect("only writeback changes the items of a file that is read, and it is not its turn"))
+        // Only writeback changes the items of a file that is read, and it is not its turn; data that moves does not
+        // move again before the next commit.
+        loop {
+            if let Some(length) = self.read_once(file, offset, buffer)? {
+                return Ok(length);
+            }
+        }
     }
 
     /// Reads from memory, then what is not there from the devices; `None` if the file's items have changed meanwhile.
     fn read_once(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<Option<usize>, FsError> {
-        let (size, length, version, gaps) = {
+        let moves = self.pool().moves();
+        let (size, length, items, gaps) = {
             let memory = file.inode.data.memory();
             let length = to_usize(memory.size.saturating_sub(offset)).min(buffer.len());
             let gaps = if length == 0 { Vec::new() } else { memory.copy_to(offset, &mut buffer[..length]) };
@@ -131,10 +144,11 @@ impl Filesystem {
         if gaps.is_empty() {
             return Ok(Some(length));
         }
+        let version = Version { items, moves };
         file.with_state(|state| state.use_version(version));
         let reading = Reading { file, version };
         let read = self.read_gaps(reading, size, offset, &mut buffer[..length], &gaps);
-        if file.inode.data.stamp() != version {
+        if (Version { items: file.inode.data.stamp(), moves: self.pool().moves() }) != version {
             return Ok(None);
         }
         read.map(|()| Some(length))
@@ -421,12 +435,12 @@ impl Filesystem {
 
 impl ReaderState {
     /// What was read from items of this version.
-    fn of_version(&mut self, version: u64) -> Option<&mut Self> {
+    fn of_version(&mut self, version: Version) -> Option<&mut Self> {
         (self.version == version).then_some(self)
     }
 
     /// Forgets what was read from items of another version.
-    fn use_version(&mut self, version: u64) {
+    fn use_version(&mut self, version: Version) {
         if self.version != version {
             (self.version, self.window, self.decompressed) = (version, None, None);
         }

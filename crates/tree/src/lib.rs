@@ -19,6 +19,7 @@ mod editor;
 mod error;
 mod pool;
 mod refs;
+mod relocate;
 mod root;
 mod settings;
 mod space;
@@ -32,10 +33,11 @@ pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::DataRange;
+pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::{
-    DeviceSpace, DiscardMode, GroupSummary, ReservedExtent, Room, SpaceSummary, Spread, Urgency,
+    DeviceSpace, DiscardMode, GroupStatus, GroupSummary, ReservedExtent, Room, SpaceSummary, Spread, Urgency,
 };
 pub use transaction::{
     Clock, CommitPhase, CommitReport, CommitStatistics, LEVELS, Need, Transaction, TreeKind, WriterOptions,

@@ -10,6 +10,7 @@ use brindle_ondisk::{
 };
 use brindle_volume::Volume;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// The memory that cached nodes may take unless told otherwise, in bytes.
@@ -37,6 +38,8 @@ pub struct Pool {
     cache: NodeCache,
     /// The trees that somebody has asked for.
     trees: RwLock<HashMap<RootId, Arc<Tree>>>,
+    /// How often data has been moved to another place.
+    pub(crate) moves: AtomicU64,
     /// What it takes to change them; empty if the pool is only read.
     writer: OnceLock<Writer>,
 }
@@ -51,7 +54,13 @@ impl Pool {
     /// The pool of a volume whose chunks have not been read yet.
     pub(crate) fn from_volume(volume: Volume, cache_bytes: usize) -> Result<Self, TreeError> {
         let cache = NodeCache::new(cache_bytes, volume.tree_context().nodesize);
-        let pool = Self { volume, cache, trees: RwLock::default(), writer: OnceLock::new() };
+        let pool = Self {
+            volume,
+            cache,
+            trees: RwLock::default(),
+            moves: AtomicU64::new(0),
+            writer: OnceLock::new(),
+        };
         pool.load_chunk_tree()?;
         pool.volume.check_complete()?;
         Ok(pool)
@@ -109,6 +118,12 @@ impl Pool {
     /// Forgets a tree that is deleted.
     pub(crate) fn forget_tree(&self, id: RootId) {
         self.trees.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// A number that grows whenever data moves: who has looked up where data lies, and finds afterwards that it has
+    /// grown, may have read what is not there any more.
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
     }
 
     pub(crate) fn writer_slot(&self) -> &OnceLock<Writer> {

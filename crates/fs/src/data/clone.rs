@@ -176,11 +176,13 @@ impl Filesystem {
         let mut at = pair.target_range.start;
         let mut inline = None;
         while at < pair.target_range.end {
+            let moves = self.pool().moves();
             let (to, pieces) = self.plan_step(pair, at)?;
             let copied = pieces.iter().find(|piece| matches!(piece.place, Place::Inline(_))).cloned();
-            inline = inline.or(copied);
-            self.share_step(pair, &(at..to), &pieces)?;
-            at = to;
+            if self.share_step(pair, &(at..to), &pieces, moves)? {
+                inline = inline.or(copied);
+                at = to;
+            }
         }
         match inline {
             Some(inline) => self.copy_inline(pair, &inline),
@@ -206,11 +208,21 @@ impl Filesystem {
         Ok((at + (last - source_at), pieces))
     }
 
-    fn share_step(&self, pair: &Pair<'_>, range: &Range<u64>, pieces: &[Piece]) -> Result<(), FsError> {
+    /// Shares the source's pieces; not if data has moved since they were looked up.
+    fn share_step(
+        &self,
+        pair: &Pair<'_>,
+        range: &Range<u64>,
+        pieces: &[Piece],
+        moves: u64,
+    ) -> Result<bool, FsError> {
         let source_at = pair.source_start + (range.start - pair.target_range.start);
         let source_end = source_at + (range.end - range.start);
         let now = self.data.now();
         self.enter_transaction(need_of(1, STEP_EXTENTS + pieces.len()), |transaction| {
+            if self.pool().moves() != moves {
+                return Ok(false);
+            }
             let mut editor = FileEditor::new(transaction, self, &pair.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {
@@ -230,7 +242,8 @@ impl Filesystem {
                 memory.size = memory.size.max(range.end.min(pair.target_size));
                 memory.changed = Some(now);
                 settle(item, memory, None);
-            })
+            })?;
+            Ok(true)
         })
     }
 

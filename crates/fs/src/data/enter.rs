@@ -2,8 +2,8 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::output::Output;
-use super::piece::Piece;
-use crate::{Filesystem, FsError, Inode};
+use super::piece::{Piece, Place};
+use crate::{Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_tree::{Editor, Need, Transaction, Tree, TreeError};
@@ -144,8 +144,9 @@ impl Filesystem {
             let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
             self.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
-                if entered.is_none() {
-                    piece.generation = transaction.generation();
+                match &mut entered {
+                    Some(before) => self.follow(tree, inode.id(), before, &mut piece)?,
+                    None => piece.generation = transaction.generation(),
                 }
                 let part = piece.part(piece.start, to);
                 match &entered {
@@ -160,6 +161,24 @@ impl Filesystem {
             })?;
             inode.data.memory().forget_written(next, &self.data);
         }
+    }
+
+    /// The extent of which a part has been entered may have been moved to another place since.
+    fn follow(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        entered: &mut Piece,
+        whole: &mut Piece,
+    ) -> Result<(), FsError> {
+        let start = entered.start;
+        if let Some(found) = self.pieces(tree, file, &(start..start + 1), 1)?.first()
+            && let (Place::OnDisk(now), Place::OnDisk(before), Place::OnDisk(whole)) =
+                (&found.place, &mut entered.place, &mut whole.place)
+        {
+            (before.disk, whole.disk) = (now.disk, now.disk);
+        }
+        Ok(())
     }
 
     /// A transaction of a writeback: the data has been taken in already, so where there is no other room for metadata

@@ -39,6 +39,14 @@ impl Node {
         node
     }
 
+    /// A copy at another place that takes the block's own in every tree that has it. It is marked as such, for its
+    /// generation says no more that snapshots may share it.
+    pub fn relocated(&self, at: Logical, generation: Generation) -> Self {
+        let mut node = self.copy(at, self.header().owner, generation);
+        node.header_mut().flags = (NodeHeader::MIXED_BACKREF | NodeHeader::FLAG_RELOC).into();
+        node
+    }
+
     /// Tells the block where it lies.
     pub fn set_address(&mut self, at: Logical) {
         self.header_mut().bytenr = at;

@@ -31,7 +31,7 @@ pub(crate) use habit::RecentKeys;
 
 use crate::transaction::Writer;
 use crate::{Pool, Tree, TreeError};
-use brindle_ondisk::{Generation, Key};
+use brindle_ondisk::{Generation, Key, Logical};
 
 /// The right to change trees in the running transaction.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,17 @@ impl<'p> Editor<'p> {
         change: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> Result<T, TreeError> {
         operations::edit(self, tree, key, change)
+    }
+
+    /// Copies a block of a tree and all above it, if it still lies there: the block of this first key at this level.
+    pub(crate) fn copy_path(
+        &self,
+        tree: &Tree,
+        at: Logical,
+        key: &Key,
+        level: u8,
+    ) -> Result<bool, TreeError> {
+        operations::copy_path(self, tree, at, key, level)
     }
 
     /// Removes an item; whether there was one.

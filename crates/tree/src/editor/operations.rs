@@ -4,7 +4,7 @@ use super::blocks::Blocks;
 use super::descent::Edit;
 use super::remove::lower;
 use crate::{Tree, TreeError};
-use brindle_ondisk::Key;
+use brindle_ondisk::{Key, Logical};
 use std::cmp::Ordering;
 
 pub(super) fn insert<B: Blocks>(blocks: &B, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
@@ -98,6 +98,22 @@ pub(super) fn edit<B: Blocks, T>(
         }
     }
     Ok(done)
+}
+
+pub(super) fn copy_path<B: Blocks>(
+    blocks: &B,
+    tree: &Tree,
+    at: Logical,
+    key: &Key,
+    level: u8,
+) -> Result<bool, TreeError> {
+    let mut edit = Edit::at(blocks, tree, key)?;
+    let level = usize::from(level);
+    let is_there = level <= edit.path.top && edit.path.steps[level].at == at;
+    if is_there {
+        edit.own(level)?;
+    }
+    Ok(is_there)
 }
 
 impl<B: Blocks> Edit<'_, B> {

@@ -1,7 +1,7 @@
 //! What changes of references wait, merged by extent.
 
 use brindle_ondisk::item::{BackRef, ExtentDataRef};
-use brindle_ondisk::{Key, Logical, ObjectId, RootId};
+use brindle_ondisk::{Generation, Key, Logical, ObjectId, RootId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -56,6 +56,8 @@ pub(crate) struct Head {
     pub(crate) is_new: bool,
     /// The block gets the flag `FULL_BACKREF`.
     pub(crate) becomes_full: bool,
+    /// The transaction that its item is to name, for a new one that is a copy of another.
+    pub(crate) generation: Option<Generation>,
     /// By how much each count changes; none by 0.
     pub(crate) changes: Vec<(Referrer, i64)>,
 }
@@ -123,7 +125,7 @@ impl Referrer {
 impl Head {
     fn new(extent: &Extent) -> Self {
         let Extent { length, kind, .. } = *extent;
-        Self { length, kind, is_new: false, becomes_full: false, changes: Vec::new() }
+        Self { length, kind, is_new: false, becomes_full: false, generation: None, changes: Vec::new() }
     }
 
     fn change(&mut self, who: Referrer, by: i64) {
@@ -182,6 +184,13 @@ impl DelayedRefs {
     pub(crate) fn set_full(&self, extent: &Extent) {
         let mut heads = lock(&self.heads);
         heads.entry(extent.start).or_insert_with(|| Head::new(extent)).becomes_full = true;
+    }
+
+    /// A new extent of data takes the place of one that was made in `generation`, and is as old as that: by its age it
+    /// is known whether snapshots may have it.
+    pub(crate) fn set_generation(&self, extent: &Extent, generation: Generation) {
+        let mut heads = lock(&self.heads);
+        heads.entry(extent.start).or_insert_with(|| Head::new(extent)).generation = Some(generation);
     }
 
     /// What waits for an extent.

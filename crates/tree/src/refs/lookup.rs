@@ -4,9 +4,21 @@ use super::delayed::{Extent, ExtentKind, Head, Referrer};
 use super::record::{KeyedRef, Record};
 use super::{BlockReferences, DataRange};
 use crate::{Editor, Readahead, Tree, TreeError};
-use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
-use brindle_ondisk::{Defect, Item, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_ondisk::item::{BackRef, ExtentDataRef, ExtentFlags};
+use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, Logical, ObjectId, RootId};
 use std::sync::Arc;
+
+/// An extent as the extent tree has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    /// How many references there are.
+    pub(crate) count: u64,
+    /// The transaction that allocated it.
+    pub(crate) generation: Generation,
+    pub(crate) flags: ExtentFlags,
+    /// Who refers to it, and how often.
+    pub(crate) referrers: Vec<(Referrer, i64)>,
+}
 
 /// How far behind its hash a data reference is looked for past the last that was found: references of one hash lie
 /// side by side, but for gaps where some are gone.
@@ -32,7 +44,7 @@ impl Editor<'_> {
     }
 
     /// Whether anything but this one place in a file of `tree`, however often, may refer to an extent of data: another
-    /// file, or a snapshot. What is not shared may be written in place.
+    /// file, or a snapshot. What is not shared may be written in place. What is about to move counts as shared.
     pub fn is_data_shared(
         &self,
         tree: &Tree,
@@ -44,7 +56,11 @@ impl Editor<'_> {
         if record.is_none() && head.is_none() {
             return Ok(true);
         }
-        let generation = record.as_ref().map_or(self.generation, Record::generation);
+        if self.writer.space.is_closed_at(range.start) {
+            return Ok(true);
+        }
+        let made = head.as_ref().and_then(|head| head.generation).unwrap_or(self.generation);
+        let generation = record.as_ref().map_or(made, Record::generation);
         // A snapshot has the leaf that refers to the extent, which does not show until one of them copies the leaf.
         if generation <= tree.read().last_snapshot
             || record.as_ref().is_some_and(|record| record.keyed_refs() > 0)
@@ -66,6 +82,31 @@ impl Editor<'_> {
             }
         }
         Ok(counts.iter().any(|(who, count)| *who != own && *count > 0))
+    }
+
+    /// Everything that the extent tree has of an extent, whatever waits; `None` if it has nothing.
+    pub(crate) fn recorded_references(&self, extent: &Extent) -> Result<Option<Recorded>, TreeError> {
+        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
+        let Some((_, record)) = self.find_record(&tree, extent)? else { return Ok(None) };
+        let of =
+            |reference: &BackRef| Some((Referrer::of(reference)?, i64::try_from(reference.count()).ok()?));
+        let mut referrers: Vec<(Referrer, i64)> = record.inline().iter().filter_map(of).collect();
+        if record.keyed_refs() > 0 {
+            let objectid = ObjectId::new(extent.start.get());
+            let mut cursor = self.pool.cursor(&tree, Readahead::None);
+            cursor.seek(&Key::last_of(objectid, KeyType::METADATA_ITEM))?;
+            while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == objectid) {
+                let item = Item::parse(&key, data);
+                if let Item::ExtentRef(reference) =
+                    item.map_err(|defect| TreeError::item(tree.id(), key, defect))?
+                {
+                    referrers.extend(of(&reference));
+                }
+                cursor.next()?;
+            }
+        }
+        let (generation, flags) = (record.generation(), record.flags());
+        Ok(Some(Recorded { count: record.refs(), generation, flags, referrers }))
     }
 
     /// What the extent tree has of an extent, and what waits, as of one moment.

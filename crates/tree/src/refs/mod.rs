@@ -31,12 +31,13 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use delayed::DelayedRefs;
+pub(crate) use delayed::{DelayedRefs, Extent, ExtentKind, Referrer};
+pub(crate) use lookup::Recorded;
+pub(crate) use sharing::{Under, data_of};
 
 use crate::Editor;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
 use brindle_ondisk::{Incompat, Key, Logical, Node, RootId, to_usize};
-use delayed::{Extent, ExtentKind, Referrer};
 use record::Layout;
 
 /// A range of data on disk.
@@ -85,11 +86,11 @@ impl Editor<'_> {
         self.writer.refs.create(&self.extent_of(block), Referrer::Tree(tree), 1);
     }
 
-    fn extent_of(&self, block: &Node) -> Extent {
+    pub(crate) fn extent_of(&self, block: &Node) -> Extent {
         self.block_extent(block.header().bytenr, block.level(), block.key(0).unwrap_or_default())
     }
 
-    fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
+    pub(crate) fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
         let length = self.pool.nodesize().into();
         Extent { start, length, kind: ExtentKind::Block { level, first_key } }
     }
@@ -104,7 +105,7 @@ impl Editor<'_> {
 }
 
 impl Extent {
-    fn data(range: DataRange) -> Self {
+    pub(crate) fn data(range: DataRange) -> Self {
         Self { start: range.start, length: range.length, kind: ExtentKind::Data }
     }
 }

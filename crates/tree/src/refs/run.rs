@@ -80,7 +80,9 @@ impl Editor<'_> {
     ) -> Result<(), TreeError> {
         let key = layout.key(extent.start, head);
         let refuse = |defect| TreeError::item(RootId::EXTENT_TREE, key, defect);
-        let outcome = Record::new(head.kind, layout).apply(head, &[], layout).map_err(refuse)?;
+        let generation = head.generation.unwrap_or(layout.generation);
+        let record = Record::new(head.kind, &Layout { generation, ..*layout });
+        let outcome = record.apply(head, &[], layout).map_err(refuse)?;
         let Some(item) = outcome.item else {
             self.writer.space.extent_freed(extent.start, extent.length, false);
             batch.free_data(extent);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Under whose name a block's references are.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Under {
+pub(crate) enum Under {
     /// The tree's.
     Tree(RootId),
     /// The block's own.
@@ -37,14 +37,14 @@ impl Under {
         Ok(Self::Tree(tree))
     }
 
-    pub(super) fn block(self) -> Referrer {
+    pub(crate) fn block(self) -> Referrer {
         match self {
             Self::Tree(tree) => Referrer::Tree(tree),
             Self::Block(at) => Referrer::SharedTree(at),
         }
     }
 
-    fn data(self, objectid: ObjectId, offset: u64) -> Referrer {
+    pub(crate) fn data(self, objectid: ObjectId, offset: u64) -> Referrer {
         match self {
             Self::Tree(root) => Referrer::Data { root, objectid, offset },
             Self::Block(at) => Referrer::SharedData(at),
@@ -115,7 +115,7 @@ impl Editor<'_> {
     }
 
     /// A block that is in a tree is not in the extent tree.
-    pub(super) fn unknown_block(&self, extent: &Extent) -> TreeError {
+    pub(crate) fn unknown_block(&self, extent: &Extent) -> TreeError {
         let key = Key::new(ObjectId::new(extent.start.get()), KeyType::METADATA_ITEM, 0);
         let defect = Defect::new("tree block is in use and has no references", extent.start.get());
         TreeError::item(RootId::EXTENT_TREE, key, defect)
@@ -123,7 +123,7 @@ impl Editor<'_> {
 }
 
 /// The extents that a leaf refers to, from which file, and where in it each would begin.
-pub(super) fn data_of(leaf: &Node) -> Result<Vec<(DataRange, ObjectId, u64)>, TreeError> {
+pub(crate) fn data_of(leaf: &Node) -> Result<Vec<(DataRange, ObjectId, u64)>, TreeError> {
     let mut data = Vec::new();
     for slot in 0..leaf.len() {
         let Some((key, bytes)) = leaf.item(slot).filter(|(key, _)| key.item_type == KeyType::EXTENT_DATA)

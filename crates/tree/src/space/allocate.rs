@@ -5,7 +5,7 @@
 //! extent of data takes a range that it just fits in, or the longest.
 
 use super::Space;
-use super::group::{Content, Group};
+use super::group::{Content, Group, Role};
 use super::ranges::Span;
 use super::state::{State, content};
 use crate::{Pool, TreeError};
@@ -33,14 +33,18 @@ impl Space {
         let content = content(self.is_mixed, kind);
         let mut state = self.lock();
         let mut places = Vec::with_capacity(count);
+        let mut spares = true;
         if let Some(hint) = hint {
             state.next_blocks[content] = hint.get().checked_add(nodesize);
         }
         while places.len() < count {
             let wanted = to_u64(count - places.len()) * nodesize;
-            let Some((start, length)) = state.take_run(content, wanted, nodesize) else {
-                // The reservation should have seen to it; a new chunk is the last resort.
-                self.make_chunk(pool, &mut state, content)?;
+            let Some((start, length)) = state.take_run(content, wanted, nodesize, spares) else {
+                // The reservation should have seen to it, unless groups are avoided; a new chunk is the last resort.
+                match self.make_chunk(pool, &mut state, content) {
+                    Err(error) if !spares => return Err(error),
+                    made => spares = made.is_ok(),
+                }
                 continue;
             };
             places.extend((start..start + length).step_by(to_usize(nodesize)).map(Logical::new));
@@ -80,7 +84,7 @@ impl Space {
         loop {
             let unknown = {
                 let mut state = self.lock();
-                if let Some(span) = state.take_data(content, (good, most), hint, self.sectorsize) {
+                if let Some(span) = state.take_data(content, (good, most), hint, self.sectorsize, true) {
                     return Ok(span);
                 }
                 let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
@@ -90,10 +94,13 @@ impl Space {
                         continue;
                     }
                 }
-                if unknown.is_none()
-                    && let Some(span) = state.take_data(content, (least, most), hint, self.sectorsize)
-                {
-                    return Ok(span);
+                for spares in [true, false] {
+                    if unknown.is_none()
+                        && let Some(span) =
+                            state.take_data(content, (least, most), hint, self.sectorsize, spares)
+                    {
+                        return Ok(span);
+                    }
                 }
                 unknown.or_else(|| state.next_unknown(content))
             };
@@ -128,47 +135,58 @@ impl State {
     }
 
     fn candidates(&self, content: Content) -> impl Iterator<Item = &Group> {
-        self.groups().filter(move |group| group.writable && group.content() == content)
+        self.groups().filter(move |group| group.is_open() && group.content() == content)
     }
 
     /// The group that something may be taken from at an address.
     fn candidate_at(&self, content: Content, at: u64) -> Option<&Group> {
-        self.group_of(at).filter(|group| group.writable && group.content() == content)
+        let may = |group: &&Group| group.is_open() && group.role != Role::Avoided;
+        self.group_of(at).filter(|group| may(group) && group.content() == content)
     }
 
-    /// Takes the next run of tree blocks.
-    fn take_run(&mut self, content: Content, wanted: u64, nodesize: u64) -> Option<Span> {
+    /// Takes the next run of tree blocks. `spares`: not of groups that are to be avoided.
+    fn take_run(&mut self, content: Content, wanted: u64, nodesize: u64, spares: bool) -> Option<Span> {
         let next = self.next_blocks[content];
         let enough = wanted.min(RUN_BYTES.max(nodesize));
         let near =
             next.and_then(|at| self.candidate_at(content, at)?.room_at(at, (enough, wanted), nodesize));
-        let span = near.or_else(|| self.best_room(content, (nodesize, wanted), nodesize, false))?;
+        let bounds = (nodesize, wanted);
+        let span = near.or_else(|| self.best_room(content, bounds, nodesize, false, spares))?;
         self.next_blocks[content] = Some(span.0 + span.1);
         self.reserve(span);
         Some(span)
     }
 
-    /// Takes an extent of data.
+    /// Takes an extent of data. `spares`: not of groups that are to be avoided.
     fn take_data(
         &mut self,
         content: Content,
         bounds: (u64, u64),
         hint: Option<Logical>,
         sectorsize: u64,
+        spares: bool,
     ) -> Option<Span> {
         let places = [hint.map(Logical::get), self.next_data[content]];
         let near = |at: u64| self.candidate_at(content, at)?.room_at(at, bounds, sectorsize);
         let near = places.into_iter().flatten().find_map(near);
-        let span = near.or_else(|| self.best_room(content, bounds, sectorsize, true))?;
+        let span = near.or_else(|| self.best_room(content, bounds, sectorsize, true, spares))?;
         self.next_data[content] = Some(span.0 + span.1);
         self.reserve(span);
         Some(span)
     }
 
     /// The best room in any group: of the pool's profile rather than of others, then as long as is wanted.
-    fn best_room(&self, content: Content, bounds: (u64, u64), unit: u64, tight: bool) -> Option<Span> {
+    fn best_room(
+        &self,
+        content: Content,
+        bounds: (u64, u64),
+        unit: u64,
+        tight: bool,
+        spares: bool,
+    ) -> Option<Span> {
         let profile = self.profile(content);
-        let rooms = self.candidates(content).filter_map(|group| {
+        let groups = self.candidates(content).filter(|group| !spares || group.role != Role::Avoided);
+        let rooms = groups.filter_map(|group| {
             let room = group.best_room(bounds, unit, tight)?;
             Some(((group.kind.profile() == Some(profile), room.1, Reverse(room.0)), room))
         });

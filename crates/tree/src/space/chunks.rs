@@ -2,7 +2,7 @@
 //! in any more, which go back.
 
 use super::Space;
-use super::group::{Content, Group};
+use super::group::{Content, Group, Role};
 use super::load::new_group;
 use super::state::State;
 use crate::{Pool, TreeError};
@@ -46,6 +46,10 @@ pub(super) fn profile_for(used: &[BlockGroupType], devices: usize) -> Profile {
 impl State {
     /// The profile of new chunks of a content.
     pub(super) fn profile(&self, content: Content) -> Profile {
+        let enough = |profile: &Profile| usize::from(profile.attributes().devs_min) <= self.devices.len();
+        if let Some(target) = self.targets[content].filter(enough) {
+            return target;
+        }
         profile_for(&self.kinds(content), self.devices.len())
     }
 
@@ -148,6 +152,9 @@ impl Space {
 
     /// Redundancy that the pool had so far, and a new chunk does not get, is said once.
     fn warn_if_reduced(&self, state: &mut State, content: Content, profile: Profile) {
+        if state.targets[content].is_some() {
+            return;
+        }
         let wanted = profile_for(&state.kinds(content), usize::MAX);
         if wanted != profile && !state.has_warned {
             state.has_warned = true;
@@ -171,6 +178,13 @@ impl Space {
         for start in candidates {
             let group = state.group(start).expect("it was there just now");
             let (kind, length, content) = (group.kind, group.available(), group.content());
+            let is_settled = !group.is_fresh && group.written_used.is_some();
+            if group.role == Role::Closed {
+                if is_settled {
+                    remove(state, start);
+                }
+                continue;
+            }
             // The fast tier is no place that other data goes to as long as there is one for it.
             let is_like = |other: &&Group| other.kind == kind && (content != Content::Data || !other.is_fast);
             let is_last = state.groups().filter(is_like).nth(1).is_none();
@@ -185,19 +199,27 @@ impl Space {
                 content => state.totals(content).available,
             };
             let is_needed = available.saturating_sub(length) < needed;
-            if group.is_fresh || group.written_used.is_none() || is_last || is_needed {
+            if !is_settled || is_last || is_needed {
                 continue;
             }
-            let group = state.take_away(start).expect("it was there just now");
-            for (devid, _) in &group.stripes {
-                if let Some(device) = state.devices.iter_mut().find(|device| device.devid == *devid) {
-                    device.give_up(group.stripe_bytes);
-                }
-            }
-            tracing::debug!("chunk at logical {start} is empty and goes");
-            state.to_remove.push(group);
+            remove(state, start);
         }
     }
+}
+
+/// Takes a group away that nothing is in.
+fn remove(state: &mut State, start: u64) {
+    let group = state.take_away(start).expect("it was there just now");
+    for (devid, _) in &group.stripes {
+        if let Some(device) = state.devices.iter_mut().find(|device| device.devid == *devid) {
+            device.give_up(group.stripe_bytes);
+        }
+    }
+    if state.system_chunks.remove(&start).is_some() {
+        state.system_chunks_changed = true;
+    }
+    tracing::debug!("chunk at logical {start} is empty and goes");
+    state.to_remove.push(group);
 }
 
 /// The blocks of the chunk tree that one change of it may copy.

@@ -6,6 +6,18 @@ use super::ranges::{FreeRanges, RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId};
 use std::ops::{Index, IndexMut};
 
+/// Whether anything is taken from a block group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Role {
+    /// As from any.
+    #[default]
+    Open,
+    /// Only where a new chunk can't be had: it is to be emptied.
+    Avoided,
+    /// Nothing: it is being emptied, and goes when nothing is in it any more.
+    Closed,
+}
+
 /// A block group and its chunk.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
@@ -13,8 +25,10 @@ pub(super) struct Group {
     pub(super) length: u64,
     /// What it holds, and its profile.
     pub(super) kind: BlockGroupType,
-    /// Whether anything may be allocated from it.
+    /// Whether its devices can be written.
     pub(super) writable: bool,
+    /// Whether anything is taken from it.
+    pub(super) role: Role,
     /// Where its chunk lies.
     pub(super) stripes: Vec<(DevId, u64)>,
     /// How much each stripe takes.
@@ -50,19 +64,26 @@ impl Group {
         }
     }
 
-    /// What could be taken, were it all looked up.
-    pub(super) fn available(&self) -> u64 {
-        if !self.writable {
-            return 0;
-        }
+    /// Whether anything may be taken from it.
+    pub(super) fn is_open(&self) -> bool {
+        self.writable && self.role != Role::Closed
+    }
+
+    /// What nothing lies in.
+    pub(super) fn unused(&self) -> u64 {
         let taken = self.used + self.reserved + self.pinned + self.excluded.bytes();
         self.length.saturating_sub(taken)
+    }
+
+    /// What could be taken, were it all looked up.
+    pub(super) fn available(&self) -> u64 {
+        if self.is_open() { self.unused() } else { 0 }
     }
 
     /// What is free and can't be used.
     pub(super) fn read_only(&self) -> u64 {
         let taken = self.used + self.reserved + self.pinned;
-        if self.writable { self.excluded.bytes() } else { self.length.saturating_sub(taken) }
+        if self.is_open() { self.excluded.bytes() } else { self.length.saturating_sub(taken) }
     }
 
     /// Whether nothing is in it, and nobody waits for it.
@@ -84,11 +105,11 @@ impl Group {
     pub(super) fn totals(&self) -> Totals {
         let available = self.available();
         Totals {
-            bytes: if self.writable { self.length } else { 0 },
-            used: if self.writable { self.used } else { 0 },
+            bytes: if self.is_open() { self.length } else { 0 },
+            used: if self.is_open() { self.used } else { 0 },
             available,
             looked_up: if self.free.is_some() { available } else { 0 },
-            pinned: self.pinned,
+            pinned: if self.role == Role::Closed { 0 } else { self.pinned },
         }
     }
 

@@ -10,7 +10,7 @@ use super::delta::Delta;
 use super::device::{Device, unallocated};
 use super::estimate::TreeSizes;
 use super::free_space::{Bounds, FreeSpace, FreeSpaceItem};
-use super::group::Group;
+use super::group::{Group, Role};
 use super::ranges::{FreeRanges, RangeSet, Span};
 use super::state::State;
 use super::superblocks::excluded;
@@ -139,7 +139,7 @@ impl Space {
             for span in pinned.into_iter().chain(group.excluded.iter()) {
                 free.remove(span);
             }
-            let (expected, found) = (group.available(), free.bytes());
+            let (expected, found) = (group.unused(), free.bytes());
             group.free = Some(free);
             (expected, found)
         });
@@ -195,6 +195,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         length: span.1,
         kind: chunk.kind,
         writable: chunk.writable,
+        role: Role::Open,
         stripes: chunk.stripes.iter().map(|stripe| (stripe.devid, stripe.physical.get())).collect(),
         stripe_bytes,
         used: 0,

@@ -23,6 +23,7 @@
 
 mod allocate;
 mod chunks;
+mod close;
 mod data;
 mod delta;
 mod device;
@@ -44,6 +45,7 @@ mod write_back;
 #[cfg(test)]
 mod tests;
 
+pub use close::GroupStatus;
 pub use data::ReservedExtent;
 pub(crate) use pins::Pinned;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};

@@ -4,7 +4,7 @@ use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::ranges::{RangeSet, Span};
-use brindle_ondisk::{BlockGroupType, DevId, Uuid};
+use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) damage: Option<(Span, Problem)>,
     /// How much smaller devices have become since the last superblock.
     pub(super) cut_bytes: u64,
+    /// The profile that new chunks are to have, where block groups are being converted.
+    pub(super) targets: PerContent<Option<Profile>>,
     /// A chunk could not be made as its profile demands, and that was said.
     pub(super) has_warned: bool,
 }

@@ -66,6 +66,7 @@ impl Space {
             || !state.to_remove.is_empty()
             || state.devices.iter().any(|device| device.is_changed)
             || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
+            || state.has_drained()
     }
 
     /// Writes what has changed since the last call; whether there was anything.
@@ -76,7 +77,7 @@ impl Space {
             if let Some(((start, length), problem)) = state.damage {
                 return Err(TreeError::Space { start: Logical::new(start), length, problem });
             }
-            if std::mem::take(&mut state.may_remove) {
+            if std::mem::take(&mut state.may_remove) || state.has_drained() {
                 let needed = self.needed(&state, load, 0) + self.kept_back(&state).freeing;
                 self.remove_empty(&mut state, needed);
             }

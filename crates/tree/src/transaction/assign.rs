@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 impl Editor<'_> {
     /// Gives every block of a tree that has none an address; how many there were.
-    pub(super) fn assign_addresses(&self, tree: &Tree) -> Result<usize, TreeError> {
+    pub(crate) fn assign_addresses(&self, tree: &Tree) -> Result<usize, TreeError> {
         if !tree.read().dirty.keys().any(|at| is_virtual(*at)) {
             return Ok(0);
         }

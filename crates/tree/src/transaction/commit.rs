@@ -217,8 +217,13 @@ impl Editor<'_> {
         Ok(Frozen { superblock, devices, pinned: self.writer.space.freeze() })
     }
 
+    /// A block that was made with its address is written with the others.
+    pub(crate) fn freeze_block(&self, at: Logical, node: Arc<Node>) {
+        self.writer.frozen.write().unwrap_or_else(PoisonError::into_inner).insert(at, node);
+    }
+
     /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.
-    pub(super) fn freeze_tree(&self, tree: &Tree) {
+    pub(crate) fn freeze_tree(&self, tree: &Tree) {
         if !tree.is_dirty() {
             return;
         }

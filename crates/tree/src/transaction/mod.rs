@@ -220,6 +220,20 @@ impl Pool {
         done
     }
 
+    /// The same, with metadata space promised for so many changed blocks.
+    pub(crate) fn exclusively_with<T>(
+        &self,
+        blocks: usize,
+        act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+    ) -> Result<T, TreeError> {
+        let writer = self.writer()?;
+        let bytes = brindle_ondisk::to_u64(blocks) * u64::from(self.nodesize());
+        let reservation = self.reserve_metadata(writer, bytes, Urgency::Normal)?;
+        let done = self.exclusively(act);
+        writer.space.release_metadata(reservation);
+        done
+    }
+
     /// Ends all writing, as an error inside a commit does: for an operation that failed half way, and contents that
     /// the devices refused.
     pub fn abort(&self, error: &dyn fmt::Display) {

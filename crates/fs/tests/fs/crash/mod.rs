@@ -99,3 +99,18 @@ fn names() {
     let mix = Mix { contents: 2, names: 80, ..test.mix.clone() };
     test.mixed(mix).of(4, 100, 500).run(&LibrarySubject::new(ONE));
 }
+
+#[test]
+fn block_groups_that_move() {
+    let test = crash("block_groups_that_move", 5000);
+    let mix = Mix { subvolumes: 12, contents: 30, ..test.mix.clone() };
+    test.mixed(mix).of(6, 60, 500).run(&LibrarySubject::relocating(ONE));
+}
+
+#[test]
+fn block_groups_that_move_on_two_mirrors() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    crash("block_groups_that_move_on_two_mirrors", 5100)
+        .of(4, 60, 500)
+        .run(&LibrarySubject::relocating(layout));
+}

@@ -46,7 +46,7 @@ impl LibrarySubject {
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
         layout.mkfs(&writable);
         let images = devices.iter().map(|device| device.image()).collect();
-        let habits = Habits { examines: false, syncs_all: true, may_be_full: false };
+        let habits = Habits { syncs_all: true, ..Habits::default() };
         Self { layout, images, habits, is_hasty: false, may_be_degraded: false, contents: Contents::Plain }
     }
 
@@ -67,7 +67,13 @@ impl LibrarySubject {
         Self { contents, ..self }
     }
 
-    /// As that, on devices that may be full.
+    /// As [`hasty`](Self::hasty), with block groups that are emptied now and then, which commits.
+    pub(crate) fn relocating(layout: Layout) -> Self {
+        let plain = Self::hasty(layout);
+        Self { habits: Habits { relocates_every: 9, ..plain.habits }, ..plain }
+    }
+
+    /// As [`failing`](Self::failing), on devices that may be full.
     pub(crate) fn crowded(layout: Layout) -> Self {
         let plain = Self::failing(layout);
         Self { habits: Habits { may_be_full: true, ..plain.habits }, ..plain }

@@ -11,6 +11,7 @@ use brindle_testing::operations::{
     Data, Generator, Mix, MountedTarget, Operation, Target, Texture, apply_both, compare,
 };
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 /// A pool, what must be in it, and what comes next.
@@ -85,6 +86,11 @@ impl Game {
         let mut library = Library::of(Rc::clone(&self.pool) as Rc<dyn Ground>);
         compare(&self.model, &mut library).unwrap_or_else(|why| panic!("{when}, to begin with: {why}"));
         self.do_things(&mut library, &when);
+        if self.turn.is_multiple_of(2) {
+            relocate_all(&library, &when);
+            self.some(&mut library, self.operations / 4, &when);
+            compare(&self.model, &mut library).unwrap_or_else(|why| panic!("{when}, moved: {why}"));
+        }
         let crashes = round % 2 == 1;
         if crashes {
             library.apply(&Operation::Sync).expect("syncs");
@@ -292,5 +298,14 @@ impl Game {
             };
             self.one(target, &operation, when);
         }
+    }
+}
+
+/// Empties every block group that there is.
+fn relocate_all(library: &Library, when: &str) {
+    let pool = library.fs().pool();
+    for group in pool.block_groups().expect("writable") {
+        let done = pool.relocate(group.start, &mut |_| ControlFlow::Continue(()));
+        done.unwrap_or_else(|error| panic!("{when}, block group at {}: {error}", group.start));
     }
 }

@@ -25,6 +25,16 @@ fn everything_is_that_of_the_model() {
     }
 }
 
+#[test]
+fn moving_block_groups_changes_nothing() {
+    for seed in seeds(40, LAYOUTS.len() as u64) {
+        let trial = Trial::new(seed, 250, Mix { names_max: 40, subvolumes: 12, ..Mix::default() });
+        let layout = Layout::of(seed);
+        println!("{layout:?}");
+        trial.run(|| Library::relocating(&layout));
+    }
+}
+
 /// On a layout that the seed chooses.
 fn run(trial: &Trial) {
     let layout = Layout::of(trial.seed);

@@ -4,16 +4,19 @@ use super::layout::Layout;
 use super::pool::Pool;
 use crate::model::target::{System, errno};
 use crate::walk::{Limits, Walk};
-use brindle_fs::FsError;
+use brindle_fs::{FsError, TreeError};
 use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
 use brindle_testing::operations::{Operation, Target};
+use std::ops::ControlFlow;
 
 /// A pool in memory that is opened to write.
 pub(crate) struct Library {
     pub(crate) pool: Pool,
     system: Option<System>,
     habits: Habits,
+    /// How many operations there were.
+    count: usize,
 }
 
 /// What is done beside the operations.
@@ -25,6 +28,8 @@ pub(crate) struct Habits {
     pub(crate) syncs_all: bool,
     /// The devices may be full.
     pub(crate) may_be_full: bool,
+    /// After every so many operations a block group is emptied; 0 for never.
+    pub(crate) relocates_every: usize,
 }
 
 type Outcome = Result<(), Errno>;
@@ -39,10 +44,16 @@ impl Library {
         Self::open(Pool::new(layout), habits).expect("the pool opens")
     }
 
+    /// The same, with block groups that are emptied now and then.
+    pub(crate) fn relocating(layout: &Layout) -> Self {
+        let habits = Habits { examines: true, relocates_every: 5, ..Habits::default() };
+        Self::open(Pool::new(layout), habits).expect("the pool opens")
+    }
+
     /// A pool that is there.
     pub(crate) fn open(pool: Pool, habits: Habits) -> Result<Self, FsError> {
         let system = Some(System::over(pool.open()?));
-        Ok(Self { pool, system, habits })
+        Ok(Self { pool, system, habits, count: 0 })
     }
 
     fn system(&self) -> &System {
@@ -77,10 +88,29 @@ impl Library {
     }
 
     /// Does an operation, and a piece of what nobody waits for.
-    fn work(&self, operation: &Operation) -> Outcome {
+    fn work(&mut self, operation: &Operation) -> Outcome {
         let answer = self.system().names(operation);
+        self.count += 1;
+        if self.habits.relocates_every > 0 && self.count.is_multiple_of(self.habits.relocates_every) {
+            self.relocate()?;
+        }
         self.system().fs().background_step().map_err(errno)?;
         answer
+    }
+
+    /// Empties a block group, one after the other in the order of time.
+    fn relocate(&self) -> Outcome {
+        let pool = self.system().fs().pool();
+        let groups = pool.block_groups().expect("writable");
+        let group = &groups[self.count / self.habits.relocates_every % groups.len()];
+        match pool.relocate(group.start, &mut |_| ControlFlow::Continue(())) {
+            Ok(_) => Ok(()),
+            Err(TreeError::NoSpace(_)) if self.habits.may_be_full => Ok(()),
+            Err(error) => {
+                eprintln!("block group at {}: {error}", group.start);
+                Err(errno(error.into()))
+            }
+        }
     }
 }
 

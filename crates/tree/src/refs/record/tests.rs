@@ -81,7 +81,7 @@ impl Items {
 }
 
 fn head(kind: ExtentKind, changes: Vec<(Referrer, i64)>) -> Head {
-    Head { length: 4096, kind, is_new: false, becomes_full: false, changes }
+    Head { length: 4096, kind, is_new: false, becomes_full: false, generation: None, changes }
 }
 
 fn data_referrer() -> impl Strategy<Value = Referrer> {

@@ -1,0 +1,198 @@
+//! Emptying a block group: what lies in it moves elsewhere, shared with snapshots and clones as before, and its chunk
+//! goes.
+//!
+//! # The walk
+//!
+//! 1. The group is *closed* ([`close`](crate::space)): nothing is taken from it any more, provided that there is room
+//!    elsewhere for what was promised and for what it holds. Files are not written in place in it any more either
+//!    ([`Editor::is_data_shared`](crate::Editor::is_data_shared) says that they are shared). A moment with nobody else in the transaction, and a commit,
+//!    and nothing is under way in it but what has been reserved before, which comes to an end by itself.
+//! 2. What the extent tree has of the group is taken a *batch* at a time ([`contents`]).
+//! 3. Blocks of trees that nobody shares (all but subvolumes) are copied, with their paths, as any change does.
+//! 4. Data is *carried* ([`data`]): read, verified where it has checksums, from another mirror if need be, and written to
+//!    a place that was reserved for it. No lock is held, nothing refers to the new place yet. What lies on disk does not
+//!    change meanwhile, for it is never written in place, and nothing new comes where something was freed.
+//! 5. Blocks of subvolumes, and the leaves that refer to carried data, are moved while nobody else changes anything.
+//!    [`plan`]: all blocks above them, in all trees, as the back references have it; [`rewrite`]: every one of them is
+//!    given a new place once, what points to it is repointed, and whatever was filed under the old addresses is filed
+//!    under the new ones. So what was shared stays shared, flags and counts as they were. A plan that the trees do not
+//!    bear out (a back reference without a pointer, fewer pointers than references) is corruption, and is said before
+//!    anything has changed.
+//! 6. Each batch is a commit. After the last one the group is empty, and goes with the next commit; what its chunk took
+//!    of devices is free when that is durable.
+//!
+//! # What holds meanwhile
+//!
+//! - A crash at any point leaves the pool of the last commit: part of the group has moved, the rest has not. Nothing says
+//!   that a group was being emptied, and nothing has to be undone. An error, or whoever is asked whether to go on, ends it
+//!   between batches in the same state, and the group serves again.
+//! - A moved block that may be part of several trees gets the flag `RELOC`: though younger than the last snapshot, it may
+//!   be shared, and the flag tells this to whoever changes it, as it does in blocks that the kernel's balance has moved.
+//!   What has the flag refers to its children in its own name (`FULL_BACKREF`), as `btrfs check` wants it. A moved
+//!   extent's item keeps the generation of the old one for the same reason.
+//! - Whoever has looked up where data lies and then reads it looks at [`Pool::moves`] before and after. The old place is
+//!   free, and may be overwritten, only when the commit is durable that moved the data.
+//! - A deleted subvolume may be half dropped: children before its progress are gone, and its path still points to them;
+//!   they are left alone.
+
+mod contents;
+mod data;
+mod plan;
+mod rewrite;
+
+use crate::space::GroupStatus;
+use crate::transaction::Need;
+use crate::{Pool, TreeError};
+use brindle_ondisk::Logical;
+use brindle_policy::placement::PlacementClass;
+use contents::{Batch, Block};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// How many tree blocks are moved at once, at first; fewer where space is short.
+const BLOCKS_MAX: usize = 128;
+/// How much data is moved at once, and how many extents, at the most.
+const DATA_BYTES_MAX: u64 = 32 << 20;
+const EXTENTS_MAX: usize = 256;
+/// How often a group is gone through without finding anything to move although it is not empty.
+const IDLE_PASSES_MAX: usize = 200;
+/// How long what is under way is waited for in between.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// What has been moved so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Tree blocks, without those that were only rewritten because they point to what moved.
+    pub blocks: u64,
+    /// Extents of data.
+    pub extents: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+}
+
+/// How emptying a group ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relocation {
+    /// It is gone.
+    Done(Moved),
+    /// Somebody wanted it to end; what has been moved so far stays moved.
+    Stopped(Moved),
+}
+
+/// Who is told what has been moved so far, after each commit, and says whether to go on.
+pub type Observer<'o> = &'o mut dyn FnMut(&Moved) -> ControlFlow<()>;
+
+impl Pool {
+    /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction, and by one caller at a
+    /// time. [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
+    pub fn relocate(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
+        self.close_group(start)?;
+        let mut moved = Moved::default();
+        let done = self.empty_group(start, &mut moved, observer);
+        match done {
+            Ok(ControlFlow::Continue(())) => return Ok(Relocation::Done(moved)),
+            _ => self.reopen_group(start),
+        }
+        done.map(|_| Relocation::Stopped(moved))
+    }
+
+    fn empty_group(
+        &self,
+        start: Logical,
+        moved: &mut Moved,
+        observer: Observer<'_>,
+    ) -> Result<ControlFlow<()>, TreeError> {
+        // Whoever writes in place does so within a transaction.
+        self.exclusively(|_| Ok(()))?;
+        let mut idle = 0;
+        loop {
+            self.commit()?;
+            let Some(group) = self.block_group(start)? else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let before = *moved;
+            if group.used_bytes > 0 && self.move_contents(&group, moved, observer)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if *moved != before {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle > IDLE_PASSES_MAX {
+                let why = "it is in use, and nothing in it can be moved";
+                let length = group.used_bytes + group.reserved_bytes;
+                return Err(TreeError::Space { start, length, problem: why });
+            }
+            if group.reserved_bytes > 0 {
+                std::thread::sleep(IDLE);
+            }
+        }
+    }
+
+    /// Moves what the extent tree has of a group, once through.
+    fn move_contents(
+        &self,
+        group: &GroupStatus,
+        moved: &mut Moved,
+        observer: Observer<'_>,
+    ) -> Result<ControlFlow<()>, TreeError> {
+        let mut from = group.start;
+        let mut blocks_max = BLOCKS_MAX;
+        let tier = if group.is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
+        loop {
+            let batch = self.next_batch(group, from, blocks_max)?;
+            let Some(behind) = batch.behind else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            match self.move_batch(&batch, tier, moved) {
+                // A smaller batch needs less space at a time.
+                Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
+                    blocks_max = (batch.count() / 2).max(1);
+                    self.commit()?;
+                    continue;
+                }
+                done => done?,
+            }
+            self.commit()?;
+            if observer(moved).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            from = behind;
+        }
+    }
+
+    fn move_batch(&self, batch: &Batch, tier: PlacementClass, moved: &mut Moved) -> Result<(), TreeError> {
+        self.copy_blocks(&batch.plain, moved)?;
+        self.forget_caches(&batch.caches)?;
+        let carried = self.carry(&batch.data, tier)?;
+        if batch.shared.is_empty() && carried.is_empty() {
+            return Ok(());
+        }
+        self.rewrite(&batch.shared, carried, moved)
+    }
+
+    /// Copies blocks that nobody shares.
+    fn copy_blocks(&self, blocks: &[Block], moved: &mut Moved) -> Result<(), TreeError> {
+        /// The items whose change would copy as much as one path.
+        const ITEMS_PER_PATH: usize = 2;
+        for block in blocks {
+            let transaction = self.join(Need::items(ITEMS_PER_PATH))?;
+            let tree = match self.tree(block.owner) {
+                Err(TreeError::NoTree(_)) => continue,
+                tree => tree?,
+            };
+            if transaction.copy_path(&tree, block.at, &block.first_key, block.level)? {
+                moved.count_block(self.nodesize());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Moved {
+    fn count_block(&mut self, nodesize: u32) {
+        self.blocks += 1;
+        self.bytes += u64::from(nodesize);
+    }
+}

@@ -1,0 +1,293 @@
+//! Which blocks have to be rewritten so that some of them, and some data, can move: they themselves and all blocks
+//! above them, as the back references have it.
+
+use super::contents::{Block, is_shareable};
+use super::data::Carried;
+use crate::refs::{DataRange, Extent, Recorded, Referrer, data_of};
+use crate::{Editor, Readahead, Tree, TreeError};
+use brindle_ondisk::item::{ExtentFlags, FileExtent};
+use brindle_ondisk::{
+    Defect, Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// A compressed extent is of no more than this much of a file, in bytes.
+const COMPRESSED_MAX_BYTES: u64 = 128 << 10;
+
+/// A block that is rewritten.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) node: Arc<Node>,
+    /// What it refers to, it refers to in its own name.
+    pub(super) is_full: bool,
+    /// It may be part of several trees, although nothing but a mark will say so when it has moved. What is marked
+    /// refers to things in its own name.
+    pub(super) is_marked: bool,
+    /// How many references there are to it.
+    pub(super) count: u64,
+    /// The first child that is not gone: a deleted tree may be half dropped.
+    pub(super) first_live: usize,
+    /// Whether it is moved for its own sake.
+    pub(super) is_target: bool,
+}
+
+/// What has to be rewritten.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// By address.
+    pub(super) blocks: BTreeMap<Logical, Held>,
+    /// Trees whose root is rewritten.
+    pub(super) roots: Vec<(Arc<Tree>, Logical)>,
+    /// Data that is still referred to, by its old address.
+    pub(super) data: BTreeMap<Logical, Recorded>,
+}
+
+impl Plan {
+    /// How many extents will have other references.
+    pub(super) fn reference_changes(&self) -> usize {
+        let children = |held: &Held| if held.is_full || held.is_marked { held.node.len() } else { 0 };
+        2 * (self.blocks.len() + self.data.len()) + self.blocks.values().map(children).sum::<usize>()
+    }
+}
+
+struct Planner<'e, 'p> {
+    editor: &'e Editor<'p>,
+    plan: Plan,
+    /// Blocks that are to be part of the plan, and at which level they must be.
+    queue: Vec<(Logical, u8)>,
+    targets: HashSet<Logical>,
+    /// The first child that is not gone, of blocks on the way to where a tree is being dropped.
+    live: HashMap<Logical, usize>,
+    /// Trees that were looked at for that.
+    seen: HashSet<RootId>,
+}
+
+impl Editor<'_> {
+    /// Plans for blocks of subvolumes, and data. Only with all subvolumes settled and nothing waiting is it more than a
+    /// guess.
+    pub(super) fn plan(&self, blocks: &[Block], data: &[Carried<'_>]) -> Result<Plan, TreeError> {
+        let mut planner = Planner {
+            editor: self,
+            plan: Plan::default(),
+            queue: Vec::new(),
+            targets: blocks.iter().map(|block| block.at).collect(),
+            live: HashMap::new(),
+            seen: HashSet::new(),
+        };
+        for carried in data {
+            planner.add_data(carried.from)?;
+        }
+        planner.queue.extend(blocks.iter().map(|block| (block.at, block.level)));
+        while let Some((at, level)) = planner.queue.pop() {
+            if !planner.plan.blocks.contains_key(&at) {
+                planner.add_block(at, level)?;
+            }
+        }
+        planner.finish()
+    }
+}
+
+impl Planner<'_, '_> {
+    /// A block, and what points to it.
+    fn add_block(&mut self, at: Logical, level: u8) -> Result<(), TreeError> {
+        let is_target = self.targets.contains(&at);
+        let extent = self.editor.block_extent(at, level, Key::MIN);
+        let Some(known) = self.editor.recorded_references(&extent)? else {
+            // It was given up since somebody saw it; but what a tree holds must be there.
+            return if is_target { Ok(()) } else { Err(self.editor.unknown_block(&extent)) };
+        };
+        let expected = NodeExpectation { bytenr: at, generation: None, level: Some(level), first_key: None };
+        let node = self.editor.pool.read_node(&expected)?;
+        if !is_shareable(node.header().owner) {
+            let (tree, owner) = (RootId::FS_TREE, node.header().owner);
+            return Err(TreeError::WrongTree { at, tree, owner });
+        }
+        for (who, _) in &known.referrers {
+            match *who {
+                Referrer::Tree(root) => self.add_parent_of_tree(root, &node)?,
+                Referrer::SharedTree(parent) if parent != at => {
+                    self.queue.push((parent, level.saturating_add(1)));
+                }
+                _ => return Err(refuse(at, "reference to a tree block is of a kind that can't be followed")),
+            }
+        }
+        let held = Held {
+            node,
+            is_full: known.flags.contains(ExtentFlags::FULL_BACKREF),
+            is_marked: false,
+            count: known.count,
+            first_live: 0,
+            is_target,
+        };
+        self.plan.blocks.insert(at, held);
+        Ok(())
+    }
+
+    /// A tree refers to a block: its root, or the child of one that the tree has.
+    fn add_parent_of_tree(&mut self, root: RootId, node: &Node) -> Result<(), TreeError> {
+        let tree = self.editor.pool.tree(root)?;
+        let at = node.header().bytenr;
+        self.look_at_progress(&tree)?;
+        if tree.root().bytenr == at {
+            self.plan.roots.push((tree, at));
+            return Ok(());
+        }
+        let first = node.key(0).ok_or_else(|| refuse(at, "block below a root is empty"))?;
+        let mut expected = tree.root().expectation();
+        loop {
+            let above = self.editor.pool.read_node(&expected)?;
+            let slot = above.search(&first).unwrap_or_else(|slot| slot.saturating_sub(1));
+            let child = above.key_ptrs().get(slot).copied();
+            let child = child.ok_or_else(|| refuse(at, "block is not in the tree that refers to it"))?;
+            if above.level() == node.level() + 1 {
+                if child.blockptr != at {
+                    return Err(refuse(at, "block is not in the tree that refers to it"));
+                }
+                self.queue.push((above.header().bytenr, above.level()));
+                return Ok(());
+            }
+            expected = NodeExpectation::child(&child, above.level());
+        }
+    }
+
+    /// Notes what of a tree is gone, if it is being dropped.
+    fn look_at_progress(&mut self, tree: &Tree) -> Result<(), TreeError> {
+        if !self.seen.insert(tree.id()) {
+            return Ok(());
+        }
+        let Some((_, item)) = self.editor.pool.root_item(tree.id())? else { return Ok(()) };
+        if item.refs.get() > 0 || item.drop_progress.objectid == ObjectId::new(0) {
+            return Ok(());
+        }
+        let mut expected = tree.root().expectation();
+        loop {
+            let node = self.editor.pool.read_node(&expected)?;
+            let found = node.search(&item.drop_progress);
+            let slot = found.unwrap_or_else(|slot| slot.saturating_sub(1));
+            if node.is_leaf() {
+                return Ok(());
+            }
+            self.live.insert(node.header().bytenr, slot);
+            let Some(child) = node.key_ptrs().get(slot).filter(|_| node.level() > item.drop_level) else {
+                return Ok(());
+            };
+            expected = NodeExpectation::child(child, node.level());
+        }
+    }
+
+    /// Data, and the leaves that refer to it.
+    fn add_data(&mut self, range: DataRange) -> Result<(), TreeError> {
+        let Some(known) = self.editor.recorded_references(&Extent::data(range))? else { return Ok(()) };
+        for (who, count) in &known.referrers {
+            match *who {
+                Referrer::Data { root, objectid, offset } => {
+                    self.add_leaves(range, root, objectid, offset, *count)?;
+                }
+                Referrer::SharedData(leaf) => self.queue.push((leaf, 0)),
+                _ => {
+                    return Err(refuse(range.start, "reference to data is of a kind that can't be followed"));
+                }
+            }
+        }
+        self.plan.data.insert(range.start, known);
+        Ok(())
+    }
+
+    /// The leaves of a tree in which a file refers to an extent.
+    fn add_leaves(
+        &mut self,
+        range: DataRange,
+        root: RootId,
+        objectid: ObjectId,
+        offset: u64,
+        count: i64,
+    ) -> Result<(), TreeError> {
+        let tree = self.editor.pool.tree(root)?;
+        self.look_at_progress(&tree)?;
+        // The extent may begin before the file does.
+        let is_before = offset > i64::MAX.unsigned_abs();
+        let first = if is_before { 0 } else { offset };
+        let end = offset.wrapping_add(range.length.max(COMPRESSED_MAX_BYTES));
+        let mut cursor = self.editor.pool.cursor(&tree, Readahead::None);
+        cursor.seek(&Key::new(objectid, KeyType::EXTENT_DATA, first))?;
+        let mut found = 0;
+        while let Some((key, data)) = cursor.item() {
+            let is_near = (key.objectid, key.item_type) == (objectid, KeyType::EXTENT_DATA)
+                && key.offset() < end
+                && found < count;
+            if !is_near {
+                break;
+            }
+            let item = Item::parse(&key, data).map_err(|defect| TreeError::item(root, key, defect))?;
+            if let Item::FileExtent(FileExtent::OnDisk { extent, .. }) = item
+                && extent.disk_bytenr == range.start
+                && let Some((leaf, _)) = cursor.leaf()
+            {
+                let at = leaf.header().bytenr;
+                // A leaf that refers in its own name is found by that; here only others count.
+                self.queue.push((at, 0));
+                found += i64::from(!self.is_full_leaf(at)?);
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn is_full_leaf(&self, at: Logical) -> Result<bool, TreeError> {
+        let known = self.editor.recorded_references(&self.editor.block_extent(at, 0, Key::MIN))?;
+        Ok(known.is_some_and(|known| known.flags.contains(ExtentFlags::FULL_BACKREF)))
+    }
+
+    /// What can only be told of all together: what is gone, what must be marked, and whether it all adds up.
+    fn finish(mut self) -> Result<Plan, TreeError> {
+        for (at, slot) in &self.live {
+            if let Some(held) = self.plan.blocks.get_mut(at) {
+                held.first_live = *slot;
+            }
+        }
+        let roots: HashSet<Logical> = self.plan.roots.iter().map(|(_, at)| *at).collect();
+        let snapshots = self.plan.roots.iter().map(|(tree, _)| tree.read().last_snapshot);
+        let last_snapshot = snapshots.max().unwrap_or(Generation::new(0));
+        for (at, held) in &mut self.plan.blocks {
+            let may_be_shared = held.node.generation() <= last_snapshot && !roots.contains(at);
+            held.is_marked = held.node.header().is_relocation() || may_be_shared;
+        }
+        self.check_counts()?;
+        Ok(self.plan)
+    }
+
+    /// Whether there are as many pointers to everything as there are references.
+    fn check_counts(&self) -> Result<(), TreeError> {
+        let mut pointers: HashMap<Logical, u64> = HashMap::new();
+        for (_, at) in &self.plan.roots {
+            *pointers.entry(*at).or_default() += 1;
+        }
+        for held in self.plan.blocks.values() {
+            if held.node.is_leaf() {
+                for (range, _, _) in data_of(&held.node)? {
+                    *pointers.entry(range.start).or_default() += 1;
+                }
+            }
+            for child in held.node.key_ptrs().iter().skip(held.first_live) {
+                *pointers.entry(child.blockptr).or_default() += 1;
+            }
+        }
+        let blocks = self.plan.blocks.iter().map(|(at, held)| (*at, held.count));
+        let data = self.plan.data.iter().map(|(at, known)| (*at, known.count));
+        for (at, count) in blocks.chain(data) {
+            let found = pointers.get(&at).copied().unwrap_or_default();
+            if found != count {
+                let key = Key::new(ObjectId::new(at.get()), KeyType::EXTENT_ITEM, 0);
+                let why = "pointers to an extent that is to move, by its references";
+                return Err(TreeError::item(RootId::EXTENT_TREE, key, Defect::expected(why, count, found)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse(at: Logical, why: &'static str) -> TreeError {
+    let key = Key::new(ObjectId::new(at.get()), KeyType::METADATA_ITEM, 0);
+    TreeError::item(RootId::EXTENT_TREE, key, Defect::new(why, at.get()))
+}

@@ -1,0 +1,177 @@
+//! Block groups that are to be emptied: closed to whoever wants space, avoided, or converted to another profile.
+//!
+//! A closed group counts for nothing, so before one is closed there must be room for what was promised, and for what
+//! lies in it, elsewhere; chunks are made for that as long as there is room for them.
+
+use super::Space;
+use super::estimate::KeptBack;
+use super::group::{Content, Group, Role};
+use super::state::State;
+use crate::{Pool, TreeError};
+use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
+use brindle_policy::placement::PlacementClass;
+
+/// Blocks of the chunk tree that must fit elsewhere before a group with some of them is closed, besides these.
+const SYSTEM_BLOCKS: u64 = 16;
+
+/// A block group as of now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Where it begins.
+    pub start: Logical,
+    /// Its length in bytes.
+    pub length: u64,
+    /// What it holds, and its profile.
+    pub kind: BlockGroupType,
+    /// What has an item in the extent tree, in bytes.
+    pub used_bytes: u64,
+    /// What is taken and has no item yet, in bytes.
+    pub reserved_bytes: u64,
+    /// What was freed, and can be used again when that is durable, in bytes.
+    pub pinned_bytes: u64,
+    /// Whether its devices can be written.
+    pub writable: bool,
+    /// Whether it is one of data on fast devices alone, in a pool that has others.
+    pub is_fast: bool,
+    /// Where its stripes lie.
+    pub stripes: Vec<(DevId, u64)>,
+    /// How much each stripe takes, in bytes.
+    pub stripe_bytes: u64,
+}
+
+impl Pool {
+    /// The block groups that there are, by their addresses.
+    pub fn block_groups(&self) -> Result<Vec<GroupStatus>, TreeError> {
+        Ok(self.writer()?.space.lock().groups().map(GroupStatus::of).collect())
+    }
+
+    /// The block group that begins at an address, if there is one (any more).
+    pub fn block_group(&self, start: Logical) -> Result<Option<GroupStatus>, TreeError> {
+        Ok(self.writer()?.space.lock().group(start.get()).map(GroupStatus::of))
+    }
+
+    /// From these block groups space is taken only where no chunk can be made instead; no others are avoided then.
+    pub fn avoid_groups(&self, groups: &[Logical]) -> Result<(), TreeError> {
+        let mut state = self.writer()?.space.lock();
+        let open: Vec<u64> =
+            state.groups().filter(|group| group.role != Role::Closed).map(|group| group.start).collect();
+        for start in open {
+            let is_avoided = groups.contains(&Logical::new(start));
+            state.change(start, |group| group.role = if is_avoided { Role::Avoided } else { Role::Open });
+        }
+        Ok(())
+    }
+
+    /// The profile that new chunks of a content (its bit, or those of mixed groups) are to have instead of the one
+    /// that the pool has; it is forgotten when the pool is closed.
+    pub fn set_target_profile(
+        &self,
+        content: BlockGroupType,
+        profile: Option<Profile>,
+    ) -> Result<(), TreeError> {
+        let mut state = self.writer()?.space.lock();
+        let content = Content::of(content);
+        state.targets[content] = profile;
+        if content == Content::Data {
+            state.targets[Content::FastData] = profile;
+        }
+        Ok(())
+    }
+
+    /// Nothing is taken from a block group any more; it goes when it is empty. [`TreeError::NoSpace`] if there is not
+    /// enough elsewhere for what is in it.
+    pub(crate) fn close_group(&self, start: Logical) -> Result<(), TreeError> {
+        let space = &self.writer()?.space;
+        let load = Space::load_of(self)?;
+        let tier = |is_fast| if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
+        let Some(known) = self.block_group(start)? else { return Ok(()) };
+        let made_as = match Content::of(known.kind) {
+            Content::Data => space.data_contents(tier(known.is_fast)).to_vec(),
+            content => vec![content],
+        };
+        let mut state = space.lock();
+        let Some(group) = state.group(start.get()) else { return Ok(()) };
+        let (content, used) = (Content::of(group.kind), group.used + group.reserved);
+        if !group.writable {
+            let why = format!("block group at logical {start} lies on devices that can't be written");
+            return Err(TreeError::NoSpace(why));
+        }
+        state.change(start.get(), |group| group.role = Role::Closed);
+        let KeptBack { freeing, commit } = space.kept_back(&state);
+        let metadata = space.needed(&state, load, 0) + freeing + commit;
+        let needed = used
+            + match content {
+                Content::Data | Content::FastData => state.promised_data,
+                Content::Metadata => metadata,
+                Content::Mixed => metadata + state.promised_data,
+                Content::System => SYSTEM_BLOCKS * space.nodesize,
+            };
+        while !state.has_other(content) || space.available_for(&state, content) < needed {
+            let mut made = Ok(());
+            for content in &made_as {
+                made = space.make_chunk(self, &mut state, *content);
+                if made.is_ok() {
+                    break;
+                }
+            }
+            if let Err(error) = made {
+                state.change(start.get(), |group| group.role = Role::Open);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was to be emptied serves again.
+    pub(crate) fn reopen_group(&self, start: Logical) {
+        if let Ok(writer) = self.writer() {
+            writer.space.lock().change(start.get(), |group| group.role = Role::Open);
+        }
+    }
+}
+
+impl Space {
+    /// What could be taken for a content; data may lie in either tier.
+    fn available_for(&self, state: &State, content: Content) -> u64 {
+        match content {
+            Content::Data | Content::FastData => self.data_totals(state).available,
+            content => state.totals(content).available,
+        }
+    }
+
+    /// Whether the group of an address is being emptied.
+    pub(crate) fn is_closed_at(&self, at: Logical) -> bool {
+        self.lock().group_of(at.get()).is_some_and(|group| group.role == Role::Closed)
+    }
+}
+
+impl State {
+    /// Whether there is a closed group that nothing is in any more.
+    pub(super) fn has_drained(&self) -> bool {
+        self.groups().any(|group| group.role == Role::Closed && group.is_empty())
+    }
+
+    /// Whether there is an open group of the profile that new chunks have.
+    fn has_other(&self, content: Content) -> bool {
+        let profile = self.profile(content);
+        let mut others = self.groups().filter(|group| group.is_open() && Content::of(group.kind) == content);
+        others.any(|group| group.role == Role::Open && group.kind.profile() == Some(profile))
+    }
+}
+
+impl GroupStatus {
+    fn of(group: &Group) -> Self {
+        Self {
+            start: Logical::new(group.start),
+            length: group.length,
+            kind: group.kind,
+            used_bytes: group.used,
+            reserved_bytes: group.reserved,
+            pinned_bytes: group.pinned,
+            writable: group.writable,
+            is_fast: group.content() == Content::FastData,
+            stripes: group.stripes.clone(),
+            stripe_bytes: group.stripe_bytes,
+        }
+    }
+}
