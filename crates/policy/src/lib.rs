@@ -2,6 +2,7 @@
 //! facts, asks, and acts on the answer.
 //! Must not know: any I/O, any lock.
 
+pub mod balance;
 pub mod placement;
 pub mod read;
 pub mod tier;

@@ -1,0 +1,222 @@
+//! Which block groups a balance is for: filters in the words of `btrfs balance`, and one for those that lie on devices of
+//! the wrong class.
+
+mod parse;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use parse::ParseError;
+
+use crate::tier::{TierChunk, TierPool};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use std::ops::{Range, RangeInclusive};
+
+/// Which block groups of one content are meant; what is not said does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Those of these profiles.
+    pub profiles: Option<Vec<Profile>>,
+    /// Those of which as much is used: from so many percent on, and less than so many.
+    pub usage: Option<Range<u32>>,
+    /// Those with a piece on this device.
+    pub devid: Option<DevId>,
+    /// Those with a piece in this range of bytes of a device ([`devid`](Self::devid), if it is said).
+    pub physical: Option<Range<u64>>,
+    /// Those that share something with this range of logical addresses.
+    pub logical: Option<Range<u64>>,
+    /// Those with so many stripes.
+    pub stripes: Option<RangeInclusive<u32>>,
+    /// So many of them at the most, and none if there are fewer than so many.
+    pub limit: Option<RangeInclusive<u32>>,
+    /// They are to have this profile.
+    pub convert: Option<Profile>,
+    /// Those that have that profile already are left alone.
+    pub soft: bool,
+    /// Those that lie on devices of the wrong class.
+    pub misplaced: bool,
+}
+
+/// What a balance is for: a filter for each content that it is for at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Data block groups.
+    pub data: Option<Filter>,
+    /// Metadata block groups.
+    pub metadata: Option<Filter>,
+    /// System block groups.
+    pub system: Option<Filter>,
+}
+
+/// Why a balance is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Data and metadata lie in the same block groups.
+    MixedNeedsBoth,
+    /// There are fewer devices than the profile needs.
+    TooFewDevices(Profile, u16),
+    /// Metadata would have fewer copies than it has.
+    LessRedundancy(Profile),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::MixedNeedsBoth => {
+                f.write_str("data and metadata share block groups: the same filters are needed for both")
+            }
+            Self::TooFewDevices(profile, needed) => write!(f, "{profile} needs {needed} devices"),
+            Self::LessRedundancy(profile) => write!(
+                f,
+                "as {profile}, metadata would stand fewer failures than now; it is done with --force"
+            ),
+        }
+    }
+}
+
+impl Balance {
+    /// Everything.
+    pub fn full() -> Self {
+        let all = Some(Filter::default());
+        Self { data: all.clone(), metadata: all.clone(), system: all }
+    }
+
+    /// All that lies on devices of the wrong class.
+    pub fn of_misplaced() -> Self {
+        let all = Some(Filter { misplaced: true, ..Filter::default() });
+        Self { data: all.clone(), metadata: all.clone(), system: all }
+    }
+
+    /// The filter for block groups of a kind.
+    pub fn filter(&self, kind: BlockGroupType) -> Option<&Filter> {
+        if kind.contains(BlockGroupType::DATA) {
+            self.data.as_ref()
+        } else if kind.contains(BlockGroupType::SYSTEM) {
+            self.system.as_ref()
+        } else {
+            self.metadata.as_ref()
+        }
+    }
+
+    /// Why it can't be done with a pool, if it can't.
+    pub fn refusal(&self, pool: &TierPool, force: bool) -> Option<Refusal> {
+        let is_mixed = pool
+            .chunks
+            .iter()
+            .any(|chunk| chunk.kind.contains(BlockGroupType::DATA | BlockGroupType::METADATA));
+        if is_mixed && self.data != self.metadata {
+            return Some(Refusal::MixedNeedsBoth);
+        }
+        for (content, filter) in self.filters() {
+            let Some(target) = filter.convert else { continue };
+            let needed = target.attributes().devs_min;
+            if pool.devices.len() < usize::from(needed) {
+                return Some(Refusal::TooFewDevices(target, needed));
+            }
+            let copies = |profile: Profile| {
+                let row = profile.attributes();
+                (row.tolerated_failures, row.ncopies)
+            };
+            let mut of_content = pool.chunks.iter().filter(|chunk| chunk.kind.contains(content));
+            let is_less = of_content.any(|chunk| copies(chunk.profile()) > copies(target));
+            if is_less && content != BlockGroupType::DATA && !force {
+                return Some(Refusal::LessRedundancy(target));
+            }
+        }
+        None
+    }
+
+    /// Contents with their filters.
+    pub fn filters(&self) -> impl Iterator<Item = (BlockGroupType, &Filter)> {
+        [
+            (BlockGroupType::DATA, &self.data),
+            (BlockGroupType::METADATA, &self.metadata),
+            (BlockGroupType::SYSTEM, &self.system),
+        ]
+        .into_iter()
+        .filter_map(|(content, filter)| filter.as_ref().map(|filter| (content, filter)))
+    }
+
+    /// The chunks that it is for, the last ones first.
+    pub fn chosen<'p>(&self, pool: &'p TierPool) -> Vec<&'p TierChunk> {
+        let mut chosen: Vec<&TierChunk> = Vec::new();
+        for (content, filter) in self.filters() {
+            let is_mixed = |chunk: &&TierChunk| {
+                chunk.kind.contains(BlockGroupType::DATA) && content == BlockGroupType::METADATA
+            };
+            let of_content = pool.chunks.iter().filter(|chunk| chunk.kind.contains(content));
+            let mut found: Vec<&TierChunk> = of_content
+                .filter(|chunk| !is_mixed(chunk))
+                .filter(|chunk| filter.is_for(chunk, pool))
+                .collect();
+            found.sort_by_key(|chunk| std::cmp::Reverse(chunk.logical));
+            if let Some(limit) = &filter.limit {
+                let least = usize::try_from(*limit.start()).unwrap_or(usize::MAX);
+                if found.len() < least {
+                    found.clear();
+                }
+                found.truncate(usize::try_from(*limit.end()).unwrap_or(usize::MAX));
+            }
+            chosen.extend(found);
+        }
+        chosen
+    }
+}
+
+impl Filter {
+    /// Whether a chunk of the right content is meant, but for the limit.
+    pub fn is_for(&self, chunk: &TierChunk, pool: &TierPool) -> bool {
+        let has_profile = self.profiles.as_ref().is_none_or(|profiles| profiles.contains(&chunk.profile()));
+        let is_done = self.soft && self.convert == Some(chunk.profile());
+        let has_stripes = self.stripes.as_ref().is_none_or(|stripes| {
+            u32::try_from(chunk.stripes.len()).is_ok_and(|count| stripes.contains(&count))
+        });
+        let overlaps = self.logical.as_ref().is_none_or(|range| {
+            let start = chunk.logical.get();
+            start < range.end && start.saturating_add(chunk.length_bytes) > range.start
+        });
+        has_profile
+            && !is_done
+            && has_stripes
+            && overlaps
+            && self.is_on_device(chunk)
+            && self.usage.as_ref().is_none_or(|usage| is_used(chunk, usage))
+            && (!self.misplaced || pool.lies_wrong(chunk))
+    }
+
+    fn is_on_device(&self, chunk: &TierChunk) -> bool {
+        if self.devid.is_none() && self.physical.is_none() {
+            return true;
+        }
+        let length = chunk.stripe_bytes();
+        chunk.stripes.iter().any(|stripe| {
+            let start = stripe.physical.get();
+            self.devid.is_none_or(|devid| devid == stripe.devid)
+                && self
+                    .physical
+                    .as_ref()
+                    .is_none_or(|range| start < range.end && start.saturating_add(length) > range.start)
+        })
+    }
+
+    /// Whether space is not to be taken from the block groups that this is for, while they are balanced: where that
+    /// would move what was moved once more, or where it is not wanted.
+    pub fn avoids_chosen(&self) -> bool {
+        self.misplaced || self.convert.is_some() || self.devid.is_some() || self.physical.is_some()
+    }
+}
+
+/// Whether so many percent of a chunk are used. An upper bound of 0 means that nothing is.
+fn is_used(chunk: &TierChunk, usage: &Range<u32>) -> bool {
+    let bytes = |percent: u32| match percent {
+        0 => 0,
+        100.. => chunk.length_bytes,
+        percent => {
+            u64::try_from(u128::from(chunk.length_bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+        }
+    };
+    let below = if usage.end == 0 { 1 } else { bytes(usage.end) };
+    // Everything is no more than a hundred percent.
+    let is_below = chunk.used_bytes < below || usage.end > 100;
+    chunk.used_bytes >= bytes(usage.start) && is_below
+}
