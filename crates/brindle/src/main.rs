@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let command = cli::Cli::command();
     let is_command = |name: &str| command.find_subcommand(name).is_some();
     let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
-    let cli = cli::Cli::parse_from(arguments);
+    let cli = cli::Cli::parse_from(commands::balance::attach_filters(arguments));
     let done = logging::start(&cli.verbosity).and_then(|()| commands::run(cli.command, cli.verbosity));
     match done {
         Ok(code) => code,

@@ -1,4 +1,5 @@
-//! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), and [`populate`].
+//! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), [`populate`] and
+//! [`balance`].
 //! Must not know: FUSE, the command line; where options come from, the clock, randomness (all arguments).
 //!
 //! The walk of [`mkfs()`](mkfs::mkfs), what data goes where:
@@ -17,6 +18,7 @@
 //!
 //! The same devices and the same options give the same bytes.
 
+pub mod balance;
 mod bulk;
 pub mod mkfs;
 pub mod populate;

@@ -2,7 +2,10 @@
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use crate::message::{BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_RUNNING, Balance, BalanceFilter};
+use crate::message::{
+    BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_RUNNING, Balance, BalanceFilter, BalanceReport,
+    BalanceStart,
+};
 use crate::number;
 use brindle_ondisk::{BlockGroupType, Logical};
 use rustix::io::Errno;
@@ -60,6 +63,43 @@ impl Mounted {
             Ok(balance) => Ok((BalanceState::Paused, only_chunk(&balance))),
             Err(Errno::NOTCONN) => Ok((BalanceState::None, None)),
             Err(error) => Err(self.refused("ask for a balance (root may)", error)),
+        }
+    }
+}
+
+/// What a mount of ours is asked; it does the work itself.
+impl Mounted {
+    /// Has it begin a balance, or go on with one.
+    pub fn start_balance(&self, start: BalanceStart) -> Result<(), ControlError> {
+        let what = "balance";
+        self.require_ours(what)?;
+        match call::set::<{ number::BRINDLE_BALANCE_START }, BalanceStart>(&self.file, start) {
+            Err(Errno::INPROGRESS) => Err(ControlError::Busy { path: self.path.clone(), what }),
+            answer => self.explain(what, answer),
+        }
+    }
+
+    /// Has it pause or cancel one: a `BALANCE_STOP_` of the messages. False if there is none.
+    pub fn stop_balance(&self, how: u32) -> Result<bool, ControlError> {
+        let what = "stop a balance";
+        self.require_ours(what)?;
+        match call::set::<{ number::BRINDLE_BALANCE_STOP }, u32>(&self.file, how) {
+            Err(Errno::NOTCONN) => Ok(false),
+            answer => self.explain(what, answer).map(|()| true),
+        }
+    }
+
+    /// How far one is.
+    pub fn balance_report(&self) -> Result<BalanceReport, ControlError> {
+        let what = "state of a balance";
+        self.require_ours(what)?;
+        self.explain(what, call::get::<{ number::BRINDLE_BALANCE_REPORT }, BalanceReport>(&self.file))
+    }
+
+    fn require_ours(&self, what: &'static str) -> Result<(), ControlError> {
+        match self.is_of_kernel() {
+            true => Err(ControlError::KernelMount { path: self.path.clone(), what }),
+            false => Ok(()),
         }
     }
 }

@@ -1,5 +1,13 @@
 //! What ioctls carry, in the machine's own byte order.
 
+mod balance;
+
+pub use balance::{
+    BALANCE_ENDED_CANCELLED, BALANCE_ENDED_DONE, BALANCE_ENDED_FAILED, BALANCE_ENDED_PAUSED, BALANCE_FORCE,
+    BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
+    BALANCE_STOP_PAUSE, BalanceReport, BalanceStart,
+};
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A name (`btrfs_ioctl_vol_args`).

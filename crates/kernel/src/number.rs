@@ -1,9 +1,9 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label,
-    ReadOnlyReason, ReadsReport, ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumeInfo,
-    SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    Balance, BalanceReport, BalanceStart, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo,
+    HintRequest, InodeLookup, Label, ReadOnlyReason, ReadsReport, ServerInfo, Setting, SnapshotRequest,
+    SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -100,6 +100,12 @@ pub const BRINDLE_SETTING: u32 = number::<Setting>(Direction::Both, BRINDLE, 30)
 pub const BRINDLE_SET_SETTING: u32 = number::<Setting>(Direction::Write, BRINDLE, 31);
 /// Ours: what readers wanted of the devices.
 pub const BRINDLE_READS: u32 = number::<ReadsReport>(Direction::Read, BRINDLE, 32);
+/// Ours: begins a balance, or goes on with one; answers at once.
+pub const BRINDLE_BALANCE_START: u32 = number::<BalanceStart>(Direction::Write, BRINDLE, 7);
+/// Ours: pauses or cancels a balance; answers at once.
+pub const BRINDLE_BALANCE_STOP: u32 = number::<u32>(Direction::Write, BRINDLE, 8);
+/// Ours: how far a balance is.
+pub const BRINDLE_BALANCE_REPORT: u32 = number::<BalanceReport>(Direction::Read, BRINDLE, 9);
 
 // As the kernel's headers have them.
 const _: () = assert!(SYNC == 0x9408);

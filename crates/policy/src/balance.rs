@@ -8,7 +8,8 @@ mod tests;
 
 pub use parse::ParseError;
 
-use crate::tier::{TierChunk, TierPool};
+use crate::placement::PlacementClass;
+use crate::tier::{Content, TierChunk, TierPool};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use std::ops::{Range, RangeInclusive};
 
@@ -33,7 +34,7 @@ pub struct Filter {
     pub convert: Option<Profile>,
     /// Those that have that profile already are left alone.
     pub soft: bool,
-    /// Those that lie on devices of the wrong class.
+    /// Those that lie on devices of the wrong class. Data on fast devices alone does not: it is that of the fast tier.
     pub misplaced: bool,
 }
 
@@ -181,7 +182,7 @@ impl Filter {
             && overlaps
             && self.is_on_device(chunk)
             && self.usage.as_ref().is_none_or(|usage| is_used(chunk, usage))
-            && (!self.misplaced || pool.lies_wrong(chunk))
+            && (!self.misplaced || is_misplaced(chunk, pool))
     }
 
     fn is_on_device(&self, chunk: &TierChunk) -> bool {
@@ -204,6 +205,12 @@ impl Filter {
     pub fn avoids_chosen(&self) -> bool {
         self.misplaced || self.convert.is_some() || self.devid.is_some() || self.physical.is_some()
     }
+}
+
+/// Whether a chunk lies on devices of the wrong class. Data on fast devices alone does not: it is that of the fast tier.
+fn is_misplaced(chunk: &TierChunk, pool: &TierPool) -> bool {
+    let is_fast = chunk.stripes.iter().all(|stripe| pool.class(stripe.devid) == PlacementClass::Fast);
+    pool.lies_wrong(chunk) && !(chunk.content() == Content::Data && is_fast)
 }
 
 /// Whether so many percent of a chunk are used. An upper bound of 0 means that nothing is.

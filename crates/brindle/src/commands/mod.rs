@@ -1,5 +1,6 @@
 //! The commands, a module each.
 
+pub(crate) mod balance;
 mod cat;
 mod check;
 mod device;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     #[command(subcommand, visible_alias = "dev")]
     Device(device::DeviceCommand),
     #[command(subcommand)]
+    Balance(balance::BalanceCommand),
+    #[command(subcommand)]
     Property(property::PropertyCommand),
     #[command(subcommand)]
     Tier(tier::TierCommand),
@@ -62,6 +65,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Subvolume(command) => subvolume::run(command),
         Command::Device(command) => device::run(&command),
+        Command::Balance(command) => balance::run(&command),
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),

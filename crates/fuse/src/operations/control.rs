@@ -5,9 +5,9 @@ use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread, TreeError};
 use brindle_kernel::message::{
-    CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo, GroupSpace,
-    HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting, SnapshotRequest,
-    SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
+    BalanceStart, CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo,
+    GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting,
+    SnapshotRequest, SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
@@ -28,7 +28,7 @@ pub(crate) struct Ioctl {
 /// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
 /// while they wait for us: who works on requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 14] = [
+    const SLOW: [u32; 16] = [
         command::SUBVOLUME_CREATE,
         command::SUBVOLUME_CREATE_V2,
         command::BRINDLE_SNAPSHOT,
@@ -43,6 +43,8 @@ pub(crate) fn is_slow(asked: u32) -> bool {
         command::SET_LABEL,
         command::BRINDLE_SET_HINT,
         command::BRINDLE_SET_SMALL_FILES,
+        command::BRINDLE_BALANCE_START,
+        command::BRINDLE_BALANCE_STOP,
     ];
     SLOW.contains(&asked)
 }
@@ -132,6 +134,15 @@ impl Operations {
                 range.length = number(trimmed.map_err(Into::into))?;
                 Ok(range.as_bytes().to_vec())
             }
+            command::BRINDLE_BALANCE_START => {
+                caller.require_administrator()?;
+                self.balance.start(&self.filesystem, &read::<BalanceStart>(input)?).map(|()| Vec::new())
+            }
+            command::BRINDLE_BALANCE_STOP => {
+                caller.require_administrator()?;
+                self.balance.stop(&self.filesystem, read::<u32>(input)?).map(|()| Vec::new())
+            }
+            command::BRINDLE_BALANCE_REPORT => Ok(self.balance.report(&self.filesystem)?.as_bytes().to_vec()),
             command::BRINDLE_READ_ONLY_REASON => Ok(self.read_only_reason().as_bytes().to_vec()),
             command::BRINDLE_SETTING => Ok(self.setting(read::<Setting>(input)?)?.as_bytes().to_vec()),
             command::BRINDLE_SET_SETTING => {

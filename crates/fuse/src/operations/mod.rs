@@ -1,6 +1,7 @@
 //! Requests, answered in terms of the filesystem. Knows nodes by their number, and nothing of the transport.
 
 mod attributes;
+mod balance;
 mod contents;
 mod control;
 mod names;
@@ -16,6 +17,7 @@ use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
 use crate::open_files::OpenFiles;
 use crate::recent_writes::RecentWrites;
+use balance::BalanceService;
 use brindle_fs::{
     AtimeMode, DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics,
 };
@@ -40,6 +42,7 @@ pub(crate) struct Operations {
     /// Files that have been opened.
     handles: Handles,
     recent_writes: RecentWrites,
+    balance: BalanceService,
     /// There as soon as the mount is served.
     kernel_cache: OnceLock<Box<dyn KernelCache>>,
     is_written: bool,
@@ -83,6 +86,7 @@ impl Operations {
             open_files: OpenFiles::default(),
             handles: Handles::default(),
             recent_writes: RecentWrites::default(),
+            balance: BalanceService::default(),
             kernel_cache: OnceLock::new(),
             is_written,
             notes_accesses,

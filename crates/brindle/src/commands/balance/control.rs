@@ -1,0 +1,126 @@
+//! `balance status`, `pause`, `cancel` and `resume`.
+
+use super::work::{self, Job, Place, progress_of};
+use crate::cli::JsonOption;
+use crate::commands::mkfs::parse_size;
+use crate::commands::pool::open_pool;
+use crate::format::UnitMode;
+use crate::output;
+use anyhow::{Result, bail};
+use brindle_care::balance::{self, Progress};
+use brindle_kernel::Mounted;
+use brindle_kernel::message::{
+    BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_STOP_CANCEL, BALANCE_STOP_PAUSE,
+};
+use clap::Args;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show whether there is a balance, and how far it is
+#[derive(Args, Debug)]
+pub(crate) struct StatusCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
+}
+
+/// End a balance for now; `resume` goes on with it
+#[derive(Args, Debug)]
+pub(crate) struct PauseCommand {
+    /// A directory of a mount of brindle
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+}
+
+/// End a balance that runs, is paused, or was interrupted
+#[derive(Args, Debug)]
+pub(crate) struct CancelCommand {
+    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
+}
+
+/// Go on with a balance that is paused, or was interrupted
+#[derive(Args, Debug)]
+pub(crate) struct ResumeCommand {
+    /// Move no more than this in a second on the average, such as 20M
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    rate: Option<u64>,
+    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
+}
+
+/// Shows how far it is.
+pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
+    let (state, progress) = match command.paths.as_slice() {
+        [path] if path.is_dir() => {
+            let report = Mounted::open(path)?.balance_report()?;
+            let state = match report.state {
+                BALANCE_REPORT_RUNNING => "running",
+                BALANCE_REPORT_PAUSED => "paused",
+                _ => "none",
+            };
+            (state, progress_of(&report))
+        }
+        paths => {
+            let is_there = balance::interrupted(&open_pool(paths)?)?.is_some();
+            (if is_there { "paused" } else { "none" }, Progress::default())
+        }
+    };
+    if command.json.json {
+        output::print_json(&json!({
+            "state": state,
+            "block_groups": progress.expected,
+            "done": progress.done,
+            "left": progress.left,
+            "bytes": progress.expected_bytes,
+            "moved_bytes": progress.moved_bytes,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    let (done, expected) = (progress.done, progress.expected);
+    let moved = UnitMode::DEFAULT.format(progress.moved_bytes);
+    match state {
+        "running" => writeln!(out, "Running: {done} of {expected} block groups, {moved} moved.")?,
+        "paused" => writeln!(out, "Paused, or interrupted: `brindle balance resume` goes on with it.")?,
+        _ => writeln!(out, "There is no balance.")?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pauses it.
+pub(crate) fn pause(command: &PauseCommand) -> Result<ExitCode> {
+    if !Mounted::open(&command.path)?.stop_balance(BALANCE_STOP_PAUSE)? {
+        bail!("{}: no balance is running", command.path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Cancels it.
+pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
+    let was_there = match Place::open(&command.paths)? {
+        Place::Mounted(mounted) => mounted.stop_balance(BALANCE_STOP_CANCEL)?,
+        Place::Open(filesystem) => {
+            let was_there = balance::forget(filesystem.pool())?;
+            filesystem.shutdown()?;
+            was_there
+        }
+    };
+    if !was_there {
+        bail!("there is no balance");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Goes on with it.
+pub(crate) fn resume(command: &ResumeCommand) -> Result<ExitCode> {
+    let place = Place::open(&command.paths)?;
+    work::run(&place, &Job { balance: None, force: true, rate: command.rate })
+}

@@ -1,0 +1,93 @@
+//! `balance start`.
+
+use super::work::{self, Job, Place};
+use crate::commands::mkfs::parse_size;
+use anyhow::{Result, bail};
+use brindle_policy::balance::{Balance, Filter};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+FILTERS
+  Behind -d, -m or -s, separated by commas; a block group is meant if all of them say so:
+    usage=PERCENT, usage=FROM..TO   less than so much of it is used
+    devid=ID                        a piece of it lies on this device
+    drange=START..END               and in this range of bytes of it
+    vrange=START..END               it shares something with this range of logical addresses
+    limit=NUMBER, limit=FROM..TO    no more than so many; none if there are fewer
+    stripes=FROM..TO                it has so many stripes
+    profiles=PROFILE|PROFILE        it has one of these profiles
+    convert=PROFILE                 it is to have this profile
+    soft                            not if it has that profile already
+    misplaced                       it lies on devices of the wrong class (see `brindle tier status`)
+
+EXAMPLES
+  Give back block groups that are hardly used:
+    brindle balance start -dusage=10 /mnt
+
+  Metadata on two devices, on a pool that is not mounted:
+    brindle balance start -mconvert=raid1,soft disk1.img disk2.img
+
+  Whatever lies on the wrong kind of device, gently:
+    brindle balance start -mmisplaced --rate 20M /mnt
+
+EXIT STATUS
+  0    success
+  1    failure; what was moved stays moved, and the pool is whole
+  2    wrong usage
+  129, 130, 143  cancelled by SIGHUP, SIGINT or SIGTERM";
+
+/// Empty block groups, so that what they hold lies elsewhere
+///
+/// What is shared by snapshots and clones stays shared. Files can be used all the while. After a crash, or a pause, it goes on
+/// with `balance resume`; a kernel that mounts the pool first goes on by itself (but not with `misplaced`, which it does
+/// not know). Block groups that have no room elsewhere are left, and make it fail in the end.
+///
+/// With -m and without -s, system block groups are balanced like metadata.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct StartCommand {
+    /// Data block groups
+    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    data: Option<Filter>,
+    /// Metadata block groups
+    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    metadata: Option<Filter>,
+    /// System block groups; needs --force
+    #[arg(short, value_name = "FILTERS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    system: Option<Filter>,
+    /// All block groups
+    #[arg(long, conflicts_with_all = ["data", "metadata", "system"])]
+    full_balance: bool,
+    /// Also if metadata has fewer copies afterwards
+    #[arg(short, long)]
+    force: bool,
+    /// Move no more than this in a second on the average, such as 20M
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    rate: Option<u64>,
+    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
+}
+
+/// Runs it.
+pub(crate) fn run(command: &StartCommand) -> Result<ExitCode> {
+    let StartCommand { data, metadata, system, force, rate, .. } = command;
+    let balance = if command.full_balance {
+        Balance::full()
+    } else {
+        let system_too = system.clone().or_else(|| metadata.clone());
+        Balance { data: data.clone(), metadata: metadata.clone(), system: system_too }
+    };
+    if balance == Balance::default() {
+        bail!("say which block groups: -d, -m, -s with filters, or --full-balance");
+    }
+    if system.is_some() && !force {
+        bail!(
+            "-s is seldom wanted for itself (-m balances system block groups too); it is done with --force"
+        );
+    }
+    let place = Place::open(&command.paths)?;
+    work::run(&place, &Job { balance: Some(balance), force: *force, rate: *rate })
+}

@@ -1,0 +1,192 @@
+//! A balance carried out: by this process on a pool that is not mounted, or by the one that serves a mount.
+
+use crate::commands::options::MountOptions;
+use crate::commands::pool::open_writable;
+use crate::commands::stop::Stop;
+use crate::format::UnitMode;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use brindle_care::balance::{self, Pace, Progress, Wish};
+use brindle_device::{FileDevice, WritableDevice};
+use brindle_fs::Filesystem;
+use brindle_kernel::Mounted;
+use brindle_kernel::message::{
+    BALANCE_ENDED_CANCELLED, BALANCE_ENDED_FAILED, BALANCE_ENDED_PAUSED, BALANCE_FORCE,
+    BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL, BalanceReport, BalanceStart, text,
+};
+use brindle_policy::balance::Balance;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// How often it is looked how far a mount is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Where the pool is.
+pub(crate) enum Place {
+    /// Served by another process.
+    Mounted(Mounted),
+    /// Opened by this one.
+    Open(Box<Filesystem>),
+}
+
+/// What is to be done.
+pub(crate) struct Job {
+    /// Which balance; none to go on with one.
+    pub(crate) balance: Option<Balance>,
+    /// Metadata may have fewer copies afterwards.
+    pub(crate) force: bool,
+    /// No more bytes in a second.
+    pub(crate) rate: Option<u64>,
+}
+
+impl Place {
+    /// The pool of a mount point, or of devices.
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
+        match paths {
+            [path] if path.is_dir() => Self::of_mount(path),
+            paths if paths.iter().any(|path| path.is_dir()) => {
+                bail!(
+                    "give either one directory of a mounted pool, or the devices of one that is not mounted"
+                )
+            }
+            paths => {
+                let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
+                    Ok(Arc::new(FileDevice::open_writable(path)?))
+                };
+                let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
+                Ok(Self::Open(Box::new(open_writable(devices, &MountOptions::parse::<&str>(&[])?)?)))
+            }
+        }
+    }
+
+    fn of_mount(path: &Path) -> Result<Self> {
+        let mounted = Mounted::open(path)?;
+        if mounted.is_of_kernel() {
+            bail!("{}: mounted by the kernel, which balances by `btrfs balance`", path.display());
+        }
+        Ok(Self::Mounted(mounted))
+    }
+}
+
+/// Does it, and says what came of it.
+pub(crate) fn run(place: &Place, job: &Job) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let bar = progress_bar();
+    let begun = Instant::now();
+    let done = match place {
+        Place::Mounted(mounted) => on_mount(mounted, job, &stop, &bar),
+        Place::Open(filesystem) => on_devices(filesystem, job, &stop, &bar),
+    };
+    bar.finish_and_clear();
+    let (progress, wish) = done?;
+    let mut out = output::stdout();
+    let bytes = UnitMode::DEFAULT.format(progress.moved_bytes);
+    let (done, expected) = (progress.done, progress.expected);
+    match wish {
+        Wish::GoOn => {
+            let seconds = begun.elapsed().as_secs_f64();
+            writeln!(out, "Done: {done} of {expected} block groups, {bytes} moved in {seconds:.1} s.")?;
+        }
+        Wish::Pause => writeln!(out, "Paused after {done} of {expected} block groups, {bytes} moved.")?,
+        Wish::Cancel => writeln!(out, "Cancelled after {done} of {expected} block groups, {bytes} moved.")?,
+    }
+    out.flush()?;
+    match stop.name_and_code().filter(|_| wish != Wish::GoOn) {
+        Some((_, code)) => Ok(ExitCode::from(code)),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn on_devices(
+    filesystem: &Filesystem,
+    job: &Job,
+    stop: &Stop,
+    bar: &ProgressBar,
+) -> Result<(Progress, Wish)> {
+    let begun = Instant::now();
+    let pace = job.rate.map(|rate| Pace { rate });
+    let mut watcher = |progress: &Progress| {
+        show(bar, progress);
+        loop {
+            let owed = pace.map(|pace| pace.owed(progress.moved_bytes, begun.elapsed())).unwrap_or_default();
+            if stop.is_set() {
+                return Wish::Cancel;
+            }
+            if owed.is_zero() {
+                return Wish::GoOn;
+            }
+            std::thread::sleep(owed.min(LOOK_EVERY));
+        }
+    };
+    let pool = filesystem.pool();
+    let ended = match &job.balance {
+        Some(balance) => balance::start(pool, balance, job.force, &mut watcher),
+        None => balance::resume(pool, &mut watcher),
+    }?;
+    filesystem.shutdown()?;
+    Ok((ended.progress, ended.wish))
+}
+
+fn on_mount(mounted: &Mounted, job: &Job, stop: &Stop, bar: &ProgressBar) -> Result<(Progress, Wish)> {
+    let mut start = BalanceStart { item: [0; 448], rate: job.rate.unwrap_or(0), flags: 0 };
+    match &job.balance {
+        Some(balance) => start.item.copy_from_slice(balance.to_item().as_bytes()),
+        None => start.flags |= BALANCE_RESUME,
+    }
+    if job.force {
+        start.flags |= BALANCE_FORCE;
+    }
+    mounted.start_balance(start)?;
+    let mut is_told = false;
+    loop {
+        let report = mounted.balance_report().context("the balance may go on")?;
+        let progress = progress_of(&report);
+        show(bar, &progress);
+        if report.state != BALANCE_REPORT_RUNNING {
+            return match report.ended {
+                BALANCE_ENDED_FAILED => bail!("{}", String::from_utf8_lossy(text(&report.error))),
+                BALANCE_ENDED_PAUSED => Ok((progress, Wish::Pause)),
+                BALANCE_ENDED_CANCELLED => Ok((progress, Wish::Cancel)),
+                _ => Ok((progress, Wish::GoOn)),
+            };
+        }
+        if stop.is_set() && !is_told {
+            is_told = true;
+            mounted.stop_balance(BALANCE_STOP_CANCEL)?;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// What a report says.
+pub(super) fn progress_of(report: &BalanceReport) -> Progress {
+    Progress {
+        expected: report.expected,
+        done: report.done,
+        left: report.left,
+        expected_bytes: report.expected_bytes,
+        moved_bytes: report.moved_bytes,
+    }
+}
+
+fn progress_bar() -> ProgressBar {
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
+    } else {
+        ProgressBar::hidden()
+    };
+    let template = "{bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta} {wide_msg}";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    bar.set_length(progress.expected_bytes.max(progress.moved_bytes));
+    bar.set_position(progress.moved_bytes);
+    bar.set_message(format!("{} of {} block groups", progress.done, progress.expected));
+}

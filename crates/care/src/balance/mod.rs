@@ -1,0 +1,295 @@
+//! Balance: block groups that filters choose are emptied one by one, so that what lay in them lies elsewhere: on other
+//! devices, in another profile, closer together.
+//!
+//! The walk: what is wanted is looked over ([`Refusal`]) and kept in the pool as the kernel keeps it (`BALANCE_ITEM`), so that
+//! after a crash somebody can go on, we ([`resume`]) or the kernel, which does so by itself when it mounts the pool. The
+//! block groups that are meant are listed once. If they are to be converted, new chunks get the new profile from now on; if
+//! it matters where things go, nothing goes into those that are still to be emptied as long as a chunk can be made.
+//! `tree` empties each. One that has no room elsewhere is left, and the others are gone on with. In the end the item is
+//! removed; who pauses leaves it.
+//!
+//! Each step is a commit of its own and leaves a whole pool. What has been moved stays moved, whatever ends it.
+
+mod pace;
+
+pub use pace::Pace;
+
+use brindle_ondisk::item::BalanceItem;
+use brindle_ondisk::{
+    BlockGroupType, Incompat, Item, Key, KeyType, Logical, ObjectId, Profile, RootId, to_u64,
+};
+use brindle_policy::balance::{Balance, Refusal};
+use brindle_policy::tier::{TierChunk, TierDevice, TierPool, TierStripe};
+use brindle_tree::{Moved, Need, Pool, Relocation, TreeError};
+use std::ops::ControlFlow;
+use thiserror::Error;
+use zerocopy::IntoBytes;
+
+/// The content of mixed block groups.
+const MIXED: BlockGroupType = BlockGroupType::DATA.union(BlockGroupType::METADATA);
+
+/// Why a balance could not begin, or go on.
+#[derive(Debug, Error)]
+pub enum BalanceError {
+    /// It makes no sense for this pool.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// One was begun and not ended.
+    #[error("a balance was interrupted or is paused: resume or cancel it first")]
+    UnderWay,
+    /// There is none that could be resumed.
+    #[error("there is no balance to resume")]
+    None,
+    /// Block groups were left because there was no room elsewhere for what they hold.
+    #[error("{count} of the block groups could not be moved: {why}; the others were")]
+    NoSpace {
+        /// How many.
+        count: u64,
+        /// What was said of the first.
+        why: String,
+    },
+    /// The pool could not be read or written.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+/// How far a balance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How many block groups are to be emptied.
+    pub expected: u64,
+    /// How many have been, or were gone when it was their turn.
+    pub done: u64,
+    /// How many had no room elsewhere.
+    pub left: u64,
+    /// How many bytes are used in all that are to be emptied.
+    pub expected_bytes: u64,
+    /// How many bytes have been moved.
+    pub moved_bytes: u64,
+}
+
+/// What somebody wants of a balance that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// That it goes on.
+    #[default]
+    GoOn,
+    /// That it ends for now, to be resumed.
+    Pause,
+    /// That it ends.
+    Cancel,
+}
+
+/// Is told how far it is after each step, may wait, and says what is wanted.
+pub type Watcher<'w> = &'w mut dyn FnMut(&Progress) -> Wish;
+
+/// How a balance ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// How far it came.
+    pub progress: Progress,
+    /// What was wanted in the end: to go on, if it is through.
+    pub wish: Wish,
+}
+
+/// Balances. `force`: also to fewer copies of metadata.
+pub fn start(
+    pool: &Pool,
+    balance: &Balance,
+    force: bool,
+    watcher: Watcher<'_>,
+) -> Result<Ended, BalanceError> {
+    if interrupted(pool)?.is_some() {
+        return Err(BalanceError::UnderWay);
+    }
+    let facts = facts(pool)?;
+    if let Some(refusal) = balance.refusal(&facts, force).or_else(|| too_few(pool, balance, &facts)) {
+        return Err(BalanceError::Refused(refusal));
+    }
+    keep(pool, Some(balance))?;
+    run(pool, balance, &facts, watcher)
+}
+
+/// Goes on with a balance that was interrupted, by a pause or a crash. What has its new profile already is left alone.
+pub fn resume(pool: &Pool, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
+    let mut balance = interrupted(pool)?.ok_or(BalanceError::None)?;
+    for filter in [&mut balance.data, &mut balance.metadata, &mut balance.system].into_iter().flatten() {
+        filter.soft |= filter.convert.is_some();
+    }
+    let facts = facts(pool)?;
+    run(pool, &balance, &facts, watcher)
+}
+
+/// The balance that was begun and not ended.
+pub fn interrupted(pool: &Pool) -> Result<Option<Balance>, TreeError> {
+    let parsed =
+        pool.with_item(&pool.tree(RootId::ROOT_TREE)?, &KEY, |data| match Item::parse(&KEY, data) {
+            Ok(Item::Balance(item)) => Ok(Balance::from_item(item)),
+            Ok(_) => Ok(Balance::default()),
+            Err(defect) => Err(TreeError::item(RootId::ROOT_TREE, KEY, defect)),
+        })?;
+    parsed.transpose()
+}
+
+/// Gives an interrupted balance up; whether there was one.
+pub fn forget(pool: &Pool) -> Result<bool, TreeError> {
+    let is_there = interrupted(pool)?.is_some();
+    if is_there {
+        keep(pool, None)?;
+    }
+    Ok(is_there)
+}
+
+/// Devices and chunks, for decisions: only devices that can be written.
+pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
+    let device = |device: brindle_tree::DeviceSpace| TierDevice {
+        devid: device.devid,
+        class: device.class,
+        total_bytes: device.total_bytes,
+    };
+    let chunk = |group: brindle_tree::GroupStatus| TierChunk {
+        logical: group.start,
+        length_bytes: group.length,
+        used_bytes: group.used_bytes,
+        kind: group.kind,
+        stripes: group
+            .stripes
+            .iter()
+            .map(|(devid, at)| TierStripe { devid: *devid, physical: brindle_ondisk::Physical::new(*at) })
+            .collect(),
+    };
+    Ok(TierPool {
+        devices: pool.space_summary()?.devices.into_iter().map(device).collect(),
+        chunks: pool.block_groups()?.into_iter().map(chunk).collect(),
+    })
+}
+
+const KEY: Key = Key::new(ObjectId::BALANCE, KeyType::TEMPORARY_ITEM, 0);
+
+/// Devices are missing, and block groups would lose copies by being moved.
+fn too_few(pool: &Pool, balance: &Balance, facts: &TierPool) -> Option<Refusal> {
+    let devices = pool.volume().writable_devices().len();
+    let chosen = balance.chosen(facts);
+    let lost = chosen.iter().find_map(|chunk| {
+        let target = balance.filter(chunk.kind).and_then(|filter| filter.convert);
+        let profile = target.unwrap_or_else(|| chunk.profile());
+        (usize::from(profile.attributes().devs_min) > devices).then_some(profile)
+    });
+    lost.map(|profile| Refusal::TooFewDevices(profile, profile.attributes().devs_min))
+}
+
+/// Keeps what is being done in the pool, durably.
+fn keep(pool: &Pool, balance: Option<&Balance>) -> Result<(), TreeError> {
+    let tree = pool.tree(RootId::ROOT_TREE)?;
+    let transaction = pool.join(Need::items(1))?;
+    match balance {
+        Some(balance) => {
+            let item: BalanceItem = balance.to_item();
+            transaction.replace(&tree, &KEY, item.as_bytes())?;
+            for (_, filter) in balance.filters() {
+                match filter.convert {
+                    Some(Profile::Raid5 | Profile::Raid6) => transaction.use_feature(Incompat::RAID56),
+                    Some(Profile::Raid1c3 | Profile::Raid1c4) => transaction.use_feature(Incompat::RAID1C34),
+                    _ => {}
+                }
+            }
+        }
+        None => {
+            transaction.remove(&tree, &KEY)?;
+        }
+    }
+    drop(transaction);
+    pool.commit()
+}
+
+/// What allocation was told, untold in the end.
+struct Directions<'p>(&'p Pool);
+
+impl<'p> Directions<'p> {
+    fn give(pool: &'p Pool, balance: &Balance, facts: &TierPool) -> Result<Self, TreeError> {
+        let directions = Self(pool);
+        let is_mixed = facts.chunks.iter().any(|chunk| chunk.kind.contains(MIXED));
+        for (content, filter) in balance.filters() {
+            let content = if is_mixed && content != BlockGroupType::SYSTEM { MIXED } else { content };
+            pool.set_target_profile(content, filter.convert)?;
+        }
+        let is_avoided = |chunk: &&TierChunk| {
+            balance.filter(chunk.kind).is_some_and(brindle_policy::balance::Filter::avoids_chosen)
+        };
+        let avoided: Vec<Logical> =
+            balance.chosen(facts).into_iter().filter(is_avoided).map(|chunk| chunk.logical).collect();
+        pool.avoid_groups(&avoided)?;
+        Ok(directions)
+    }
+}
+
+impl Drop for Directions<'_> {
+    fn drop(&mut self) {
+        for content in [BlockGroupType::DATA, BlockGroupType::METADATA, BlockGroupType::SYSTEM, MIXED] {
+            self.0.set_target_profile(content, None).ok();
+        }
+        self.0.avoid_groups(&[]).ok();
+    }
+}
+
+fn run(
+    pool: &Pool,
+    balance: &Balance,
+    facts: &TierPool,
+    watcher: Watcher<'_>,
+) -> Result<Ended, BalanceError> {
+    let directions = Directions::give(pool, balance, facts)?;
+    let chosen = balance.chosen(facts);
+    let mut progress = Progress {
+        expected: to_u64(chosen.len()),
+        expected_bytes: chosen.iter().map(|chunk| chunk.used_bytes).sum(),
+        ..Progress::default()
+    };
+    let (mut wish, mut refused) = (watcher(&progress), None);
+    for chunk in &chosen {
+        if wish != Wish::GoOn {
+            break;
+        }
+        match empty(pool, chunk.logical, &mut progress, &mut wish, watcher) {
+            Ok(()) => {}
+            Err(TreeError::NoSpace(why)) => {
+                tracing::warn!("block group at logical {} stays: no space left: {why}", chunk.logical);
+                progress.left += 1;
+                refused.get_or_insert(why);
+                wish = watcher(&progress);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    drop(directions);
+    if wish != Wish::Pause {
+        keep(pool, None)?;
+    }
+    match refused {
+        Some(why) if wish == Wish::GoOn => Err(BalanceError::NoSpace { count: progress.left, why }),
+        _ => Ok(Ended { progress, wish }),
+    }
+}
+
+/// Empties one block group, unless it is gone.
+fn empty(
+    pool: &Pool,
+    start: Logical,
+    progress: &mut Progress,
+    wish: &mut Wish,
+    watcher: Watcher<'_>,
+) -> Result<(), TreeError> {
+    let before = progress.moved_bytes;
+    let done = pool.relocate(start, &mut |moved: &Moved| {
+        progress.moved_bytes = before + moved.bytes;
+        *wish = watcher(progress);
+        if *wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    if let Relocation::Done(_) = done {
+        progress.done += 1;
+        if *wish == Wish::GoOn {
+            *wish = watcher(progress);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! What a mount of ours is told of a balance, and tells.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A balance to begin or go on with (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct BalanceStart {
+    /// What it is for, as the pool keeps it (`btrfs_balance_item`); nothing, to go on with one.
+    pub item: [u8; 448],
+    /// No more bytes in a second; 0 for as many as can be.
+    pub rate: u64,
+    /// [`BALANCE_FORCE`], [`BALANCE_RESUME`].
+    pub flags: u64,
+}
+
+/// Metadata may have fewer copies afterwards.
+pub const BALANCE_FORCE: u64 = 1 << 0;
+/// One that is paused, or was interrupted, goes on.
+pub const BALANCE_RESUME: u64 = 1 << 1;
+
+/// A balance that runs is to end for now (ours).
+pub const BALANCE_STOP_PAUSE: u32 = 1;
+/// A balance that runs, or is paused, is to end (ours).
+pub const BALANCE_STOP_CANCEL: u32 = 2;
+
+/// How far a balance is (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct BalanceReport {
+    /// What it is for; nothing if there is none.
+    pub item: [u8; 448],
+    /// [`BALANCE_REPORT_NONE`] and the following.
+    pub state: u64,
+    /// How the last one ended: [`BALANCE_ENDED_DONE`] and the following, 0 if none has.
+    pub ended: u64,
+    /// How many block groups are to be emptied.
+    pub expected: u64,
+    /// How many have been.
+    pub done: u64,
+    /// How many had no room elsewhere.
+    pub left: u64,
+    /// How many bytes are used in all that are to be emptied.
+    pub expected_bytes: u64,
+    /// How many bytes have been moved.
+    pub moved_bytes: u64,
+    /// Why it failed, with a zero at the end.
+    pub error: [u8; 512],
+}
+
+/// There is no balance.
+pub const BALANCE_REPORT_NONE: u64 = 0;
+/// One runs.
+pub const BALANCE_REPORT_RUNNING: u64 = 1;
+/// One is paused, or was interrupted.
+pub const BALANCE_REPORT_PAUSED: u64 = 2;
+/// The last one came to its end.
+pub const BALANCE_ENDED_DONE: u64 = 1;
+/// The last one was paused.
+pub const BALANCE_ENDED_PAUSED: u64 = 2;
+/// The last one was cancelled.
+pub const BALANCE_ENDED_CANCELLED: u64 = 3;
+/// The last one failed.
+pub const BALANCE_ENDED_FAILED: u64 = 4;
