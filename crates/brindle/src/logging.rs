@@ -29,6 +29,8 @@ pub(crate) fn start(verbosity: &Verbosity) -> Result<()> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(Once::default)
+        // A mount in the background outlives whoever read what it says. To complain of that, too, would be a panic.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .without_time()
         .with_target(verbosity.verbose > 1)

@@ -6,6 +6,7 @@ mod files;
 mod inspect;
 mod mount;
 mod placement;
+mod reads;
 mod restore;
 mod support;
 mod tier;

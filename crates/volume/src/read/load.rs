@@ -16,6 +16,9 @@ const SMOOTHING: u64 = 8;
 const MOVED_NS: u64 = 300_000;
 /// So finely it is seen how far a device has come with what it was told to fetch, in bytes. Less is not looked after.
 const PROBE_BYTES: u64 = 1 << 20;
+/// What has not come after this time never will, in nanoseconds; and no more ranges than these are looked after.
+const WAIT_NS_MAX: u64 = 4_000_000_000;
+const RANGES_MAX: usize = 1024;
 /// Less than this says little of how fast a device streams.
 const MEASURED_BYTES: u64 = 4 << 20;
 /// A device that has nothing to do may be this part faster than it was taken to be.
@@ -74,7 +77,8 @@ pub(crate) struct Load {
 /// What a device was told to fetch and has not fetched yet, as far as the host says.
 #[derive(Debug, Default)]
 struct Backlog {
-    ranges: VecDeque<Range<u64>>,
+    /// With the time at which each was announced.
+    ranges: VecDeque<(Range<u64>, u64)>,
     bytes: u64,
     /// Since then it was at work.
     since_ns: u64,
@@ -133,10 +137,11 @@ impl Load {
         self.busy_until_ns.store(due_ns, Relaxed);
         if bytes >= PROBE_BYTES {
             let mut backlog = self.backlog();
+            backlog.give_up(now);
             if backlog.ranges.is_empty() {
                 (backlog.since_ns, backlog.fetched) = (now, 0);
             }
-            backlog.ranges.push_back(offset..offset.saturating_add(bytes));
+            backlog.ranges.push_back((offset..offset.saturating_add(bytes), now));
             backlog.bytes += bytes;
         }
     }
@@ -145,10 +150,11 @@ impl Load {
     /// it may be faster than it was taken to be; `usual` is what that is if nobody knows.
     pub(super) fn look(&self, device: &dyn Device, usual: u64, now: u64) {
         let mut backlog = self.backlog();
+        backlog.give_up(now);
         if backlog.ranges.is_empty() {
             return;
         }
-        while let Some(first) = backlog.ranges.front().cloned() {
+        while let Some((first, _)) = backlog.ranges.front().cloned() {
             let end = first.end.min(first.start.saturating_add(PROBE_BYTES));
             match device.has_fetched(end - 1) {
                 Some(true) => backlog.fetch_first(end),
@@ -206,7 +212,7 @@ impl Load {
 impl Backlog {
     /// The first range is there up to here.
     fn fetch_first(&mut self, end: u64) {
-        let Some(first) = self.ranges.front_mut() else { return };
+        let Some((first, _)) = self.ranges.front_mut() else { return };
         let fetched = end - first.start;
         first.start = end;
         if first.is_empty() {
@@ -214,6 +220,16 @@ impl Backlog {
         }
         self.bytes = self.bytes.saturating_sub(fetched);
         self.fetched += fetched;
+    }
+
+    /// Forgets what has not come for so long that it never will: the host may have dropped it, or not have asked for it.
+    fn give_up(&mut self, now: u64) {
+        let is_over = |made: u64| now.saturating_sub(made) > WAIT_NS_MAX;
+        while self.ranges.len() >= RANGES_MAX || self.ranges.front().is_some_and(|(_, made)| is_over(*made)) {
+            let Some((range, _)) = self.ranges.pop_front() else { return };
+            self.bytes = self.bytes.saturating_sub(range.end - range.start);
+            (self.since_ns, self.fetched) = (now, 0);
+        }
     }
 }
 
@@ -234,4 +250,73 @@ fn approach(average: &AtomicU64, value: u64) {
     let known = average.load(Relaxed);
     let next = if known == 0 { value } else { known - known / SMOOTHING + value / SMOOTHING };
     average.store(next.max(1), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_device::DeviceError;
+
+    /// A device of which the host has what lies before an offset, or doesn't say.
+    #[derive(Debug)]
+    struct Fetched(Option<u64>);
+
+    impl Device for Fetched {
+        fn name(&self) -> &str {
+            "fetched"
+        }
+
+        fn size_bytes(&self) -> u64 {
+            1 << 40
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn has_fetched(&self, offset: u64) -> Option<bool> {
+            self.0.map(|end| offset < end)
+        }
+    }
+
+    const MIB: u64 = 1 << 20;
+    const MS: u64 = 1_000_000;
+
+    fn backlog_ns(load: &Load, now: u64) -> u64 {
+        load.facts(None, 0, now).backlog_ns
+    }
+
+    #[test]
+    fn how_fast_a_device_fetches_is_seen() {
+        let load = Load::default();
+        load.expect(0, 64 * MIB, 320 * MS, 0);
+        load.look(&Fetched(Some(10 * MIB)), 200 * MIB, 100 * MS);
+        assert_eq!(load.statistics().bytes_per_second, 175 * MIB, "a quarter of the way from 200 to 100");
+        assert_eq!(backlog_ns(&load, 100 * MS) / MS, 54 * 1000 / 175);
+        load.look(&Fetched(Some(64 * MIB)), 200 * MIB, 640 * MS);
+        assert_eq!(backlog_ns(&load, 640 * MS), 0);
+        assert!(load.statistics().bytes_per_second > 175 * MIB, "it had nothing to do");
+    }
+
+    #[test]
+    fn what_never_comes_is_given_up() {
+        let load = Load::default();
+        load.expect(0, 8 * MIB, 40 * MS, 0);
+        load.look(&Fetched(Some(0)), 200 * MIB, WAIT_NS_MAX);
+        assert!(backlog_ns(&load, WAIT_NS_MAX) > 30 * MS);
+        load.look(&Fetched(Some(0)), 200 * MIB, WAIT_NS_MAX + 60 * MS);
+        assert_eq!((backlog_ns(&load, WAIT_NS_MAX + 60 * MS), load.backlog().ranges.len()), (0, 0));
+        (0..5000).for_each(|at| load.expect(at * MIB, MIB, MS, 0));
+        assert_eq!(load.backlog().ranges.len(), RANGES_MAX);
+        assert_eq!(load.backlog().bytes, RANGES_MAX as u64 * MIB);
+    }
+
+    #[test]
+    fn a_host_that_does_not_say_is_not_asked_again() {
+        let load = Load::default();
+        load.expect(0, 8 * MIB, 40 * MS, 0);
+        load.look(&Fetched(None), 200 * MIB, MS);
+        assert_eq!((load.backlog().ranges.len(), load.statistics().bytes_per_second), (0, 0));
+        assert_eq!(backlog_ns(&load, MS), 39 * MS, "what it was expected to take");
+    }
 }
