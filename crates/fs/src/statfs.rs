@@ -1,6 +1,5 @@
 //! How full the pool is, by the kernel's reckoning.
 
-use crate::filesystem::WriteState;
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{
     BlockGroupType, CompatRo, DevId, Incompat, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64,
@@ -211,11 +210,10 @@ impl Filesystem {
     fn devices_without_new_data(&self) -> Vec<DevId> {
         let mut without = self
             .devices_with(|hint| matches!(hint, AllocationHint::MetadataOnly | AllocationHint::NoNewChunks));
-        let is_strict = |write: &WriteState| write.options.placement == PlacementMode::Strict;
-        if self.writing().is_ok_and(is_strict)
+        let is_strict = self.pool().placement().is_ok_and(|mode| mode == PlacementMode::Strict);
+        if is_strict
             && let Ok(space) = self.pool().space_summary()
             && space.has_tiers
-            && space.placement == PlacementMode::Strict
         {
             let fast = space.devices.iter().filter(|device| device.class == PlacementClass::Fast);
             without.extend(fast.map(|device| device.devid));

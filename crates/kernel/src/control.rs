@@ -159,6 +159,15 @@ impl Mounted {
         self.explain(what, call::set::<{ number::BRINDLE_SET_SMALL_FILES }, u64>(&self.file, bytes))
     }
 
+    /// Lets the class of devices weigh more or less, as [`SpaceReport::placement`] has it; of a mount of ours.
+    pub fn set_placement(&self, mode: u64) -> Result<(), ControlError> {
+        let what = "placement";
+        if self.kind == Kind::Kernel {
+            return Err(ControlError::KernelMount { path: self.path.clone(), what });
+        }
+        self.explain(what, call::set::<{ number::BRINDLE_SET_PLACEMENT }, u64>(&self.file, mode))
+    }
+
     /// What commits did since it was mounted; of a mount of ours.
     pub fn commits(&self) -> Result<CommitsReport, ControlError> {
         let what = "what commits did";

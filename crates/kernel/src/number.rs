@@ -88,6 +88,8 @@ pub const BRINDLE_SPACE: u32 = number::<SpaceReport>(Direction::Read, BRINDLE, 4
 pub const BRINDLE_SET_HINT: u32 = number::<HintRequest>(Direction::Write, BRINDLE, 20);
 /// Ours: stores another limit for small files.
 pub const BRINDLE_SET_SMALL_FILES: u32 = number::<u64>(Direction::Write, BRINDLE, 21);
+/// Ours: lets the class of devices weigh more or less; as in the report of space.
+pub const BRINDLE_SET_PLACEMENT: u32 = number::<u64>(Direction::Write, BRINDLE, 22);
 /// Ours: what commits did.
 pub const BRINDLE_COMMITS: u32 = number::<CommitsReport>(Direction::Read, BRINDLE, 5);
 /// Ours: who serves the mount.

@@ -1,6 +1,7 @@
 //! `brindle property`: what files, directories and subvolumes of a mounted pool can be told to be.
 
 use crate::commands::device_property;
+use crate::commands::filesystem::mode_name;
 use crate::commands::path::shown_name;
 use crate::commands::write_options::parse_small_files;
 use crate::output;
@@ -42,9 +43,9 @@ pub(crate) enum PropertyCommand {
 ///
 /// `ro`: whether a subvolume is read-only. `compression`: how a file, or what is made in a directory, is compressed.
 /// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
-/// length data of files lies on fast devices. `allocation_hint`: what devices are for; of a device, or of all of a mount.
-/// Of a mount: `read_policy`, all policies, the one that chooses mirrors in brackets; `read_statistics`; and the numbers
-/// of the policy roundrobin.
+/// length data of files lies on fast devices. `placement`: how much the class of a device weighs. `allocation_hint`: what
+/// devices are for; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
+/// mirrors in brackets; `read_statistics`; and the numbers of the policy roundrobin.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
@@ -65,7 +66,9 @@ pub(crate) struct GetCommand {
 /// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for what is written from then on, in the
 /// file or in what is made in the directory from then on; fast devices that are full leave the rest to the others.
 /// `small_files` of a mount is a length in bytes, K and M behind it are allowed: files up to that, compressed, have their
-/// data on fast devices; 0 for none. Both need a pool with devices of two classes.
+/// data on fast devices; 0 for none. Both need a pool with devices of two classes. `placement` of a mount is
+/// ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made from then
+/// on, until the pool is unmounted.
 ///
 /// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
@@ -97,6 +100,7 @@ enum Property {
     Ro,
     Compression,
     Tier,
+    Placement,
     #[value(name = "small_files")]
     SmallFiles,
     #[value(name = "allocation_hint")]
@@ -140,6 +144,10 @@ fn get(GetCommand { path, property, devid }: &GetCommand) -> Result<()> {
         Property::SmallFiles => {
             writeln!(out, "small_files={}", Mounted::open(path)?.space()?.small_file_bytes)?;
         }
+        Property::Placement => {
+            let mode = Mounted::open(path)?.space()?.placement;
+            writeln!(out, "placement={}", mode_name(mode))?;
+        }
         Property::Tier => print_attribute(&mut out, path, "tier", TIER)?,
         Property::Ro => writeln!(out, "ro={}", Mounted::open(path)?.is_read_only()?)?,
         Property::Compression => print_attribute(&mut out, path, "compression", COMPRESSION)?,
@@ -173,6 +181,13 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
         (Property::Tier, "fast" | "bulk") => {
             rustix::fs::setxattr(path, TIER, value.as_bytes(), XattrFlags::empty())
                 .with_context(|| format!("{}: tier {value}", path.display()))?;
+        }
+        (Property::Placement, _) => {
+            let found = (0..3).find(|mode| mode_name(*mode) == value);
+            let words = || {
+                format!("'{value}': placement is {}", (0..3).map(mode_name).collect::<Vec<_>>().join(", "))
+            };
+            Mounted::open(path)?.set_placement(found.with_context(words)?)?;
         }
         (Property::Tier, "") => match rustix::fs::removexattr(path, TIER) {
             Ok(()) | Err(Errno::NODATA) => {}

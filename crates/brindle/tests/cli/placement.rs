@@ -71,6 +71,17 @@ fn s0_13_the_mode_is_shown_back() {
         assert!(usage.contains("METADATA|DUP (fast): total="), "{usage}");
         pool.unmount();
     }
+    // Changed while it is mounted.
+    pool.mount("rw", [""; 3]);
+    let place = pool.place();
+    for mode in ["ssd_metadata=strict", "no_ssd_metadata", "ssd_metadata"] {
+        brindle_prints(["property", "set", text(&place), "placement", mode]);
+        let shown = brindle_prints(["property", "get", text(&place), "placement"]);
+        assert_eq!(shown, format!("placement={mode}\n"));
+    }
+    let said = brindle_fails(1, ["property", "set", text(&place), "placement", "soft"]);
+    assert!(said.contains("ssd_metadata=strict"), "{said}");
+    pool.unmount();
     pool.mount("no_ssd_metadata", [""; 3]);
     let json = brindle_prints(["filesystem", "usage", "--json", text(&pool.place())]);
     assert!(json.contains("\"placement\": \"no_ssd_metadata\""), "{json}");

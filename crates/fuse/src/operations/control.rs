@@ -28,7 +28,7 @@ pub(crate) struct Ioctl {
 /// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
 /// while they wait for us: who works on requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 16] = [
+    const SLOW: [u32; 17] = [
         command::SUBVOLUME_CREATE,
         command::SUBVOLUME_CREATE_V2,
         command::BRINDLE_SNAPSHOT,
@@ -43,6 +43,7 @@ pub(crate) fn is_slow(asked: u32) -> bool {
         command::SET_LABEL,
         command::BRINDLE_SET_HINT,
         command::BRINDLE_SET_SMALL_FILES,
+        command::BRINDLE_SET_PLACEMENT,
         command::BRINDLE_BALANCE_START,
         command::BRINDLE_BALANCE_STOP,
     ];
@@ -123,6 +124,18 @@ impl Operations {
                 caller.require_administrator()?;
                 number(self.filesystem.set_small_file_bytes(read::<u64>(input)?))?;
                 number(self.filesystem.sync()).map(|()| Vec::new())
+            }
+            command::BRINDLE_SET_PLACEMENT => {
+                caller.require_administrator()?;
+                let mode = match read::<u64>(input)? {
+                    0 => PlacementMode::Classic,
+                    1 => PlacementMode::Preferred,
+                    2 => PlacementMode::Strict,
+                    _ => return Err(Errno::INVAL),
+                };
+                // What waits is written first, where it was promised to be.
+                number(self.filesystem.sync())?;
+                number(self.filesystem.pool().set_placement(mode).map_err(Into::into)).map(|()| Vec::new())
             }
             command::BRINDLE_SPACE => Ok(self.space_report()?.as_bytes().to_vec()),
             command::BRINDLE_COMMITS => Ok(self.commits_report()?.as_bytes().to_vec()),

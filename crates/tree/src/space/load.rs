@@ -14,7 +14,8 @@ use super::group::{Group, Role};
 use super::ranges::{FreeRanges, RangeSet, Span};
 use super::state::State;
 use super::superblocks::excluded;
-use crate::{Pool, Readahead, TreeError};
+use super::tiers::placement_of;
+use crate::{Pool, Readahead, TreeError, WriterOptions};
 use brindle_ondisk::item::BlockGroupItem;
 use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
 use brindle_policy::placement::PlacementClass;
@@ -49,15 +50,12 @@ impl State {
 
 impl Space {
     /// Block groups, devices and the sizes of trees.
-    pub(super) fn load_state(
-        &self,
-        pool: &Pool,
-        chosen: &BTreeMap<String, PlacementClass>,
-    ) -> Result<State, TreeError> {
+    pub(super) fn load_state(&self, pool: &Pool, options: &WriterOptions) -> Result<State, TreeError> {
         let mut state = State::default();
         state.ranges_max = RANGES_MAX;
         state.sizes = self.tree_sizes(pool)?;
-        state.devices = load_devices(pool, chosen)?;
+        state.devices = load_devices(pool, &options.classes)?;
+        state.placement = placement_of(pool, options.placement);
         self.update_tiers(&mut state);
         for chunk in pool.volume().chunks() {
             state.add(self.load_group(pool, &chunk)?);

@@ -52,7 +52,6 @@ pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
-use brindle_policy::placement::PlacementMode;
 use state::State;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
@@ -70,7 +69,6 @@ pub(crate) struct Space {
     block_group_tree: RootId,
     nodesize: u64,
     sectorsize: u64,
-    placement: PlacementMode,
     discard: DiscardMode,
 }
 
@@ -113,10 +111,9 @@ impl Space {
             block_group_tree: load::block_group_tree(pool),
             nodesize: pool.nodesize().into(),
             sectorsize: superblock.sectorsize.get().into(),
-            placement: tiers::placement_of(pool, options.placement),
             discard: options.discard,
         };
-        let mut state = space.load_state(pool, &options.classes)?;
+        let mut state = space.load_state(pool, options)?;
         let has_empty = state.groups().any(group::Group::is_empty);
         state.may_remove = has_empty;
         space.announce(&state);

@@ -5,6 +5,7 @@ use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::ranges::{RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
+use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub(super) struct State {
     groups: BTreeMap<u64, Group>,
     totals: PerContent<Totals>,
     pub(super) devices: Vec<Device>,
+    /// How much the class of a device weighs.
+    pub(super) placement: PlacementMode,
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].
     pub(super) fast: Option<BTreeSet<DevId>>,
     /// What the running transaction has freed.

@@ -123,7 +123,7 @@ impl Pool {
             promised_data_bytes: state.promised_data,
             promised_metadata_bytes: state.promised_metadata,
             kept_back_bytes: kept.freeing + kept.commit,
-            placement: space.placement,
+            placement: state.placement,
             has_tiers: state.fast.is_some(),
             data_room: space.room(self, &state, content(space.is_mixed, BlockGroupType::DATA)),
             fast_data_room: space.room(self, &state, Content::FastData),

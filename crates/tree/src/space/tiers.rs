@@ -31,6 +31,31 @@ impl Pool {
         Ok(())
     }
 
+    /// How much the class of a device weighs.
+    pub fn placement(&self) -> Result<PlacementMode, TreeError> {
+        Ok(self.writer()?.space.lock().placement)
+    }
+
+    /// Lets the class of a device weigh more or less from the next chunk on. Strict is refused while what is promised
+    /// to data would not fit on bulk devices alone: it could not be written then.
+    pub fn set_placement(&self, mode: PlacementMode) -> Result<(), TreeError> {
+        let space = &self.writer()?.space;
+        let mode = placement_of(self, mode);
+        let mut state = space.lock();
+        let before = std::mem::replace(&mut state.placement, mode);
+        space.update_tiers(&mut state);
+        let available = space.data_totals(&state).available;
+        if mode == PlacementMode::Strict && state.promised_data > available {
+            state.placement = before;
+            space.update_tiers(&mut state);
+            return Err(TreeError::NoSpace(
+                "data that waits to be written fits on no bulk device".to_owned(),
+            ));
+        }
+        space.announce(&state);
+        Ok(())
+    }
+
     /// Whether it makes a difference for data what it is for.
     pub fn has_tiers(&self) -> bool {
         self.writer().is_ok_and(|writer| writer.space.lock().fast.is_some())
@@ -64,7 +89,7 @@ impl Space {
             devids.join(", ")
         };
         let mode =
-            if self.placement == PlacementMode::Strict { "ssd_metadata=strict" } else { "ssd_metadata" };
+            if state.placement == PlacementMode::Strict { "ssd_metadata=strict" } else { "ssd_metadata" };
         tracing::info!("{mode}: metadata goes to devid {}, data to devid {}", ids(true), ids(false));
     }
 
@@ -72,7 +97,7 @@ impl Space {
     pub(super) fn update_tiers(&self, state: &mut State) {
         let classes = classes(&state.summaries());
         let has = |class| classes.contains(&class);
-        let makes_difference = self.placement != PlacementMode::Classic && !self.is_mixed;
+        let makes_difference = state.placement != PlacementMode::Classic && !self.is_mixed;
         let has_tiers = makes_difference && has(PlacementClass::Fast) && has(PlacementClass::Bulk);
         let devices = state.devices.iter().zip(&classes);
         let fast = devices.filter(|(_, class)| **class == PlacementClass::Fast);
@@ -86,7 +111,7 @@ impl Space {
 
     /// How much the class weighs. A pool of one class alone (others may be missing) has no other place for anything.
     pub(super) fn mode(&self, state: &State) -> PlacementMode {
-        match self.placement {
+        match state.placement {
             PlacementMode::Strict if state.fast.is_none() => PlacementMode::Preferred,
             mode => mode,
         }
@@ -94,11 +119,12 @@ impl Space {
 
     /// Where data of a tier may be taken from, in order.
     pub(super) fn data_contents(&self, tier: PlacementClass) -> &'static [Content] {
+        let state = self.lock();
         match (content(self.is_mixed, BlockGroupType::DATA), tier) {
             (Content::Mixed, _) => &[Content::Mixed],
-            _ if self.lock().fast.is_none() => &[Content::Data],
+            _ if state.fast.is_none() => &[Content::Data],
             (_, PlacementClass::Fast) => &[Content::FastData, Content::Data],
-            _ if self.placement == PlacementMode::Strict => &[Content::Data],
+            _ if state.placement == PlacementMode::Strict => &[Content::Data],
             _ => &[Content::Data, Content::FastData],
         }
     }
@@ -107,7 +133,7 @@ impl Space {
     pub(super) fn data_totals(&self, state: &State) -> Totals {
         let content = content(self.is_mixed, BlockGroupType::DATA);
         let mut totals = state.totals(content);
-        if content == Content::Data && self.placement != PlacementMode::Strict {
+        if content == Content::Data && state.placement != PlacementMode::Strict {
             totals.add(state.totals(Content::FastData));
         }
         totals

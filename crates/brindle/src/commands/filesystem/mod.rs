@@ -5,6 +5,8 @@ mod mounted;
 mod show;
 mod space;
 
+pub(crate) use space::mode_name;
+
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;

@@ -178,7 +178,7 @@ fn room_json(report: &SpaceReport) -> Value {
 }
 
 /// As the mount option has it.
-fn mode_name(mode: u64) -> &'static str {
+pub(crate) fn mode_name(mode: u64) -> &'static str {
     match mode {
         0 => "no_ssd_metadata",
         1 => "ssd_metadata",

@@ -6,7 +6,7 @@ mod kernel;
 mod tiers;
 
 use brindle_device::DeviceClass::{Rotating, Solid};
-use brindle_fs::{AllocationHint, Filesystem, PlacementClass, PlacementMode};
+use brindle_fs::{AllocationHint, Filesystem, NewInode, PlacementClass, PlacementMode};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use ground::{Devices, Making, MixedPool, devices_of, devices_of_file, is_no_space, names, put};
 
@@ -189,6 +189,33 @@ fn strict_asks_nothing_of_a_pool_of_one_class() {
         assert!(fill(&fs, 4 * MIB, "file") > 30);
         pool.close(fs);
     }
+}
+
+#[test]
+fn the_mode_changes_from_the_next_chunk_on_and_strict_waits_for_what_was_accepted() {
+    let pool =
+        MixedPool::new(&[(Solid, 1024), (Rotating, 256)], Making::of(Profile::Single, Profile::Single));
+    let fs = pool.open();
+    let set = |mode| fs.pool().set_placement(mode);
+    set(PlacementMode::Strict).expect("nothing waits");
+    fill(&fs, MIB, "strict");
+    assert_eq!(devices_of(&fs, DATA), names(&["memory2"]));
+    set(PlacementMode::Preferred).expect("always possible");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    for number in 0..20 {
+        let id = fs.create(fs.root(), format!("waits{number}").as_bytes(), &new).expect("room").id;
+        let file = fs.open_file(id).expect("there it is");
+        fs.write(&file, 0, &vec![7; MIB]).expect("there is room on flash");
+    }
+    assert!(set(PlacementMode::Strict).is_err(), "it was accepted, and does not fit on the disk");
+    assert_eq!(fs.pool().placement().expect("writable"), PlacementMode::Preferred);
+    fs.sync().expect("so it is written");
+    set(PlacementMode::Strict).expect("nothing waits any more");
+    assert_eq!(fill(&fs, MIB, "refused"), 0);
+    set(PlacementMode::Classic).expect("always possible");
+    assert!(!fs.pool().has_tiers());
+    assert!(fill(&fs, 4 * MIB, "classic") > 10, "flash is as good as any");
+    pool.close(fs);
 }
 
 #[test]
