@@ -2,7 +2,7 @@
 
 use crate::operations::Operations;
 use brindle_fs::{Filesystem, FsError, Remaining};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The thread that does it. Dropped, it ends.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
-    stop: Arc<Stop>,
+    calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What it is called for.
 #[derive(Debug, Default)]
-struct Stop {
-    is_asked: Mutex<bool>,
+struct Calls {
+    waiting: Mutex<Waiting>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// To end.
+    is_over: bool,
+    /// To commit, for much has changed.
+    is_pressed: bool,
 }
 
 /// The next that is due.
@@ -37,37 +46,50 @@ impl Upkeep {
         filesystem: Arc<Filesystem>,
         interval: Duration,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new(Stop::default());
-        let stopped = Arc::clone(&stop);
-        let run = move || work(&operations, &filesystem, &stopped, interval);
+        let calls = Arc::new(Calls::default());
+        let (called, caller) = (Arc::clone(&calls), Arc::clone(&calls));
+        // A pool that is not written has nobody who would tell.
+        filesystem.pool().on_pressure(Box::new(move || caller.press())).ok();
+        let run = move || work(&operations, &filesystem, &called, interval);
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(run)?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { calls, thread: Some(thread) })
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        *self.stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.changed.notify_all();
+        self.calls.waiting().is_over = true;
+        self.calls.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
     }
 }
 
-impl Stop {
+impl Calls {
     /// Waits; true if it is time to end.
     fn wait(&self, time: Duration) -> bool {
-        let is_asked = self.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = self.changed.wait_timeout_while(is_asked, time, |is_asked| !*is_asked);
-        *wait.unwrap_or_else(PoisonError::into_inner).0
+        let is_quiet = |waiting: &mut Waiting| !waiting.is_over && !waiting.is_pressed;
+        let wait = self.changed.wait_timeout_while(self.waiting(), time, is_quiet);
+        let mut waiting = wait.unwrap_or_else(PoisonError::into_inner).0;
+        waiting.is_pressed = false;
+        waiting.is_over
+    }
+
+    fn press(&self) {
+        self.waiting().is_pressed = true;
+        self.changed.notify_all();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn work(operations: &Operations, filesystem: &Filesystem, stop: &Stop, interval: Duration) {
+fn work(operations: &Operations, filesystem: &Filesystem, calls: &Calls, interval: Duration) {
     let mut schedule = Schedule { interval, next_commit: Instant::now() + interval };
     let mut pause = PAUSE;
-    while !stop.wait(pause.min(schedule.next_commit.saturating_duration_since(Instant::now()))) {
+    while !calls.wait(pause.min(schedule.next_commit.saturating_duration_since(Instant::now()))) {
         match step(operations, filesystem, &mut schedule) {
             Ok(Remaining::More) => pause = PAUSE,
             Ok(Remaining::Nothing) => pause = IDLE,
@@ -90,6 +112,8 @@ fn step(
     if Instant::now() >= schedule.next_commit {
         schedule.next_commit = Instant::now() + schedule.interval;
         operations.sync_all()?;
+    } else if filesystem.pool().is_under_pressure() {
+        filesystem.commit()?;
     }
     filesystem.background_step()
 }

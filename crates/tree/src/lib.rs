@@ -40,6 +40,7 @@ pub use space::{
     DeviceSpace, DiscardMode, GroupStatus, GroupSummary, ReservedExtent, Room, SpaceSummary, Spread, Urgency,
 };
 pub use transaction::{
-    Clock, CommitPhase, CommitReport, CommitStatistics, LEVELS, Need, Transaction, TreeKind, WriterOptions,
+    Clock, CommitPhase, CommitReport, CommitStatistics, LEVELS, Need, PressureListener, Transaction,
+    TreeKind, WriterOptions,
 };
 pub use tree::Tree;

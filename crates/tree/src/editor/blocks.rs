@@ -4,7 +4,6 @@ use super::Editor;
 use crate::TreeError;
 use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Where blocks come from, and who is to know what becomes of them. A pool, or a model of one.
 pub(crate) trait Blocks {
@@ -73,10 +72,10 @@ impl Blocks for Editor<'_> {
     }
 
     fn dirtied(&self) {
-        self.writer.dirty_nodes.fetch_add(1, Ordering::Relaxed);
+        self.writer.pressure.dirtied();
     }
 
     fn vanished(&self) {
-        self.writer.dirty_nodes.fetch_sub(1, Ordering::Relaxed);
+        self.writer.pressure.vanished(1);
     }
 }

@@ -10,7 +10,6 @@ use super::state::{State, content};
 use super::{MetadataReservation, Space, Urgency};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, to_u64};
-use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 /// What a pool's changes come to so far.
@@ -37,7 +36,7 @@ impl Space {
     pub(super) fn load_of(pool: &Pool) -> Result<Load, TreeError> {
         let writer = pool.writer()?;
         Ok(Load {
-            dirty: to_u64(writer.dirty_nodes.load(Ordering::Relaxed)),
+            dirty: to_u64(writer.pressure.nodes()),
             references: to_u64(writer.refs.len()),
             trees: to_u64(pool.known_tree_count()),
         })

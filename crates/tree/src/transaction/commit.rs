@@ -79,6 +79,7 @@ impl Pool {
         let editor = Editor { pool: self, writer, generation };
         let frozen = editor.settle(&mut tally).and_then(|()| editor.freeze(&mut tally));
         let next = if frozen.is_ok() { Generation::new(generation.get() + 1) } else { generation };
+        writer.pressure.begin();
         writer.gate.open(next);
         let frozen = frozen?;
         tally.ends(CommitPhase::Settle);
@@ -230,7 +231,7 @@ impl Editor<'_> {
         // A reader finds a block in one place or the other: the tree stays locked until all have moved.
         let mut state = tree.write();
         let dirty: HashMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
-        self.writer.dirty_nodes.fetch_sub(dirty.len(), Ordering::Relaxed);
+        self.writer.pressure.vanished(dirty.len());
         for (at, node) in &dirty {
             self.pool.remember_node(*at, node);
         }

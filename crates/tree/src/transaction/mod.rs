@@ -32,11 +32,13 @@ mod commit;
 mod gate;
 mod open;
 mod options;
+mod pressure;
 mod roots;
 mod statistics;
 mod superblock;
 
 pub use options::{Clock, WriterOptions};
+pub use pressure::PressureListener;
 pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
 
 use crate::refs::DelayedRefs;
@@ -46,16 +48,13 @@ use crate::tree::virtual_address;
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::{Generation, Incompat, Logical, Node};
 use gate::Gate;
+use pressure::{Degree, Pressure};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// Changed blocks take this share of the node cache's budget before operations wait for a commit.
-const DIRTY_SHARE: usize = 2;
-/// However small the budget, so many blocks may be dirty.
-const DIRTY_NODES_MIN: usize = 1024;
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
 /// How often metadata space is asked for, with a commit in between.
@@ -66,8 +65,7 @@ pub(crate) struct Writer {
     pub(crate) refs: DelayedRefs,
     pub(crate) space: Space,
     pub(crate) statistics: Statistics,
-    /// Blocks in the `dirty` maps of all trees.
-    pub(crate) dirty_nodes: AtomicUsize,
+    pub(crate) pressure: Pressure,
     gate: Gate,
     next_virtual: AtomicU64,
     /// Blocks that are final and not written yet.
@@ -85,7 +83,6 @@ pub(crate) struct Writer {
     commits: Mutex<CommitStatistics>,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
-    dirty_nodes_max: usize,
     options: WriterOptions,
 }
 
@@ -172,8 +169,10 @@ impl Pool {
     pub fn join(&self, need: Need) -> Result<Transaction<'_>, TreeError> {
         let writer = self.writer()?;
         writer.check_alive()?;
-        if writer.dirty_nodes.load(Ordering::Relaxed) > writer.dirty_nodes_max {
-            self.commit()?;
+        match writer.pressure.degree() {
+            Degree::Low => {}
+            Degree::Noticeable => writer.pressure.tell(),
+            Degree::Full => self.commit()?,
         }
         let nodesize = u64::from(self.volume().tree_context().nodesize);
         let bytes = brindle_ondisk::to_u64(need.items) * BLOCKS_PER_ITEM * nodesize;
@@ -232,6 +231,18 @@ impl Pool {
         let done = self.exclusively(act);
         writer.space.release_metadata(reservation);
         done
+    }
+
+    /// Has somebody told when changed blocks take so much memory that a commit should begin. Operations wait for one
+    /// when they take twice as much, whether or not anybody was told. The first listener stays.
+    pub fn on_pressure(&self, listener: PressureListener) -> Result<(), TreeError> {
+        self.writer()?.pressure.listen(listener);
+        Ok(())
+    }
+
+    /// Whether changed blocks take so much memory.
+    pub fn is_under_pressure(&self) -> bool {
+        self.writer().is_ok_and(|writer| writer.pressure.degree() != Degree::Low)
     }
 
     /// Ends all writing, as an error inside a commit does: for an operation that failed half way, and contents that

@@ -1,7 +1,8 @@
 //! Opening a pool to write: what must not be there, and what has to be read first.
 
 use super::gate::Gate;
-use super::{DIRTY_NODES_MIN, DIRTY_SHARE, Durable, Writer};
+use super::pressure::Pressure;
+use super::{Durable, Writer};
 use crate::refs::DelayedRefs;
 use crate::space::Space;
 use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
@@ -30,7 +31,7 @@ impl Pool {
             refs: DelayedRefs::default(),
             space,
             statistics: pool.load_statistics()?,
-            dirty_nodes: 0.into(),
+            pressure: Pressure::new(options.cache_bytes, nodesize),
             gate: Gate::new(running),
             next_virtual: 0.into(),
             frozen: RwLock::default(),
@@ -40,7 +41,6 @@ impl Pool {
             copies_are_current: AtomicBool::new(false),
             commits: Mutex::default(),
             aborted: OnceLock::new(),
-            dirty_nodes_max: (options.cache_bytes / DIRTY_SHARE / nodesize).max(DIRTY_NODES_MIN),
             options: writer.clone(),
         };
         pool.set_writer(writer);

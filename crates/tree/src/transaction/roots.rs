@@ -72,7 +72,7 @@ impl Editor<'_> {
             state.dirty.insert(bytenr, Arc::new(root));
             state.recorded = None;
         }
-        self.writer.dirty_nodes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.writer.pressure.dirtied();
         let tree = self.pool.register_tree(tree);
         let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
         let key = Key::new(id.object_id(), KeyType::ROOT_ITEM, offset);
