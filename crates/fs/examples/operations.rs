@@ -9,6 +9,8 @@
 //! - `commit ms`: how long these commits took, median and maximum;
 //! - `last ms`: the commit of all that was created since the last one;
 //! - `nodes MiB`: the memory that cached tree blocks hold; `peak MiB`: the most that the process ever held.
+//!
+//! `METADATA_MEMORY` in the environment says how many MiB tree blocks may take, as the mount option does.
 
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::{FileDevice, WritableDevice};
@@ -51,8 +53,11 @@ impl Growing {
             &[NewDevice::new(Arc::clone(&device))],
             &MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000),
         )?;
-        let filesystem =
-            Filesystem::open_writable(vec![device], &OpenOptions::default(), &WriteOptions::default())?;
+        let mut options = OpenOptions::default();
+        if let Ok(mib) = std::env::var("METADATA_MEMORY") {
+            options.pool.cache_bytes = mib.parse::<usize>()? << 20;
+        }
+        let filesystem = Filesystem::open_writable(vec![device], &options, &WriteOptions::default())?;
         Ok(Self { filesystem, directories: Vec::new(), count: 0, random: 7 })
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct MountOptions {
     pub(crate) source: Option<String>,
     /// How one of several copies is chosen.
     pub(crate) read_policy: Option<String>,
+    /// How much memory tree blocks may take, in bytes (`metadata_memory=`).
+    pub(crate) metadata_bytes: Option<usize>,
     /// How the pool is written.
     pub(crate) write: WriteChoices,
     /// What concerns the host alone, in the order given.
@@ -126,8 +128,9 @@ impl MountOptions {
             ("device", Some(path)) => self.devices.push(path.into()),
             ("fsname", Some(source)) => self.source = Some(source.to_owned()),
             ("read_policy", Some(policy)) => self.read_policy = Some(policy.to_owned()),
+            ("metadata_memory", Some(mib)) => self.metadata_bytes = Some(parse_mib(mib)?),
             ("subtype" | "user", Some(_)) => {}
-            ("subvol" | "subvolid" | "device" | "fsname" | "read_policy", None) => {
+            ("subvol" | "subvolid" | "device" | "fsname" | "read_policy" | "metadata_memory", None) => {
                 bail!("option '{name}' needs a value: {name}=...")
             }
             _ if self.write.add(name, value)? => {}
@@ -148,6 +151,13 @@ impl MountOptions {
     }
 }
 
+fn parse_mib(value: &str) -> Result<usize> {
+    const MOST_MIB: usize = 1 << 20;
+    let number = value.parse::<usize>().ok().filter(|mib| (1..=MOST_MIB).contains(mib));
+    let wrong = || format!("option 'metadata_memory={value}': it is a number of MiB, from 1 to {MOST_MIB}");
+    Ok(number.with_context(wrong)? << 20)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +169,17 @@ mod tests {
         assert!(options.degraded && options.has("ro", "rw") && !options.has("rw", "ro"));
         assert_eq!(options.subvolume(), SubvolumeChoice::Path(b"a/b".to_vec()));
         assert_eq!(options.devices, [PathBuf::from("/dev/x")]);
+    }
+
+    #[test]
+    fn memory_is_given_in_mib() {
+        let bytes = |option| MountOptions::parse(&[option]).map(|options| options.metadata_bytes);
+        assert_eq!(bytes("metadata_memory=64").expect("a number"), Some(64 << 20));
+        assert_eq!(bytes("ro").expect("known"), None);
+        for wrong in ["metadata_memory", "metadata_memory=0", "metadata_memory=1G", "metadata_memory=1048577"]
+        {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub(crate) fn open_writable(
 fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
     let mut options = brindle_fs::OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
     options.pool.volume.degraded = mount.degraded;
+    options.pool.cache_bytes = mount.metadata_bytes.unwrap_or(options.pool.cache_bytes);
     options
 }
 

@@ -5,6 +5,7 @@
 
 mod background;
 pub(crate) mod helper;
+mod memory;
 mod open;
 
 use crate::commands::device_word::split_class;
@@ -35,6 +36,8 @@ MOUNT OPTIONS
   nodatacow            new files are overwritten in place, and have no checksums
   nodatasum            new files have no checksums
   max_inline=BYTES     the longest contents that are kept in the tree; 2048 unless told otherwise
+  metadata_memory=MIB  what tree blocks may take of the memory, and as much again while they are written; a 32nd of
+                       the machine's unless told otherwise, from 64 to 512
   discard[=async]      what is freed is given back to the devices; nodiscard is the default
   noatime, relatime,   when the time of the last access is kept; relatime is the default. The kernel reads
   strictatime,         what it remembers without asking, so that strictatime too sees only the first
@@ -121,7 +124,8 @@ pub(crate) struct MountCommand {
 /// Runs the command.
 pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     command.operands.require("mount");
-    let options = MountOptions::parse(&command.options)?;
+    let mut options = MountOptions::parse(&command.options)?;
+    options.metadata_bytes.get_or_insert_with(memory::budget_bytes);
     if command.foreground || command.fake || background::is_served() {
         serve(command, &options)
     } else {
