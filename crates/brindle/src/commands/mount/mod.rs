@@ -4,6 +4,7 @@
 //! ourselves again ([`background`]) and wait until it reports that the mount answers, or why it doesn't.
 
 mod background;
+mod ending;
 pub(crate) mod helper;
 mod memory;
 mod open;

@@ -1,5 +1,6 @@
 //! Opening a pool for a mount: to read and write it, or only to read it where that is all it allows.
 
+use super::ending::Patience;
 use crate::commands::options::MountOptions;
 use crate::commands::pool::{open_filesystem, open_writable};
 use anyhow::{Context, Result};
@@ -36,10 +37,10 @@ pub(super) fn filesystem(
 }
 
 fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Filesystem> {
-    let mut options = options.clone();
+    let (mut options, patience) = (options.clone(), Patience::new());
     let mut opened: Vec<Arc<dyn WritableDevice>> = Vec::new();
     for (path, class) in devices {
-        let device = FileDevice::open_writable(path)?;
+        let device = open(path, &patience)?;
         options.write.classes.extend(class.map(|class| (device.name().to_owned(), class)));
         opened.push(Arc::new(device));
     }
@@ -54,6 +55,15 @@ pub(super) fn choose_read_policy(filesystem: &Filesystem, options: &MountOptions
         tracing::warn!("option 'read_policy={policy}': rounded up to {} bytes, whole sectors", rounded.0);
     }
     Ok(())
+}
+
+fn open(path: &Path, patience: &Patience) -> Result<FileDevice, DeviceError> {
+    loop {
+        match FileDevice::open_writable(path) {
+            Err(DeviceError::Busy { .. }) if patience.wait(path) => {}
+            opened => return opened,
+        }
+    }
 }
 
 /// Whether it may be read all the same. What is in use may not: what is read would change meanwhile.

@@ -1,0 +1,113 @@
+//! Servers of mounts that are gone, on their way to the end.
+//!
+//! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. Who mounts the
+//! same pool again waits for that, instead of being refused.
+
+use brindle_kernel::Mounted;
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long it is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A process that is being taken apart holds a device for a moment after it can no longer be seen to.
+const UNSEEN: Duration = Duration::from_millis(200);
+/// How often it is looked.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The type of our mounts.
+const MOUNT_TYPE: &str = "fuse.brindle";
+
+/// The time there is for waiting.
+pub(super) struct Patience {
+    began: Instant,
+    /// When a server was seen to be on its way.
+    seen: Cell<Instant>,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self { began: now, seen: Cell::new(now) }
+    }
+
+    /// Waits a moment if who has the device open is the server of a mount that is gone, or is not seen; false if it
+    /// makes no sense.
+    pub(super) fn wait(&self, device: &Path) -> bool {
+        let waits = match holders(device) {
+            Some(holders) if holders.is_empty() => self.seen.get().elapsed() < UNSEEN,
+            Some(holders) if are_ending(&holders) => {
+                self.seen.set(Instant::now());
+                self.began.elapsed() < PATIENCE
+            }
+            _ => false,
+        };
+        if waits {
+            std::thread::sleep(PAUSE);
+        }
+        waits
+    }
+}
+
+/// The other processes of this program that have a device open.
+fn holders(device: &Path) -> Option<Vec<u32>> {
+    let device = device.canonicalize().ok()?;
+    Some(servers().filter(|process| has_open(*process, &device)).collect())
+}
+
+/// Whether none of these processes serves a mount any more.
+fn are_ending(holders: &[u32]) -> bool {
+    let alive = live_servers(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    holders.iter().all(|holder| !alive.contains(holder))
+}
+
+/// Other processes of this program, as far as we may look.
+fn servers() -> impl Iterator<Item = u32> {
+    let own = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(move |process| {
+        let comm = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        *process != std::process::id() && !own.is_empty() && comm == own
+    })
+}
+
+fn has_open(process: u32, device: &Path) -> bool {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| target == device)
+}
+
+/// Who serves the mounts that there are.
+fn live_servers(table: &str) -> Vec<u32> {
+    let ours = table.lines().filter_map(mountpoint);
+    ours.filter_map(|at| Some(Mounted::open(&at).ok()?.server().ok()?.process)).collect()
+}
+
+/// Where a line of the mount table has a mount of ours. One that can't be asked because its name has blanks counts for
+/// none: its server is waited for in vain.
+fn mountpoint(line: &str) -> Option<PathBuf> {
+    let (place, what) = line.split_once(" - ")?;
+    let is_ours = what.split(' ').next() == Some(MOUNT_TYPE);
+    is_ours.then(|| place.split(' ').nth(4).map(PathBuf::from)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_mounts_are_told_from_others() {
+        let ours = "30 22 0:40 / /mnt/a rw,nodev shared:7 - fuse.brindle x.img rw,user_id=0";
+        assert_eq!(mountpoint(ours), Some(PathBuf::from("/mnt/a")));
+        assert_eq!(mountpoint("32 31 0:42 / /mnt rw - tmpfs none rw"), None);
+        assert_eq!(mountpoint(""), None);
+    }
+
+    #[test]
+    fn what_nobody_has_open_is_not_waited_for_long() {
+        let patience = Patience::new();
+        assert!(!patience.wait(Path::new("/nowhere")));
+        while patience.wait(Path::new("/proc/self/exe")) {}
+        assert!(patience.began.elapsed() >= UNSEEN);
+    }
+}
