@@ -54,9 +54,17 @@ impl Filesystem {
     /// loses its last name.
     pub fn acquire(&self, id: InodeId) -> Result<Arc<Inode>, FsError> {
         let inode = self.inode(id);
+        let subvolume = self.subvolume_state(id.tree)?;
+        // Held until the opening is counted: who drops the subvolume looks at the count.
+        let access = subvolume.hold();
         let mut names = inode.names();
-        if names.opens == 0 && !id.is_empty_subvolume() && self.attributes(id)?.nlink == 0 {
-            return Err(FsError::NoInode(id));
+        if names.opens == 0 && !id.is_empty_subvolume() {
+            if access.is_deleted {
+                return Err(FsError::DeletedSubvolume(id.tree));
+            }
+            if self.attributes(id)?.nlink == 0 {
+                return Err(FsError::NoInode(id));
+            }
         }
         names.opens += 1;
         drop(names);

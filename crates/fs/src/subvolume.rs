@@ -108,6 +108,11 @@ impl SubvolumeState {
         if access.is_deleted { Err(FsError::DeletedSubvolume(self.tree.id())) } else { Ok(access) }
     }
 
+    /// Nobody deletes it, or says who may change it, meanwhile.
+    pub(crate) fn hold(&self) -> RwLockReadGuard<'_, WriteAccess> {
+        self.access.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The right to say who may change it; waits for the operations that do.
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, WriteAccess> {
         self.access.write().unwrap_or_else(PoisonError::into_inner)
