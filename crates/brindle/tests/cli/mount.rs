@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Whether mounts can be made at all.
-fn can_mount() -> bool {
+pub(super) fn can_mount() -> bool {
     let is_there = Path::new("/dev/fuse").exists();
     if !is_there {
         println!("skipped: needs /dev/fuse");
@@ -13,9 +13,24 @@ fn can_mount() -> bool {
     is_there
 }
 
-fn is_mounted(path: &Path) -> bool {
+pub(super) fn is_mounted(path: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("there is a mount table");
     table.lines().any(|line| line.contains(&format!(" {} ", text(path))))
+}
+
+/// Unmounts it. What this process has just closed may still be open in a child of another test that is being started.
+pub(super) fn unmount(place: &Path) {
+    const TRIES: usize = 500;
+    for _ in 0..TRIES {
+        let output = brindle(["umount", text(place)]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return;
+        }
+        assert!(said.contains("busy"), "{said}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} stays busy", place.display());
 }
 
 #[test]
@@ -40,7 +55,7 @@ fn the_mount_answers_when_the_command_returns() {
     let said = brindle_fails(1, ["umount", text(&place)]);
     assert!(said.contains("busy"), "{said}");
     visitor.wait_with_output().expect("it ends with its input");
-    brindle_prints(["umount", text(&place)]);
+    unmount(&place);
     assert!(!is_mounted(&place));
     let said = brindle_fails(1, ["umount", text(&place)]);
     assert!(said.contains("nothing is mounted there"), "{said}");
@@ -86,11 +101,11 @@ fn mount_8_says_rw_when_its_user_said_nothing() {
     };
     mount("rw,nodev");
     std::fs::write(place.join("written"), b"by us").expect("it can be written");
-    brindle_prints(["umount", text(&place)]);
+    unmount(&place);
     mount("ro,nodev");
     assert_eq!(std::fs::read(place.join("written")).expect("it was written"), b"by us");
     std::fs::write(place.join("written"), b"again").expect_err("read-only");
-    brindle_prints(["umount", text(&place)]);
+    unmount(&place);
 }
 
 #[test]
@@ -106,11 +121,36 @@ fn what_is_written_is_on_the_devices_when_umount_returns() {
         let said = brindle_fails(1, with_devices(&["mount"], &[image.devices[0].clone(), place.clone()]));
         assert!(said.contains("in use"), "{said}");
         std::fs::write(place.join(format!("round-{round}")), vec![7; 100_000]).expect("write");
-        brindle_prints(["umount", text(&place)]);
+        unmount(&place);
         brindle_prints(["check", text(&image.devices[0])]);
     }
     let listed = brindle_prints(["ls", text(&image.devices[0])]);
     assert!((0..3).all(|round| listed.contains(&format!("round-{round}"))), "{listed}");
+}
+
+#[test]
+fn a_server_that_makes_its_last_commit_is_waited_for() {
+    if !can_mount() || !is_root("unmounting by umount(8)") {
+        return;
+    }
+    let image = Image::unpack("single");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
+    for round in 0..3 {
+        brindle_prints(with_devices(&["mount"], &[image.devices[0].clone(), place.clone()]));
+        let name = place.join("changing");
+        if round > 0 {
+            assert_eq!(std::fs::read(&name).expect("it was written").len(), round << 20);
+        }
+        std::fs::write(&name, vec![7; (round + 1) << 20]).expect("write");
+        // By the helper of umount(8), if it is installed, the last commit is waited for already: not so without.
+        while !Command::new("umount").args(["-i", text(&place)]).status().expect("umount").success() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    brindle_prints(with_devices(&["mount"], &[image.devices[0].clone(), place.clone()]));
+    unmount(&place);
+    brindle_prints(["check", text(&image.devices[0])]);
 }
 
 #[test]
@@ -152,7 +192,7 @@ fn the_pool_of_a_mount_is_shown_and_changed_through_it() {
     let commits: serde_json::Value = serde_json::from_str(&commits).expect("JSON");
     let roots = &commits["total"]["blocks_by_level"]["roots"][0];
     assert!(roots.as_u64() >= commits["commits"].as_u64(), "{commits}");
-    brindle_prints(["umount", text(&place)]);
+    unmount(&place);
     let listed = brindle_prints(["subvolume", "list", text(&image.devices[0])]);
     assert!(listed.contains("path two\n") && !listed.contains("two/one"), "{listed}");
     assert!(brindle_prints(["subvolume", "get-default", text(&image.devices[0])]).contains("path one\n"));
@@ -193,7 +233,7 @@ fn a_write_protected_pool_is_mounted_to_be_read() {
     let output = brindle(["mount", &device, text(&place)]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("mounting read-only"), "{said}");
-    brindle_prints(["umount", text(&place)]);
+    unmount(&place);
     let said = brindle_fails(1, ["mount", "-o", "rw", &device, text(&place)]);
     assert!(said.contains(&device), "{said}");
     Command::new("losetup").args(["-d", &device]).status().expect("losetup");

@@ -1,0 +1,266 @@
+//! Servers that end while programs write: asked to by a signal, or killed.
+
+use super::mount::{can_mount, is_mounted, unmount};
+use super::support::{brindle, brindle_prints, text};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const WRITERS: usize = 8;
+/// How many files each has, which it writes in turn.
+const SLOTS: u64 = 6;
+/// How many are made durable before the server is killed.
+const DURABLE_FILES: u64 = 40;
+/// So many bytes, and up to as many more.
+const LEAST_BYTES: u64 = 20_000;
+
+/// A pool in an image file, and a server of it that is our child.
+struct Served {
+    scratch: TempDir,
+    child: Option<Child>,
+}
+
+impl Served {
+    fn make() -> Self {
+        let scratch = tempfile::tempdir().expect("temporary directory");
+        let served = Self { scratch, child: None };
+        File::create(served.image()).and_then(|image| image.set_len(512 << 20)).expect("sparse");
+        fs::create_dir(served.place()).expect("new");
+        brindle_prints(["mkfs", text(&served.image())]);
+        served
+    }
+
+    fn image(&self) -> PathBuf {
+        self.scratch.path().join("pool.img")
+    }
+
+    fn place(&self) -> PathBuf {
+        self.scratch.path().join("place")
+    }
+
+    fn mount(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.args(["mount", "--foreground"]).arg(self.image()).arg(self.place());
+        let said = File::create(self.scratch.path().join("said")).expect("room");
+        command.stdout(Stdio::null()).stderr(said);
+        let child = self.child.insert(command.spawn().expect("the binary was built"));
+        let place = self.scratch.path().join("place");
+        while !is_mounted(&place) {
+            assert!(child.try_wait().expect("our child").is_none(), "it ended before it mounted");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let child = self.child.as_ref().expect("it is mounted");
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("our child");
+    }
+
+    /// Waits for the server's end.
+    fn wait(&mut self) -> ExitStatus {
+        self.child.take().expect("it was mounted").wait().expect("our child")
+    }
+
+    /// Waits for the server's end, which must be a good one.
+    fn wait_for_success(&mut self) {
+        let status = self.wait();
+        let said = fs::read_to_string(self.scratch.path().join("said")).expect("text");
+        assert!(status.success(), "{status}: {said}");
+    }
+
+    /// Has both examine it. After a crash the other superblocks may be older than the first one, which is what counts.
+    fn check(&self, has_crashed: bool) {
+        let output = brindle(["check", "--check-data-csum", text(&self.image())]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let findings = said.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  note:"));
+        let only_lags = has_crashed && findings.into_iter().all(|line| line.contains(" has generation "));
+        assert!(output.status.success() || only_lags, "{said}");
+        let mut check = Command::new("btrfs");
+        match check.args(["check", "--readonly", "--check-data-csum"]).arg(self.image()).output() {
+            Err(_) => println!("skipped: btrfs check, which is not installed"),
+            Ok(output) => {
+                let said = [output.stdout, output.stderr].concat();
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+            }
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+        if is_mounted(&self.place()) {
+            Command::new("umount").arg("-l").arg(self.place()).status().ok();
+        }
+    }
+}
+
+/// What a file holds in its nth version: that number, and more that follows from it and from whose file it is.
+fn contents(writer: usize, version: u64) -> Vec<u8> {
+    let length = usize::try_from(LEAST_BYTES + version * 7919 % LEAST_BYTES).expect("small");
+    let byte = |at: usize| (at as u64 * 31 + version + writer as u64).to_le_bytes()[0];
+    version.to_le_bytes().into_iter().chain((8..length).map(byte)).collect()
+}
+
+/// Writes files in turn, each anew and made durable, until that fails; the versions that are durable, by slot. Counts
+/// them in `progress` too.
+fn replace_files(directory: &Path, writer: usize, from: u64, progress: &AtomicU64) -> Vec<Option<u64>> {
+    let mut durable = vec![None; usize::try_from(SLOTS).expect("few")];
+    for version in from.. {
+        let slot = version % SLOTS;
+        let (new, name) = (directory.join("new"), directory.join(slot.to_string()));
+        let replaced = File::create(&new).and_then(|mut file| {
+            file.write_all(&contents(writer, version))?;
+            // Another's fsync may make the new name durable before this one's, and must find the contents there.
+            file.sync_all()?;
+            fs::rename(&new, &name)?;
+            file.sync_all()
+        });
+        if replaced.is_err() {
+            break;
+        }
+        durable[usize::try_from(slot).expect("few")] = Some(version);
+        progress.fetch_add(1, Ordering::Relaxed);
+    }
+    durable
+}
+
+/// Each file that was durable is there, as it was then or later; the greatest version of all.
+fn assert_survived(directory: &Path, writer: usize, durable: &[Option<u64>]) -> u64 {
+    let mut greatest = 0;
+    for (slot, wanted) in durable.iter().enumerate() {
+        let name = directory.join(slot.to_string());
+        let Ok(found) = fs::read(&name) else {
+            assert_eq!(*wanted, None, "{} is gone", name.display());
+            continue;
+        };
+        let version = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
+        assert!(found == contents(writer, version), "{}: not as it ever was", name.display());
+        assert!(wanted.is_none_or(|wanted| version >= wanted), "{}: {version}, {wanted:?}", name.display());
+        greatest = greatest.max(version);
+    }
+    greatest
+}
+
+#[test]
+fn what_was_fsynced_survives_a_server_that_is_killed() {
+    if !can_mount() {
+        return;
+    }
+    let rounds: u64 =
+        std::env::var("BRINDLE_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let mut served = Served::make();
+    let directory = |writer: usize| served.scratch.path().join("place").join(format!("w{writer}"));
+    let directories: Vec<PathBuf> = (0..WRITERS).map(directory).collect();
+    let mut from = vec![0; WRITERS];
+    for round in 0..rounds {
+        served.mount();
+        for directory in &directories {
+            fs::create_dir_all(directory).expect("room");
+        }
+        let progress = AtomicU64::new(0);
+        let durable: Vec<Vec<Option<u64>>> = std::thread::scope(|scope| {
+            let writers = directories.iter().zip(&from).enumerate();
+            let writers: Vec<_> = writers
+                .map(|(writer, (directory, from))| {
+                    let progress = &progress;
+                    scope.spawn(move || replace_files(directory, writer, *from, progress))
+                })
+                .collect();
+            while progress.load(Ordering::Relaxed) < DURABLE_FILES {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // At some moment of a commit.
+            std::thread::sleep(Duration::from_millis(round * 7 % 20));
+            served.signal(rustix::process::Signal::KILL);
+            writers.into_iter().map(|writer| writer.join().expect("no writer panics")).collect()
+        });
+        assert!(!served.wait().success());
+        // Nobody answers there any more.
+        while is_mounted(&served.place()) {
+            Command::new("umount").args(["-l", text(&served.place())]).status().expect("umount");
+        }
+        served.check(true);
+        served.mount();
+        for (writer, directory) in directories.iter().enumerate() {
+            from[writer] = assert_survived(directory, writer, &durable[writer]) + 1;
+        }
+        unmount(&served.place());
+        served.wait_for_success();
+    }
+    served.check(false);
+}
+
+/// Writes behind what is there until told to stop; how many blocks were written.
+fn extend(file: &File, writer: usize, is_over: &AtomicBool) -> u64 {
+    const SYNCED_EACH: u64 = 64;
+    let mut blocks = 0;
+    while !is_over.load(Ordering::Relaxed) && blocks < 4000 {
+        file.write_all_at(&block(writer, blocks), blocks * BLOCK).expect("the mount is served until it ends");
+        blocks += 1;
+        if blocks.is_multiple_of(SYNCED_EACH) {
+            file.sync_data().expect("the mount is served until it ends");
+        }
+    }
+    blocks
+}
+
+const BLOCK: u64 = 5000;
+
+fn block(writer: usize, number: u64) -> Vec<u8> {
+    let byte = (writer as u64 * 37 + number).to_le_bytes()[0];
+    vec![byte; usize::try_from(BLOCK).expect("small")]
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_serves_its_writers_and_loses_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount();
+    let name = |writer: usize| served.place().join(format!("file-{writer}"));
+    let open = |writer| OpenOptions::new().create_new(true).write(true).open(name(writer)).expect("room");
+    let files: Vec<File> = (0..WRITERS).map(open).collect();
+    let is_over = AtomicBool::new(false);
+    let written: Vec<u64> = std::thread::scope(|scope| {
+        let writers = files.into_iter().enumerate();
+        let writers: Vec<_> = writers
+            .map(|(writer, file)| {
+                let is_over = &is_over;
+                scope.spawn(move || extend(&file, writer, is_over))
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(200));
+        served.signal(rustix::process::Signal::TERM);
+        // It disappears at once, and is served as long as files are open.
+        while is_mounted(&served.place()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        is_over.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().expect("no write fails")).collect()
+    });
+    served.wait_for_success();
+    served.check(false);
+    served.mount();
+    for (writer, blocks) in written.iter().enumerate() {
+        let found = fs::read(served.place().join(format!("file-{writer}"))).expect("it is there");
+        let expected: Vec<u8> = (0..*blocks).flat_map(|number| block(writer, number)).collect();
+        assert!(
+            *blocks > 0 && found == expected,
+            "{writer}: {} of {blocks} blocks",
+            found.len() as u64 / BLOCK
+        );
+    }
+    unmount(&served.place());
+    served.wait_for_success();
+}
