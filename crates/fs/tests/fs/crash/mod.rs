@@ -8,7 +8,7 @@ use brindle_fs::Compression;
 use brindle_ondisk::Profile;
 use brindle_testing::crash::CrashTest;
 use brindle_testing::operations::Mix;
-use subject::LibrarySubject;
+use subject::{Contents, LibrarySubject};
 
 /// One device, small blocks: trees of several levels.
 const ONE: Layout = Layout {
@@ -113,4 +113,16 @@ fn block_groups_that_move_on_two_mirrors() {
     crash("block_groups_that_move_on_two_mirrors", 5100)
         .of(4, 60, 500)
         .run(&LibrarySubject::relocating(layout));
+}
+
+#[test]
+fn contents_that_are_overwritten_in_place() {
+    let mirrors = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    let parity = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    let test = crash("contents_that_are_overwritten_in_place", 2000);
+    let mix = Mix { sync_file: 15, contents: 60, ..test.mix.clone() };
+    let test = test.mixed(mix).of(2, 60, 500);
+    for layout in [ONE, mirrors, parity] {
+        test.run(&LibrarySubject::hasty(layout).of(Contents::InPlace));
+    }
 }
