@@ -1,5 +1,6 @@
 //! What needs neither root nor tools.
 
+mod balance;
 mod order;
 mod populate;
 mod random;

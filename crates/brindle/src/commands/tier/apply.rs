@@ -3,12 +3,15 @@
 use super::facts::{ClassOptions, Facts};
 use super::plan::Only;
 use super::state;
+use crate::commands::balance::work::{self, Job, Place};
 use crate::commands::mkfs::parse_size;
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
+use brindle_kernel::Mounted;
 use brindle_kernel::tier::{ApplyOptions, Observer, apply};
+use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::{Move, Plan};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -38,9 +41,12 @@ EXIT STATUS
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; sizes are as before";
 
-/// Move metadata to the fast devices, and data off them, in a pool that the kernel has mounted
+/// Move metadata to the fast devices, and data off them
 ///
-/// The kernel gives new chunks to the devices with the most unallocated space. So the devices where something does not
+/// On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced` (and its
+/// Ctrl-C, crash and `resume`); data on fast devices alone is taken for that of the fast tier, and stays.
+///
+/// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the devices where something does not
 /// belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
 /// balance, one by one; then the devices get their sizes back. They get them back after an error and after Ctrl-C as
 /// well, and after a crash by `brindle tier recover`, or when this is run again. Files can be used all the while.
@@ -58,8 +64,8 @@ pub(crate) struct ApplyCommand {
     rate: Option<u64>,
     #[command(flatten)]
     classes: ClassOptions,
-    /// A directory of a pool that the kernel has mounted
-    #[arg(required = true, value_name = "MOUNTPOINT")]
+    /// A directory of a mounted pool, or the devices of one that is not mounted
+    #[arg(required = true, value_name = "MOUNTPOINT|DEVICE")]
     pool: Vec<PathBuf>,
 }
 
@@ -68,8 +74,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
-    if !matches!(&command.pool[..], [path] if path.is_dir()) {
-        bail!("tier apply is not there yet for a pool that is not mounted: have the kernel mount it");
+    if !is_on_kernel_mount(&command.pool)? {
+        return run_here(command);
     }
     let stop = Stop::on_signals()?;
     let facts = Facts::gather(&command.pool, &command.classes)?;
@@ -96,6 +102,33 @@ pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
         (true, None) => bail!("somebody has cancelled the balance"),
         (false, _) => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Whether the kernel has the pool mounted.
+fn is_on_kernel_mount(paths: &[PathBuf]) -> Result<bool> {
+    match paths {
+        [path] if path.is_dir() => Ok(Mounted::open(path)?.is_of_kernel()),
+        _ => Ok(false),
+    }
+}
+
+/// On a pool that is not mounted, or by the process that serves a mount: a balance of what lies wrong.
+fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
+    if !command.classes.is_empty() {
+        bail!(
+            "--fast and --bulk are for pools that the kernel has mounted; for others the pool keeps it: `brindle property \
+             set ... allocation_hint`"
+        );
+    }
+    let wanted = Only::wanted(command.only);
+    let all = Balance::of_misplaced();
+    let balance = Balance {
+        data: all.data.filter(|_| wanted.data),
+        metadata: all.metadata.filter(|_| wanted.metadata),
+        system: all.system.filter(|_| wanted.metadata),
+    };
+    let place = Place::open(&command.pool)?;
+    work::run(&place, &Job { balance: Some(balance), force: false, rate: command.rate })
 }
 
 /// Shows how far it is.

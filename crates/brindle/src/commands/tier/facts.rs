@@ -24,6 +24,13 @@ pub(crate) struct ClassOptions {
     bulk: Vec<PathBuf>,
 }
 
+impl ClassOptions {
+    /// Whether nothing is said of any device.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fast.is_empty() && self.bulk.is_empty()
+    }
+}
+
 /// A pool, as it is found.
 pub(crate) struct Facts {
     /// UUID of the pool.

@@ -1,0 +1,159 @@
+//! Balance of pools in memory.
+
+use crate::support::{MIB, MadePool, assert_clean, options};
+use brindle_care::balance::{self, BalanceError, Progress, Wish};
+use brindle_device::{DeviceClass, WritableDevice};
+use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_policy::balance::Balance;
+use brindle_policy::placement::AllocationHint;
+use std::sync::Arc;
+
+fn open(pool: &MadePool) -> Filesystem {
+    let devices = pool.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    Filesystem::open_writable(devices, &OpenOptions::default(), &WriteOptions::default()).expect("opens")
+}
+
+/// Some files, each of other bytes.
+fn fill(filesystem: &Filesystem, count: usize, size: usize) {
+    for number in 0..count {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let made = filesystem.create(filesystem.root(), name(number).as_bytes(), &new).expect("room");
+        let file = filesystem.open_file(made.id).expect("there");
+        filesystem.write(&file, 0, &contents(number, size)).expect("room");
+    }
+    filesystem.sync().expect("works");
+}
+
+fn assert_filled(filesystem: &Filesystem, count: usize, size: usize) {
+    for number in 0..count {
+        let entry = filesystem.lookup(filesystem.root(), name(number).as_bytes()).expect("read");
+        let file = filesystem.open_file(entry.expect("there").inode).expect("opens");
+        let mut found = vec![0; size];
+        assert_eq!(filesystem.read(&file, 0, &mut found).expect("read"), size);
+        assert!(found == contents(number, size), "file {number}");
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("file{number}")
+}
+
+fn contents(number: usize, size: usize) -> Vec<u8> {
+    (0..size).map(|at| u8::try_from((at / 7 + number * 31) % 251).expect("small")).collect()
+}
+
+fn on_and_on(_: &Progress) -> Wish {
+    Wish::GoOn
+}
+
+/// Four devices, of which two are said to be fast only when there is something on all of them.
+fn pool_with_late_hints() -> (MadePool, Filesystem) {
+    let mut options = options();
+    (options.data, options.metadata) = (Some(Profile::Raid1), Some(Profile::Raid1));
+    let pool = MadePool::make_of(&[(512 * MIB, DeviceClass::Unknown); 4], &options).expect("made");
+    let filesystem = open(&pool);
+    fill(&filesystem, 20, 300_000);
+    for devid in [1, 2] {
+        let hint = AllocationHint::MetadataPreferred;
+        filesystem.pool().set_allocation_hint(DevId::new(devid), hint).expect("writable");
+    }
+    filesystem.sync().expect("works");
+    (pool, filesystem)
+}
+
+#[test]
+fn what_lies_on_devices_of_the_wrong_class_moves_and_nothing_else() {
+    let (pool, filesystem) = pool_with_late_hints();
+    let wrong = Balance::of_misplaced();
+    let before = balance::facts(filesystem.pool()).expect("readable");
+    let chosen = wrong.chosen(&before).len();
+    assert!(chosen > 0, "metadata lies on the last devices");
+    let ended = balance::start(filesystem.pool(), &wrong, false, &mut on_and_on).expect("there is room");
+    assert_eq!((ended.progress.done, ended.wish), (ended.progress.expected, Wish::GoOn));
+    let after = balance::facts(filesystem.pool()).expect("readable");
+    assert!(wrong.chosen(&after).is_empty());
+    for chunk in after.chunks.iter().filter(|chunk| !chunk.kind.contains(BlockGroupType::DATA)) {
+        assert!(chunk.stripes.iter().all(|stripe| stripe.devid.get() <= 2), "{chunk:?}");
+    }
+    for chunk in before.chunks.iter().filter(|chunk| !wrong.chosen(&before).contains(chunk)) {
+        assert!(after.chunks.iter().any(|other| other.logical == chunk.logical), "{chunk:?}");
+    }
+    assert_filled(&filesystem, 20, 300_000);
+    assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), None);
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    assert_clean("moved", &pool.examine());
+    assert_filled(&open(&pool), 20, 300_000);
+}
+
+#[test]
+fn what_is_paused_goes_on_after_a_remount() {
+    let (pool, filesystem) = pool_with_late_hints();
+    let all = Balance::full();
+    let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };
+    let ended = balance::start(filesystem.pool(), &all, false, pause).expect("there is room");
+    assert_eq!(ended.wish, Wish::Pause);
+    let again = balance::start(filesystem.pool(), &all, false, &mut on_and_on);
+    assert!(matches!(again, Err(BalanceError::UnderWay)));
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    assert_clean("paused", &pool.examine());
+    let filesystem = open(&pool);
+    assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), Some(all));
+    let ended = balance::resume(filesystem.pool(), &mut on_and_on).expect("there is room");
+    assert_eq!((ended.progress.left, ended.wish), (0, Wish::GoOn));
+    assert_filled(&filesystem, 20, 300_000);
+    assert!(matches!(balance::resume(filesystem.pool(), &mut on_and_on), Err(BalanceError::None)));
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    assert_clean("resumed", &pool.examine());
+}
+
+#[test]
+fn profiles_are_converted() {
+    let (pool, filesystem) = pool_with_late_hints();
+    let convert = |filter: &str| Some(filter.parse().expect("a filter"));
+    let balance = Balance {
+        data: convert("convert=raid5"),
+        metadata: convert("convert=raid1c3"),
+        system: convert("convert=raid1c3,soft"),
+    };
+    balance::start(filesystem.pool(), &balance, false, &mut on_and_on).expect("there is room");
+    for group in filesystem.pool().block_groups().expect("writable") {
+        let wanted = balance.filter(group.kind).and_then(|filter| filter.convert);
+        assert_eq!(group.kind.profile(), wanted, "{group:?}");
+    }
+    assert_filled(&filesystem, 20, 300_000);
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    assert_clean("converted", &pool.examine());
+}
+
+#[test]
+fn a_full_pool_says_that_there_is_no_room_and_stays_sound() {
+    let mut options = options();
+    (options.data, options.metadata) = (Some(Profile::Single), Some(Profile::Dup));
+    let pool = MadePool::make_of(&[(256 * MIB, DeviceClass::Unknown)], &options).expect("made");
+    let filesystem = open(&pool);
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let made = filesystem.create(filesystem.root(), b"large", &new).expect("room");
+    let file = filesystem.open_file(made.id).expect("there");
+    let megabyte = vec![5; 1 << 20];
+    let mut size = 0;
+    while filesystem.write(&file, size, &megabyte).is_ok() {
+        size += 1 << 20;
+    }
+    filesystem.sync().expect("what was taken has room");
+    let refused = balance::start(filesystem.pool(), &Balance::full(), false, &mut on_and_on);
+    assert!(matches!(refused, Err(BalanceError::NoSpace { .. })), "{refused:?}");
+    assert!(filesystem.is_writable());
+    assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), None);
+    let mut found = vec![0; 1 << 20];
+    assert_eq!(filesystem.read(&file, size - (1 << 20), &mut found).expect("read"), 1 << 20);
+    assert!(found == megabyte);
+    drop(file);
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    assert_clean("full", &pool.examine());
+}
