@@ -2,6 +2,7 @@
 //! the model have their say. Needs root, loop devices and btrfs-progs. `BRINDLE_PINGPONG_ROUNDS` makes it longer.
 
 mod case;
+mod degraded;
 mod game;
 mod large;
 mod pool;

@@ -89,6 +89,14 @@ impl SharedPool {
         self.is_mounted = true;
     }
 
+    /// Mounts the first device alone, as if the others were not there.
+    pub(super) fn mount_without_others(&mut self, options: &str) {
+        self.forget();
+        let target = [self.loops[0].as_os_str(), self.mount_point().as_os_str()].map(OsStr::to_owned);
+        run("mount", ["-t", "btrfs", "-o", options], target);
+        self.is_mounted = true;
+    }
+
     pub(crate) fn unmount(&mut self) {
         patiently(|| try_run("umount", [""; 0], [self.mount_point()])).unwrap_or_else(|why| panic!("{why}"));
         self.is_mounted = false;
