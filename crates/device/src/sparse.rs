@@ -116,9 +116,13 @@ impl WritableDevice for SparseDevice {
         let mut rest = bytes;
         for piece in pieces(offset, bytes.len()) {
             let (source, after) = rest.split_at(piece.length);
+            rest = after;
+            // Zeros take no memory where there is nothing else.
+            if !contents.pages.contains_key(&piece.page) && source.iter().all(|byte| *byte == 0) {
+                continue;
+            }
             let page = contents.pages.entry(piece.page).or_insert_with(|| Box::new([0; PAGE_BYTES]));
             page[piece.within..piece.within + piece.length].copy_from_slice(source);
-            rest = after;
         }
         Ok(())
     }
