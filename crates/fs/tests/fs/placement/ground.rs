@@ -117,7 +117,8 @@ pub(super) fn devices_of_file(fs: &Filesystem, file: InodeId) -> BTreeSet<String
     found
 }
 
-/// Makes a file with contents that do not compress, and writes it back.
+/// Makes a file, and writes it back: short ones with contents that do not compress, long ones of zeros, which take no
+/// memory.
 pub(super) fn put(fs: &Filesystem, parent: InodeId, name: &str, bytes: usize) -> Result<InodeId, FsError> {
     let id = fs.create(parent, name.as_bytes(), &NewInode { mode: 0o100_644, ..NewInode::default() })?.id;
     append(fs, id, 0, bytes)?;
@@ -129,6 +130,9 @@ pub(super) fn append(fs: &Filesystem, id: InodeId, offset: u64, bytes: usize) ->
     let file = fs.open_file(id)?;
     let mut seed = id.number.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut contents = Vec::with_capacity(bytes);
+    if bytes >= 1 << 20 {
+        contents.resize(bytes, 0);
+    }
     while contents.len() < bytes {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         contents.extend_from_slice(&seed.to_be_bytes());
