@@ -198,7 +198,7 @@ fn what_can_not_be_done_is_refused_and_changes_nothing() {
     }
     assert_eq!(pool.sizes(), sizes);
     let said = brindle_fails(1, with_devices(&["tier", "apply"], &pool.devices()));
-    assert!(said.contains("not mounted"), "{said}");
+    assert!(said.contains("is in use: it is mounted"), "{said}");
 }
 
 #[test]
