@@ -78,6 +78,13 @@ step "3. Where it landed"
 table "$mnt"
 echo
 run filesystem usage "$mnt"
+echo
+echo "ten small appends, each with an fsync; what commits cost so far:"
+for _ in {1..10}; do
+    head -c 512 /dev/urandom >>"$mnt/database/log"
+    sync "$mnt/database/log"
+done
+run filesystem commit-stats "$mnt"
 landed=$(table "$mnt")
 mkdir "$dir/expected"
 cp -a --sparse=always "$mnt/." "$dir/expected"
