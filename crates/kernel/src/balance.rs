@@ -44,9 +44,10 @@ impl Mounted {
         }
     }
 
-    /// Ends whatever balance there is, and waits for its end; false if there was none.
+    /// Ends whatever balance there is, running or paused, and waits for its end; false if there was none. (The kernel has
+    /// no error of its own for one that ends by itself meanwhile: that counts as ended.)
     pub fn cancel_balance(&self) -> Result<bool, ControlError> {
-        match call::set::<{ number::BALANCE_CONTROL }, i32>(&self.file, BALANCE_CANCEL) {
+        match call::tell_number::<{ number::BALANCE_CONTROL }>(&self.file, BALANCE_CANCEL) {
             Ok(()) => Ok(true),
             Err(Errno::NOTCONN) => Ok(false),
             Err(error) => Err(self.refused("cancel a balance (root may)", error)),

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "ioctl can be had in no other way; this crate may")]
 
 use rustix::io::Result;
-use rustix::ioctl::{Getter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
+use rustix::ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use zerocopy::{FromBytes, IntoBytes};
@@ -43,6 +43,13 @@ pub(crate) fn tell<const NUMBER: u32>(file: &OwnedFd) -> Result<()> {
     const { assert!(fits::<()>(NUMBER)) };
     // SAFETY: the ioctl has no argument.
     unsafe { ioctl(file, NoArg::<NUMBER>::new()) }
+}
+
+/// An ioctl whose argument is a number itself, not the address of one, whatever its own number says.
+pub(crate) fn tell_number<const NUMBER: u32>(file: &OwnedFd, value: usize) -> Result<()> {
+    // SAFETY: the kernel takes the argument for a number and refuses those that it does not know; a mount of ours, for
+    // which FUSE would fetch what lies there, answers that nothing does.
+    unsafe { ioctl(file, IntegerSetter::<NUMBER>::new_usize(value)) }
 }
 
 /// An ioctl that is told something, and answers by a number.

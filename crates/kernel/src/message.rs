@@ -296,7 +296,7 @@ const _: () = assert!(size_of::<Balance>() == 1024);
 /// The balance runs; without it, it is paused (`BTRFS_BALANCE_STATE_RUNNING`).
 pub const BALANCE_RUNNING: u64 = 1 << 0;
 /// Ends a balance (`BTRFS_BALANCE_CTL_CANCEL`).
-pub const BALANCE_CANCEL: i32 = 2;
+pub const BALANCE_CANCEL: usize = 2;
 
 /// A snapshot to be made (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

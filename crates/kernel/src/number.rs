@@ -65,7 +65,7 @@ pub const RESIZE: u32 = number::<VolumeArguments>(Direction::Write, BTRFS, 3);
 pub const TREE_SEARCH: u32 = number::<TreeSearch>(Direction::Both, BTRFS, 17);
 /// Balances, and returns when it is done.
 pub const BALANCE: u32 = number::<Balance>(Direction::Both, BTRFS, 32);
-/// Ends or pauses a balance.
+/// Ends or pauses a balance. The argument is the command itself.
 pub const BALANCE_CONTROL: u32 = number::<i32>(Direction::Write, BTRFS, 33);
 /// How far a balance is.
 pub const BALANCE_PROGRESS: u32 = number::<Balance>(Direction::Read, BTRFS, 34);

@@ -1,6 +1,7 @@
 //! Tiers: on a pool that the kernel has mounted, two disks and two fast devices.
 
 mod host;
+mod kills;
 
 use crate::support::{Image, brindle_fails, brindle_prints, with_devices};
 use host::{TierPool, can_mount};
@@ -61,6 +62,13 @@ fn status_and_plan_of_a_mounted_pool_agree_with_those_of_its_devices() {
     assert_eq!(unmounted["devices"], status["devices"]);
 }
 
+/// How much lies on the wrong devices.
+fn wrong_bytes(pool: &TierPool) -> u64 {
+    let status = pool.json("status");
+    let kinds = status["kinds"].as_array().expect("a list");
+    kinds.iter().map(|kind| kind["wrong_bytes"].as_u64().expect("a number")).sum()
+}
+
 /// All metadata and system chunks on the fast devices, all data on the disks.
 fn assert_all_in_place(pool: &TierPool) {
     let status = pool.json("status");
@@ -100,44 +108,6 @@ fn metadata_moves_to_fast_devices_and_all_else_is_as_before() {
 }
 
 #[test]
-fn a_killed_run_is_recovered_from_at_any_moment() {
-    if !can_mount() {
-        return;
-    }
-    let rounds = std::env::var("BRINDLE_TIER_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
-    let mut pool = TierPool::filled();
-    let (sizes, contents) = (pool.sizes(), pool.contents());
-    let mut fenced = 0;
-    let begin = std::time::Instant::now();
-    pool.tier_prints(&["apply"]);
-    let whole = begin.elapsed();
-    let back = ["apply", "--fast", "1", "--fast", "2", "--bulk", "3", "--bulk", "4"];
-    for round in 0..rounds {
-        // To and fro; each run is ended a little later than the one before.
-        let status = pool.json("status");
-        let is_in_place = |kind: &Value| kind["wrong_bytes"] == 0;
-        let is_done = status["kinds"].as_array().expect("a list").iter().all(is_in_place);
-        let words = if is_done { &back[..] } else { &["apply"] };
-        let mut child = pool.tier_starts(words);
-        pool.wait_for_a_journal();
-        std::thread::sleep(whole * round / rounds);
-        child.kill().expect("a child of ours");
-        child.wait().expect("it ends");
-        fenced += u32::from(pool.sizes() != sizes);
-        pool.tier_prints(&["recover"]);
-        assert_eq!(pool.sizes(), sizes, "round {round}");
-        assert_eq!(pool.json("status")["fenced"], false);
-        assert!(pool.tier_prints(&["recover"]).contains("nothing is fenced"));
-    }
-    println!("{fenced} of {rounds} runs left a fence behind");
-    assert_ne!(fenced, 0, "nothing was shown");
-    pool.tier_prints(&["apply"]);
-    assert_all_in_place(&pool);
-    assert_eq!((pool.sizes(), pool.contents()), (sizes, contents));
-    pool.check();
-}
-
-#[test]
 fn a_fence_that_a_crash_has_left_is_told_of_and_taken_down_by_the_next_run() {
     if !can_mount() {
         return;
@@ -170,10 +140,34 @@ fn an_interrupted_run_takes_its_fences_down() {
         pool.wait_for_a_journal();
         host::run("kill", &[signal, &child.id().to_string()]);
         let output = child.wait_with_output().expect("it ends");
-        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(!said.contains("cancel"), "{said}");
         assert_eq!(pool.sizes(), sizes);
         assert_eq!(pool.json("status")["fenced"], false);
     }
+}
+
+#[test]
+fn an_interrupted_run_does_not_wait_for_the_chunk_that_it_moves() {
+    if !can_mount() {
+        return;
+    }
+    let pool = TierPool::filled();
+    let sizes = pool.sizes();
+    pool.grow_metadata("so that it takes a while", 1500);
+    let begin = std::time::Instant::now();
+    let child = pool.tier_starts(&["apply"]);
+    pool.wait_until_busy("balance");
+    host::run("kill", &["-INT", &child.id().to_string()]);
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    println!("ended after {:?}: {said}", begin.elapsed());
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(!said.contains("cancel"), "{said}");
+    assert_eq!(pool.sizes(), sizes);
+    assert_eq!(pool.exclusive_operation(), "none");
+    assert_ne!(wrong_bytes(&pool), 0, "it was done before it heard");
 }
 
 #[test]

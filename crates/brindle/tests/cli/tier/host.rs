@@ -106,12 +106,16 @@ impl TierPool {
     }
 
     pub(crate) fn mount(&mut self) {
+        self.mount_with("rw");
+    }
+
+    pub(crate) fn mount_with(&mut self, options: &str) {
         let scan: Vec<&str> = self.loops.iter().map(String::as_str).collect();
         // What is no btrfs yet is none of its business.
         for device in scan {
             let _ = Command::new("btrfs").args(["device", "scan", device]).output();
         }
-        run("mount", &["-t", "btrfs", &self.loops[0], text(&self.at())]);
+        run("mount", &["-t", "btrfs", "-o", options, &self.loops[0], text(&self.at())]);
         self.is_mounted = true;
     }
 
@@ -216,18 +220,58 @@ impl TierPool {
         run("sync", &["-f", text(&self.at())]);
     }
 
+    /// What is done to the pool that nothing else may be done beside, as the kernel has it.
+    pub(crate) fn exclusive_operation(&self) -> String {
+        let uuid = run("findmnt", &["-n", "-o", "UUID", text(&self.at())]);
+        let path = format!("/sys/fs/btrfs/{}/exclusive_operation", uuid.trim());
+        std::fs::read_to_string(path).expect("of a mounted pool").trim().to_owned()
+    }
+
+    /// Waits until such an operation is under way.
+    pub(crate) fn wait_until_busy(&self, operation: &str) {
+        for _ in 0..10_000 {
+            if self.exclusive_operation() == operation {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("no {operation} in ten seconds");
+    }
+
+    /// The first chunk of a content, by its logical address.
+    pub(crate) fn first_chunk(&self, content: &str) -> u64 {
+        run("sync", &["-f", text(&self.at())]);
+        let shown = run("btrfs", &["inspect-internal", "dump-tree", "-t", "chunk", &self.loops[0]]);
+        let lines: Vec<&str> = shown.lines().collect();
+        // "item 5 key (FIRST_CHUNK_TREE CHUNK_ITEM 22020096) ...", and what it is in the next line.
+        let content = format!(" type {content}|");
+        let mut items =
+            lines.windows(2).filter(|lines| lines[0].contains("CHUNK_ITEM") && lines[1].contains(&content));
+        let item = items.next().unwrap_or_else(|| panic!("none is{content}: {shown}"))[0];
+        let key = item.split_once("CHUNK_ITEM ").and_then(|(_, rest)| rest.split_once(')')).expect("a key").0;
+        key.parse().expect("an address")
+    }
+
     /// Has a balance begun and paused; false if it was done before it could be paused.
     pub(crate) fn pause_a_balance(&self) -> bool {
+        self.pause_balance("-d")
+    }
+
+    /// The same with one that is for a chunk of data alone.
+    pub(crate) fn pause_a_balance_of(&self, chunk: u64) -> bool {
+        self.pause_balance(&format!("-dvrange={chunk}..{}", chunk + 1))
+    }
+
+    fn pause_balance(&self, filter: &str) -> bool {
         let at = self.at();
-        run("btrfs", &["balance", "start", "--bg", "-d", text(&at)]);
-        for _ in 0..500 {
-            let paused = Command::new("btrfs").args(["balance", "pause"]).arg(&at).output().expect("btrfs");
-            if paused.status.success() {
-                return true;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(2));
+        let mut start = Command::new("btrfs");
+        start.args(["balance", "start", filter]).arg(&at).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut start = start.spawn().expect("btrfs");
+        while start.try_wait().expect("a child of ours").is_none() {
+            // That there is none yet is an error; that it has ended instead is none.
+            let _ = Command::new("btrfs").args(["balance", "pause"]).arg(&at).output().expect("btrfs");
         }
-        false
+        self.exclusive_operation() == "balance paused"
     }
 
     /// Unmounts it, and has `btrfs check` look at it.

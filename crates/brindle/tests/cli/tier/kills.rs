@@ -1,0 +1,99 @@
+//! `kill -9` at moments that a seed spreads over a run, and what `tier recover` and the next run make of it.
+//! `BRINDLE_TIER_KILLS` asks for more moments than a few, `BRINDLE_SEED` for others.
+
+use super::host::{TierPool, can_mount, run};
+use super::{assert_all_in_place, wrong_bytes};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+fn number(name: &str, otherwise: u32) -> u32 {
+    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
+}
+
+/// One moment of each part of a run's time, somewhere within it.
+fn moments(whole: Duration, count: u32, seed: u32) -> Vec<Duration> {
+    let moment = |part: u32| {
+        let mut hash = DefaultHasher::new();
+        (seed, part).hash(&mut hash);
+        let within = (hash.finish() % 1000) as f64 / 1000.0;
+        whole.mul_f64((f64::from(part) + within) / f64::from(count))
+    };
+    (0..count).map(moment).collect()
+}
+
+/// Begins a run with everything to do, and kills it so much later; false if it had ended by then.
+fn is_killed_after(pool: &TierPool, moment: Duration) -> bool {
+    // The kernel moves metadata to where the most space is.
+    run("btrfs", &["balance", "start", "-f", "-m", crate::support::text(&pool.at())]);
+    assert_ne!(wrong_bytes(pool), 0);
+    let mut child = pool.tier_starts(&["apply"]);
+    std::thread::sleep(moment);
+    child.kill().expect("a child of ours");
+    child.wait().expect("it ends").code().is_none()
+}
+
+#[test]
+fn a_killed_run_is_recovered_from_at_any_moment() {
+    if !can_mount() {
+        return;
+    }
+    let (kills, seed) = (number("BRINDLE_TIER_KILLS", 6), number("BRINDLE_SEED", 1));
+    let mut pool = TierPool::filled();
+    let (sizes, contents) = (pool.sizes(), pool.contents());
+    let begin = Instant::now();
+    pool.tier_prints(&["apply"]);
+    let whole = begin.elapsed();
+    let mut fenced = 0;
+    for (round, moment) in moments(whole, kills, seed).into_iter().enumerate() {
+        let when = format!("kill {round} of seed {seed}, {moment:?} of {whole:?} into the run");
+        // One that has ended by then was quicker than the first.
+        let is_killed = (0..6).any(|tries| is_killed_after(&pool, moment.mul_f64(0.6_f64.powi(tries))));
+        assert!(is_killed, "{when}");
+        fenced += u32::from(pool.sizes() != sizes);
+        pool.tier_prints(&["recover"]);
+        assert_eq!(pool.sizes(), sizes, "{when}");
+        assert_eq!(pool.json("status")["fenced"], false, "{when}");
+        assert_eq!(pool.exclusive_operation(), "none", "{when}");
+        assert!(pool.tier_prints(&["recover"]).contains("nothing is fenced"), "{when}");
+    }
+    println!("{fenced} of {kills} kills left a fence behind");
+    assert_ne!(fenced, 0, "nothing was shown");
+    pool.tier_prints(&["apply"]);
+    assert_all_in_place(&pool);
+    pool.check();
+    // As the devices have it, not the kernel's memory.
+    pool.mount();
+    assert_eq!((pool.sizes(), pool.contents()), (sizes, contents));
+}
+
+#[test]
+fn recover_ends_the_balance_that_a_crash_has_left_paused() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled();
+    let sizes = pool.sizes();
+    let mut child = pool.tier_starts(&["apply", "--rate", "1"]);
+    pool.wait_until_busy("balance");
+    child.kill().expect("a child of ours");
+    child.wait().expect("it ends");
+    assert_ne!(pool.sizes(), sizes, "a fence stands");
+    // What `apply` asks the kernel for: a balance of one chunk. A crash in its midst leaves it paused.
+    let is_paused = (0..50).any(|_| pool.pause_a_balance_of(pool.first_chunk("DATA")));
+    assert!(is_paused, "never in its midst");
+    pool.unmount();
+    pool.mount_with("skip_balance");
+    assert_eq!(pool.exclusive_operation(), "balance paused");
+    let said = pool.tier_prints(&["recover"]);
+    assert!(said.contains("device 1: "), "{said}");
+    assert_eq!((pool.sizes(), pool.exclusive_operation().as_str()), (sizes, "none"));
+    // A balance that somebody else wants is his own business.
+    if pool.pause_a_balance() {
+        pool.tier_prints(&["recover"]);
+        assert_eq!(pool.exclusive_operation(), "balance paused");
+        run("btrfs", &["balance", "cancel", crate::support::text(&pool.at())]);
+    }
+    pool.tier_prints(&["apply"]);
+    assert_all_in_place(&pool);
+    pool.check();
+}
