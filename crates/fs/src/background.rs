@@ -24,15 +24,22 @@ impl Filesystem {
     pub fn sync(&self) -> Result<(), FsError> {
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
-        let committed = self.commit();
+        let committed = self.writing().and_then(|_| Ok(self.pool().commit()?));
         let lost = self.data.take_loss();
         written.and(lost).and(committed)
     }
 
-    /// Commits the running transaction. Contents that are dirty in memory stay there.
+    /// Commits the running transaction. Contents that are dirty in memory stay there, unless all commits that are asked
+    /// for are to take them along (`flushoncommit`).
     pub fn commit(&self) -> Result<(), FsError> {
-        self.writing()?;
-        Ok(self.pool().commit()?)
+        let flushes = self.writing()?.options.flush_on_commit;
+        let written = if flushes { self.write_back_all(None) } else { Ok(()) };
+        self.pool().commit()?;
+        // Who has a file open that could not be written is told; here it stands in nobody's way.
+        if let Err(error) = written {
+            tracing::warn!("{error}");
+        }
+        Ok(())
     }
 
     /// A small piece of the work that nobody waits for: orphans, deleted subvolumes, discards. To be called by one

@@ -71,14 +71,18 @@ impl Filesystem {
         Ok(inode)
     }
 
-    /// Takes an [`acquire`](Self::acquire) back; the last one removes an inode that has no name.
+    /// Takes an [`acquire`](Self::acquire) back; the last one removes an inode that has no name. Contents that replace
+    /// all earlier ones are written back. No transaction may be joined by the caller.
     pub fn release(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        let is_unnamed = inode.names().is_unnamed;
+        let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(inode) };
         let mut names = inode.names();
         assert!(names.opens > 0, "{} is released as often as it was acquired", inode.id());
         names.opens -= 1;
         let has_to_go = names.opens == 0 && names.is_unnamed;
         drop(names);
-        if has_to_go { self.remove_unnamed(inode) } else { Ok(()) }
+        let removed = if has_to_go { self.remove_unnamed(inode) } else { Ok(()) };
+        written.and(removed)
     }
 
     /// Removes an inode that has lost its last name and that nobody has open, once it bears the mark.

@@ -34,6 +34,9 @@ pub struct WriteOptions {
     /// Contents in memory that are not written yet, of all files, from which on a writer has to write some of them
     /// back, in bytes.
     pub dirty_bytes_max: u64,
+    /// Commits that are asked for take all contents along that are in memory, those of an fsync too (`flushoncommit`).
+    /// Not those that are made in the midst of an operation, for room.
+    pub flush_on_commit: bool,
     /// Freed space is given back to the devices (`discard=async`).
     pub discard: bool,
     /// When the time of the last access is kept.
@@ -57,6 +60,7 @@ impl Default for WriteOptions {
             nodatasum: false,
             max_inline_bytes: MAX_INLINE_BYTES,
             dirty_bytes_max: DIRTY_BYTES_MAX,
+            flush_on_commit: false,
             discard: false,
             atime: AtimeMode::default(),
             placement: PlacementMode::default(),

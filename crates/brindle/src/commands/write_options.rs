@@ -12,6 +12,7 @@ pub(crate) struct WriteChoices {
     nodatacow: bool,
     nodatasum: bool,
     max_inline_bytes: Option<u32>,
+    flush_on_commit: bool,
     discard: bool,
     /// When the time of the last access is kept.
     pub(crate) atime: AtimeMode,
@@ -59,8 +60,8 @@ impl WriteChoices {
             ("small_files", Some(value)) => self.small_file_bytes = Some(parse_small_files(value)?),
             ("commit", Some(value)) => self.commit_interval = Some(parse_commit(value)?),
             ("user_subvol_rm_allowed", None) => self.owners_delete_subvolumes = true,
-            // A commit brings everything to the devices anyhow.
-            ("flushoncommit" | "noflushoncommit", None) => {}
+            ("flushoncommit", None) => self.flush_on_commit = true,
+            ("noflushoncommit", None) => self.flush_on_commit = false,
             ("max_inline" | "commit" | "small_files", None) => {
                 bail!("option '{name}' needs a value: {name}=...")
             }
@@ -78,6 +79,7 @@ impl WriteChoices {
             nodatacow: self.nodatacow,
             nodatasum: self.nodatasum,
             max_inline_bytes: self.max_inline_bytes.unwrap_or(usual.max_inline_bytes),
+            flush_on_commit: self.flush_on_commit,
             discard: self.discard,
             atime: self.atime,
             placement: self.placement,

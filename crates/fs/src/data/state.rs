@@ -59,6 +59,8 @@ pub(crate) struct Memory {
     pub(super) changed: Option<Timestamp>,
     /// Its number among the files with dirty data.
     pub(super) queued: Option<u64>,
+    /// Whether it was cut off to nothing since somebody closed it last.
+    pub(super) is_emptied: bool,
     /// How many writebacks have failed, and why the last one did.
     pub(crate) failures: u64,
     pub(super) failure: Option<Arc<FsError>>,
@@ -110,6 +112,11 @@ impl FileState {
     /// clean stays so.
     pub(crate) fn is_clean(&self) -> bool {
         !self.memory().is_dirty()
+    }
+
+    /// Whether it was cut off to nothing since the last call.
+    pub(super) fn take_emptied(&self) -> bool {
+        std::mem::take(&mut self.memory().is_emptied)
     }
 
     /// The size, once it is known.

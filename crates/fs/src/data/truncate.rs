@@ -79,7 +79,11 @@ impl Filesystem {
         let inode = file.inode();
         let tree = self.tree(file.id().tree)?;
         self.discard_dirty(inode, size);
-        inode.data.memory().changed = Some(self.data.now());
+        {
+            let mut memory = inode.data.memory();
+            memory.changed = Some(self.data.now());
+            memory.is_emptied |= size == 0;
+        }
         let is_settled = self.drop_from(inode, &tree, size)?;
         if !is_settled {
             match self.settle_tail_inside(file) {

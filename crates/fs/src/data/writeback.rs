@@ -46,7 +46,13 @@ impl Filesystem {
         let written = self.write_back(file);
         self.take_error(file)?;
         written?;
-        Ok(self.pool().commit()?)
+        self.commit()
+    }
+
+    /// Writes back a file that was cut off to nothing since somebody closed it last: who does that is about to replace
+    /// its contents, and a commit without the new ones would leave neither them nor the old ones.
+    pub(crate) fn write_back_replaced(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        if inode.data.take_emptied() { self.write_back_inode(inode) } else { Ok(()) }
     }
 
     /// Writes back what is dirty of a file; durable only with the next commit. No transaction may be joined by the
@@ -107,7 +113,8 @@ impl Filesystem {
         }
     }
 
-    fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+    /// As [`write_back`](Self::write_back), of an inode that may be anything.
+    pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let _entry = inode.data.shared();
         self.write_back_as(inode, true)
     }

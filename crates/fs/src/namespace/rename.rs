@@ -68,6 +68,9 @@ impl Filesystem {
             let target = self.slot(to)?.entry;
             let source_child = self.child(from, source)?;
             let target_child = target.map(|entry| self.child(to, entry)).transpose()?;
+            if let Some(target) = &target_child {
+                self.write_back_moved(&source_child, target, mode)?;
+            }
             let mut inodes = vec![&from_directory, &to_directory, &source_child.inode];
             inodes.extend(target_child.as_ref().map(|child| &child.inode));
             let mut locks = lock_names(&inodes);
@@ -80,6 +83,17 @@ impl Filesystem {
         };
         drop(access);
         left.map_or(Ok(()), |inode| self.remove_unnamed(&inode))
+    }
+
+    /// Writes back the contents of what takes another's place: no commit may have the name without them, for then a
+    /// crash would leave neither the old contents nor the new ones. An error leaves the names as they are.
+    fn write_back_moved(&self, source: &Child, target: &Child, mode: RenameMode) -> Result<(), FsError> {
+        match mode {
+            RenameMode::NoReplace => return Ok(()),
+            RenameMode::Exchange => self.write_back_inode(&target.inode)?,
+            RenameMode::Replace | RenameMode::Whiteout { .. } => {}
+        }
+        self.write_back_inode(&source.inode)
     }
 
     /// Renames; the inode that has lost its last name by it, and has to go.

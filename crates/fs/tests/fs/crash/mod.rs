@@ -1,6 +1,7 @@
 //! Crashes at any write and flush, and devices that fail.
 
 mod faults;
+mod replaced;
 mod subject;
 
 use crate::simulated::Layout;
