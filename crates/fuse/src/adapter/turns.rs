@@ -6,8 +6,9 @@
 //! *parked*, for any thread asleep in the kernel would be woken by the next request.
 //!
 //! The thread that works must not keep requests waiting. Another one is called at once where a request is known to take
-//! long, or others have lately; and else by a watcher, who sees that a request has not ended within [`PATIENCE`].
-//! Whoever ends a request and finds that another one waits is parked in turn.
+//! long, or where others have kept requests waiting lately; where it may take long and the next request is there
+//! already; and else by a watcher, who sees that a request has not ended within [`PATIENCE`]. Whoever ends a request and
+//! finds that another one waits is parked in turn.
 //!
 //! A mount ends when the waiting thread is told so by the kernel. What it leaves behind in its thread then calls all the
 //! others, so that they are told, too. Threads that have not had a request yet (*strangers*) know nothing of all this:
@@ -25,7 +26,7 @@ const LOOKOUT: Duration = Duration::from_micros(100);
 const GIVEN_AWAY: Duration = Duration::from_micros(20);
 /// A request that takes longer has another thread called.
 const PATIENCE: Duration = Duration::from_micros(500);
-/// After one that did, so many begin with another thread called at once.
+/// After one that did while the next was there, so many begin with another thread called at once.
 const CAUTION: u32 = 256;
 /// The watcher sleeps when nothing has happened for so many times its patience.
 const IDLE_TICKS: u32 = 64;
@@ -35,7 +36,9 @@ const IDLE_TICKS: u32 = 64;
 pub(super) enum Pace {
     /// What is asked for is likely to be in memory.
     Quick,
-    /// It moves much data, or waits for the devices.
+    /// It may be, or else a device is waited for.
+    Unknown,
+    /// It waits for the devices.
     Slow,
 }
 
@@ -174,8 +177,9 @@ impl Shared {
             self.watched.notify_one();
         }
         let is_slow = pace == Pace::Slow || state.caution > 0;
+        let may_be_slow = pace == Pace::Unknown || state.busy() < self.crew;
         state.caution = state.caution.saturating_sub(1);
-        if state.is_unattended() && (is_slow || state.busy() < self.crew && self.has_request()) {
+        if state.is_unattended() && (is_slow || may_be_slow && self.has_request()) {
             self.call(&mut state);
         }
     }
@@ -249,7 +253,9 @@ impl Shared {
             if state.begun != begun {
                 idle = 0;
             } else if state.is_unattended() {
-                state.caution = CAUTION;
+                if self.has_request() {
+                    state.caution = CAUTION;
+                }
                 self.call(&mut state);
             } else {
                 idle += 1;
@@ -297,7 +303,11 @@ mod tests {
             std::thread::spawn(move || {
                 let mut byte = [0];
                 while stream.read(&mut byte).is_ok_and(|length| length > 0) {
-                    let pace = if byte[0].is_multiple_of(7) { Pace::Slow } else { Pace::Quick };
+                    let pace = match byte[0] % 7 {
+                        0 => Pace::Slow,
+                        1 => Pace::Unknown,
+                        _ => Pace::Quick,
+                    };
                     let _turn = turns.begin(pace);
                     act(byte[0]);
                 }
