@@ -99,9 +99,14 @@ impl Volume {
         pool.read_range(chunk, offset, mirror, buffer).map_err(failed)
     }
 
-    /// Says that a range will be read soon: the devices that would be read may begin to fetch it.
+    /// Says that a range will be read soon: the devices that would be read may begin to fetch it, in whole sectors, as
+    /// it will be read.
     pub fn prefetch(&self, logical: Logical, length: u64) {
-        self.snapshot().hint(logical, length);
+        let before = logical.get() % u64::from(self.tree_context().sectorsize);
+        let start = Logical::new(logical.get() - before);
+        let length = length.saturating_add(before);
+        let whole = length.checked_next_multiple_of(self.tree_context().sectorsize.into());
+        self.snapshot().hint(start, whole.unwrap_or(length));
     }
 
     /// How far ahead of a sequential reader to say so, in bytes, so that every mirror of an address has something to do;

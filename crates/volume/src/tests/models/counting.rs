@@ -95,6 +95,25 @@ fn every_policy_reads_every_profile() {
 }
 
 #[test]
+fn what_was_announced_in_parts_of_sectors_is_read_in_whole_ones() {
+    for (profile, stripes) in SHAPES {
+        let made = TestPool::new(profile, stripes, 40, &mut rng(3));
+        for policy in ReadPolicy::NAMED {
+            let volume = made.open(&[]);
+            volume.set_read_settings(of(policy));
+            for (offset, length) in [(0, 3120), (5000, 100), (20_000, 4096), (30_000, 60_001)] {
+                volume.prefetch(START + offset, length);
+            }
+            let mut found = vec![0; made.contents.len()];
+            volume.read_data(START, &mut found, &DataChecksums::all(&made.checksums)).expect("all there");
+            assert!(found == made.contents, "{profile:?} of {stripes}, {policy:?}");
+            let errors: u64 = volume.devices().iter().map(|device| device.counters.checksum_errors).sum();
+            assert_eq!(errors, 0, "{profile:?} of {stripes}, {policy:?}");
+        }
+    }
+}
+
+#[test]
 fn settings_have_names() {
     let pool = Modelled::new(THREE_DISKS);
     let volume = &pool.volume;
