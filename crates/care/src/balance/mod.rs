@@ -99,6 +99,7 @@ pub fn start(
     force: bool,
     watcher: Watcher<'_>,
 ) -> Result<Ended, BalanceError> {
+    let _alone = pool.begin_exclusive("balance")?;
     if interrupted(pool)?.is_some() {
         return Err(BalanceError::UnderWay);
     }
@@ -112,6 +113,7 @@ pub fn start(
 
 /// Goes on with a balance that was interrupted, by a pause or a crash. What has its new profile already is left alone.
 pub fn resume(pool: &Pool, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
+    let _alone = pool.begin_exclusive("balance")?;
     let mut balance = interrupted(pool)?.ok_or(BalanceError::None)?;
     for filter in [&mut balance.data, &mut balance.metadata, &mut balance.system].into_iter().flatten() {
         filter.soft |= filter.convert.is_some();

@@ -1,5 +1,6 @@
 //! Balance of pools in memory.
 
+use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, MadePool, assert_clean, options};
 use brindle_care::balance::{self, BalanceError, Progress, Wish};
 use brindle_device::{DeviceClass, WritableDevice};
@@ -12,35 +13,6 @@ use std::sync::Arc;
 fn open(pool: &MadePool) -> Filesystem {
     let devices = pool.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
     Filesystem::open_writable(devices, &OpenOptions::default(), &WriteOptions::default()).expect("opens")
-}
-
-/// Some files, each of other bytes.
-fn fill(filesystem: &Filesystem, count: usize, size: usize) {
-    for number in 0..count {
-        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-        let made = filesystem.create(filesystem.root(), name(number).as_bytes(), &new).expect("room");
-        let file = filesystem.open_file(made.id).expect("there");
-        filesystem.write(&file, 0, &contents(number, size)).expect("room");
-    }
-    filesystem.sync().expect("works");
-}
-
-fn assert_filled(filesystem: &Filesystem, count: usize, size: usize) {
-    for number in 0..count {
-        let entry = filesystem.lookup(filesystem.root(), name(number).as_bytes()).expect("read");
-        let file = filesystem.open_file(entry.expect("there").inode).expect("opens");
-        let mut found = vec![0; size];
-        assert_eq!(filesystem.read(&file, 0, &mut found).expect("read"), size);
-        assert!(found == contents(number, size), "file {number}");
-    }
-}
-
-fn name(number: usize) -> String {
-    format!("file{number}")
-}
-
-fn contents(number: usize, size: usize) -> Vec<u8> {
-    (0..size).map(|at| u8::try_from((at / 7 + number * 31) % 251).expect("small")).collect()
 }
 
 fn on_and_on(_: &Progress) -> Wish {

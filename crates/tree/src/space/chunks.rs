@@ -46,11 +46,17 @@ pub(super) fn profile_for(used: &[BlockGroupType], devices: usize) -> Profile {
 impl State {
     /// The profile of new chunks of a content.
     pub(super) fn profile(&self, content: Content) -> Profile {
-        let enough = |profile: &Profile| usize::from(profile.attributes().devs_min) <= self.devices.len();
+        let count = self.usable_devices();
+        let enough = |profile: &Profile| usize::from(profile.attributes().devs_min) <= count;
         if let Some(target) = self.targets[content].filter(enough) {
             return target;
         }
-        profile_for(&self.kinds(content), self.devices.len())
+        profile_for(&self.kinds(content), count)
+    }
+
+    /// How many devices chunks may lie on: one that is about to leave does not count.
+    fn usable_devices(&self) -> usize {
+        self.devices.iter().filter(|device| device.takes_chunks()).count()
     }
 
     /// The kinds of groups of a content that there are.
@@ -162,7 +168,7 @@ impl Space {
                 "{} is {wanted} so far, but for that there are too few writable devices ({}): new chunks are \
                  {profile}; balance them when the devices are back",
                 content.flags().content_name(),
-                state.devices.len(),
+                state.usable_devices(),
             );
         }
     }
@@ -239,7 +245,7 @@ fn take_stripes(state: &mut State, plan: &ChunkPlan) -> Vec<Stripe> {
 fn give_back(state: &mut State, stripe: &Stripe, length: u64) {
     if let Some(device) = state.devices.iter_mut().find(|device| device.devid == stripe.devid) {
         device.give_up(length);
-        device.free.insert((stripe.offset.get(), length));
+        device.release((stripe.offset.get(), length));
     }
 }
 
