@@ -8,10 +8,10 @@ mod items;
 mod options;
 mod plan;
 mod report;
-pub(crate) mod signature;
+mod signature;
 mod superblock;
 mod trees;
-pub(crate) mod write;
+mod write;
 
 pub use brindle_policy::placement::{AllocationHint, PlacementClass};
 pub use error::MkfsError;

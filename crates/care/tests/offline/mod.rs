@@ -1,8 +1,6 @@
 //! What needs neither root nor tools.
 
 mod balance;
-mod crash;
-mod device;
 mod order;
 mod populate;
 mod random;

@@ -32,7 +32,6 @@ mod estimate;
 mod free_space;
 mod group;
 mod load;
-mod membership;
 mod metadata;
 mod pins;
 mod ranges;
@@ -48,7 +47,7 @@ mod tests;
 
 pub use close::GroupStatus;
 pub use data::ReservedExtent;
-pub use membership::{JoiningDevice, Parted, Withheld};
+pub(crate) use data::TierChoice;
 pub(crate) use pins::Pinned;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 

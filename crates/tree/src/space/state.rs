@@ -3,7 +3,6 @@
 use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
-use super::membership::Membership;
 use super::ranges::{RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
 use brindle_policy::placement::PlacementMode;
@@ -61,8 +60,8 @@ pub(super) struct State {
     pub(super) ranges_max: usize,
     /// What was found to be wrong; nothing is written any more.
     pub(super) damage: Option<(Span, Problem)>,
-    /// What has become of the devices since the last superblock.
-    pub(super) membership: Membership,
+    /// How much smaller devices have become since the last superblock.
+    pub(super) cut_bytes: u64,
     /// The profile that new chunks are to have, where block groups are being converted.
     pub(super) targets: PerContent<Option<Profile>>,
     /// A chunk could not be made as its profile demands, and that was said.
