@@ -250,6 +250,13 @@ impl WritableDevice for FileDevice {
         }
     }
 
+    fn refresh_size(&self) -> Result<u64, DeviceError> {
+        let failed = |errno: Errno| DeviceError::Open { device: self.name.clone(), source: errno.into() };
+        let size_bytes = seek(&self.file, SeekFrom::End(0)).map_err(failed)?;
+        self.size_bytes.store(size_bytes, Relaxed);
+        Ok(size_bytes)
+    }
+
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
         let device = self.name.clone();
         if self.is_block_device {

@@ -79,6 +79,11 @@ pub trait WritableDevice: Device {
     /// device can't, and the range is as it was.
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError>;
 
+    /// Looks how long it is by now; somebody else may have made it longer. Its size in bytes.
+    fn refresh_size(&self) -> Result<u64, DeviceError> {
+        Ok(self.size_bytes())
+    }
+
     /// Makes the device this long: what is cut off is lost, what is added reads as zeros. Refused unless it is
     /// an image.
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError>;

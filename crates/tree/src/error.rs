@@ -95,6 +95,12 @@ pub enum TreeError {
     /// There is no such device that can be written.
     #[error("there is no writable device {0} in the pool")]
     NoDevice(DevId),
+    /// Of some operations one at a time is done.
+    #[error("another operation is under way on this pool, a {running}: wait for its end, or end it")]
+    Busy {
+        /// Which.
+        running: &'static str,
+    },
     /// A tree that should be there is not.
     #[error("there is no {}", tree_name(*.0))]
     NoTree(RootId),

@@ -37,10 +37,11 @@ pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::{
-    DeviceSpace, DiscardMode, GroupStatus, GroupSummary, ReservedExtent, Room, SpaceSummary, Spread, Urgency,
+    DeviceSpace, DiscardMode, GroupStatus, GroupSummary, JoiningDevice, Parted, ReservedExtent, Room,
+    SpaceSummary, Spread, Urgency, Withheld,
 };
 pub use transaction::{
-    Clock, CommitPhase, CommitReport, CommitStatistics, LEVELS, Need, PressureListener, Transaction,
-    TreeKind, WriterOptions,
+    Clock, CommitPhase, CommitReport, CommitStatistics, ExclusiveOperation, LEVELS, Need, PressureListener,
+    Transaction, TreeKind, WriterOptions,
 };
 pub use tree::Tree;

@@ -93,6 +93,16 @@ impl Pool {
 }
 
 impl Editor<'_> {
+    /// Forgets the statistics of a device that leaves the pool: another one may have its id later.
+    pub(crate) fn remove_statistics(&self, devid: DevId) -> Result<(), TreeError> {
+        let tree = self.pool.tree(RootId::DEV_TREE)?;
+        if self.pool.with_item(&tree, &key_of(devid), |_| ())?.is_some() {
+            self.remove(&tree, &key_of(devid))?;
+        }
+        self.writer.statistics.lock().remove(&devid);
+        Ok(())
+    }
+
     /// Writes what has changed.
     pub(crate) fn write_statistics(&self) -> Result<(), TreeError> {
         let tree = self.pool.tree(RootId::DEV_TREE)?;

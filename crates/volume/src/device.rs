@@ -99,6 +99,11 @@ impl PoolDevice {
         self.lost_writes.forget(offset, length);
     }
 
+    /// Whether it has joined the pool, and never had a superblock of it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.superblock_generation.load(Relaxed) == 0
+    }
+
     pub(crate) fn is_rotating(&self) -> bool {
         self.device.as_ref().is_some_and(|device| device.class() == DeviceClass::Rotating)
     }

@@ -6,11 +6,13 @@ use crate::layout::Layout;
 use crate::read::Choosing;
 use crate::scan::{Found, Scan};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
+use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem};
 use brindle_ondisk::{Defect, DevId, Generation, Logical, Uuid};
 use std::sync::Arc;
 
-/// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index.
+/// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index; one that has left
+/// the pool is like one that claims to belong to it and does not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     pub(crate) devices: Vec<PoolDevice>,
@@ -129,9 +131,36 @@ impl Pool {
         })
     }
 
+    /// Adds a device that has joined the pool.
+    pub(crate) fn join_device(&mut self, item: &DevItem, joining: &Arc<dyn WritableDevice>) {
+        let mut device = PoolDevice::missing(item.devid, item.uuid);
+        let readable: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(joining);
+        (device.device, device.writable) = (Some(readable), Some(Arc::clone(joining)));
+        device.is_confirmed = true;
+        device.describe(item);
+        self.devices.push(device);
+    }
+
+    /// Parts with a device that no chunk lies on; what it was written with, if it was there. Its place in the table
+    /// stays, and is nobody's.
+    pub(crate) fn part_with_device(&mut self, devid: DevId) -> Option<Arc<dyn WritableDevice>> {
+        let device = self.device_mut(devid)?;
+        (device.is_confirmed, device.is_intruder, device.device) = (false, true, None);
+        device.lost_writes.take();
+        device.writable.take()
+    }
+
     /// Takes a chunk away; false if there is none that begins there.
     pub(crate) fn remove_chunk(&mut self, start: Logical) -> bool {
         self.chunks.remove(start)
+    }
+
+    /// Whether a chunk has a piece on a device that reaches beyond this offset of it.
+    pub(crate) fn lies_on(&self, devid: DevId, beyond: u64) -> bool {
+        self.chunks.iter().any(|chunk| {
+            let reaches = |physical: u64| physical.saturating_add(chunk.stripe_length()) > beyond;
+            chunk.stripes.iter().any(|stripe| stripe.devid == devid && reaches(stripe.physical.get()))
+        })
     }
 
     /// The device of an id; members come before those of a seed.

@@ -4,7 +4,7 @@ use crate::pool::{MarkContext, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
 use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning, WritableDeviceStatus, writable};
-use brindle_device::{Device, DeviceClass, WritableDevice};
+use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::{Chunk, DevItem};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
@@ -130,6 +130,34 @@ impl Volume {
             pool.add_device(item, &context);
             Ok(())
         })
+    }
+
+    /// A device joins the pool while that is in use: chunks may lie on it from now on. The first superblocks that are
+    /// written after this are written to it before they are to any other.
+    pub fn join_device(&self, item: &DevItem, device: &Arc<dyn WritableDevice>) {
+        self.change(|pool| pool.join_device(item, device));
+    }
+
+    /// A device, on which no chunk lies any more, leaves the pool: no superblock is written to it from now on. What it
+    /// was written with, if it was there.
+    pub fn part_with_device(&self, devid: DevId) -> Option<Arc<dyn WritableDevice>> {
+        self.change(|pool| {
+            debug_assert!(!pool.lies_on(devid, 0), "a device is left when nothing is on it");
+            pool.part_with_device(devid)
+        })
+    }
+
+    /// Looks how long a device is by now, in bytes; `None` if it is not there, or not written.
+    pub fn refresh_size(&self, devid: DevId) -> Result<Option<u64>, DeviceError> {
+        let pool = self.snapshot();
+        let is_it = |device: &&crate::device::PoolDevice| device.devid == devid && !device.is_intruder;
+        let device = pool.devices.iter().filter(is_it).find_map(|device| device.writable.as_ref());
+        device.map(|device| device.refresh_size()).transpose()
+    }
+
+    /// Whether a chunk has a piece on a device that reaches beyond this offset of it.
+    pub fn lies_on(&self, devid: DevId, beyond: u64) -> bool {
+        self.snapshot().lies_on(devid, beyond)
     }
 
     /// Takes a chunk away that is no longer; false if there is none that begins there. Who reads or writes

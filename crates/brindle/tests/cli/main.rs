@@ -9,7 +9,6 @@ mod mount;
 mod placement;
 mod reads;
 mod restore;
-mod sorting;
 mod support;
 mod tier;
 mod usage;

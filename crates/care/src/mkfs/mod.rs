@@ -8,10 +8,10 @@ mod items;
 mod options;
 mod plan;
 mod report;
-mod signature;
+pub(crate) mod signature;
 mod superblock;
 mod trees;
-mod write;
+pub(crate) mod write;
 
 pub use brindle_policy::placement::{AllocationHint, PlacementClass};
 pub use error::MkfsError;

@@ -43,7 +43,7 @@ const SIGNATURES: [Signature; 24] = [
 ];
 
 /// What lies on the device, if it is something known.
-pub(super) fn find(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
+pub(crate) fn find(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
     for signature in &SIGNATURES {
         let mut found = [0; 16];
         let found = &mut found[..signature.magic.len()];

@@ -72,7 +72,7 @@ fn superblock_offsets(size_bytes: u64) -> impl DoubleEndedIterator<Item = u64> {
 }
 
 /// Makes what was there unrecognisable; with `discard`, gives back the space too.
-fn wipe(device: &dyn WritableDevice, discard: bool) -> Result<(), DeviceError> {
+pub(crate) fn wipe(device: &dyn WritableDevice, discard: bool) -> Result<(), DeviceError> {
     let size_bytes = device.size_bytes();
     if discard && device.discard(0, size_bytes)? {
         return Ok(());

@@ -54,6 +54,8 @@ pub(crate) fn run(command: &mut Command) -> String {
 pub(crate) struct LoopPool {
     pub(crate) images: Vec<PathBuf>,
     pub(crate) loops: Vec<PathBuf>,
+    /// Of these devices those that are not of the pool.
+    pub(crate) spares: Vec<PathBuf>,
     is_mounted: bool,
     scratch: TempDir,
     _turn: MutexGuard<'static, ()>,
@@ -82,7 +84,7 @@ impl LoopPool {
             path
         };
         let images = sizes.iter().enumerate().map(image).collect();
-        Self { images, loops: Vec::new(), is_mounted: false, scratch, _turn: turn }
+        Self { images, loops: Vec::new(), spares: Vec::new(), is_mounted: false, scratch, _turn: turn }
     }
 
     /// The image files, to be made a pool of.
@@ -134,7 +136,7 @@ impl Drop for LoopPool {
         if self.is_mounted {
             quietly(Command::new("umount").arg(self.mount_point()));
         }
-        for device in &self.loops {
+        for device in self.loops.iter().chain(&self.spares) {
             quietly(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(device));
             quietly(Command::new("losetup").arg("--detach").arg(device));
         }

@@ -1,6 +1,7 @@
 //! What the kernel and btrfs-progs say of pools made here: needs root, loop devices and the tools, and says so
 //! where they are missing. With CI=true that is a failure.
 
+mod device;
 mod dump;
 mod fill;
 mod host;

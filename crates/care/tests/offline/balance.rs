@@ -1,5 +1,6 @@
 //! Balance of pools in memory.
 
+use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, MadePool, assert_clean, options};
 use brindle_care::balance::{self, BalanceError, Progress, Wish};
 use brindle_device::{DeviceClass, WritableDevice};
@@ -12,35 +13,6 @@ use std::sync::Arc;
 fn open(pool: &MadePool) -> Filesystem {
     let devices = pool.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
     Filesystem::open_writable(devices, &OpenOptions::default(), &WriteOptions::default()).expect("opens")
-}
-
-/// Some files, each of other bytes.
-fn fill(filesystem: &Filesystem, count: usize, size: usize) {
-    for number in 0..count {
-        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-        let made = filesystem.create(filesystem.root(), name(number).as_bytes(), &new).expect("room");
-        let file = filesystem.open_file(made.id).expect("there");
-        filesystem.write(&file, 0, &contents(number, size)).expect("room");
-    }
-    filesystem.sync().expect("works");
-}
-
-fn assert_filled(filesystem: &Filesystem, count: usize, size: usize) {
-    for number in 0..count {
-        let entry = filesystem.lookup(filesystem.root(), name(number).as_bytes()).expect("read");
-        let file = filesystem.open_file(entry.expect("there").inode).expect("opens");
-        let mut found = vec![0; size];
-        assert_eq!(filesystem.read(&file, 0, &mut found).expect("read"), size);
-        assert!(found == contents(number, size), "file {number}");
-    }
-}
-
-fn name(number: usize) -> String {
-    format!("file{number}")
-}
-
-fn contents(number: usize, size: usize) -> Vec<u8> {
-    (0..size).map(|at| u8::try_from((at / 7 + number * 31) % 251).expect("small")).collect()
 }
 
 fn on_and_on(_: &Progress) -> Wish {
@@ -69,7 +41,7 @@ fn what_lies_on_devices_of_the_wrong_class_moves_and_nothing_else() {
     let before = balance::facts(filesystem.pool()).expect("readable");
     let chosen = wrong.chosen(&before).len();
     assert!(chosen > 0, "metadata lies on the last devices");
-    let ended = balance::start(&filesystem, &wrong, false, &mut on_and_on).expect("there is room");
+    let ended = balance::start(filesystem.pool(), &wrong, false, &mut on_and_on).expect("there is room");
     assert_eq!((ended.progress.done, ended.wish), (ended.progress.expected, Wish::GoOn));
     let after = balance::facts(filesystem.pool()).expect("readable");
     assert!(wrong.chosen(&after).is_empty());
@@ -92,19 +64,19 @@ fn what_is_paused_goes_on_after_a_remount() {
     let (pool, filesystem) = pool_with_late_hints();
     let all = Balance::full();
     let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };
-    let ended = balance::start(&filesystem, &all, false, pause).expect("there is room");
+    let ended = balance::start(filesystem.pool(), &all, false, pause).expect("there is room");
     assert_eq!(ended.wish, Wish::Pause);
-    let again = balance::start(&filesystem, &all, false, &mut on_and_on);
+    let again = balance::start(filesystem.pool(), &all, false, &mut on_and_on);
     assert!(matches!(again, Err(BalanceError::UnderWay)));
     filesystem.shutdown().expect("works");
     drop(filesystem);
     assert_clean("paused", &pool.examine());
     let filesystem = open(&pool);
     assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), Some(all));
-    let ended = balance::resume(&filesystem, &mut on_and_on).expect("there is room");
+    let ended = balance::resume(filesystem.pool(), &mut on_and_on).expect("there is room");
     assert_eq!((ended.progress.left, ended.wish), (0, Wish::GoOn));
     assert_filled(&filesystem, 20, 300_000);
-    assert!(matches!(balance::resume(&filesystem, &mut on_and_on), Err(BalanceError::None)));
+    assert!(matches!(balance::resume(filesystem.pool(), &mut on_and_on), Err(BalanceError::None)));
     filesystem.shutdown().expect("works");
     drop(filesystem);
     assert_clean("resumed", &pool.examine());
@@ -119,7 +91,7 @@ fn profiles_are_converted() {
         metadata: convert("convert=raid1c3"),
         system: convert("convert=raid1c3,soft"),
     };
-    balance::start(&filesystem, &balance, false, &mut on_and_on).expect("there is room");
+    balance::start(filesystem.pool(), &balance, false, &mut on_and_on).expect("there is room");
     for group in filesystem.pool().block_groups().expect("writable") {
         let wanted = balance.filter(group.kind).and_then(|filter| filter.convert);
         assert_eq!(group.kind.profile(), wanted, "{group:?}");
@@ -145,7 +117,7 @@ fn a_full_pool_says_that_there_is_no_room_and_stays_sound() {
         size += 1 << 20;
     }
     filesystem.sync().expect("what was taken has room");
-    let refused = balance::start(&filesystem, &Balance::full(), false, &mut on_and_on);
+    let refused = balance::start(filesystem.pool(), &Balance::full(), false, &mut on_and_on);
     assert!(matches!(refused, Err(BalanceError::NoSpace { .. })), "{refused:?}");
     assert!(filesystem.is_writable());
     assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), None);

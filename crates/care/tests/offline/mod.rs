@@ -1,6 +1,8 @@
 //! What needs neither root nor tools.
 
 mod balance;
+mod crash;
+mod device;
 mod order;
 mod populate;
 mod random;

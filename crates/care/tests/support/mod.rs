@@ -1,5 +1,7 @@
 //! Pools in memory.
 
+pub(crate) mod files;
+
 use brindle_care::mkfs::{MkfsError, MkfsOptions, MkfsReport, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress, Report};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};

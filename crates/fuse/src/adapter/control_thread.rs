@@ -22,11 +22,14 @@ impl ControlThread {
         Ok(Self { jobs })
     }
 
-    /// Does it later. What finds no room is dropped; a reply that is dropped says that the request has failed.
-    pub(crate) fn run(&self, job: Job) {
-        if self.jobs.try_send(job).is_err() {
+    /// Does it later. What finds no room is dropped, and the answer false; a reply that is dropped says that the request
+    /// has failed.
+    pub(crate) fn run(&self, job: Job) -> bool {
+        let is_taken = self.jobs.try_send(job).is_ok();
+        if !is_taken {
             tracing::warn!("too many requests that take long: one is refused");
         }
+        is_taken
     }
 }
 

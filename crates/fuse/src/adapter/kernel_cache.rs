@@ -3,6 +3,7 @@
 use crate::operations::KernelCache;
 use fuser::{INodeNo, Notifier};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
 /// The kernel, as it can be notified.
@@ -22,6 +23,14 @@ impl KernelCache for NotifiedKernel {
 
     fn attributes_changed(&self, node: u64) {
         if let Err(error) = self.0.inval_inode(INodeNo(node), NO_CONTENTS, 0) {
+            tracing::debug!("node {node}: {error}");
+        }
+    }
+
+    fn contents_changed(&self, node: u64, range: &Range<u64>) {
+        let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
+        let length = i64::try_from(range.end - range.start).unwrap_or(i64::MAX);
+        if let Err(error) = self.0.inval_inode(INodeNo(node), offset, length) {
             tracing::debug!("node {node}: {error}");
         }
     }

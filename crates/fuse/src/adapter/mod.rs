@@ -2,6 +2,7 @@
 
 mod control_thread;
 mod kernel_cache;
+mod refused;
 mod replies;
 mod turns;
 
@@ -21,11 +22,12 @@ use fuser::{
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
+use refused::RefusedPages;
 use replies::{reply_empty, reply_ioctl, reply_written, reply_xattr};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,12 +56,25 @@ pub(crate) struct Adapter {
     operations: Arc<Operations>,
     agreement: Agreement,
     control: ControlThread,
+    refused: Arc<RefusedPages>,
     turns: Turns,
 }
 
 impl Adapter {
     pub(crate) fn new(operations: Arc<Operations>, turns: Turns) -> std::io::Result<Self> {
-        Ok(Self { operations, agreement: Agreement::default(), control: ControlThread::start()?, turns })
+        let (agreement, control) = (Agreement::default(), ControlThread::start()?);
+        Ok(Self { operations, agreement, control, refused: Arc::default(), turns })
+    }
+
+    /// The kernel is to forget pages that we did not take, as soon as it can.
+    fn forget_refused(&self, node: u64, range: &Range<u64>) {
+        if !self.refused.note(node, range) {
+            return;
+        }
+        let (operations, refused) = (Arc::clone(&self.operations), Arc::clone(&self.refused));
+        if !self.control.run(Box::new(move || refused.forget(&operations))) {
+            self.refused.take();
+        }
     }
 
     /// How long the kernel may keep attributes.
@@ -496,7 +511,11 @@ impl fuser::Filesystem for Adapter {
         let unprivileged = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request));
         // A page that is written back carries a handle that some opener of the file has, or had.
         let written = self.operations.write(unprivileged, node.0, handle.0, offset, data);
+        let is_refused = written.is_err() && how.contains(WriteFlags::FUSE_WRITE_CACHE);
         reply_written(written.map(brindle_ondisk::to_u64), reply);
+        if is_refused {
+            self.forget_refused(node.0, &(offset..offset.saturating_add(brindle_ondisk::to_u64(data.len()))));
+        }
     }
 
     fn setxattr(

@@ -6,6 +6,7 @@ use crate::permission::Caller;
 use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, Whence};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// `fallocate`'s modes.
@@ -158,6 +159,13 @@ impl Operations {
             && let Some(cache) = self.kernel_cache.get()
         {
             cache.attributes_changed(node);
+        }
+    }
+
+    /// The kernel must not keep contents that are not in the file. Not to be called by who serves requests.
+    pub(crate) fn forget_contents(&self, node: u64, range: &Range<u64>) {
+        if let Some(cache) = self.kernel_cache.get() {
+            cache.contents_changed(node, range);
         }
     }
 

@@ -5,7 +5,6 @@ mod balance;
 mod contents;
 mod control;
 mod names;
-mod search;
 mod settings;
 mod subvolumes;
 
@@ -24,7 +23,7 @@ use brindle_fs::{
 };
 use rustix::io::Errno;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
 /// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
@@ -60,6 +59,9 @@ pub(crate) trait KernelCache: fmt::Debug + Send + Sync {
     fn entry_changed(&self, parent: u64, name: &[u8]);
     /// The attributes of a node. Waits for nobody.
     fn attributes_changed(&self, node: u64);
+    /// Contents that it keeps of a node. Waits for those that are being read or written, so that who answers such
+    /// requests must not call it.
+    fn contents_changed(&self, node: u64, range: &Range<u64>);
 }
 
 /// An entry of a directory, as a listing shows it.

@@ -2,9 +2,10 @@
 
 use crate::support::{Written, can_mount, run, writable_options};
 use brindle_fs::WriteOptions;
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -62,5 +63,49 @@ fn what_is_freed_is_discarded_in_the_background() {
         assert!(Instant::now() < end, "{full} bytes before, {} after", allocated(&ours.image));
         std::thread::sleep(Duration::from_millis(200));
     }
+    ours.finish();
+}
+
+/// The contents as they are in the file, past the page cache.
+fn read_directly(path: &Path) -> Vec<u8> {
+    let direct = OFlags::DIRECT.bits().cast_signed();
+    let mut file = OpenOptions::new().read(true).custom_flags(direct).open(path).expect("open");
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).expect("read");
+    bytes
+}
+
+#[test]
+fn what_there_was_no_room_for_is_not_read_from_the_cache() {
+    const WRITTEN: usize = 192 << 20;
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("128M");
+    let path = ours.root().join("large");
+    let mut file = File::create(&path).expect("create");
+    for number in 0..WRITTEN >> 20 {
+        if file.write_all(&vec![number.to_le_bytes()[0] | 1; 1 << 20]).is_err() {
+            break;
+        }
+    }
+    let error = file.sync_all().expect_err("there is no room");
+    assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+    drop(file);
+    let stored = read_directly(&path);
+    let count = stored.iter().filter(|byte| **byte != 0).count();
+    assert!(count > 0 && count < WRITTEN, "{count} of {WRITTEN} bytes are in the file");
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let cached = std::fs::read(&path).expect("read");
+        let (there, behind) = cached.split_at(stored.len());
+        if there == stored && behind.iter().all(|byte| *byte == 0) {
+            break;
+        }
+        assert!(Instant::now() < end, "the cache has what is not in the file");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ours.remount();
+    assert!(std::fs::read(&path).expect("read") == stored, "what was read is what lasts");
     ours.finish();
 }

@@ -12,7 +12,7 @@ use brindle_ondisk::{
     SYS_CHUNK_ARRAY_SIZE, to_usize,
 };
 use brindle_policy::placement::{
-    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, PlacementMode, STRIP_BYTES, place_chunk,
+    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, STRIP_BYTES, place_chunk,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -46,11 +46,17 @@ pub(super) fn profile_for(used: &[BlockGroupType], devices: usize) -> Profile {
 impl State {
     /// The profile of new chunks of a content.
     pub(super) fn profile(&self, content: Content) -> Profile {
-        let enough = |profile: &Profile| usize::from(profile.attributes().devs_min) <= self.devices.len();
+        let count = self.usable_devices();
+        let enough = |profile: &Profile| usize::from(profile.attributes().devs_min) <= count;
         if let Some(target) = self.targets[content].filter(enough) {
             return target;
         }
-        profile_for(&self.kinds(content), self.devices.len())
+        profile_for(&self.kinds(content), count)
+    }
+
+    /// How many devices chunks may lie on: one that is about to leave does not count.
+    fn usable_devices(&self) -> usize {
+        self.devices.iter().filter(|device| device.takes_chunks()).count()
     }
 
     /// The kinds of groups of a content that there are.
@@ -74,42 +80,23 @@ impl Space {
         state: &mut State,
         content: Content,
     ) -> Result<(), TreeError> {
-        let mode = self.mode(state);
-        self.make_chunk_as(pool, state, content, mode)
-    }
-
-    /// The same, where the class of devices weighs as much as is said.
-    pub(super) fn make_chunk_as(
-        &self,
-        pool: &Pool,
-        state: &mut State,
-        content: Content,
-        mode: PlacementMode,
-    ) -> Result<(), TreeError> {
         if content != Content::System {
             let pending = state.unwritten_chunks.len() + state.to_remove.len() + state.devices.len();
             let blocks = 2 * (u64::try_from(pending).unwrap_or(u64::MAX) + SYSTEM_BLOCKS);
             if state.totals(Content::System).available < blocks * u64::from(pool.nodesize()) {
                 // If there is no room for another one, this one may still do.
-                let mode = self.mode(state);
-                if let Err(error) = self.place(pool, state, Content::System, mode) {
+                if let Err(error) = self.place(pool, state, Content::System) {
                     tracing::debug!("no further system chunk: {error}");
                 }
             }
         }
-        self.place(pool, state, content, mode)
+        self.place(pool, state, content)
     }
 
-    fn place(
-        &self,
-        pool: &Pool,
-        state: &mut State,
-        content: Content,
-        mode: PlacementMode,
-    ) -> Result<(), TreeError> {
+    fn place(&self, pool: &Pool, state: &mut State, content: Content) -> Result<(), TreeError> {
         let profile = state.profile(content);
         self.warn_if_reduced(state, content, profile);
-        let request = ChunkRequest { mode, ..self.request(pool, state, content) };
+        let request = self.request(pool, state, content);
         let plan = place_chunk(&state.summaries_for(content), &request)
             .map_err(|error| TreeError::NoSpace(error.to_string()))?;
         if content == Content::System && !fits_superblock(state, plan.stripes.len()) {
@@ -181,7 +168,7 @@ impl Space {
                 "{} is {wanted} so far, but for that there are too few writable devices ({}): new chunks are \
                  {profile}; balance them when the devices are back",
                 content.flags().content_name(),
-                state.devices.len(),
+                state.usable_devices(),
             );
         }
     }
@@ -258,7 +245,7 @@ fn take_stripes(state: &mut State, plan: &ChunkPlan) -> Vec<Stripe> {
 fn give_back(state: &mut State, stripe: &Stripe, length: u64) {
     if let Some(device) = state.devices.iter_mut().find(|device| device.devid == stripe.devid) {
         device.give_up(length);
-        device.free.insert((stripe.offset.get(), length));
+        device.release((stripe.offset.get(), length));
     }
 }
 

@@ -21,8 +21,12 @@ pub(super) struct Device {
     pub(super) total_bytes: u64,
     /// What its device item is to say.
     pub(super) used_bytes: u64,
-    /// What belongs to no chunk.
+    /// What belongs to no chunk, and may be taken.
     pub(super) free: FreeRanges,
+    /// Nothing is taken from here on: the device is about to end here, or (0) to leave.
+    pub(super) end: u64,
+    /// What belongs to no chunk behind that.
+    pub(super) withheld: FreeRanges,
     /// The device item does not say so yet.
     pub(super) is_changed: bool,
 }
@@ -47,6 +51,27 @@ impl Device {
         self.used_bytes += length;
         self.is_changed = true;
         Some(start)
+    }
+
+    /// A range belongs to no chunk (any more), and that is durable.
+    pub(super) fn release(&mut self, (start, length): Span) {
+        let here = self.end.saturating_sub(start).min(length);
+        self.free.insert((start, here));
+        self.withheld.insert((start + here, length - here));
+    }
+
+    /// Nothing is taken from an offset on, and what is free before it may be.
+    pub(super) fn set_end(&mut self, end: u64) {
+        self.end = end;
+        let (free, withheld) = (std::mem::take(&mut self.free), std::mem::take(&mut self.withheld));
+        for span in free.iter().chain(withheld.iter()) {
+            self.release(span);
+        }
+    }
+
+    /// Whether a chunk may lie on it, were there room.
+    pub(super) fn takes_chunks(&self) -> bool {
+        self.end > RESERVED_BYTES
     }
 
     /// A device extent belongs to no chunk any more; its range is free only when that is durable.
@@ -83,6 +108,8 @@ mod tests {
             total_bytes,
             used_bytes: extents.iter().map(|extent| extent.1).sum(),
             free: unallocated(total_bytes, extents),
+            end: total_bytes,
+            withheld: FreeRanges::default(),
             is_changed: false,
         }
     }
@@ -102,5 +129,20 @@ mod tests {
         assert_eq!(device.take(100 * MIB), None);
         assert_eq!(device.used_bytes, 14 * MIB);
         assert_eq!(device.summary().max_available_bytes, 84 * MIB);
+    }
+
+    #[test]
+    fn nothing_is_taken_behind_the_end_that_a_device_is_to_have() {
+        let mut device = device(100 * MIB, &[(4 * MIB, 8 * MIB)]);
+        device.set_end(50 * MIB);
+        assert_eq!(device.summary().max_available_bytes, 38 * MIB);
+        device.release((40 * MIB, 20 * MIB));
+        device.release((70 * MIB, MIB));
+        assert_eq!((device.free.bytes(), device.withheld.bytes()), (41 * MIB, 50 * MIB));
+        device.set_end(0);
+        assert_eq!((device.take(MIB), device.takes_chunks()), (None, false));
+        device.set_end(100 * MIB);
+        assert_eq!(device.free.iter().collect::<Vec<_>>(), [(MIB, 3 * MIB), (12 * MIB, 88 * MIB)]);
+        assert!(device.withheld.is_empty());
     }
 }

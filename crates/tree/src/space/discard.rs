@@ -118,7 +118,7 @@ impl Space {
             }
             let mut state = self.lock();
             if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
-                device.free.insert(part);
+                device.release(part);
             }
         }
         done

@@ -19,7 +19,7 @@ use crate::{Pool, Readahead, TreeError, WriterOptions};
 use brindle_ondisk::item::BlockGroupItem;
 use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
 use brindle_policy::placement::PlacementClass;
-use brindle_volume::ChunkStatus;
+use brindle_volume::{ChunkStatus, WritableDeviceStatus};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use zerocopy::IntoBytes;
@@ -231,24 +231,36 @@ fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Resul
         }
         cursor.next()?;
     }
-    let device = |status: brindle_volume::WritableDeviceStatus| {
-        let item = status.item;
-        let total_bytes = item.total_bytes.get().min(status.size_bytes);
-        let extents = extents.get(&item.devid.get()).map(Vec::as_slice).unwrap_or_default();
-        Device {
-            devid: item.devid,
-            uuid: item.uuid,
-            class: status.class,
-            hint: status.hint,
-            chosen: chosen.get(&status.name).copied(),
-            stored_type: item.device_type.get(),
-            total_bytes,
-            used_bytes: item.bytes_used.get(),
-            free: unallocated(total_bytes, extents),
-            is_changed: false,
-        }
+    let device = |status: WritableDeviceStatus| {
+        let extents = extents.get(&status.item.devid.get()).map(Vec::as_slice).unwrap_or_default();
+        let chosen = chosen.get(&status.name).copied();
+        device_of(&status, extents, chosen)
     };
     Ok(pool.volume().writable_devices().into_iter().map(device).collect())
+}
+
+/// A device, of which these parts belong to chunks.
+pub(super) fn device_of(
+    status: &WritableDeviceStatus,
+    extents: &[Span],
+    chosen: Option<PlacementClass>,
+) -> Device {
+    let item = status.item;
+    let total_bytes = item.total_bytes.get().min(status.size_bytes);
+    Device {
+        devid: item.devid,
+        uuid: item.uuid,
+        class: status.class,
+        hint: status.hint,
+        chosen,
+        stored_type: item.device_type.get(),
+        total_bytes,
+        used_bytes: item.bytes_used.get(),
+        free: unallocated(total_bytes, extents),
+        end: total_bytes,
+        withheld: FreeRanges::default(),
+        is_changed: false,
+    }
 }
 
 /// Where block group items live.

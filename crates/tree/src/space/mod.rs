@@ -32,6 +32,7 @@ mod estimate;
 mod free_space;
 mod group;
 mod load;
+mod membership;
 mod metadata;
 mod pins;
 mod ranges;
@@ -47,7 +48,7 @@ mod tests;
 
 pub use close::GroupStatus;
 pub use data::ReservedExtent;
-pub(crate) use data::TierChoice;
+pub use membership::{JoiningDevice, Parted, Withheld};
 pub(crate) use pins::Pinned;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 

@@ -101,7 +101,7 @@ impl Space {
             stripes.dedup();
             for (devid, start) in stripes {
                 if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
-                    device.free.insert((start, group.stripe_bytes));
+                    device.release((start, group.stripe_bytes));
                 }
                 if self.discard == DiscardMode::Async {
                     state.to_discard_on_devices.push((devid, (start, group.stripe_bytes)));

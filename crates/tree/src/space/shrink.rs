@@ -22,16 +22,12 @@ impl Space {
             if let Some((start, length)) = last {
                 device.free.remove((start, length));
                 device.total_bytes = start;
+                device.end = start;
                 device.is_changed = true;
                 cut_bytes += length;
             }
         }
-        state.cut_bytes += cut_bytes;
+        state.membership.cut_bytes += cut_bytes;
         state.devices.iter().map(|device| (device.devid, device.total_bytes)).collect()
-    }
-
-    /// How much smaller the devices are together since this was asked for last.
-    pub(crate) fn take_cut_bytes(&self) -> u64 {
-        std::mem::take(&mut self.lock().cut_bytes)
     }
 }

@@ -3,6 +3,7 @@
 use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
+use super::membership::Membership;
 use super::ranges::{RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
 use brindle_policy::placement::PlacementMode;
@@ -60,8 +61,8 @@ pub(super) struct State {
     pub(super) ranges_max: usize,
     /// What was found to be wrong; nothing is written any more.
     pub(super) damage: Option<(Span, Problem)>,
-    /// How much smaller devices have become since the last superblock.
-    pub(super) cut_bytes: u64,
+    /// What has become of the devices since the last superblock.
+    pub(super) membership: Membership,
     /// The profile that new chunks are to have, where block groups are being converted.
     pub(super) targets: PerContent<Option<Profile>>,
     /// A chunk could not be made as its profile demands, and that was said.

@@ -104,10 +104,11 @@ impl Pool {
         Ok(None)
     }
 
-    /// First superblocks, flush, the other superblocks: these are durable with the next flush, which comes before the
-    /// first ones are written again.
+    /// Superblocks of devices that have just joined, durable before the others are written; first superblocks, flush, the
+    /// other superblocks: these are durable with the next flush, which comes before the first ones are written again.
     fn publish(&self, frozen: &Frozen) -> Result<(), TreeError> {
         let volume = self.volume();
+        volume.introduce_devices(&frozen.superblock, &frozen.devices);
         volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
         volume.flush()?;
         volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::Others)?;

@@ -29,6 +29,7 @@
 
 mod assign;
 mod commit;
+mod exclusive;
 mod gate;
 mod open;
 mod options;
@@ -37,6 +38,7 @@ mod roots;
 mod statistics;
 mod superblock;
 
+pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};
 pub use pressure::PressureListener;
 pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
@@ -81,6 +83,8 @@ pub(crate) struct Writer {
     copies_are_current: AtomicBool,
     /// What commits did so far.
     commits: Mutex<CommitStatistics>,
+    /// The operation of which there is one at a time.
+    exclusive: Mutex<Option<&'static str>>,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
     options: WriterOptions,

@@ -40,6 +40,7 @@ impl Pool {
             label: Mutex::new(None),
             copies_are_current: AtomicBool::new(false),
             commits: Mutex::default(),
+            exclusive: Mutex::default(),
             aborted: OnceLock::new(),
             options: writer.clone(),
         };

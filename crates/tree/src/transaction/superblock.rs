@@ -19,7 +19,9 @@ impl Editor<'_> {
         next.log_root = Logical::new(0);
         next.log_root_level = 0;
         next.bytes_used.set(self.writer.space.bytes_used());
-        next.total_bytes.set(next.total_bytes.get() - self.writer.space.take_cut_bytes());
+        let devices = self.writer.space.take_membership();
+        next.total_bytes.set(devices.total_bytes(next.total_bytes.get()));
+        next.num_devices.set(devices.count(next.num_devices.get()));
         // Nobody has looked at the UUID tree but us, and we keep it.
         if uuid_tree_was_current {
             next.uuid_tree_generation.set(self.generation.get());

@@ -48,6 +48,24 @@ impl Volume {
         Ok(())
     }
 
+    /// Writes all copies of a superblock to the devices that have never had one, and makes them durable: nobody finds a
+    /// superblock that speaks of a device which has none. One that fails is met again with the others.
+    pub fn introduce_devices(&self, template: &Superblock, device_items: &[DevItem]) {
+        let pool = self.snapshot();
+        let behind = pool.behind();
+        on_each(&pool, |member, device| {
+            let is_behind = behind.iter().any(|index| pool.devices[*index].devid == member.devid);
+            let given = device_items.iter().find(|item| item.devid == member.devid);
+            let Some(item) = given.filter(|_| member.is_new() && !is_behind) else { return Ok(()) };
+            let written = write_copies(template, item, device, SuperblockCopies::All);
+            let durable = written.and_then(|()| device.flush());
+            durable.inspect_err(|error| {
+                tracing::warn!("{error}");
+                count(&member.counters.write_errors);
+            })
+        });
+    }
+
     /// Writes a superblock to every device, on all of them at the same time: each with its own device item (as
     /// given; devices that are not among those given keep what they have), its place and its checksum. Devices
     /// that are behind get none; others may fail as long as every chunk can be read without all of these.
@@ -65,6 +83,10 @@ impl Volume {
         let behind = pool.behind();
         let failed = on_each(&pool, |member, device| {
             if behind.iter().any(|index| pool.devices[*index].devid == member.devid) {
+                return Ok(());
+            }
+            // Its first superblock is not one of before it joined.
+            if copies == SuperblockCopies::Others && member.is_new() {
                 return Ok(());
             }
             member.superblock_generation.fetch_max(template.generation.get(), Relaxed);

@@ -1,0 +1,106 @@
+//! Why the devices of a pool were not changed.
+
+use brindle_device::DeviceError;
+use brindle_ondisk::{DevId, Profile};
+use brindle_tree::TreeError;
+use thiserror::Error;
+
+/// Why the devices of a pool were not changed. What was moved meanwhile stays moved.
+#[derive(Debug, Error)]
+pub enum DeviceCareError {
+    /// There is no such device.
+    #[error("the pool has no device with the id {devid}")]
+    NotThere {
+        /// The id.
+        devid: DevId,
+    },
+    /// No device is missing.
+    #[error("no device of the pool is missing")]
+    NoneMissing,
+    /// It is missing, and has no size that could be changed.
+    #[error("devid {devid} is missing")]
+    Missing {
+        /// Its id.
+        devid: DevId,
+    },
+    /// A seed is not changed.
+    #[error("{device} belongs to a seed, which is not changed")]
+    Seed {
+        /// Its name.
+        device: String,
+    },
+    /// Too few devices would be left for a profile that is in use.
+    #[error(
+        "{profile} needs at least {needed} devices, and {left} would be left: add one first, or balance to another profile"
+    )]
+    TooFew {
+        /// The profile.
+        profile: Profile,
+        /// How many it needs.
+        needed: u16,
+        /// How many would be left.
+        left: usize,
+    },
+    /// It is the last one.
+    #[error("it is the only writable device")]
+    Last,
+    /// A balance was begun and not ended.
+    #[error("a balance was interrupted or is paused: resume or cancel it first")]
+    BalanceUnderWay,
+    /// Something lies on the device.
+    #[error("{device} holds {found}; use -f to overwrite it")]
+    InUse {
+        /// The device.
+        device: String,
+        /// What lies there.
+        found: &'static str,
+    },
+    /// A device is too small to be of any use.
+    #[error("{device} has {size_bytes} bytes, a device of a pool has at least {minimum_bytes}")]
+    TooSmall {
+        /// The device.
+        device: String,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// The least size in bytes.
+        minimum_bytes: u64,
+    },
+    /// A device is to be made smaller than devices are made.
+    #[error("{wanted_bytes} bytes are less than a device is shrunk to, which is {minimum_bytes}")]
+    SizeTooSmall {
+        /// What was wanted.
+        wanted_bytes: u64,
+        /// The least size in bytes.
+        minimum_bytes: u64,
+    },
+    /// A device is shorter than the pool is to use of it.
+    #[error("{device} has only {size_bytes} bytes, and {wanted_bytes} are wanted")]
+    BeyondEnd {
+        /// The device.
+        device: String,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// What was wanted.
+        wanted_bytes: u64,
+    },
+    /// There is no room elsewhere for what has to move.
+    #[error(
+        "no space left on the other devices for what has to move ({0}); what was moved so far stays moved"
+    )]
+    NoSpace(String),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The pool could not be read or written.
+    #[error(transparent)]
+    Tree(TreeError),
+}
+
+impl From<TreeError> for DeviceCareError {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::NoSpace(why) => Self::NoSpace(why),
+            error => Self::Tree(error),
+        }
+    }
+}

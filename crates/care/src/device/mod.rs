@@ -1,0 +1,59 @@
+//! The devices of a pool in use: one joins ([`add()`]), leaves ([`remove()`]), or changes its size ([`resize()`]).
+//!
+//! The walk of those that end with less: what they would leave is looked over ([`DeviceCareError`]), from then on nothing new
+//! is taken there, block groups that lie there are emptied one by one as a balance does it (`vacate.rs`), and when none is
+//! left, one commit takes the device, or its end, out of the pool. A device that left loses its superblocks last, when
+//! that commit is durable. One that joins is emptied of what it held first.
+//!
+//! Nothing in the pool says that it is under way. Each step is a commit of its own and leaves a whole pool, of which part
+//! has moved; who asks again goes on where it ended, be it by a crash, because somebody wanted it, or for lack of room.
+
+mod add;
+mod error;
+mod remove;
+mod resize;
+mod vacate;
+
+pub use add::{AddOptions, Newcomer, add, prepare};
+pub use error::DeviceCareError;
+pub use remove::{Leaving, remove};
+pub use resize::{NewSize, ParseSizeError, resize};
+
+use crate::balance;
+use brindle_ondisk::DevId;
+use brindle_tree::{Pool, TreeError};
+use brindle_volume::DeviceStatus;
+
+/// A balance that was begun and not ended wants the devices that it was begun with.
+fn check_no_balance(pool: &Pool) -> Result<(), DeviceCareError> {
+    match balance::interrupted(pool)? {
+        Some(_) => Err(DeviceCareError::BalanceUnderWay),
+        None => Ok(()),
+    }
+}
+
+/// A device of the pool that is no seed.
+fn member(pool: &Pool, devid: DevId) -> Result<DeviceStatus, DeviceCareError> {
+    let found = pool.volume().devices().into_iter().find(|device| device.devid == devid);
+    let found = found.ok_or(DeviceCareError::NotThere { devid })?;
+    if found.is_seed { Err(DeviceCareError::Seed { device: found.name }) } else { Ok(found) }
+}
+
+/// Does what is to be done in one commit, which says whether it could: not before what was freed is durably so.
+fn when_vacant<T>(
+    pool: &Pool,
+    mut act: impl FnMut() -> Result<Option<T>, TreeError>,
+) -> Result<T, TreeError> {
+    /// A commit frees what the one before has emptied; others may be under way.
+    const TRIES: usize = 10;
+    for _ in 0..TRIES {
+        if let Some(done) = act()? {
+            pool.commit()?;
+            return Ok(done);
+        }
+        // One with something to do, for others come to an end by the way.
+        pool.exclusively(|_| Ok(()))?;
+        pool.commit()?;
+    }
+    Err(TreeError::Unsettled)
+}

@@ -1,0 +1,88 @@
+//! A device that leaves a pool.
+
+use super::vacate::vacate;
+use super::{DeviceCareError, check_no_balance, member, when_vacant};
+use crate::balance::{Ended, Watcher, Wish};
+use brindle_device::{DeviceError, WritableDevice};
+use brindle_ondisk::{DevId, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, to_u64};
+use brindle_tree::Pool;
+use brindle_volume::DeviceStatus;
+
+/// Which device is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// The one of this id, there or not.
+    Id(DevId),
+    /// The first of those that are missing.
+    Missing,
+}
+
+impl Leaving {
+    /// The id, if it is known.
+    pub fn devid(self) -> Option<u64> {
+        match self {
+            Self::Id(devid) => Some(devid.get()),
+            Self::Missing => None,
+        }
+    }
+}
+
+/// A device leaves a pool, once what lies on it lies elsewhere.
+pub fn remove(pool: &Pool, which: Leaving, watcher: Watcher<'_>) -> Result<Ended, DeviceCareError> {
+    let _alone = pool.begin_exclusive("device remove")?;
+    check_no_balance(pool)?;
+    let device = match which {
+        Leaving::Id(devid) => member(pool, devid)?,
+        Leaving::Missing => {
+            let is_meant = |device: &DeviceStatus| device.missing && !device.is_seed;
+            pool.volume().devices().into_iter().find(is_meant).ok_or(DeviceCareError::NoneMissing)?
+        }
+    };
+    check_enough_are_left(pool, &device)?;
+    let _withheld = pool.withhold(device.devid, 0)?;
+    let ended = vacate(pool, device.devid, 0, watcher)?;
+    if ended.wish != Wish::GoOn {
+        return Ok(ended);
+    }
+    let parted = when_vacant(pool, || pool.part_with_device(device.devid))?;
+    if let Some(device) = parted.device
+        && let Err(error) = wipe_superblocks(device.as_ref())
+    {
+        // The pool does not know the device any more; whoever gives it to us is told.
+        tracing::warn!("{} keeps its superblocks: {error}", device.name());
+    }
+    Ok(ended)
+}
+
+/// Whether every profile that is in use has as many devices as it needs, there and in all.
+fn check_enough_are_left(pool: &Pool, leaving: &DeviceStatus) -> Result<(), DeviceCareError> {
+    let is_left = |device: &&DeviceStatus| device.devid != leaving.devid && !device.is_seed;
+    let devices = pool.volume().devices();
+    let left = devices.iter().filter(is_left).filter(|device| !device.missing).count();
+    if left == 0 {
+        return Err(DeviceCareError::Last);
+    }
+    let too_few = |profile: Profile| {
+        let needed = profile.attributes().devs_min;
+        (usize::from(needed) > left).then_some(DeviceCareError::TooFew { profile, needed, left })
+    };
+    let mut profiles = pool.volume().chunks().into_iter().filter_map(|chunk| chunk.kind.profile());
+    profiles.find_map(too_few).map_or(Ok(()), Err)
+}
+
+/// Makes the superblocks of a device unrecognisable, as the kernel does it: without their magic number, what else they
+/// say is there for whoever should need it.
+fn wipe_superblocks(device: &dyn WritableDevice) -> Result<(), DeviceError> {
+    /// Where the magic number stands, and how long it is.
+    const MAGIC: (usize, usize) = (0x40, 8);
+    for offset in SUPERBLOCK_OFFSETS {
+        if offset + to_u64(SUPERBLOCK_SIZE) > device.size_bytes() {
+            break;
+        }
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        device.read_at(offset, &mut bytes)?;
+        bytes[MAGIC.0..][..MAGIC.1].fill(0);
+        device.write_at(offset, &bytes)?;
+    }
+    device.flush()
+}

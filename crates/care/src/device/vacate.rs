@@ -1,0 +1,68 @@
+//! Emptying the block groups that lie on a device from some offset on.
+
+use super::DeviceCareError;
+use crate::balance::{Ended, Progress, Watcher, Wish};
+use brindle_ondisk::{DevId, Logical, to_u64};
+use brindle_tree::{GroupStatus, Moved, Pool, Relocation};
+use std::ops::ControlFlow;
+
+/// Those groups, which are not gone on being filled as long as there is room elsewhere.
+struct Doomed<'p> {
+    pool: &'p Pool,
+    groups: Vec<GroupStatus>,
+}
+
+impl<'p> Doomed<'p> {
+    fn list(pool: &'p Pool, devid: DevId, beyond: u64) -> Result<Self, DeviceCareError> {
+        let reaches = |group: &GroupStatus, at: u64| at.saturating_add(group.stripe_bytes) > beyond;
+        let is_there = |group: &GroupStatus| {
+            group.stripes.iter().any(|(device, at)| *device == devid && reaches(group, *at))
+        };
+        let mut groups: Vec<GroupStatus> = pool.block_groups()?.into_iter().filter(is_there).collect();
+        // The last ones first: what they held goes to the first ones, where those may stay.
+        groups.reverse();
+        let starts: Vec<Logical> = groups.iter().map(|group| group.start).collect();
+        pool.avoid_groups(&starts)?;
+        Ok(Self { pool, groups })
+    }
+}
+
+impl Drop for Doomed<'_> {
+    fn drop(&mut self) {
+        self.pool.avoid_groups(&[]).ok();
+    }
+}
+
+/// Empties them; what is wanted in the end. Nobody takes anything there meanwhile.
+pub(super) fn vacate(
+    pool: &Pool,
+    devid: DevId,
+    beyond: u64,
+    watcher: Watcher<'_>,
+) -> Result<Ended, DeviceCareError> {
+    let doomed = Doomed::list(pool, devid, beyond)?;
+    let mut progress = Progress {
+        expected: to_u64(doomed.groups.len()),
+        expected_bytes: doomed.groups.iter().map(|group| group.used_bytes).sum(),
+        ..Progress::default()
+    };
+    let mut wish = watcher(&progress);
+    for group in &doomed.groups {
+        if wish != Wish::GoOn {
+            break;
+        }
+        let before = progress.moved_bytes;
+        let done = pool.relocate(group.start, &mut |moved: &Moved| {
+            progress.moved_bytes = before + moved.bytes;
+            wish = watcher(&progress);
+            if wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if let Relocation::Done(_) = done {
+            progress.done += 1;
+            if wish == Wish::GoOn {
+                wish = watcher(&progress);
+            }
+        }
+    }
+    Ok(Ended { progress, wish })
+}

@@ -1,0 +1,165 @@
+//! Crashes at every write and flush while devices join, leave and change their size.
+
+use crate::support::files::{assert_filled, fill};
+use crate::support::{MIB, examine, options};
+use brindle_care::balance::{self, Progress, Wish};
+use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::mkfs::{NewDevice, mkfs};
+use brindle_device::{Device, DeviceClass, WritableDevice};
+use brindle_fs::{Filesystem, FsError, OpenOptions, WriteOptions};
+use brindle_ondisk::{DevId, Profile, Uuid};
+use brindle_policy::balance::Balance;
+use brindle_sim::{Image, LossMode, Random, Recorder, Recording};
+use brindle_tree::Pool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const FILES: usize = 6;
+const FILE_BYTES: usize = 150_000;
+/// About so many states of each story are looked at.
+const STATES: usize = 120;
+
+type Devices = Vec<Arc<dyn WritableDevice>>;
+
+fn open(devices: &Devices) -> Result<Filesystem, FsError> {
+    Filesystem::open_writable(devices.clone(), &OpenOptions::default(), &WriteOptions::default())
+}
+
+fn on_and_on(_: &Progress) -> Wish {
+    Wish::GoOn
+}
+
+/// A device of the same story has the same UUID, told again or not.
+fn newcomer(device: &Arc<dyn WritableDevice>, number: u8) -> Newcomer {
+    Newcomer { device: Arc::clone(device), uuid: Uuid([number; 16]), class: None }
+}
+
+fn take_in(pool: &Pool, device: &Arc<dyn WritableDevice>, number: u8) {
+    let options = AddOptions { force: true, discard: false };
+    add(pool, &[newcomer(device, number)], &options).expect("it is empty");
+}
+
+/// Records what is done to a pool of some of the devices that has files in it.
+fn record(profile: Profile, members: usize, all: usize, act: impl FnOnce(&Pool, &Devices)) -> Recording {
+    let images: Vec<Image> = {
+        let devices: Vec<_> = (0..all)
+            .map(|number| brindle_sim::ImageDevice::new(name(number), Image::new(512 * MIB), CLASS))
+            .map(Arc::new)
+            .collect();
+        let writable: Devices = devices.iter().map(|device| Arc::clone(device) as _).collect();
+        let mut options = options();
+        (options.data, options.metadata, options.nodesize) = (Some(profile), Some(profile), Some(4096));
+        let given: Vec<_> =
+            writable[..members].iter().map(|device| NewDevice::new(Arc::clone(device))).collect();
+        mkfs(&given, &options).expect("made");
+        let filesystem = open(&writable[..members].to_vec()).expect("opens");
+        fill(&filesystem, FILES, FILE_BYTES);
+        // What lay at the beginning of the devices lies behind it then.
+        balance::start(filesystem.pool(), &Balance::full(), false, &mut on_and_on).expect("there is room");
+        filesystem.shutdown().expect("works");
+        devices.iter().map(|device| device.image()).collect()
+    };
+    let recorder = Recorder::new();
+    let recorded = |(number, image)| recorder.device(&name(number), image, CLASS) as Arc<dyn WritableDevice>;
+    let devices: Devices = images.into_iter().enumerate().map(recorded).collect();
+    let filesystem = open(&devices[..members].to_vec()).expect("opens");
+    act(filesystem.pool(), &devices);
+    drop(filesystem);
+    recorder.recording()
+}
+
+const CLASS: DeviceClass = DeviceClass::Unknown;
+
+fn name(number: usize) -> String {
+    format!("memory{number}")
+}
+
+/// Crashes at points all over a story: there is a whole pool with everything in it, and `again` tells the story to its
+/// end.
+fn crash_all_over(recording: &Recording, seed: u64, again: impl Fn(&Pool, &Devices)) {
+    let points: Vec<usize> = recording.crash_points().collect();
+    let step = (points.len() / STATES).max(1);
+    let mut replay = recording.replay();
+    for (number, point) in points.iter().enumerate().filter(|(number, _)| number % step == 0) {
+        replay.advance_to(*point);
+        let mut random = Random::new(seed).fork(*point as u64);
+        let mode = LossMode::ALL[number / step % LossMode::ALL.len()];
+        let state = replay.state(mode, &mut random);
+        let what = format!("seed {seed}, point {point}, {mode:?}");
+        let devices = state.writable();
+        let filesystem = open(&devices).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_filled(&filesystem, FILES, FILE_BYTES);
+        if (number / step).is_multiple_of(6) {
+            again(filesystem.pool(), &devices);
+        }
+        filesystem.shutdown().unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_filled(&filesystem, FILES, FILE_BYTES);
+        let members = filesystem.pool().volume().devices();
+        drop(filesystem);
+        let is_member =
+            |device: &&Arc<dyn WritableDevice>| members.iter().any(|member| member.name == device.name());
+        let readable: Vec<Arc<dyn Device>> =
+            devices.iter().filter(is_member).map(|device| Arc::clone(device) as _).collect();
+        // One superblock is enough to open it; the next commit writes all.
+        let report = examine(readable);
+        let findings = report.findings().filter(|(pass, _)| *pass != "superblocks");
+        let findings: Vec<String> = findings.map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+        assert!(findings.is_empty(), "{what}: {findings:#?}");
+    }
+}
+
+/// How many members there are.
+fn count(pool: &Pool) -> usize {
+    pool.volume().devices().len()
+}
+
+#[test]
+fn a_device_joins() {
+    for profile in [Profile::Raid1, Profile::Single] {
+        let story = |pool: &Pool, devices: &Devices| take_in(pool, &devices[2], 7);
+        let recording = record(profile, 2, 3, story);
+        crash_all_over(&recording, 1, |pool, devices| {
+            if count(pool) == 2 {
+                story(pool, devices);
+            }
+            assert_eq!(count(pool), 3);
+        });
+    }
+}
+
+#[test]
+fn a_device_leaves() {
+    for profile in [Profile::Raid1, Profile::Raid0] {
+        let story = |pool: &Pool, _: &Devices| {
+            let which = Leaving::Id(DevId::new(2));
+            remove(pool, which, &mut on_and_on).expect("there is room");
+        };
+        let recording = record(profile, 3, 3, story);
+        crash_all_over(&recording, 2, |pool, devices| {
+            if count(pool) == 3 {
+                story(pool, devices);
+            }
+            assert_eq!(count(pool), 2);
+        });
+    }
+}
+
+#[test]
+fn a_device_gets_smaller_and_larger() {
+    let moved = AtomicU64::new(0);
+    let story = |pool: &Pool, _: &Devices| {
+        for (devid, size) in [(1, "256M"), (2, "256M"), (1, "max")] {
+            let size: NewSize = size.parse().expect("a size");
+            let ended = resize(pool, DevId::new(devid), size, &mut on_and_on).expect("there is room");
+            moved.fetch_add(ended.progress.moved_bytes, Relaxed);
+        }
+    };
+
+    let recording = record(Profile::Raid1, 2, 2, story);
+    assert!(moved.load(Relaxed) > 0, "something lay at the end");
+    crash_all_over(&recording, 3, |pool, devices| {
+        story(pool, devices);
+        let sizes: Vec<u64> = pool.volume().devices().iter().map(|device| device.total_bytes).collect();
+        assert_eq!(sizes, [512 * MIB, 256 * MIB]);
+    });
+}

@@ -1,0 +1,58 @@
+//! What the kernel's page cache took from programs and we then had no room for.
+//!
+//! Programs are told when they sync or close. The pages stay, though, clean by now, and would be read as if they were in
+//! the file, until they are dropped some time. So the kernel is told to forget them. To do that it waits for pages that
+//! are being read or written, by requests that we have to answer: who serves requests must not wait for it.
+
+use crate::operations::Operations;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Ranges of files that are to be forgotten, one a file.
+#[derive(Debug, Default)]
+pub(super) struct RefusedPages(Mutex<HashMap<u64, Range<u64>>>);
+
+impl RefusedPages {
+    /// Notes a range; true if nobody has been asked yet to have it forgotten.
+    pub(super) fn note(&self, node: u64, range: &Range<u64>) -> bool {
+        let mut waiting = self.waiting();
+        let is_first = waiting.is_empty();
+        let known = waiting.entry(node).or_insert_with(|| range.clone());
+        *known = known.start.min(range.start)..known.end.max(range.end);
+        is_first
+    }
+
+    /// Has everything forgotten that was noted. For a thread that nobody waits for.
+    pub(super) fn forget(&self, operations: &Operations) {
+        for (node, range) in self.take() {
+            operations.forget_contents(node, &range);
+        }
+    }
+
+    /// Everything that was noted.
+    pub(super) fn take(&self) -> HashMap<u64, Range<u64>> {
+        std::mem::take(&mut *self.waiting())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Range<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_asked_for_all_that_comes_until_it_is_done() {
+        let refused = RefusedPages::default();
+        assert!(refused.note(300, &(4096..8192)));
+        assert!(!refused.note(300, &(0..4096)));
+        assert!(!refused.note(301, &(0..10)));
+        let mut taken: Vec<_> = refused.take().into_iter().collect();
+        taken.sort_unstable_by_key(|(node, _)| *node);
+        assert_eq!(taken, [(300, 0..8192), (301, 0..10)]);
+        assert!(refused.note(300, &(0..1)), "what comes later is asked for anew");
+    }
+}

@@ -1,0 +1,32 @@
+//! Operations of which a pool has one at a time: those that empty block groups, and those that change its devices.
+
+use crate::{Pool, TreeError};
+use std::sync::PoisonError;
+
+/// Such an operation runs as long as this lives.
+#[derive(Debug)]
+pub struct ExclusiveOperation<'p> {
+    pool: &'p Pool,
+}
+
+impl Pool {
+    /// Begins one, whose name is for those who are refused meanwhile: [`TreeError::Busy`].
+    pub fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
+        let mut running = self.writer()?.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
+        match *running {
+            Some(running) => Err(TreeError::Busy { running }),
+            None => {
+                *running = Some(name);
+                Ok(ExclusiveOperation { pool: self })
+            }
+        }
+    }
+}
+
+impl Drop for ExclusiveOperation<'_> {
+    fn drop(&mut self) {
+        if let Ok(writer) = self.pool.writer() {
+            *writer.exclusive.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
