@@ -3,6 +3,7 @@
 use crate::simulated::{Habits, Layout, Library, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::WritableDevice;
+use brindle_ondisk::Uuid;
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{NewDevice, Promise, Subject};
 use std::sync::Arc;
@@ -33,6 +34,11 @@ pub(crate) enum Contents {
 impl LibrarySubject {
     /// An fsync is a commit of everything, and so is a snapshot.
     pub(crate) fn new(layout: Layout) -> Self {
+        Self::named(layout, Uuid([0x5e; 16]))
+    }
+
+    /// The same, of a pool with this UUID.
+    pub(crate) fn named(layout: Layout, uuid: Uuid) -> Self {
         let new = |number| {
             ImageDevice::new(
                 format!("memory{number}"),
@@ -44,7 +50,7 @@ impl LibrarySubject {
             (0..layout.devices).map(|number| Arc::new(new(number))).collect();
         let writable: Vec<_> =
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
-        layout.mkfs(&writable);
+        layout.mkfs_named(&writable, uuid);
         let images = devices.iter().map(|device| device.image()).collect();
         let habits = Habits { syncs_all: true, ..Habits::default() };
         Self { layout, images, habits, is_hasty: false, may_be_degraded: false, contents: Contents::Plain }
@@ -53,8 +59,12 @@ impl LibrarySubject {
     /// An fsync commits names and attributes, but writes contents of its own file only; others are written back
     /// early, for there is little memory.
     pub(crate) fn hasty(layout: Layout) -> Self {
-        let plain = Self::new(layout);
-        Self { habits: Habits { syncs_all: false, ..plain.habits }, is_hasty: true, ..plain }
+        Self::new(layout).into_hasty()
+    }
+
+    /// This one, as [`hasty`](Self::hasty).
+    pub(crate) fn into_hasty(self) -> Self {
+        Self { habits: Habits { syncs_all: false, ..self.habits }, is_hasty: true, ..self }
     }
 
     /// As that, on devices that fail.
@@ -69,8 +79,17 @@ impl LibrarySubject {
 
     /// As [`hasty`](Self::hasty), with block groups that are emptied now and then, which commits.
     pub(crate) fn relocating(layout: Layout) -> Self {
-        let plain = Self::hasty(layout);
-        Self { habits: Habits { relocates_every: 9, ..plain.habits }, ..plain }
+        Self::new(layout).into_relocating()
+    }
+
+    /// This one, as [`relocating`](Self::relocating).
+    pub(crate) fn into_relocating(self) -> Self {
+        let hasty = self.into_hasty();
+        Self { habits: Habits { relocates_every: 9, ..hasty.habits }, ..hasty }
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// As [`failing`](Self::failing), on devices that may be full.

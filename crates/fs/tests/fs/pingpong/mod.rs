@@ -5,7 +5,7 @@ mod case;
 mod degraded;
 mod game;
 mod large;
-mod pool;
+pub(crate) mod pool;
 
 use crate::kernel::can_make;
 use case::{Case, Maker};

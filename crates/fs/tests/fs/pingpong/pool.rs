@@ -227,7 +227,7 @@ impl Ground for SharedPool {
 }
 
 /// Whether `btrfs check` complains, of this pool: it also looks at those of others, which come and go.
-fn is_complaint(line: &str) -> bool {
+pub(crate) fn is_complaint(line: &str) -> bool {
     let lower = line.to_lowercase();
     let is_bad = ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad "]
         .iter()

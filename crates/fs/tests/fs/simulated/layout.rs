@@ -82,7 +82,12 @@ impl Layout {
     }
 
     pub(crate) fn mkfs(&self, devices: &[Arc<dyn WritableDevice>]) {
-        let mut options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
+        self.mkfs_named(devices, Uuid([0x5e; 16]));
+    }
+
+    /// The same, for a pool that is told from all others.
+    pub(crate) fn mkfs_named(&self, devices: &[Arc<dyn WritableDevice>], uuid: Uuid) {
+        let mut options = MkfsOptions::new(uuid, [9; 16], 1_700_000_000);
         options.data = Some(self.data);
         options.metadata = Some(self.metadata);
         options.nodesize = Some(self.nodesize);
