@@ -44,7 +44,7 @@ pub use background::Remaining;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
-pub use brindle_tree::{CommitPhase, CommitReport, CommitStatistics, Spread, TreeError, TreeKind};
+pub use brindle_tree::{CommitPhase, CommitReport, CommitStatistics, Readahead, Spread, TreeError, TreeKind};
 pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{DecompressError, decompress};

@@ -4,27 +4,17 @@
 //! driver keeps, copies and sends along without knowing what they mean; a property of the `btrfs.` family that it does
 //! not know the kernel refuses to set. What is made in a marked directory is marked alike.
 //!
-//! The mark, or else the length, counts when data is written; what lies elsewhere by then stays. An extent that several
+//! The mark, or else the length, counts when data is written; what lies elsewhere by then stays until somebody has it moved
+//! ([`files`](brindle_policy::tier::files) tells what that is). An extent that several
 //! files share (clones, snapshots) belongs into the best tier that one of them asks for: see
 //! [`tier_of_owners`](brindle_policy::placement::tier_of_owners). So what is copied (`copy_file_range`) out of a fast
 //! directory is shared, and what is copied into one is written anew.
 
 use crate::{Filesystem, FsError, InodeId};
 use brindle_policy::placement::PlacementClass;
+pub(crate) use brindle_policy::tier::files::{MARK as TIER, tier_of_mark};
 use brindle_tree::PoolSettings;
 use std::sync::atomic::Ordering;
-
-/// The attribute that marks.
-pub(crate) const TIER: &[u8] = b"user.brindle.tier";
-
-/// What a mark says; `None` if it is none of ours.
-pub(crate) fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
-    match value {
-        b"fast" => Some(PlacementClass::Fast),
-        b"bulk" => Some(PlacementClass::Bulk),
-        _ => None,
-    }
-}
 
 /// What decides about the tier of a file's data.
 #[derive(Clone, Copy, Debug)]
@@ -95,11 +85,5 @@ mod tests {
         assert_eq!(wish.tier(12_288, 4096), Fast, "all of it is seen");
         assert_eq!(wish.tier(8192, 4096), Bulk, "who knows what the rest comes to");
         assert_eq!(TierWish { limit: 0, ..wish }.tier(12_288, 0), Bulk, "no limit, no small files");
-    }
-
-    #[test]
-    fn only_two_words_are_marks() {
-        assert_eq!((tier_of_mark(b"fast"), tier_of_mark(b"bulk")), (Some(Fast), Some(Bulk)));
-        assert_eq!((tier_of_mark(b""), tier_of_mark(b"Fast")), (None, None));
     }
 }

@@ -5,34 +5,50 @@ use crate::control::{ControlError, Mounted};
 use crate::message::{FoundItem, TreeSearch};
 use crate::number;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, to_usize};
+use std::ops::ControlFlow;
 use zerocopy::{FromBytes, FromZeros};
 
 impl Mounted {
     /// All items of a tree from one key to another, both included.
     pub fn search(&self, tree: RootId, from: Key, to: Key) -> Result<Vec<(Key, Vec<u8>)>, ControlError> {
-        let what = "look into a tree (root may)";
         let mut found = Vec::new();
+        self.search_each(tree, from, to, &mut |key, data| {
+            found.push((key, data.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// The same, one by one, until somebody has seen enough.
+    pub fn search_each(
+        &self,
+        tree: RootId,
+        from: Key,
+        to: Key,
+        see: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), ControlError> {
+        let what = "look into a tree (root may)";
         let mut from = from;
         loop {
             let mut page = page(tree, from, to);
             let answer = call::update::<{ number::TREE_SEARCH }, TreeSearch>(&self.file, &mut page);
             self.explain(what, answer)?;
             if page.items == 0 {
-                return Ok(found);
+                return Ok(());
             }
             let nonsense = || ControlError::Nonsense { path: self.path.clone(), what };
             let mut records: &[u8] = &page.records;
             for _ in 0..page.items {
                 let (key, data, rest) = record(records).ok_or_else(nonsense)?;
                 // The bounds are those of a range of keys, but for items the kernel may see them part by part.
-                if key >= from && key <= to {
-                    found.push((key, data.to_vec()));
+                if key >= from && key <= to && see(key, data).is_break() {
+                    return Ok(());
                 }
                 records = rest;
-                from = key.successor().ok_or_else(nonsense)?;
-            }
-            if from > to {
-                return Ok(found);
+                match key.successor().filter(|next| *next <= to) {
+                    Some(next) => from = next,
+                    None => return Ok(()),
+                }
             }
         }
     }

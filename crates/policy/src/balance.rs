@@ -8,8 +8,7 @@ mod tests;
 
 pub use parse::ParseError;
 
-use crate::placement::PlacementClass;
-use crate::tier::{Content, TierChunk, TierPool};
+use crate::tier::{TierChunk, TierPool};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use std::ops::{Range, RangeInclusive};
 
@@ -58,6 +57,8 @@ pub enum Refusal {
     TooFewDevices(Profile, u16),
     /// Metadata would have fewer copies than it has.
     LessRedundancy(Profile),
+    /// Where things are put has nothing to do with the class of devices.
+    NoTiers,
 }
 
 impl std::fmt::Display for Refusal {
@@ -66,6 +67,10 @@ impl std::fmt::Display for Refusal {
             Self::MixedNeedsBoth => {
                 f.write_str("data and metadata share block groups: the same filters are needed for both")
             }
+            Self::NoTiers => f.write_str(
+                "the class of devices makes no difference here (no_ssd_metadata, or mixed block groups): what is moved could \
+                 lie anywhere",
+            ),
             Self::TooFewDevices(profile, needed) => write!(f, "{profile} needs {needed} devices"),
             Self::LessRedundancy(profile) => write!(
                 f,
@@ -86,6 +91,21 @@ impl Balance {
     pub fn of_misplaced() -> Self {
         let all = Some(Filter { misplaced: true, ..Filter::default() });
         Self { data: all.clone(), metadata: all.clone(), system: all }
+    }
+
+    /// Whether it is for any that lie on devices of the wrong class.
+    pub fn is_for_misplaced(&self) -> bool {
+        self.filters().any(|(_, filter)| filter.misplaced)
+    }
+
+    /// Whether it is for nothing else.
+    pub fn is_for_misplaced_alone(&self) -> bool {
+        self.is_for_misplaced() && self.filters().all(|(_, filter)| filter.misplaced)
+    }
+
+    /// Whether it is for all data that lies in the wrong tier, by what files ask for.
+    pub fn is_for_files(&self) -> bool {
+        self.data.as_ref().is_some_and(|filter| *filter == Filter { misplaced: true, ..Filter::default() })
     }
 
     /// The filter for block groups of a kind.
@@ -182,7 +202,7 @@ impl Filter {
             && overlaps
             && self.is_on_device(chunk)
             && self.usage.as_ref().is_none_or(|usage| is_used(chunk, usage))
-            && (!self.misplaced || is_misplaced(chunk, pool))
+            && (!self.misplaced || pool.lies_wrong(chunk))
     }
 
     fn is_on_device(&self, chunk: &TierChunk) -> bool {
@@ -205,12 +225,6 @@ impl Filter {
     pub fn avoids_chosen(&self) -> bool {
         self.misplaced || self.convert.is_some() || self.devid.is_some() || self.physical.is_some()
     }
-}
-
-/// Whether a chunk lies on devices of the wrong class. Data on fast devices alone does not: it is that of the fast tier.
-fn is_misplaced(chunk: &TierChunk, pool: &TierPool) -> bool {
-    let is_fast = chunk.stripes.iter().all(|stripe| pool.class(stripe.devid) == PlacementClass::Fast);
-    pool.lies_wrong(chunk) && !(chunk.content() == Content::Data && is_fast)
 }
 
 /// Whether so many percent of a chunk are used. An upper bound of 0 means that nothing is.

@@ -22,6 +22,7 @@
 //! relocation itself leaves behind, are why a plan says whether its fences [hold](plan::Pass::holds), and why
 //! whoever carries it out looks again afterwards.
 
+pub mod files;
 pub mod lies;
 pub mod plan;
 #[cfg(test)]
@@ -53,6 +54,8 @@ pub enum ClassReason {
     Stored(AllocationHint),
     /// The host says that it rotates, or not.
     Rotates(bool),
+    /// It is mounted with this class.
+    Mounted,
     /// Nobody says anything.
     Unknown,
 }
@@ -82,6 +85,7 @@ impl fmt::Display for ClassReason {
             Self::Stored(hint) => write!(f, "hint {hint}"),
             Self::Rotates(true) => f.write_str("rotates"),
             Self::Rotates(false) => f.write_str("does not rotate"),
+            Self::Mounted => f.write_str("as mounted"),
             Self::Unknown => f.write_str("not known to be fast"),
         }
     }
@@ -193,6 +197,9 @@ pub struct TierPool {
     pub devices: Vec<TierDevice>,
     /// Its chunks.
     pub chunks: Vec<TierChunk>,
+    /// Whether brindle places what is new and moves what lies wrong, and not the kernel: then nothing has to be fenced,
+    /// and data on fast devices alone lies right, for it is that of small files.
+    pub is_ours: bool,
 }
 
 impl TierPool {
@@ -244,7 +251,15 @@ impl TierPool {
 
     /// Whether a chunk has a piece on a device of the other class than its content's, and need not.
     pub fn lies_wrong(&self, chunk: &TierChunk) -> bool {
-        self.has_enough(chunk) && chunk.stripes.iter().any(|stripe| self.is_strange(chunk, stripe.devid))
+        !self.is_of_fast_tier(chunk)
+            && self.has_enough(chunk)
+            && chunk.stripes.iter().any(|stripe| self.is_strange(chunk, stripe.devid))
+    }
+
+    /// Whether a chunk holds data of small files, and what is marked.
+    pub fn is_of_fast_tier(&self, chunk: &TierChunk) -> bool {
+        let is_fast = |stripe: &TierStripe| self.class(stripe.devid) == PlacementClass::Fast;
+        self.is_ours && chunk.content() == Content::Data && chunk.stripes.iter().all(is_fast)
     }
 
     /// Whether a device is of the other class than the chunk's content's.

@@ -9,6 +9,7 @@ mod mount;
 mod placement;
 mod reads;
 mod restore;
+mod sorting;
 mod support;
 mod tier;
 mod usage;

@@ -8,17 +8,24 @@
 //! `tree` empties each. One that has no room elsewhere is left, and the others are gone on with. In the end the item is
 //! removed; who pauses leaves it.
 //!
+//! Who wants what is misplaced moved has data sorted first that lies in the wrong tier, by what files ask for ([`files`]):
+//! extents leave block groups that stay.
+//!
 //! Each step is a commit of its own and leaves a whole pool. What has been moved stays moved, whatever ends it.
 
+mod files;
 mod pace;
 
+pub use files::{LookEnded, look_at_files};
 pub use pace::Pace;
 
+use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::item::BalanceItem;
 use brindle_ondisk::{
     BlockGroupType, Incompat, Item, Key, KeyType, Logical, ObjectId, Profile, RootId, to_u64,
 };
 use brindle_policy::balance::{Balance, Refusal};
+use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{TierChunk, TierDevice, TierPool, TierStripe};
 use brindle_tree::{Moved, Need, Pool, Relocation, TreeError};
 use std::ops::ControlFlow;
@@ -51,6 +58,9 @@ pub enum BalanceError {
     /// The pool could not be read or written.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// Files could not be looked at.
+    #[error(transparent)]
+    Files(#[from] FsError),
 }
 
 /// How far a balance is.
@@ -94,11 +104,12 @@ pub struct Ended {
 
 /// Balances. `force`: also to fewer copies of metadata.
 pub fn start(
-    pool: &Pool,
+    filesystem: &Filesystem,
     balance: &Balance,
     force: bool,
     watcher: Watcher<'_>,
 ) -> Result<Ended, BalanceError> {
+    let pool = filesystem.pool();
     let _alone = pool.begin_exclusive("balance")?;
     if interrupted(pool)?.is_some() {
         return Err(BalanceError::UnderWay);
@@ -107,19 +118,21 @@ pub fn start(
     if let Some(refusal) = balance.refusal(&facts, force).or_else(|| too_few(pool, balance, &facts)) {
         return Err(BalanceError::Refused(refusal));
     }
+    if balance.is_for_misplaced() && is_of_two_classes(&facts) && !pool.has_tiers() {
+        return Err(BalanceError::Refused(Refusal::NoTiers));
+    }
     keep(pool, Some(balance))?;
-    run(pool, balance, &facts, watcher)
+    run(filesystem, balance, watcher)
 }
 
 /// Goes on with a balance that was interrupted, by a pause or a crash. What has its new profile already is left alone.
-pub fn resume(pool: &Pool, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
-    let _alone = pool.begin_exclusive("balance")?;
-    let mut balance = interrupted(pool)?.ok_or(BalanceError::None)?;
+pub fn resume(filesystem: &Filesystem, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
+    let _alone = filesystem.pool().begin_exclusive("balance")?;
+    let mut balance = interrupted(filesystem.pool())?.ok_or(BalanceError::None)?;
     for filter in [&mut balance.data, &mut balance.metadata, &mut balance.system].into_iter().flatten() {
         filter.soft |= filter.convert.is_some();
     }
-    let facts = facts(pool)?;
-    run(pool, &balance, &facts, watcher)
+    run(filesystem, &balance, watcher)
 }
 
 /// The balance that was begun and not ended.
@@ -163,6 +176,7 @@ pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
     Ok(TierPool {
         devices: pool.space_summary()?.devices.into_iter().map(device).collect(),
         chunks: pool.block_groups()?.into_iter().map(chunk).collect(),
+        is_ours: true,
     })
 }
 
@@ -234,25 +248,32 @@ impl Drop for Directions<'_> {
     }
 }
 
-fn run(
-    pool: &Pool,
-    balance: &Balance,
-    facts: &TierPool,
-    watcher: Watcher<'_>,
-) -> Result<Ended, BalanceError> {
-    let directions = Directions::give(pool, balance, facts)?;
-    let chosen = balance.chosen(facts);
-    let mut progress = Progress {
-        expected: to_u64(chosen.len()),
-        expected_bytes: chosen.iter().map(|chunk| chunk.used_bytes).sum(),
-        ..Progress::default()
-    };
-    let (mut wish, mut refused) = (watcher(&progress), None);
+/// Whether a pool has fast devices and others.
+fn is_of_two_classes(facts: &TierPool) -> bool {
+    [PlacementClass::Fast, PlacementClass::Bulk].iter().all(|class| facts.count(*class) > 0)
+}
+
+fn run(filesystem: &Filesystem, balance: &Balance, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
+    let pool = filesystem.pool();
+    let (mut progress, mut wish, mut refused) = (Progress::default(), Wish::GoOn, None);
+    if balance.is_for_files() && pool.has_tiers() {
+        refused = files::put_right(filesystem, &mut progress, &mut wish, watcher)?;
+    }
+    let facts = facts(pool)?;
+    let directions = Directions::give(pool, balance, &facts)?;
+    let chosen = balance.chosen(&facts);
+    progress.expected += to_u64(chosen.len());
+    progress.expected_bytes += chosen.iter().map(|chunk| chunk.used_bytes).sum::<u64>();
+    if wish == Wish::GoOn {
+        wish = watcher(&progress);
+    }
     for chunk in &chosen {
         if wish != Wish::GoOn {
             break;
         }
-        match empty(pool, chunk.logical, &mut progress, &mut wish, watcher) {
+        let is_wrong = balance.filter(chunk.kind).is_some_and(|filter| filter.misplaced);
+        let has_room = if is_wrong { room_where_it_belongs(pool, chunk) } else { Ok(()) };
+        match has_room.and_then(|()| empty(pool, chunk.logical, &mut progress, &mut wish, watcher)) {
             Ok(()) => {}
             Err(TreeError::NoSpace(why)) => {
                 tracing::warn!("block group at logical {} stays: no space left: {why}", chunk.logical);
@@ -271,6 +292,19 @@ fn run(
         Some(why) if wish == Wish::GoOn => Err(BalanceError::NoSpace { count: progress.left, why }),
         _ => Ok(Ended { progress, wish }),
     }
+}
+
+/// Whether what lies wrong would get to where it belongs, rather than to another place as wrong.
+fn room_where_it_belongs(pool: &Pool, chunk: &TierChunk) -> Result<(), TreeError> {
+    let summary = pool.space_summary()?;
+    let (room, class) = match chunk.kind.contains(BlockGroupType::DATA) {
+        true => (summary.data_room, PlacementClass::Bulk),
+        false => (summary.metadata_room, PlacementClass::Fast),
+    };
+    if room.preferred_bytes < chunk.used_bytes {
+        return Err(TreeError::NoSpace(format!("the {class} devices are full")));
+    }
+    Ok(())
 }
 
 /// Empties one block group, unless it is gone.

@@ -98,7 +98,7 @@ fn the_kernel_takes_what_devices_were_changed() {
             remove(tree, Leaving::Id(DevId::new(1)), &mut on_and_on).expect("there is room");
             let devid = DevId::new(count as u64 + 1);
             // What lay at the beginning lies at the end then.
-            balance::start(tree, &Balance::full(), false, &mut on_and_on).expect("there is room");
+            balance::start(&filesystem, &Balance::full(), false, &mut on_and_on).expect("there is room");
             let size = NewSize::To(last_end(tree, devid) - MIB);
             let ended = resize(tree, devid, size, &mut on_and_on).expect("there is room");
             assert!(ended.progress.done > 0, "{what}: something lay at the end");

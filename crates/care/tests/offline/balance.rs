@@ -41,7 +41,7 @@ fn what_lies_on_devices_of_the_wrong_class_moves_and_nothing_else() {
     let before = balance::facts(filesystem.pool()).expect("readable");
     let chosen = wrong.chosen(&before).len();
     assert!(chosen > 0, "metadata lies on the last devices");
-    let ended = balance::start(filesystem.pool(), &wrong, false, &mut on_and_on).expect("there is room");
+    let ended = balance::start(&filesystem, &wrong, false, &mut on_and_on).expect("there is room");
     assert_eq!((ended.progress.done, ended.wish), (ended.progress.expected, Wish::GoOn));
     let after = balance::facts(filesystem.pool()).expect("readable");
     assert!(wrong.chosen(&after).is_empty());
@@ -64,19 +64,19 @@ fn what_is_paused_goes_on_after_a_remount() {
     let (pool, filesystem) = pool_with_late_hints();
     let all = Balance::full();
     let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };
-    let ended = balance::start(filesystem.pool(), &all, false, pause).expect("there is room");
+    let ended = balance::start(&filesystem, &all, false, pause).expect("there is room");
     assert_eq!(ended.wish, Wish::Pause);
-    let again = balance::start(filesystem.pool(), &all, false, &mut on_and_on);
+    let again = balance::start(&filesystem, &all, false, &mut on_and_on);
     assert!(matches!(again, Err(BalanceError::UnderWay)));
     filesystem.shutdown().expect("works");
     drop(filesystem);
     assert_clean("paused", &pool.examine());
     let filesystem = open(&pool);
     assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), Some(all));
-    let ended = balance::resume(filesystem.pool(), &mut on_and_on).expect("there is room");
+    let ended = balance::resume(&filesystem, &mut on_and_on).expect("there is room");
     assert_eq!((ended.progress.left, ended.wish), (0, Wish::GoOn));
     assert_filled(&filesystem, 20, 300_000);
-    assert!(matches!(balance::resume(filesystem.pool(), &mut on_and_on), Err(BalanceError::None)));
+    assert!(matches!(balance::resume(&filesystem, &mut on_and_on), Err(BalanceError::None)));
     filesystem.shutdown().expect("works");
     drop(filesystem);
     assert_clean("resumed", &pool.examine());
@@ -91,7 +91,7 @@ fn profiles_are_converted() {
         metadata: convert("convert=raid1c3"),
         system: convert("convert=raid1c3,soft"),
     };
-    balance::start(filesystem.pool(), &balance, false, &mut on_and_on).expect("there is room");
+    balance::start(&filesystem, &balance, false, &mut on_and_on).expect("there is room");
     for group in filesystem.pool().block_groups().expect("writable") {
         let wanted = balance.filter(group.kind).and_then(|filter| filter.convert);
         assert_eq!(group.kind.profile(), wanted, "{group:?}");
@@ -117,7 +117,7 @@ fn a_full_pool_says_that_there_is_no_room_and_stays_sound() {
         size += 1 << 20;
     }
     filesystem.sync().expect("what was taken has room");
-    let refused = balance::start(filesystem.pool(), &Balance::full(), false, &mut on_and_on);
+    let refused = balance::start(&filesystem, &Balance::full(), false, &mut on_and_on);
     assert!(matches!(refused, Err(BalanceError::NoSpace { .. })), "{refused:?}");
     assert!(filesystem.is_writable());
     assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), None);

@@ -55,7 +55,7 @@ fn record(profile: Profile, members: usize, all: usize, act: impl FnOnce(&Pool, 
         let filesystem = open(&writable[..members].to_vec()).expect("opens");
         fill(&filesystem, FILES, FILE_BYTES);
         // What lay at the beginning of the devices lies behind it then.
-        balance::start(filesystem.pool(), &Balance::full(), false, &mut on_and_on).expect("there is room");
+        balance::start(&filesystem, &Balance::full(), false, &mut on_and_on).expect("there is room");
         filesystem.shutdown().expect("works");
         devices.iter().map(|device| device.image()).collect()
     };

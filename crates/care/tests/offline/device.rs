@@ -154,7 +154,7 @@ fn a_missing_device_is_removed_when_another_has_come() {
 fn a_device_gets_smaller_and_larger() {
     let pool = Members::new(2, Profile::Raid1);
     // Something lies at the end.
-    balance::start(pool.filesystem.pool(), &Balance::full(), false, &mut on_and_on).expect("there is room");
+    balance::start(&pool.filesystem, &Balance::full(), false, &mut on_and_on).expect("there is room");
     let ends = |pool: &Members| {
         let groups = pool.filesystem.pool().block_groups().expect("writable");
         let on_first = |group: &brindle_tree::GroupStatus| {
@@ -224,7 +224,7 @@ fn one_such_operation_runs_at_a_time_and_an_interrupted_balance_comes_first() {
     let mut pool = Members::new(3, Profile::Raid1);
     let other = {
         let _running = pool.filesystem.pool().begin_exclusive("device remove").expect("the first");
-        let balanced = balance::start(pool.filesystem.pool(), &Balance::full(), false, &mut on_and_on);
+        let balanced = balance::start(&pool.filesystem, &Balance::full(), false, &mut on_and_on);
         assert!(matches!(balanced, Err(BalanceError::Tree(TreeError::Busy { running: "device remove" }))));
         pool.resize(1, "-10M").expect_err("busy")
     };
@@ -233,7 +233,7 @@ fn one_such_operation_runs_at_a_time_and_an_interrupted_balance_comes_first() {
         "another operation is under way on this pool, a device remove: wait for its end, or end it"
     );
     let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };
-    balance::start(pool.filesystem.pool(), &Balance::full(), false, pause).expect("there is room");
+    balance::start(&pool.filesystem, &Balance::full(), false, pause).expect("there is room");
     assert!(matches!(pool.remove(1), Err(DeviceCareError::BalanceUnderWay)));
     assert!(matches!(pool.resize(1, "-10M"), Err(DeviceCareError::BalanceUnderWay)));
     // More room may be just what it lacks.

@@ -78,8 +78,8 @@ impl BalanceService {
             let begun = Instant::now();
             let mut watcher = |progress: &Progress| shared.step(progress, pace, begun);
             let ended = match &wanted {
-                Some(balance) => balance::start(filesystem.pool(), balance, force, &mut watcher),
-                None => balance::resume(filesystem.pool(), &mut watcher),
+                Some(balance) => balance::start(&filesystem, balance, force, &mut watcher),
+                None => balance::resume(&filesystem, &mut watcher),
             };
             shared.lock().end(ended);
         };

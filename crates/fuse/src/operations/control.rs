@@ -7,7 +7,8 @@ use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread,
 use brindle_kernel::message::{
     BalanceStart, CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo,
     GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting,
-    SnapshotRequest, SpaceReport, SubvolumePage, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
+    SnapshotRequest, SpaceReport, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
@@ -161,6 +162,7 @@ impl Operations {
             command::BRINDLE_SET_SETTING => {
                 self.set_setting(caller, &read::<Setting>(input)?).map(|()| Vec::new())
             }
+            command::TREE_SEARCH => Ok(self.search(caller, read::<TreeSearch>(input)?)?.as_bytes().to_vec()),
             command::BRINDLE_READS => Ok(self.reads_report().as_bytes().to_vec()),
             command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
             _ => Err(Errno::NOTTY),
@@ -284,7 +286,7 @@ impl Operations {
             used_bytes: found.bytes_used,
             total_bytes: found.total_bytes,
             fsid: pool.superblock().fsid.0,
-            path: field(found.name.as_bytes()).unwrap_or([0; 1024]),
+            path: field(if found.missing { b"" } else { found.name.as_bytes() }).unwrap_or([0; 1024]),
             ..DeviceInfo::new_zeroed()
         })
     }

@@ -5,6 +5,7 @@ mod balance;
 mod contents;
 mod control;
 mod names;
+mod search;
 mod settings;
 mod subvolumes;
 

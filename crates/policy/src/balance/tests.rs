@@ -36,6 +36,7 @@ fn pool() -> TierPool {
             chunk(5, metadata, GIB / 10, &[3, 4]),
             chunk(6, BlockGroupType::SYSTEM | BlockGroupType::RAID1, 16384, &[2, 3]),
         ],
+        is_ours: true,
     }
 }
 

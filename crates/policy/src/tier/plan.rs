@@ -1,5 +1,6 @@
 //! What is to be moved, and behind which fences.
 
+use super::files::{Amount, FileTiers};
 use super::{Content, TierChunk, TierPool};
 use crate::placement::{
     AllocationHint, ChunkLimits, ChunkPlan, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode,
@@ -96,14 +97,48 @@ pub enum Refusal {
 pub struct Plan {
     /// One after the other. What the first does can't be foreseen to the byte: plan anew before the second.
     pub passes: Vec<Pass>,
+    /// Data of files that lies in the wrong tier of data: extents leave block groups that stay.
+    pub files: Vec<FileMove>,
     /// What can't be done of what is wanted.
     pub refusals: Vec<Refusal>,
 }
 
+/// Data of files to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMove {
+    /// Where to.
+    pub target: PlacementClass,
+    /// How much.
+    pub amount: Amount,
+}
+
 impl Plan {
+    /// Adds what of the data of files is to be moved.
+    pub fn add_files(&mut self, pool: &TierPool, tiers: &FileTiers) {
+        for (target, amount) in
+            [(PlacementClass::Bulk, tiers.bulk_on_fast), (PlacementClass::Fast, tiers.fast_on_bulk)]
+        {
+            if amount.extents == 0 {
+                continue;
+            }
+            let (wanted_bytes, room_bytes) = (amount.bytes, room_for_data(pool, target, amount.bytes));
+            if room_bytes < wanted_bytes {
+                let content = Content::Data;
+                self.refusals.push(Refusal::NoRoom { class: target, content, wanted_bytes, room_bytes });
+            }
+            self.files.push(FileMove { target, amount });
+        }
+    }
+
+    /// Whether nothing is to be moved.
+    pub fn is_empty(&self) -> bool {
+        self.passes.is_empty() && self.files.is_empty()
+    }
+
     /// How much is copied, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.passes.iter().map(Pass::bytes).sum()
+        let of_files: u64 = self.files.iter().map(|files| files.amount.bytes).sum();
+        of_files + self.passes.iter().map(Pass::bytes).sum::<u64>()
     }
 
     /// How many chunks are relocated.
@@ -119,7 +154,7 @@ impl Pass {
     }
 }
 
-/// What is to be done to a pool that the kernel has mounted.
+/// What is to be done to a pool.
 pub fn plan(pool: &TierPool, wanted: Wanted) -> Plan {
     let mut plan = Plan::default();
     for class in [PlacementClass::Fast, PlacementClass::Bulk] {
@@ -205,7 +240,7 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     wrong.sort_by_key(|chunk| {
         (chunk.content(), chunk.kind.bits(), std::cmp::Reverse(chunk.used_bytes), chunk.logical)
     });
-    let fences = fences(today, other(target));
+    let fences = if today.is_ours { Vec::new() } else { fences(today, other(target)) };
     let mut wanted: BTreeMap<(Content, u64), u64> = BTreeMap::new();
     for chunk in &wrong {
         *wanted.entry((chunk.content(), chunk.kind.bits())).or_default() += chunk.used_bytes;
@@ -221,7 +256,7 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
             let Some(chunk) = space.place(kind, target) else {
                 return Err(Refusal::NoRoom { class: target, content, wanted_bytes, room_bytes });
             };
-            holds &= space.is_as_the_kernel_would(kind, &chunk);
+            holds &= pool.is_ours || space.is_as_the_kernel_would(kind, &chunk);
             space.take(&chunk);
             room_bytes = room_bytes.saturating_add(chunk.chunk_bytes);
         }
@@ -232,6 +267,22 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
         used_bytes: chunk.used_bytes,
     });
     Ok(Pass { target, moves: moves.collect(), fences, holds })
+}
+
+/// How much data would fit in a tier of data, as far as that is less than what is wanted.
+fn room_for_data(pool: &TierPool, target: PlacementClass, wanted_bytes: u64) -> u64 {
+    let is_there = |chunk: &&TierChunk| pool.is_of_fast_tier(chunk) == (target == PlacementClass::Fast);
+    let data = || pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);
+    let spare = |chunk: &TierChunk| chunk.length_bytes.saturating_sub(chunk.used_bytes);
+    let mut room_bytes: u64 = data().filter(is_there).map(spare).sum();
+    let Some(kind) = data().map(|chunk| chunk.kind).next() else { return room_bytes };
+    let mut space = Space::new(pool, &[], target, &[]);
+    while room_bytes < wanted_bytes {
+        let Some(chunk) = space.place(kind, target) else { break };
+        space.take(&chunk);
+        room_bytes = room_bytes.saturating_add(chunk.chunk_bytes);
+    }
+    room_bytes
 }
 
 /// Free ranges of all devices: of the target's class as they are, of the other class behind fences, and with all

@@ -35,6 +35,7 @@ fn new_fast_devices() -> TierPool {
             chunk(2 * GIB, T::METADATA | T::RAID1, 100 * MIB, &[(1, 257 * MIB), (2, 257 * MIB)]),
             chunk(3 * GIB, T::DATA | T::RAID1, 200 * MIB, &[(1, 513 * MIB), (2, 513 * MIB)]),
         ],
+        is_ours: false,
     }
 }
 
@@ -217,7 +218,7 @@ fn grown() -> impl Strategy<Value = TierPool> {
         };
         let devices: Vec<TierDevice> = devices.iter().enumerate().map(device).collect();
         let sizes = devices.iter().map(|device| (device.devid, device.total_bytes)).collect();
-        let mut pool = TierPool { devices, chunks: Vec::new() };
+        let mut pool = TierPool { devices, chunks: Vec::new(), is_ours: false };
         let kinds =
             [T::METADATA | T::RAID1, T::DATA, T::METADATA | T::DUP, T::DATA | T::RAID0, T::SYSTEM | T::RAID1];
         for (kind, index, percent) in lives {

@@ -44,12 +44,14 @@ impl Batch {
 }
 
 impl Pool {
-    /// What the extent tree has of a group from an address on, as far as a batch goes.
+    /// What the extent tree has of a group from an address on, as far as a batch goes; of data `only` what is wanted, if
+    /// that is said, by address.
     pub(super) fn next_batch(
         &self,
         group: &GroupStatus,
         from: Logical,
         blocks_max: usize,
+        only: Option<&[DataRange]>,
     ) -> Result<Batch, TreeError> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let writer = self.writer()?;
@@ -78,11 +80,13 @@ impl Pool {
                     self.sort_block(at, level, &mut batch)?;
                 } else {
                     let range = DataRange { start: at, length: key.offset() };
-                    match editor.cache_of(range)? {
-                        Some(file) => batch.caches.push(file),
-                        None => batch.data.push(range),
+                    if only.is_none_or(|only| is_among(range, only)) {
+                        match editor.cache_of(range)? {
+                            Some(file) => batch.caches.push(file),
+                            None => batch.data.push(range),
+                        }
+                        data_bytes += range.length;
                     }
-                    data_bytes += range.length;
                 }
                 batch.behind = Some(at + 1);
             }
@@ -150,6 +154,12 @@ impl Editor<'_> {
             _ => None,
         }))
     }
+}
+
+/// Whether a range is one of those, which are in the order of their addresses.
+fn is_among(range: DataRange, wanted: &[DataRange]) -> bool {
+    let found = wanted.binary_search_by_key(&range.start, |range| range.start);
+    found.is_ok_and(|index| wanted[index].length == range.length)
 }
 
 /// Whether blocks of this owner may be in several trees.

@@ -1,9 +1,9 @@
 //! Data is carried to another place, verified on the way.
 
 use crate::refs::DataRange;
+use crate::space::TierChoice;
 use crate::{Pool, Readahead, ReservedExtent, TreeError};
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
-use brindle_policy::placement::PlacementClass;
 use brindle_volume::{DataChecksums, Witness};
 
 /// How much is read at once.
@@ -34,18 +34,14 @@ impl Witness for Trees<'_> {
 }
 
 impl Pool {
-    /// Copies data to places of its own, of the same tier if there is room.
-    pub(super) fn carry(
-        &self,
-        data: &[DataRange],
-        tier: PlacementClass,
-    ) -> Result<Vec<Carried<'_>>, TreeError> {
+    /// Copies data to places of its own.
+    pub(super) fn carry(&self, data: &[DataRange], tier: TierChoice) -> Result<Vec<Carried<'_>>, TreeError> {
         data.iter().map(|range| self.carry_extent(*range, tier)).collect()
     }
 
-    fn carry_extent(&self, from: DataRange, tier: PlacementClass) -> Result<Carried<'_>, TreeError> {
+    fn carry_extent(&self, from: DataRange, tier: TierChoice) -> Result<Carried<'_>, TreeError> {
         self.reserve_data(from.length)?;
-        let taken = self.reserve_extent_on(tier, from.length, from.length, None);
+        let taken = self.reserve_extent_in(tier, (from.length, from.length), None);
         let to = match taken {
             Ok(to) => to,
             Err(error) => {

@@ -37,10 +37,11 @@
 
 mod contents;
 mod data;
+mod extents;
 mod plan;
 mod rewrite;
 
-use crate::space::GroupStatus;
+use crate::space::{GroupStatus, TierChoice};
 use crate::transaction::Need;
 use crate::{Pool, TreeError};
 use brindle_ondisk::Logical;
@@ -86,7 +87,7 @@ impl Pool {
     /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction, and by one caller at a
     /// time. [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
     pub fn relocate(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
-        self.close_group(start)?;
+        self.close_group(start, None)?;
         let mut moved = Moved::default();
         let done = self.empty_group(start, &mut moved, observer);
         match done {
@@ -139,9 +140,10 @@ impl Pool {
     ) -> Result<ControlFlow<()>, TreeError> {
         let mut from = group.start;
         let mut blocks_max = BLOCKS_MAX;
-        let tier = if group.is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
+        let tier =
+            TierChoice::Preferred(if group.is_fast { PlacementClass::Fast } else { PlacementClass::Bulk });
         loop {
-            let batch = self.next_batch(group, from, blocks_max)?;
+            let batch = self.next_batch(group, from, blocks_max, None)?;
             let Some(behind) = batch.behind else {
                 return Ok(ControlFlow::Continue(()));
             };
@@ -162,7 +164,7 @@ impl Pool {
         }
     }
 
-    fn move_batch(&self, batch: &Batch, tier: PlacementClass, moved: &mut Moved) -> Result<(), TreeError> {
+    fn move_batch(&self, batch: &Batch, tier: TierChoice, moved: &mut Moved) -> Result<(), TreeError> {
         self.copy_blocks(&batch.plain, moved)?;
         self.forget_caches(&batch.caches)?;
         let carried = self.carry(&batch.data, tier)?;

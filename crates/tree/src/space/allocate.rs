@@ -5,12 +5,13 @@
 //! extent of data takes a range that it just fits in, or the longest.
 
 use super::Space;
+use super::data::TierChoice;
 use super::group::{Content, Group, Role};
 use super::ranges::Span;
 use super::state::{State, content};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, Logical, to_u64, to_usize};
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::placement::PlacementMode;
 use std::cmp::Reverse;
 
 /// Tree blocks go on where the last ones ended if there is room for so many bytes, or for all of them.
@@ -56,13 +57,17 @@ impl Space {
     pub(super) fn take_extent(
         &self,
         pool: &Pool,
-        tier: PlacementClass,
+        tier: TierChoice,
         bounds: (u64, u64),
         hint: Option<Logical>,
     ) -> Result<Span, TreeError> {
         let mut taken = Err(TreeError::NoSpace(format!("no free range of {} bytes for data", bounds.0)));
-        for content in self.data_contents(tier) {
-            taken = self.take_from(pool, *content, bounds, hint);
+        let contents = match tier {
+            TierChoice::Preferred(tier) => self.data_contents(tier),
+            TierChoice::Only(tier) => &self.data_contents(tier)[..1],
+        };
+        for content in contents {
+            taken = self.take_from(pool, *content, bounds, hint, matches!(tier, TierChoice::Only(_)));
             match &taken {
                 Err(TreeError::NoSpace(_)) => {}
                 _ => return taken,
@@ -77,6 +82,7 @@ impl Space {
         content: Content,
         (least, most): (u64, u64),
         hint: Option<Logical>,
+        is_strict: bool,
     ) -> Result<Span, TreeError> {
         let good = GOOD_EXTENT_BYTES.min(most).max(least);
         let mut look_ups = 0;
@@ -90,7 +96,8 @@ impl Space {
                 let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
                 if unknown.is_none() && may_make_chunk {
                     may_make_chunk = false;
-                    if self.make_chunk(pool, &mut state, content).is_ok() {
+                    let mode = if is_strict { PlacementMode::Strict } else { self.mode(&state) };
+                    if self.make_chunk_as(pool, &mut state, content, mode).is_ok() {
                         continue;
                     }
                 }

@@ -12,7 +12,7 @@ use brindle_ondisk::{
     SYS_CHUNK_ARRAY_SIZE, to_usize,
 };
 use brindle_policy::placement::{
-    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, STRIP_BYTES, place_chunk,
+    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, PlacementMode, STRIP_BYTES, place_chunk,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -80,23 +80,42 @@ impl Space {
         state: &mut State,
         content: Content,
     ) -> Result<(), TreeError> {
+        let mode = self.mode(state);
+        self.make_chunk_as(pool, state, content, mode)
+    }
+
+    /// The same, where the class of devices weighs as much as is said.
+    pub(super) fn make_chunk_as(
+        &self,
+        pool: &Pool,
+        state: &mut State,
+        content: Content,
+        mode: PlacementMode,
+    ) -> Result<(), TreeError> {
         if content != Content::System {
             let pending = state.unwritten_chunks.len() + state.to_remove.len() + state.devices.len();
             let blocks = 2 * (u64::try_from(pending).unwrap_or(u64::MAX) + SYSTEM_BLOCKS);
             if state.totals(Content::System).available < blocks * u64::from(pool.nodesize()) {
                 // If there is no room for another one, this one may still do.
-                if let Err(error) = self.place(pool, state, Content::System) {
+                let mode = self.mode(state);
+                if let Err(error) = self.place(pool, state, Content::System, mode) {
                     tracing::debug!("no further system chunk: {error}");
                 }
             }
         }
-        self.place(pool, state, content)
+        self.place(pool, state, content, mode)
     }
 
-    fn place(&self, pool: &Pool, state: &mut State, content: Content) -> Result<(), TreeError> {
+    fn place(
+        &self,
+        pool: &Pool,
+        state: &mut State,
+        content: Content,
+        mode: PlacementMode,
+    ) -> Result<(), TreeError> {
         let profile = state.profile(content);
         self.warn_if_reduced(state, content, profile);
-        let request = self.request(pool, state, content);
+        let request = ChunkRequest { mode, ..self.request(pool, state, content) };
         let plan = place_chunk(&state.summaries_for(content), &request)
             .map_err(|error| TreeError::NoSpace(error.to_string()))?;
         if content == Content::System && !fits_superblock(state, plan.stripes.len()) {

@@ -79,8 +79,8 @@ impl Pool {
     }
 
     /// Nothing is taken from a block group any more; it goes when it is empty. [`TreeError::NoSpace`] if there is not
-    /// enough elsewhere for what is in it.
-    pub(crate) fn close_group(&self, start: Logical) -> Result<(), TreeError> {
+    /// enough elsewhere for what is in it, or for so many bytes of that.
+    pub(crate) fn close_group(&self, start: Logical, moving_bytes: Option<u64>) -> Result<(), TreeError> {
         let space = &self.writer()?.space;
         let load = Space::load_of(self)?;
         let tier = |is_fast| if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
@@ -91,7 +91,7 @@ impl Pool {
         };
         let mut state = space.lock();
         let Some(group) = state.group(start.get()) else { return Ok(()) };
-        let (content, used) = (Content::of(group.kind), group.used + group.reserved);
+        let (content, used) = (Content::of(group.kind), moving_bytes.unwrap_or(group.used + group.reserved));
         if !group.writable {
             let why = format!("block group at logical {start} lies on devices that can't be written");
             return Err(TreeError::NoSpace(why));

@@ -11,6 +11,15 @@ use brindle_policy::placement::PlacementClass;
 /// How often a promise is asked for again after a commit; others may be faster every time.
 const TRIES: usize = 4;
 
+/// Where data is to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TierChoice {
+    /// Here, if there is room.
+    Preferred(PlacementClass),
+    /// Here, or nowhere.
+    Only(PlacementClass),
+}
+
 /// Data space that is taken and not referred to yet: it goes back if this is dropped, unless [`keep`](Self::keep)
 /// was called when the extent's first reference was queued.
 #[derive(Debug)]
@@ -92,8 +101,18 @@ impl Pool {
         max: u64,
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
+        self.reserve_extent_in(TierChoice::Preferred(tier), (min, max), hint)
+    }
+
+    /// The same, perhaps nowhere else.
+    pub(crate) fn reserve_extent_in(
+        &self,
+        tier: TierChoice,
+        bounds: (u64, u64),
+        hint: Option<Logical>,
+    ) -> Result<ReservedExtent<'_>, TreeError> {
         let space = &self.writer()?.space;
-        let (start, length) = space.take_extent(self, tier, (min, max), hint)?;
+        let (start, length) = space.take_extent(self, tier, bounds, hint)?;
         space.release_data(length);
         Ok(ReservedExtent { start: Logical::new(start), length, pool: self, is_kept: false })
     }

@@ -48,6 +48,7 @@ mod tests;
 
 pub use close::GroupStatus;
 pub use data::ReservedExtent;
+pub(crate) use data::TierChoice;
 pub use membership::{JoiningDevice, Parted, Withheld};
 pub(crate) use pins::Pinned;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};

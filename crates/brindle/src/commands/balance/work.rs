@@ -12,8 +12,10 @@ use brindle_fs::Filesystem;
 use brindle_kernel::Mounted;
 use brindle_kernel::message::{
     BALANCE_ENDED_CANCELLED, BALANCE_ENDED_FAILED, BALANCE_ENDED_PAUSED, BALANCE_FORCE,
-    BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL, BalanceReport, BalanceStart, text,
+    BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL, BalanceReport,
+    BalanceStart, text,
 };
+use brindle_ondisk::item::BalanceItem;
 use brindle_policy::balance::Balance;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// How often it is looked how far a mount is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -64,6 +66,26 @@ impl Place {
         }
     }
 
+    /// Gives up a balance of misplaced block groups alone that was interrupted: who begins another one goes on with it.
+    /// Whether there was one.
+    pub(crate) fn forget_misplaced(&self) -> Result<bool> {
+        match self {
+            Self::Open(filesystem) => {
+                let kept = balance::interrupted(filesystem.pool())?;
+                Ok(kept.is_some_and(|kept| kept.is_for_misplaced_alone())
+                    && balance::forget(filesystem.pool())?)
+            }
+            Self::Mounted(mounted) => {
+                let report = mounted.balance_report()?;
+                let item = BalanceItem::read_from_bytes(&report.item).ok().context("no balance item")?;
+                let is_ours = Balance::from_item(&item).is_for_misplaced_alone();
+                Ok(report.state == BALANCE_REPORT_PAUSED
+                    && is_ours
+                    && mounted.stop_balance(BALANCE_STOP_CANCEL)?)
+            }
+        }
+    }
+
     fn of_mount(path: &Path) -> Result<Self> {
         let mounted = Mounted::open(path)?;
         if mounted.is_of_kernel() {
@@ -87,7 +109,9 @@ pub(crate) fn run(place: &Place, job: &Job) -> Result<ExitCode> {
     let mut out = output::stdout();
     let bytes = UnitMode::DEFAULT.format(progress.moved_bytes);
     let (done, expected) = (progress.done, progress.expected);
+    let is_for_wrong = job.balance.as_ref().is_some_and(Balance::is_for_misplaced_alone);
     match wish {
+        Wish::GoOn if expected == 0 && is_for_wrong => writeln!(out, "Nothing lay wrong.")?,
         Wish::GoOn => {
             let seconds = begun.elapsed().as_secs_f64();
             writeln!(out, "Done: {done} of {expected} block groups, {bytes} moved in {seconds:.1} s.")?;
@@ -123,16 +147,20 @@ fn on_devices(
             std::thread::sleep(owed.min(LOOK_EVERY));
         }
     };
-    let pool = filesystem.pool();
     let ended = match &job.balance {
-        Some(balance) => balance::start(pool, balance, job.force, &mut watcher),
-        None => balance::resume(pool, &mut watcher),
+        Some(balance) => balance::start(filesystem, balance, job.force, &mut watcher),
+        None => balance::resume(filesystem, &mut watcher),
     }?;
     filesystem.shutdown()?;
     Ok((ended.progress, ended.wish))
 }
 
-fn on_mount(mounted: &Mounted, job: &Job, stop: &Stop, bar: &ProgressBar) -> Result<(Progress, Wish)> {
+pub(crate) fn on_mount(
+    mounted: &Mounted,
+    job: &Job,
+    stop: &Stop,
+    bar: &ProgressBar,
+) -> Result<(Progress, Wish)> {
     let mut start = BalanceStart { item: [0; 448], rate: job.rate.unwrap_or(0), flags: 0 };
     match &job.balance {
         Some(balance) => start.item.copy_from_slice(balance.to_item().as_bytes()),
@@ -174,7 +202,7 @@ pub(super) fn progress_of(report: &BalanceReport) -> Progress {
     }
 }
 
-fn progress_bar() -> ProgressBar {
+pub(crate) fn progress_bar() -> ProgressBar {
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
     } else {

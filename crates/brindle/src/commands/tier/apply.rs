@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use brindle_kernel::Mounted;
 use brindle_kernel::tier::{ApplyOptions, Observer, apply};
 use brindle_policy::balance::Balance;
-use brindle_policy::tier::plan::{Move, Plan};
+use brindle_policy::tier::plan::{Move, Plan, Wanted};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -41,13 +41,15 @@ EXIT STATUS
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; sizes are as before";
 
-/// Move metadata to the fast devices, and data off them
+/// Move metadata to the fast devices, and data to where it belongs
 ///
-/// On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced` (and its
-/// Ctrl-C, crash and `resume`); data on fast devices alone is taken for that of the fast tier, and stays.
+/// On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
+/// fast devices alone is that of small files and what is marked: what of it is not, because the others were full, or because
+/// it has grown, goes back to the others, and what was marked later, or became small, to the fast ones. What is shared with
+/// clones and snapshots stays shared. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
 ///
-/// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the devices where something does not
-/// belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
+/// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the
+/// devices where something does not belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
 /// balance, one by one; then the devices get their sizes back. They get them back after an error and after Ctrl-C as
 /// well, and after a crash by `brindle tier recover`, or when this is run again. Files can be used all the while.
 ///
@@ -79,7 +81,7 @@ pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let facts = Facts::gather(&command.pool, &command.classes)?;
-    let mounted = facts.mounted.as_ref().context("the pool is not mounted")?;
+    let mounted = facts.kernel_mount().context("the pool is not mounted by the kernel")?;
     let options = ApplyOptions { wanted: Only::wanted(command.only), rate: command.rate, patience: PATIENCE };
     let mut show = Show::new(&stop);
     let begin = Instant::now();
@@ -120,15 +122,22 @@ fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
              set ... allocation_hint`"
         );
     }
-    let wanted = Only::wanted(command.only);
+    let balance = misplaced(Only::wanted(command.only));
+    let place = Place::open(&command.pool)?;
+    if place.forget_misplaced()? {
+        tracing::info!("goes on with what was interrupted");
+    }
+    work::run(&place, &Job { balance: Some(balance), force: false, rate: command.rate })
+}
+
+/// The balance that moves what lies wrong.
+pub(crate) fn misplaced(wanted: Wanted) -> Balance {
     let all = Balance::of_misplaced();
-    let balance = Balance {
+    Balance {
         data: all.data.filter(|_| wanted.data),
         metadata: all.metadata.filter(|_| wanted.metadata),
         system: all.system.filter(|_| wanted.metadata),
-    };
-    let place = Place::open(&command.pool)?;
-    work::run(&place, &Job { balance: Some(balance), force: false, rate: command.rate })
+    }
 }
 
 /// Shows how far it is.

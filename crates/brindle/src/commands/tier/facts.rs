@@ -35,12 +35,20 @@ impl ClassOptions {
 pub(crate) struct Facts {
     /// UUID of the pool.
     pub(crate) fsid: Uuid,
-    /// How it is reached, if it is mounted.
-    pub(crate) mounted: Option<Mounted>,
+    /// How it is reached.
+    pub(crate) source: Source,
     /// Its devices.
     pub(crate) devices: Vec<DeviceFacts>,
     /// What the decisions are made on.
     pub(crate) pool: TierPool,
+}
+
+/// Where the facts are from.
+pub(crate) enum Source {
+    /// A mount, of the kernel or of ours.
+    Mounted(Mounted),
+    /// A pool that is not mounted.
+    Open(Box<Pool>),
 }
 
 /// A device, as it is found.
@@ -66,12 +74,16 @@ impl Facts {
         }
     }
 
-    /// Looks at a pool that the kernel has mounted.
-    pub(crate) fn of_mounted(mounted: Mounted, options: &ClassOptions) -> Result<Self> {
-        if !mounted.is_of_kernel() {
-            let path = mounted.path().display();
-            bail!("{path}: tier is not there yet for a mount of brindle; unmount it, and name its devices");
+    /// The mount, if it is one of the kernel.
+    pub(crate) fn kernel_mount(&self) -> Option<&Mounted> {
+        match &self.source {
+            Source::Mounted(mounted) if mounted.is_of_kernel() => Some(mounted),
+            _ => None,
         }
+    }
+
+    /// Looks at a mounted pool.
+    pub(crate) fn of_mounted(mounted: Mounted, options: &ClassOptions) -> Result<Self> {
         // What is used of a block group is told as of the last commit.
         mounted.sync()?;
         let inventory = mounted.inventory().map_err(explain)?;
@@ -93,7 +105,8 @@ impl Facts {
             })
             .collect();
         let Inventory { fsid, chunks, .. } = inventory;
-        Self::classified(fsid, Some(mounted), devices, chunks, options)
+        let served = if mounted.is_of_kernel() { HashMap::new() } else { served_classes(&mounted)? };
+        Self::classified(fsid, Source::Mounted(mounted), (devices, served), chunks, options)
     }
 
     fn of_unmounted(paths: &[PathBuf], options: &ClassOptions) -> Result<Self> {
@@ -118,13 +131,14 @@ impl Facts {
                 .map(|stripe| TierStripe { devid: stripe.devid, physical: stripe.physical })
                 .collect(),
         });
-        Self::classified(pool.superblock().fsid, None, devices.collect(), chunks.collect(), options)
+        let (fsid, devices, chunks) = (pool.superblock().fsid, devices.collect(), chunks.collect());
+        Self::classified(fsid, Source::Open(Box::new(pool)), (devices, HashMap::new()), chunks, options)
     }
 
     fn classified(
         fsid: Uuid,
-        mounted: Option<Mounted>,
-        mut devices: Vec<DeviceFacts>,
+        source: Source,
+        (mut devices, served): (Vec<DeviceFacts>, HashMap<DevId, PlacementClass>),
         chunks: Vec<TierChunk>,
         options: &ClassOptions,
     ) -> Result<Self> {
@@ -136,15 +150,18 @@ impl Facts {
         };
         let facts: Vec<ClassFacts> = devices.iter().map(facts).collect();
         for (device, class) in devices.iter_mut().zip(classify(&facts)) {
-            device.class = class;
+            let told =
+                served.get(&device.devid).filter(|told| class.1 != ClassReason::Chosen && **told != class.0);
+            device.class = told.map_or(class, |told| (*told, ClassReason::Mounted));
         }
         let tier_device = |device: &DeviceFacts| TierDevice {
             devid: device.devid,
             class: device.class.0,
             total_bytes: device.total_bytes,
         };
-        let pool = TierPool { devices: devices.iter().map(tier_device).collect(), chunks };
-        Ok(Self { fsid, mounted, devices, pool })
+        let is_ours = !matches!(&source, Source::Mounted(mounted) if mounted.is_of_kernel());
+        let pool = TierPool { devices: devices.iter().map(tier_device).collect(), chunks, is_ours };
+        Ok(Self { fsid, source, devices, pool })
     }
 
     /// The pool of a later inventory, with the same classes; what has come since is bulk.
@@ -154,14 +171,33 @@ impl Facts {
             class: self.pool.class(device.devid),
             total_bytes: device.total_bytes,
         };
-        TierPool { devices: inventory.devices.iter().map(device).collect(), chunks: inventory.chunks.clone() }
+        TierPool {
+            devices: inventory.devices.iter().map(device).collect(),
+            chunks: inventory.chunks.clone(),
+            is_ours: self.pool.is_ours,
+        }
     }
+}
+
+/// What devices count as to who serves a mount of ours.
+fn served_classes(mounted: &Mounted) -> Result<HashMap<DevId, PlacementClass>> {
+    let class = |class| match class {
+        1 => Some(PlacementClass::Fast),
+        2 => Some(PlacementClass::Bulk),
+        _ => None,
+    };
+    let devices = mounted.space()?.devices;
+    Ok(devices
+        .iter()
+        .filter(|device| device.devid > 0)
+        .filter_map(|device| Some((DevId::new(device.devid), class(device.class)?)))
+        .collect())
 }
 
 fn explain(error: ControlError) -> anyhow::Error {
     match &error {
         ControlError::Refused { source, .. } if *source == rustix::io::Errno::PERM => {
-            anyhow::Error::new(error).context("only root can look into a pool that the kernel has mounted")
+            anyhow::Error::new(error).context("only root can look into a mounted pool")
         }
         _ => error.into(),
     }

@@ -8,6 +8,7 @@
 
 mod apply;
 mod facts;
+mod files;
 mod plan;
 mod recover;
 mod state;

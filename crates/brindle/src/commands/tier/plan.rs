@@ -1,13 +1,14 @@
 //! `tier plan`: what `tier apply` would do.
 
 use super::facts::{ClassOptions, Facts};
+use super::files;
 use super::state;
 use crate::cli::JsonOption;
 use crate::commands::mkfs::parse_size;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
-use brindle_policy::tier::plan::{Fence, Move, Pass, Plan, Wanted, plan};
+use brindle_policy::tier::plan::{Fence, FileMove, Move, Pass, Plan, Wanted, plan};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -54,7 +55,10 @@ pub(crate) struct PlanCommand {
     /// How much can be moved in a second, such as 80M, to tell how long it takes
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     rate: Option<u64>,
-    /// A directory of a pool that the kernel has mounted; or the devices of one that is not mounted
+    /// Do not look at files, which takes a while where there are many
+    #[arg(long)]
+    no_files: bool,
+    /// A directory of a mounted pool, or the devices of one that is not mounted
     #[arg(required = true, value_name = "MOUNTPOINT|DEVICE")]
     pool: Vec<PathBuf>,
     #[command(flatten)]
@@ -68,7 +72,14 @@ pub(crate) struct PlanCommand {
 pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     let facts = Facts::gather(&command.pool, &command.classes)?;
     state::warn_of_fences(&facts);
-    let plan = plan(&facts.pool, Only::wanted(command.only));
+    let wanted = Only::wanted(command.only);
+    let mut plan = plan(&facts.pool, wanted);
+    if wanted.data
+        && !command.no_files
+        && let Some(files) = files::gather(&facts)?
+    {
+        plan.add_files(&facts.pool, &files.tiers);
+    }
     if command.json.json {
         output::print_json(&plan_json(&facts, &plan, command.rate))?;
     } else {
@@ -104,17 +115,29 @@ pub(crate) fn print_plan(
             )?;
         }
     }
+    for FileMove { target, amount } in &plan.files {
+        let (extents, bytes) = (amount.extents, units.format(amount.bytes));
+        let s = if extents == 1 { "" } else { "s" };
+        writeln!(out, "To the {target} devices: {bytes} of files in {extents} extent{s}")?;
+    }
     for refusal in &plan.refusals {
         writeln!(out, "Can't be done: {refusal}")?;
     }
     match (plan.bytes(), rate) {
-        _ if plan.passes.is_empty() && plan.refusals.is_empty() => writeln!(out, "Nothing lies wrong."),
-        (bytes, Some(rate)) if !plan.passes.is_empty() => {
+        _ if plan.is_empty() && plan.refusals.is_empty() => writeln!(out, "Nothing lies wrong."),
+        (bytes, Some(rate)) if !plan.is_empty() => {
             writeln!(out, "About {}", duration(bytes.div_ceil(rate.max(1))))
+        }
+        (bytes, None) if !plan.is_empty() => {
+            let (about, rate) = (duration(bytes.div_ceil(USUAL_RATE)), units.format(USUAL_RATE));
+            writeln!(out, "About {about}, if {rate} can be moved in a second (--rate)")
         }
         _ => Ok(()),
     }
 }
+
+/// What can be moved in a second, unless somebody says it, in bytes: half of what a disk can do alone.
+const USUAL_RATE: u64 = 80 << 20;
 
 /// Seconds in the units of people.
 fn duration(seconds: u64) -> String {
@@ -149,7 +172,15 @@ fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
             "chunks": pass.moves.iter().map(moved).collect::<Vec<_>>(),
         })
     };
+    let of_files = |moved: &FileMove| {
+        json!({
+            "target": moved.target.to_string(),
+            "extents": moved.amount.extents,
+            "bytes": moved.amount.bytes,
+        })
+    };
     json!({
+        "files": plan.files.iter().map(of_files).collect::<Vec<_>>(),
         "uuid": facts.fsid.to_string(),
         "passes": plan.passes.iter().map(pass).collect::<Vec<_>>(),
         "refusals": plan.refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),

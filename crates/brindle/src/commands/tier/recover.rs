@@ -76,7 +76,11 @@ pub(crate) fn run(command: &RecoverCommand) -> Result<ExitCode> {
 fn one(path: &std::path::Path) -> Result<Vec<Restored>> {
     let mounted = Mounted::open(path).with_context(|| format!("{}: mount the pool there", path.display()))?;
     if !mounted.is_of_kernel() {
-        bail!("{}: a mount of brindle; have the kernel mount the pool", path.display());
+        if state::directory().read(&Uuid(mounted.filesystem()?.fsid))?.is_some() {
+            bail!("{}: a mount of brindle; have the kernel mount the pool", path.display());
+        }
+        // There are no fences on a mount of ours.
+        return Ok(Vec::new());
     }
     let fsid = Uuid(mounted.filesystem()?.fsid);
     let directory = state::directory();

@@ -1,12 +1,14 @@
 //! `tier status`: what lies where.
 
 use super::facts::{ClassOptions, DeviceFacts, Facts};
+use super::files::{self, FileFacts};
 use super::state;
 use crate::cli::JsonOption;
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
 use crate::output;
 use anyhow::Result;
 use brindle_policy::tier::Content;
+use brindle_policy::tier::files::FileTiers;
 use brindle_policy::tier::lies::{Lies, lies};
 use clap::Args;
 use serde_json::{Value, json};
@@ -33,14 +35,21 @@ EXIT STATUS
 /// as many devices as its profile needs. Metadata and system chunks belong on fast devices, data chunks on bulk ones;
 /// chunks of a mixed pool belong anywhere. Sizes are of devices: with copies and parity.
 ///
-/// Blocks of the log tree are counted as metadata, and small files as what they are: inline ones as metadata,
-/// others as data.
+/// Where brindle places things itself, on a mount of its own or in a pool that is not mounted, data chunks on fast devices
+/// alone are for small files and what is marked. There it is told as well, without copies and parity, what of the data of
+/// files lies in the wrong tier: because the right one was full, because it was marked later, or because it has
+/// grown. For that all files are looked at.
+///
+/// Blocks of the log tree are counted as metadata, and inline files, too.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// A directory of a pool that the kernel has mounted; or the devices of one that is not mounted
+    /// Do not look at files, which takes a while where there are many
+    #[arg(long)]
+    no_files: bool,
+    /// A directory of a mounted pool, or the devices of one that is not mounted
     #[arg(required = true, value_name = "MOUNTPOINT|DEVICE")]
     pool: Vec<PathBuf>,
     #[command(flatten)]
@@ -54,13 +63,17 @@ pub(crate) struct StatusCommand {
 pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let lies = lies(&facts.pool);
+    let files = if command.no_files { None } else { files::gather(&facts)? };
     state::warn_of_fences(&facts);
     if command.json.json {
-        output::print_json(&status_json(&facts, &lies))?;
+        output::print_json(&status_json(&facts, &lies, files.as_ref()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
     print_status(&mut out, &facts, &lies, command.units.mode())?;
+    if let Some(files) = &files {
+        print_files(&mut out, files, command.units.mode())?;
+    }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -104,6 +117,28 @@ fn print_status(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMo
     Ok(())
 }
 
+/// What of the data of files lies where.
+fn print_files(out: &mut dyn Write, files: &FileFacts, units: UnitMode) -> io::Result<()> {
+    let tiers = &files.tiers;
+    let shown = |bytes: u64| if bytes == 0 { "-".to_owned() } else { units.format(bytes) };
+    let row = |what: &str, on_fast: u64, on_bulk: u64, wrong: u64| {
+        vec![what.to_owned(), units.format(on_fast), units.format(on_bulk), shown(wrong)]
+    };
+    let rows = vec![
+        ["DATA OF", "USED ON FAST", "USED ON BULK", "LIES WRONG"].map(str::to_owned).to_vec(),
+        row(
+            "small and marked files",
+            tiers.fast_in_place.bytes,
+            tiers.fast_on_bulk.bytes,
+            tiers.fast_on_bulk.bytes,
+        ),
+        row("other files", tiers.bulk_on_fast.bytes, files.bulk_in_place_bytes(), tiers.bulk_on_fast.bytes),
+    ];
+    use Align::{Left, Right};
+    writeln!(out)?;
+    write_table(out, &[Left, Right, Right, Right], &rows)
+}
+
 /// Contents in the order of columns.
 const CONTENTS: [Content; 4] = [Content::Metadata, Content::System, Content::Data, Content::Mixed];
 
@@ -140,7 +175,7 @@ fn shown_path(device: &DeviceFacts) -> String {
     if device.path.as_os_str().is_empty() { "missing".to_owned() } else { device.path.display().to_string() }
 }
 
-fn status_json(facts: &Facts, lies: &[Lies]) -> Value {
+fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) -> Value {
     let device = |device: &DeviceFacts| {
         json!({
             "devid": device.devid.get(),
@@ -169,7 +204,25 @@ fn status_json(facts: &Facts, lies: &[Lies]) -> Value {
             "has_enough_devices": lies.has_enough_devices,
         })
     };
+    let files = |files: &FileFacts| {
+        let FileTiers { fast_in_place, fast_on_bulk, bulk_on_fast } = files.tiers;
+        json!({
+            "small_and_marked": {
+                "fast_bytes": fast_in_place.bytes,
+                "bulk_bytes": fast_on_bulk.bytes,
+                "wrong_bytes": fast_on_bulk.bytes,
+                "wrong_extents": fast_on_bulk.extents,
+            },
+            "other": {
+                "fast_bytes": bulk_on_fast.bytes,
+                "bulk_bytes": files.bulk_in_place_bytes(),
+                "wrong_bytes": bulk_on_fast.bytes,
+                "wrong_extents": bulk_on_fast.extents,
+            },
+        })
+    };
     json!({
+        "files": lies_of_files.map(files),
         "uuid": facts.fsid.to_string(),
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),

@@ -1,11 +1,14 @@
 //! `tier watch`: keeps metadata on the fast devices.
 
+mod keep;
+
 use super::apply::{PATIENCE, Show};
 use super::facts::{ClassOptions, Facts};
 use super::state;
 use crate::commands::mkfs::parse_size;
 use crate::commands::stop::Stop;
 use anyhow::{Context, Result, bail};
+use brindle_kernel::Mounted;
 use brindle_kernel::tier::{ApplyOptions, WatchOptions, watch};
 use brindle_policy::tier::plan::Wanted;
 use brindle_policy::tier::watch::Marks;
@@ -26,11 +29,17 @@ EXIT STATUS
   1  failure; likewise, unless the message says that `tier recover` is needed
   2  wrong usage";
 
-/// Keep metadata on the fast devices as it grows, until stopped
+/// Keep everything on the devices where it belongs, until stopped
 ///
-/// The kernel makes a new metadata chunk when it finds no place in those that there are. Shortly before, the bulk devices
+/// Runs in the foreground. Needs root.
+///
+/// On a mount of brindle, which puts what is new where it belongs as long as there is room, this moves what lies wrong all the
+/// same (as `tier apply` does): block groups when there are any, because a class was full, or a hint has changed; data of
+/// files, for which all of them are looked at, when it begins, and from time to time.
+///
+/// On a mount of the kernel it keeps metadata on the fast devices: the kernel makes a new metadata chunk when it finds no place in those that there are. Shortly before, the bulk devices
 /// are fenced (see `tier apply`), and the fence comes down when there is a new chunk. Metadata that has ended on bulk devices
-/// all the same is moved by what `tier apply --only metadata` does. Runs in the foreground. Needs root.
+/// all the same is moved by what `tier apply --only metadata` does.
 ///
 /// What a run before this one has left fenced is restored first. When the devices of the pool change it ends with a
 /// failure, to be started anew.
@@ -40,10 +49,13 @@ pub(crate) struct WatchCommand {
     /// How often to look, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// Fence when metadata chunks have less than this to spare
+    /// On a mount of brindle: how often to look at files, in minutes; 0 for never
+    #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+    files_interval: u64,
+    /// On a mount of the kernel: fence when metadata chunks have less than this to spare
     #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_size)]
     low_water: u64,
-    /// Do not fence while data chunks have less than this to spare
+    /// On a mount of the kernel: do not fence while data chunks have less than this to spare
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_size)]
     data_reserve: u64,
     /// Move no more than this in a second on the average, such as 20M
@@ -51,7 +63,7 @@ pub(crate) struct WatchCommand {
     rate: Option<u64>,
     #[command(flatten)]
     classes: ClassOptions,
-    /// A directory of a pool that the kernel has mounted
+    /// A directory of a mounted pool
     #[arg(value_name = "MOUNTPOINT")]
     pool: PathBuf,
 }
@@ -59,11 +71,14 @@ pub(crate) struct WatchCommand {
 /// Runs the command.
 pub(crate) fn run(command: &WatchCommand) -> Result<ExitCode> {
     if !command.pool.is_dir() {
-        bail!("{}: tier watch is for a pool that the kernel has mounted", command.pool.display());
+        bail!("{}: tier watch is for a mounted pool", command.pool.display());
     }
     let stop = Stop::on_signals()?;
+    if !Mounted::open(&command.pool)?.is_of_kernel() {
+        return keep::run(command, &stop);
+    }
     let facts = Facts::gather(std::slice::from_ref(&command.pool), &command.classes)?;
-    let mounted = facts.mounted.as_ref().context("the pool is not mounted")?;
+    let mounted = facts.kernel_mount().context("the pool is not mounted by the kernel")?;
     let wanted = Wanted { metadata: true, data: false };
     let options = WatchOptions {
         interval: Duration::from_secs(command.interval),

@@ -118,6 +118,14 @@ fn block_groups_that_move_on_two_mirrors() {
 }
 
 #[test]
+fn data_that_moves_between_tiers() {
+    let layout = Layout { devices: 2, fast: 1, ..ONE };
+    let test = crash("data_that_moves_between_tiers", 5200);
+    let mix = Mix { subvolumes: 12, contents: 30, ..test.mix.clone() };
+    test.mixed(mix).of(4, 50, 250).run(&LibrarySubject::sorting(layout));
+}
+
+#[test]
 fn contents_that_are_overwritten_in_place() {
     let mirrors = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
     let parity = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };

@@ -92,6 +92,12 @@ impl LibrarySubject {
         &self.layout
     }
 
+    /// As [`hasty`](Self::hasty), with data that is moved between tiers now and then, and whenever the pool is opened.
+    pub(crate) fn sorting(layout: Layout) -> Self {
+        let plain = Self::hasty(layout);
+        Self { habits: Habits { sorts_every: 9, ..plain.habits }, ..plain }
+    }
+
     /// As [`failing`](Self::failing), on devices that may be full.
     pub(crate) fn crowded(layout: Layout) -> Self {
         let plain = Self::failing(layout);

@@ -35,6 +35,17 @@ fn moving_block_groups_changes_nothing() {
     }
 }
 
+#[test]
+fn moving_data_between_tiers_changes_nothing() {
+    for seed in seeds(60, 4) {
+        let trial = Trial::new(seed, 200, Mix { names_max: 40, subvolumes: 12, ..Mix::default() });
+        let layout = Layout { nodesize: 4096, ..Layout::of(13 + seed % 2) };
+        assert!(layout.fast > 0, "{layout:?}");
+        println!("{layout:?}");
+        trial.run(|| Library::sorting(&layout));
+    }
+}
+
 /// On a layout that the seed chooses.
 fn run(trial: &Trial) {
     let layout = Layout::of(trial.seed);

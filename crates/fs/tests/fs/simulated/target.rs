@@ -4,7 +4,9 @@ use super::layout::Layout;
 use super::pool::Pool;
 use crate::model::target::{System, errno};
 use crate::walk::{Limits, Walk};
-use brindle_fs::{FsError, TreeError};
+use brindle_care::balance::{self, BalanceError, LookEnded, Wish};
+use brindle_fs::{Filesystem, FsError, TreeError};
+use brindle_policy::balance::Balance;
 use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
 use brindle_testing::operations::{Operation, Target};
@@ -30,6 +32,9 @@ pub(crate) struct Habits {
     pub(crate) may_be_full: bool,
     /// After every so many operations a block group is emptied; 0 for never.
     pub(crate) relocates_every: usize,
+    /// After every so many operations, and whenever the pool is opened, all that lies wrong is moved, with another limit
+    /// for small files each time; 0 for never.
+    pub(crate) sorts_every: usize,
 }
 
 type Outcome = Result<(), Errno>;
@@ -50,10 +55,22 @@ impl Library {
         Self::open(Pool::new(layout), habits).expect("the pool opens")
     }
 
+    /// The same, with data that is moved between tiers now and then.
+    pub(crate) fn sorting(layout: &Layout) -> Self {
+        let habits = Habits { examines: true, sorts_every: 5, ..Habits::default() };
+        Self::open(Pool::new(layout), habits).expect("the pool opens")
+    }
+
     /// A pool that is there.
     pub(crate) fn open(pool: Pool, habits: Habits) -> Result<Self, FsError> {
-        let system = Some(System::over(pool.open()?));
-        Ok(Self { pool, system, habits, count: 0 })
+        let fs = pool.open()?;
+        if habits.sorts_every > 0 {
+            sort(&fs).map_err(|error| match error {
+                BalanceError::Tree(error) => FsError::from(error),
+                error => panic!("what lay wrong after a crash stays there: {error}"),
+            })?;
+        }
+        Ok(Self { pool, system: Some(System::over(fs)), habits, count: 0 })
     }
 
     fn system(&self) -> &System {
@@ -94,6 +111,16 @@ impl Library {
         if self.habits.relocates_every > 0 && self.count.is_multiple_of(self.habits.relocates_every) {
             self.relocate()?;
         }
+        if self.habits.sorts_every > 0 && self.count.is_multiple_of(self.habits.sorts_every) {
+            let fs = self.system().fs();
+            let limits = [0, 16 << 10, 1 << 30];
+            let limit = limits[self.count / self.habits.sorts_every % limits.len()];
+            fs.set_small_file_bytes(limit).map_err(errno)?;
+            sort(fs).map_err(|error| {
+                eprintln!("{error}");
+                Errno::Other(5)
+            })?;
+        }
         self.system().fs().background_step().map_err(errno)?;
         answer
     }
@@ -112,6 +139,19 @@ impl Library {
             }
         }
     }
+}
+
+/// Moves what lies wrong, whatever was interrupted before, and makes sure that nothing lies wrong then.
+fn sort(fs: &Filesystem) -> Result<(), BalanceError> {
+    balance::forget(fs.pool())?;
+    balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Wish::GoOn)?;
+    let facts = balance::facts(fs.pool())?;
+    assert_eq!(Balance::of_misplaced().chosen(&facts).len(), 0, "{facts:?}");
+    let found = balance::look_at_files(fs.pool(), &facts, fs.small_file_bytes(), &mut || true)?;
+    let LookEnded::Whole(tiers) = found else { unreachable!("nobody stopped it") };
+    let wrong = tiers.bulk_on_fast.extents + tiers.fast_on_bulk.extents;
+    assert_eq!(wrong, 0, "{tiers:?}");
+    Ok(())
 }
 
 impl Target for Library {

@@ -1,0 +1,137 @@
+//! Watching a mount of brindle: it places what is new by itself, so it is enough to look from time to time.
+
+use super::WatchCommand;
+use crate::commands::balance::work::{self, Job, Place};
+use crate::commands::stop::Stop;
+use crate::commands::tier::apply::misplaced;
+use crate::commands::tier::facts::Facts;
+use anyhow::{Context, Result, bail};
+use brindle_kernel::message::{BALANCE_REPORT_NONE, BALANCE_REPORT_RUNNING};
+use brindle_kernel::{ControlError, Mounted};
+use brindle_ondisk::Uuid;
+use brindle_policy::balance::Balance;
+use brindle_policy::tier::plan::Wanted;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often it is asked whether to stop.
+const TICK: Duration = Duration::from_millis(50);
+/// After a failure, block groups are looked at again so much later.
+const RETRY: Duration = Duration::from_secs(600);
+
+/// Watches until it is told to stop.
+pub(super) fn run(command: &WatchCommand, stop: &Stop) -> Result<ExitCode> {
+    if !command.classes.is_empty() {
+        bail!(
+            "--fast and --bulk are for pools that the kernel has mounted; a mount of brindle has classes of its own: \
+             `brindle mount DEVICE:fast`, `brindle property set ... allocation_hint`"
+        );
+    }
+    let fsid = Mounted::open(&command.pool)?.filesystem()?.fsid;
+    let every = Duration::from_secs(command.files_interval.saturating_mul(60));
+    let mut keeper =
+        Keeper { command, stop, fsid: Uuid(fsid), every, files_due: Some(Instant::now()), failed: None };
+    if every.is_zero() {
+        keeper.files_due = None;
+    }
+    while !stop.is_set() {
+        keeper.look()?;
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(command.interval) && !stop.is_set() {
+            std::thread::sleep(TICK);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Keeper<'a> {
+    command: &'a WatchCommand,
+    stop: &'a Stop,
+    fsid: Uuid,
+    every: Duration,
+    /// When files are looked at next.
+    files_due: Option<Instant>,
+    /// When it failed to move block groups.
+    failed: Option<Instant>,
+}
+
+impl Keeper<'_> {
+    /// Looks, and moves what lies wrong. Nothing of the mount is open in between, so that it can be unmounted.
+    fn look(&mut self) -> Result<()> {
+        let path = &self.command.pool;
+        let mounted = Mounted::open(path).context("the pool is not mounted any more")?;
+        if mounted.is_of_kernel() || Uuid(mounted.filesystem()?.fsid) != self.fsid {
+            bail!("{}: something else is mounted there by now", path.display());
+        }
+        let report = mounted.balance_report()?;
+        if report.state == BALANCE_REPORT_RUNNING || mounted.space()?.has_tiers == 0 {
+            return Ok(());
+        }
+        let facts = Facts::of_mounted(mounted, &self.command.classes)?;
+        let is_due = self.files_due.is_some_and(|due| due <= Instant::now());
+        let may_try = self.failed.is_none_or(|failed| failed.elapsed() > RETRY);
+        let is_wrong = may_try && facts.pool.chunks.iter().any(|chunk| facts.pool.lies_wrong(chunk));
+        if !is_due && !is_wrong {
+            return Ok(());
+        }
+        let all = misplaced(Wanted { metadata: true, data: true });
+        let balance = if is_due { all } else { without_files(all) };
+        let place = Place::open(std::slice::from_ref(path))?;
+        if report.state != BALANCE_REPORT_NONE && !place.forget_misplaced()? {
+            tracing::info!("a balance is paused");
+            return Ok(());
+        }
+        self.put_right(&place, balance)?;
+        if is_due {
+            self.files_due = Instant::now().checked_add(self.every);
+        }
+        Ok(())
+    }
+
+    /// Moves what lies wrong. That there is no room is told, and no reason to stop.
+    fn put_right(&mut self, place: &Place, balance: Balance) -> Result<()> {
+        let Place::Mounted(mounted) = place else { unreachable!("a directory is a mount") };
+        let job = Job { balance: Some(balance), force: false, rate: self.command.rate };
+        let bar = work::progress_bar();
+        let done = work::on_mount(mounted, &job, self.stop, &bar);
+        bar.finish_and_clear();
+        match done {
+            Ok((progress, _)) => {
+                self.failed = None;
+                if progress.moved_bytes > 0 {
+                    tracing::info!("{} bytes moved to where they belong", progress.moved_bytes);
+                }
+            }
+            // Somebody else was faster.
+            Err(error) if matches!(error.downcast_ref(), Some(ControlError::Busy { .. })) => {
+                tracing::info!("{error}");
+            }
+            Err(error) => {
+                // Who serves the mount is still there, or the next look says so.
+                tracing::warn!("{error:#}");
+                self.failed = Some(Instant::now());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same, for block groups alone: a limit that nothing comes up to.
+fn without_files(balance: Balance) -> Balance {
+    let limited =
+        balance.data.map(|filter| brindle_policy::balance::Filter { limit: Some(0..=u32::MAX), ..filter });
+    Balance { data: limited, ..balance }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_groups_alone_are_chosen_as_before_and_no_files_looked_at() {
+        let all = Balance::of_misplaced();
+        assert!(all.is_for_files());
+        let limited = Balance::from_item(&without_files(all).to_item());
+        assert!(limited.is_for_misplaced_alone() && !limited.is_for_files());
+    }
+}

@@ -1,0 +1,197 @@
+//! Data that lies in the wrong tier, by what files ask for: which extents those are, and how they get where they belong.
+//!
+//! All items of all subvolumes are looked at, a window of addresses at a time
+//! ([`Survey`](brindle_policy::tier::files::Survey)). What is found is moved a block group at a time; what has changed since
+//! it was looked at is at worst moved without need, and back the next time. What leaves the fast devices goes first, to make
+//! room. Nothing says in the pool how far it came: whoever begins anew finds what is left.
+
+use super::{BalanceError, Progress, Watcher, Wish, facts};
+use brindle_fs::Filesystem;
+use brindle_ondisk::item::RootFlags;
+use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::TierPool;
+use brindle_policy::tier::files::{FileTiers, Survey, WrongExtent};
+use brindle_tree::{DataRange, Moved, Pool, Readahead, TreeError};
+use std::ops::ControlFlow;
+
+/// After so many items it is asked whether to go on.
+const ITEMS_PER_QUESTION: u32 = 4096;
+
+/// How looking at files ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookEnded {
+    /// All was seen.
+    Whole(FileTiers),
+    /// Somebody wanted it to end.
+    Stopped,
+}
+
+/// What lies where, by what files ask for, in a pool of these devices and chunks.
+pub fn look_at_files(
+    pool: &Pool,
+    facts: &TierPool,
+    small_file_bytes: u64,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<LookEnded, TreeError> {
+    let (mut tiers, mut from) = (FileTiers::default(), Logical::new(0));
+    loop {
+        let mut survey = Survey::new(facts, small_file_bytes, from);
+        if !look(pool, &mut survey, goes_on)? {
+            return Ok(LookEnded::Stopped);
+        }
+        tiers += survey.tiers();
+        match survey.behind() {
+            Some(behind) => from = behind,
+            None => return Ok(LookEnded::Whole(tiers)),
+        }
+    }
+}
+
+/// Moves what lies in the wrong tier; why something could not be moved, if anything.
+pub(super) fn put_right(
+    filesystem: &Filesystem,
+    progress: &mut Progress,
+    wish: &mut Wish,
+    watcher: Watcher<'_>,
+) -> Result<Option<String>, BalanceError> {
+    let pool = filesystem.pool();
+    let (mut from, mut refused) = (Logical::new(0), None);
+    loop {
+        let facts = facts(pool)?;
+        let mut survey = Survey::new(&facts, filesystem.small_file_bytes(), from);
+        let is_whole = look(pool, &mut survey, &mut || {
+            *wish = watcher(progress);
+            *wish == Wish::GoOn
+        })?;
+        if !is_whole {
+            return Ok(refused);
+        }
+        let work = by_block_group(&survey, &facts);
+        progress.expected += brindle_ondisk::to_u64(work.len());
+        progress.expected_bytes += work.iter().map(Work::bytes).sum::<u64>();
+        for work in &work {
+            match carry_out(pool, work, progress, wish, watcher) {
+                Ok(()) => progress.done += u64::from(*wish == Wish::GoOn),
+                Err(TreeError::NoSpace(why)) => {
+                    tracing::warn!("data at logical {} stays: no space left: {why}", work.group);
+                    progress.left += 1;
+                    refused.get_or_insert(why);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if *wish != Wish::GoOn {
+                return Ok(refused);
+            }
+        }
+        match survey.behind() {
+            Some(behind) => from = behind,
+            None => return Ok(refused),
+        }
+    }
+}
+
+/// What is to leave a block group.
+#[derive(Debug)]
+struct Work {
+    group: Logical,
+    target: PlacementClass,
+    extents: Vec<DataRange>,
+}
+
+impl Work {
+    fn bytes(&self) -> u64 {
+        self.extents.iter().map(|range| range.length).sum()
+    }
+}
+
+/// What is wrong, by block groups; those on fast devices first.
+fn by_block_group(survey: &Survey, facts: &TierPool) -> Vec<Work> {
+    let mut starts: Vec<Logical> = facts.chunks.iter().map(|chunk| chunk.logical).collect();
+    starts.sort_unstable();
+    let mut work: Vec<Work> = Vec::new();
+    for WrongExtent { start, length_bytes, target } in survey.wrong() {
+        let after = starts.partition_point(|group| *group <= start);
+        let Some(group) = after.checked_sub(1).map(|index| starts[index]) else { continue };
+        let range = DataRange { start, length: length_bytes };
+        match work.last_mut().filter(|work| (work.group, work.target) == (group, target)) {
+            Some(work) => work.extents.push(range),
+            None => work.push(Work { group, target, extents: vec![range] }),
+        }
+    }
+    work.sort_by_key(|work| work.target != PlacementClass::Bulk);
+    work
+}
+
+fn carry_out(
+    pool: &Pool,
+    work: &Work,
+    progress: &mut Progress,
+    wish: &mut Wish,
+    watcher: Watcher<'_>,
+) -> Result<(), TreeError> {
+    let summary = pool.space_summary()?;
+    let room = match work.target {
+        PlacementClass::Fast => summary.fast_data_room.preferred_bytes,
+        PlacementClass::Bulk => summary.data_room.preferred_bytes,
+    };
+    if work.extents.iter().all(|range| range.length > room) {
+        let why = format!("the {} devices are full", work.target);
+        return Err(TreeError::NoSpace(why));
+    }
+    let before = progress.moved_bytes;
+    pool.move_data(work.group, &work.extents, work.target, &mut |moved: &Moved| {
+        progress.moved_bytes = before + moved.bytes;
+        *wish = watcher(progress);
+        if *wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(())
+}
+
+/// Shows all items of all subvolumes to a survey; whether it went on to the end.
+fn look(pool: &Pool, survey: &mut Survey, goes_on: &mut dyn FnMut() -> bool) -> Result<bool, TreeError> {
+    if survey.is_idle() {
+        return Ok(true);
+    }
+    for id in subvolumes(pool)? {
+        let tree = match pool.tree(id) {
+            // It was deleted meanwhile.
+            Err(TreeError::NoTree(_)) => continue,
+            tree => tree?,
+        };
+        let mut cursor = pool.cursor(&tree, Readahead::Forward);
+        cursor.seek(&Key::MIN)?;
+        let mut count = 0;
+        while let Some((key, data)) = cursor.item() {
+            survey.see(&key, data);
+            count += 1;
+            if count % ITEMS_PER_QUESTION == 0 && !goes_on() {
+                return Ok(false);
+            }
+            cursor.next()?;
+        }
+        survey.next_tree();
+    }
+    Ok(true)
+}
+
+/// The subvolumes that are not deleted.
+fn subvolumes(pool: &Pool) -> Result<Vec<RootId>, TreeError> {
+    let tree = pool.tree(RootId::ROOT_TREE)?;
+    let mut cursor = pool.cursor(&tree, Readahead::None);
+    let mut found = Vec::new();
+    cursor.seek(&Key::first_of(RootId::FS_TREE.object_id(), KeyType::ROOT_ITEM))?;
+    while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid <= ObjectId::LAST_FREE) {
+        let id = RootId::new(key.objectid.get());
+        if key.item_type == KeyType::ROOT_ITEM
+            && (id == RootId::FS_TREE || id.is_subvolume())
+            && let Ok(Item::Root(item)) = Item::parse(&key, data)
+            && item.refs.get() > 0
+            && !item.root_flags().contains(RootFlags::DEAD)
+        {
+            found.push(id);
+        }
+        cursor.next()?;
+    }
+    Ok(found)
+}

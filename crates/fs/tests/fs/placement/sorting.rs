@@ -1,0 +1,210 @@
+//! What lies in the wrong tier is moved, when somebody wants that: data that found its tier full, and what was marked later.
+
+use super::ground::{Making, MixedPool, append, directory, is_no_space, mark, names, put};
+use super::{DATA, MIB, devices_of_file, fill};
+use brindle_care::balance::{self, BalanceError, Ended, LookEnded, Wish};
+use brindle_device::DeviceClass::{Rotating, Solid};
+use brindle_fs::{Filesystem, InodeId, NewInode};
+use brindle_ondisk::Profile;
+use brindle_policy::balance::Balance;
+use brindle_policy::tier::files::FileTiers;
+
+fn pool() -> MixedPool {
+    let devices = &[(Rotating, 512), (Solid, 512)];
+    let mut pool = MixedPool::new(devices, Making::of(Profile::Single, Profile::Dup));
+    pool.write.small_file_bytes = Some(64 << 10);
+    pool
+}
+
+/// `memory1` is the disk.
+fn is_on_flash(fs: &Filesystem, file: InodeId) -> bool {
+    devices_of_file(fs, file) == names(&["memory2"])
+}
+
+fn apply(fs: &Filesystem) -> Result<Ended, BalanceError> {
+    balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Wish::GoOn)
+}
+
+fn look(fs: &Filesystem) -> FileTiers {
+    let facts = balance::facts(fs.pool()).expect("writable");
+    match balance::look_at_files(fs.pool(), &facts, fs.small_file_bytes(), &mut || true) {
+        Ok(LookEnded::Whole(tiers)) => tiers,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wrong_bytes(fs: &Filesystem) -> u64 {
+    let tiers = look(fs);
+    tiers.bulk_on_fast.bytes + tiers.fast_on_bulk.bytes
+}
+
+fn data_used(fs: &Filesystem) -> u64 {
+    fs.sync().expect("a commit");
+    let groups = fs.pool().space_summary().expect("writable").groups;
+    groups.iter().filter(|group| group.kind.contains(DATA)).map(|group| group.used_bytes).sum()
+}
+
+fn contents(fs: &Filesystem, file: InodeId) -> Vec<u8> {
+    let file = fs.open_file(file).expect("there");
+    let mut all = vec![0; usize::try_from(file.size()).expect("short")];
+    let found = fs.read(&file, 0, &mut all).expect("readable");
+    assert_eq!(found, all.len());
+    all
+}
+
+#[test]
+fn what_the_disk_had_no_room_for_goes_back_when_there_is_some() {
+    let pool = pool();
+    let fs = pool.open();
+    let small: Vec<InodeId> =
+        (0..20).map(|number| put(&fs, fs.root(), &format!("small{number}"), 9000).expect("room")).collect();
+    let files = fill(&fs, 4 * MIB, "large");
+    let id = |number| {
+        fs.lookup(fs.root(), format!("large{number}").as_bytes()).expect("read").expect("there").inode
+    };
+    let spilled: Vec<usize> = (0..files).filter(|number| is_on_flash(&fs, id(*number))).collect();
+    assert!(spilled.len() > 20, "{spilled:?} of {files}");
+    let before = look(&fs);
+    // One may lie in both.
+    let whole = spilled.len() as u64 * (4 << 20);
+    assert!((whole..whole + (4 << 20)).contains(&before.bulk_on_fast.bytes), "{before:?}");
+    assert_eq!((before.fast_on_bulk.extents, before.fast_in_place.extents), (0, 20));
+    // The disk is full: nothing is lost, and nothing has changed.
+    let refused = apply(&fs);
+    assert!(matches!(refused, Err(BalanceError::NoSpace { .. })), "{refused:?}");
+    assert_eq!(look(&fs).bulk_on_fast.bytes, before.bulk_on_fast.bytes);
+    // Part of it has room.
+    let gone = spilled.len() / 2;
+    for number in 0..gone {
+        assert!(!is_on_flash(&fs, id(number)));
+        fs.unlink(fs.root(), format!("large{number}").as_bytes()).expect("there is always room to delete");
+    }
+    fs.sync().expect("a commit");
+    let refused = apply(&fs);
+    assert!(matches!(refused, Err(BalanceError::NoSpace { .. })), "{refused:?}");
+    let left = look(&fs).bulk_on_fast.bytes;
+    assert!(left < before.bulk_on_fast.bytes * 2 / 3, "{left} of {before:?}");
+    // All of it does.
+    // And some more, for what is left in pieces has no room for a whole extent.
+    let all_gone = spilled.len() + 15;
+    for number in gone..all_gone {
+        fs.unlink(fs.root(), format!("large{number}").as_bytes()).expect("there is always room to delete");
+    }
+    fs.sync().expect("a commit");
+    let ended = apply(&fs).expect("there is room");
+    assert_eq!((ended.progress.left, ended.wish), (0, Wish::GoOn));
+    assert_eq!(wrong_bytes(&fs), 0);
+    for number in all_gone..files {
+        assert!(!is_on_flash(&fs, id(number)), "large{number}");
+        assert!(contents(&fs, id(number)) == vec![0; 4 * MIB]);
+    }
+    assert!(small.iter().all(|file| is_on_flash(&fs, *file)));
+    let unmoved = apply(&fs).expect("nothing to do").progress;
+    assert_eq!((unmoved.expected, unmoved.moved_bytes), (0, 0));
+    pool.close(fs);
+}
+
+#[test]
+fn marks_and_limits_that_come_later_move_what_is_there() {
+    let mut pool = pool();
+    pool.write.small_file_bytes = None;
+    let fs = pool.open();
+    let small = put(&fs, fs.root(), "small", 9000).expect("room");
+    let large = put(&fs, fs.root(), "large", 2 * MIB).expect("room");
+    let marked = put(&fs, fs.root(), "marked", 300_000).expect("room");
+    let all = [small, large, marked].map(|file| contents(&fs, file));
+    assert!(![small, large, marked].iter().any(|file| is_on_flash(&fs, *file)));
+    fs.set_small_file_bytes(16 << 10).expect("it can be stored");
+    mark(&fs, marked, "fast");
+    assert_eq!(look(&fs).fast_on_bulk.extents, 2);
+    apply(&fs).expect("there is room");
+    assert_eq!([small, large, marked].map(|file| is_on_flash(&fs, file)), [true, false, true]);
+    fs.set_small_file_bytes(0).expect("it can be stored");
+    mark(&fs, large, "fast");
+    fs.remove_xattr(marked, b"user.brindle.tier").expect("it was there");
+    apply(&fs).expect("there is room");
+    assert_eq!([small, large, marked].map(|file| is_on_flash(&fs, file)), [false, true, false]);
+    assert!([small, large, marked].map(|file| contents(&fs, file)) == all);
+    pool.close(fs);
+}
+
+#[test]
+fn what_is_shared_stays_shared_and_goes_where_the_best_of_its_owners_wants_it() {
+    let pool = pool();
+    let fs = pool.open();
+    let above = directory(&fs, fs.root(), "above");
+    let volume = fs.create_subvolume(above, b"volume", &NewInode { mode: 0o755, ..NewInode::default() });
+    let volume = InodeId::root_of(volume.expect("room"));
+    let large = put(&fs, volume, "large", 2 * MIB).expect("room");
+    let other = put(&fs, volume, "other", 2 * MIB).expect("room");
+    let clone = fs.create(fs.root(), b"clone", &NewInode { mode: 0o100_644, ..NewInode::default() });
+    let clone = clone.expect("room").id;
+    let (source, target) = (fs.open_file(large).expect("there"), fs.open_file(clone).expect("there"));
+    assert_eq!(fs.copy_range(&source, 0, &target, 0, 2 << 20).expect("room"), 2 << 20);
+    fs.write_back(&target).expect("room");
+    drop((source, target));
+    fs.snapshot(volume.tree, above, b"snapshot", true).expect("room");
+    let used = data_used(&fs);
+    assert_eq!(used, 4 << 20);
+    // One of its owners, in a tree that has a snapshot.
+    mark(&fs, clone, "fast");
+    mark(&fs, other, "fast");
+    let tiers = look(&fs);
+    assert_eq!((tiers.fast_on_bulk.bytes, tiers.bulk_on_fast.bytes), (4 << 20, 0));
+    apply(&fs).expect("there is room");
+    assert_eq!(data_used(&fs), used, "nothing was torn apart");
+    assert!([large, other, clone].iter().all(|file| is_on_flash(&fs, *file)));
+    mark(&fs, clone, "bulk");
+    // The snapshot has no mark, and that it is on flash now nobody asks for.
+    mark(&fs, other, "bulk");
+    apply(&fs).expect("there is room");
+    assert_eq!(data_used(&fs), used);
+    assert!(![large, other, clone].iter().any(|file| is_on_flash(&fs, *file)));
+    assert_eq!(wrong_bytes(&fs), 0);
+    assert!(contents(&fs, clone) == vec![0; 2 * MIB]);
+    pool.close(fs);
+}
+
+#[test]
+fn files_that_are_written_meanwhile_are_as_they_were_written() {
+    let pool = pool();
+    let fs = pool.open();
+    let files: Vec<InodeId> =
+        (0..40).map(|number| put(&fs, fs.root(), &format!("file{number}"), 300_000).expect("room")).collect();
+    let mut version = 0;
+    // Between batches, all that a watcher can do is done: files are overwritten, cut, and deleted.
+    for round in 0..4_u64 {
+        for file in &files {
+            mark(&fs, *file, if round % 2 == 0 { "fast" } else { "bulk" });
+        }
+        fs.sync().expect("a commit");
+        let watcher = &mut |_: &balance::Progress| {
+            version += 1;
+            let file = files[version % files.len()];
+            append(&fs, file, (version as u64 % 7) * 40_000, 50_000).expect("room");
+            Wish::GoOn
+        };
+        balance::start(&fs, &Balance::of_misplaced(), false, watcher).expect("there is room");
+    }
+    assert!(version >= 8, "{version}");
+    apply(&fs).expect("there is room");
+    assert_eq!(wrong_bytes(&fs), 0);
+    for file in &files {
+        assert_eq!(contents(&fs, *file).len(), 300_000);
+    }
+    pool.close(fs);
+}
+
+#[test]
+fn a_pool_that_makes_no_difference_is_left_alone() {
+    let mut pool = pool();
+    pool.write.placement = brindle_fs::PlacementMode::Classic;
+    let fs = pool.open();
+    put(&fs, fs.root(), "file", 9000).expect("room");
+    fs.sync().expect("a commit");
+    assert!(matches!(apply(&fs), Err(BalanceError::Refused(_))));
+    assert!(fill(&fs, 4 * MIB, "full") > 100);
+    let full = put(&fs, fs.root(), "more", 8 * MIB).expect_err("it is full");
+    assert!(is_no_space(&full));
+    pool.close(fs);
+}

@@ -1,0 +1,298 @@
+//! What files ask for: which tier the extents of their data belong into, and which of them lie in the other one.
+//!
+//! Data that was written while its tier was full lies in the other one, and so does what was written before it was
+//! marked, before there was a limit for small files, or before the file grew beyond it. A [`Survey`] is shown the items
+//! of all subvolumes, and tells which extents those are. An extent that several files share (clones, snapshots) belongs
+//! into the best tier that one of them asks for.
+//!
+//! How long a file is compressed, whoever wrote it bit by bit could not know. So a file that is small only compressed is
+//! right in either tier, unless it is marked.
+//!
+//! What is remembered is limited: a survey looks at a window of addresses, which ends where there would be too much, and
+//! [`Survey::behind`] says where the next one begins.
+
+use super::{Content, TierPool};
+use crate::placement::PlacementClass;
+use brindle_ondisk::item::{Compression, FileExtent};
+use brindle_ondisk::{Item, Key, Logical, ObjectId};
+use std::collections::BTreeMap;
+
+/// The attribute that marks a file or directory.
+pub const MARK: &[u8] = b"user.brindle.tier";
+
+/// So many extents are remembered.
+const WINDOW_EXTENTS: usize = 1 << 20;
+
+/// A file takes no more than this above its length, unless space is kept beyond its end: a sector of any size.
+const SLACK_BYTES: u64 = 64 << 10;
+
+/// What a mark says; `None` if it is none of ours.
+pub fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
+    match value {
+        b"fast" => Some(PlacementClass::Fast),
+        b"bulk" => Some(PlacementClass::Bulk),
+        _ => None,
+    }
+}
+
+/// What a file asks for; of several, the last in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    Bulk,
+    Either,
+    Fast,
+}
+
+/// A data block group.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: u64,
+    end: u64,
+    is_fast: bool,
+}
+
+/// An extent that lies in the wrong tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongExtent {
+    /// Where it begins.
+    pub start: Logical,
+    /// Its length in bytes.
+    pub length_bytes: u64,
+    /// Where it belongs.
+    pub target: PlacementClass,
+}
+
+/// Extents, and what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many.
+    pub extents: u64,
+    /// How long they are together, in bytes, each once.
+    pub bytes: u64,
+}
+
+/// What lies where of the data that is for one tier or the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileTiers {
+    /// For fast devices, and there: small files, and what is marked.
+    pub fast_in_place: Amount,
+    /// For fast devices, and on the others.
+    pub fast_on_bulk: Amount,
+    /// For bulk devices, and on fast ones.
+    pub bulk_on_fast: Amount,
+}
+
+/// Looks at the items of subvolumes.
+#[derive(Debug)]
+pub struct Survey {
+    places: Vec<Place>,
+    small_file_bytes: u64,
+    from: Logical,
+    behind: Option<Logical>,
+    window: usize,
+    /// All on fast devices, and what should be there of the others.
+    extents: BTreeMap<Logical, (u64, Wish)>,
+    file: File,
+}
+
+/// The file whose items come.
+#[derive(Debug, Default)]
+struct File {
+    number: Option<ObjectId>,
+    size: u64,
+    mark: Option<PlacementClass>,
+    /// What its extents take, in bytes.
+    stored: u64,
+    /// Its extents, as long as they may turn out to be right in either tier.
+    extents: Vec<(Logical, u64)>,
+}
+
+impl Survey {
+    /// Of extents from an address on. Empty if data has no tiers: if there are too few devices of a class.
+    pub fn new(pool: &TierPool, small_file_bytes: u64, from: Logical) -> Self {
+        Self {
+            places: places(pool),
+            small_file_bytes,
+            from,
+            behind: None,
+            window: WINDOW_EXTENTS,
+            extents: BTreeMap::new(),
+            file: File::default(),
+        }
+    }
+
+    /// Whether there is nothing to look for.
+    pub fn is_idle(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// A tree begins, or there are no more.
+    pub fn next_tree(&mut self) {
+        self.end_file();
+    }
+
+    /// The next item of the tree, in their order. What can't be understood is passed over.
+    pub fn see(&mut self, key: &Key, data: &[u8]) {
+        if self.file.number != Some(key.objectid) {
+            self.end_file();
+        }
+        match Item::parse(key, data) {
+            Ok(Item::Inode(inode)) => {
+                self.file = File { number: Some(key.objectid), size: inode.size.get(), ..File::default() };
+            }
+            Ok(Item::Xattr(entries)) => {
+                let marks = entries.flatten().filter(|entry| entry.name == MARK);
+                self.file.mark =
+                    marks.filter_map(|entry| tier_of_mark(entry.value)).last().or(self.file.mark);
+            }
+            Ok(Item::FileExtent(FileExtent::OnDisk { compression, extent, .. }))
+                if self.file.number == Some(key.objectid) && extent.disk_bytenr.get() != 0 =>
+            {
+                let (whole, part) = (extent.disk_num_bytes.get(), extent.num_bytes.get());
+                let stored = if compression == Compression::None { part } else { whole };
+                self.file.stored = self.file.stored.saturating_add(stored);
+                self.file.extents.push((extent.disk_bytenr, whole));
+                if self.is_decided() {
+                    self.note_extents();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where the next survey is to begin; `None` if all was seen.
+    pub fn behind(&self) -> Option<Logical> {
+        self.behind
+    }
+
+    /// What lies where.
+    pub fn tiers(&self) -> FileTiers {
+        let mut tiers = FileTiers::default();
+        for (start, (length, wish)) in &self.extents {
+            let amount = match self.target(*start, *wish) {
+                None => &mut tiers.fast_in_place,
+                Some(PlacementClass::Fast) => &mut tiers.fast_on_bulk,
+                Some(PlacementClass::Bulk) => &mut tiers.bulk_on_fast,
+            };
+            amount.add(*length);
+        }
+        tiers
+    }
+
+    /// What lies in the wrong tier, by address.
+    pub fn wrong(&self) -> impl Iterator<Item = WrongExtent> {
+        self.extents.iter().filter_map(|(start, (length, wish))| {
+            let target = self.target(*start, *wish)?;
+            Some(WrongExtent { start: *start, length_bytes: *length, target })
+        })
+    }
+
+    /// Where an extent belongs, if it lies in the other tier.
+    fn target(&self, start: Logical, wish: Wish) -> Option<PlacementClass> {
+        match (self.place(start)?.is_fast, wish) {
+            (true, Wish::Bulk) => Some(PlacementClass::Bulk),
+            (false, Wish::Fast) => Some(PlacementClass::Fast),
+            _ => None,
+        }
+    }
+
+    fn place(&self, at: Logical) -> Option<Place> {
+        let after = self.places.partition_point(|place| place.start <= at.get());
+        self.places.get(after.checked_sub(1)?).copied().filter(|place| at.get() < place.end)
+    }
+
+    /// Whether what is still to come of the file makes no difference.
+    fn is_decided(&self) -> bool {
+        let is_large = self.file.stored > self.small_file_bytes.saturating_add(SLACK_BYTES);
+        self.file.mark.is_some() || self.small_file_bytes == 0 || is_large
+    }
+
+    /// What the file asks for, as far as it is known.
+    fn wish(&self) -> Wish {
+        let File { mark, size, stored, .. } = self.file;
+        match mark {
+            Some(PlacementClass::Fast) => Wish::Fast,
+            Some(PlacementClass::Bulk) => Wish::Bulk,
+            None if self.small_file_bytes == 0 => Wish::Bulk,
+            // Space may be kept for what is to come.
+            None if size <= self.small_file_bytes && self.is_decided() => Wish::Either,
+            None if size <= self.small_file_bytes => Wish::Fast,
+            None if stored <= self.small_file_bytes => Wish::Either,
+            None => Wish::Bulk,
+        }
+    }
+
+    fn end_file(&mut self) {
+        self.note_extents();
+        self.file = File::default();
+    }
+
+    fn note_extents(&mut self) {
+        let wish = self.wish();
+        for (start, length) in std::mem::take(&mut self.file.extents) {
+            self.note(start, length, wish);
+        }
+    }
+
+    fn note(&mut self, start: Logical, length: u64, wish: Wish) {
+        let is_outside = start < self.from || self.behind.is_some_and(|behind| start >= behind);
+        let Some(place) = self.place(start).filter(|_| !is_outside) else { return };
+        if !place.is_fast && wish != Wish::Fast {
+            return;
+        }
+        let (_, known) = self.extents.entry(start).or_insert((length, wish));
+        *known = wish.max(*known);
+        if self.extents.len() > self.window
+            && let Some((last, _)) = self.extents.pop_last()
+        {
+            self.behind = Some(last);
+        }
+    }
+}
+
+impl Amount {
+    fn add(&mut self, bytes: u64) {
+        self.extents += 1;
+        self.bytes += bytes;
+    }
+}
+
+impl std::ops::AddAssign for FileTiers {
+    fn add_assign(&mut self, other: Self) {
+        let pairs = [
+            (&mut self.fast_in_place, other.fast_in_place),
+            (&mut self.fast_on_bulk, other.fast_on_bulk),
+            (&mut self.bulk_on_fast, other.bulk_on_fast),
+        ];
+        for (sum, other) in pairs {
+            sum.extents += other.extents;
+            sum.bytes += other.bytes;
+        }
+    }
+}
+
+/// The data block groups by address, if there are enough devices of either class for their profiles.
+fn places(pool: &TierPool) -> Vec<Place> {
+    let is_data = |content| content == Content::Data;
+    let data = || pool.chunks.iter().filter(|chunk| is_data(chunk.content()));
+    let has_tiers = data().all(|chunk| {
+        let needed = usize::from(chunk.profile().attributes().devs_min);
+        let count = |class| pool.count(class);
+        count(PlacementClass::Fast).min(count(PlacementClass::Bulk)) >= needed
+    });
+    if !pool.is_ours || !has_tiers {
+        return Vec::new();
+    }
+    let mut places: Vec<Place> = data()
+        .map(|chunk| Place {
+            start: chunk.logical.get(),
+            end: chunk.logical.get().saturating_add(chunk.length_bytes),
+            is_fast: pool.is_of_fast_tier(chunk),
+        })
+        .collect();
+    places.sort_by_key(|place| place.start);
+    places
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Some of the data of a block group moves to the other tier, and the rest stays.
+//!
+//! The group is closed for that long, as one that is emptied: so nothing in it is written in place while it is carried,
+//! and nothing new lies where some of it was freed. Whoever is not among those that move does not notice.
+
+use super::{Moved, Observer, Relocation};
+use crate::refs::DataRange;
+use crate::space::{GroupStatus, TierChoice};
+use crate::{Pool, TreeError};
+use brindle_ondisk::Logical;
+use brindle_policy::placement::PlacementClass;
+use std::ops::ControlFlow;
+
+/// So many extents that have no room are passed over.
+const REFUSED_MAX: usize = 16;
+
+impl Pool {
+    /// Moves extents of data, given by their addresses in ascending order, out of a block group to a tier, and nowhere else. What
+    /// is not there (any more) is passed over. Commits; not to be called within a transaction, and by one caller at a time,
+    /// who empties no group meanwhile either. [`TreeError::NoSpace`] if not all of it has room there: what was moved stays
+    /// moved.
+    pub fn move_data(
+        &self,
+        start: Logical,
+        extents: &[DataRange],
+        to: PlacementClass,
+        observer: Observer<'_>,
+    ) -> Result<Relocation, TreeError> {
+        assert!(extents.is_sorted_by_key(|range| range.start), "they are in order");
+        let Some(group) = self.block_group(start)? else {
+            return Ok(Relocation::Done(Moved::default()));
+        };
+        self.close_group(start, Some(extents.iter().map(|range| range.length).sum()))?;
+        let mut moved = Moved::default();
+        let done = self.move_extents(&group, extents, to, &mut moved, observer);
+        self.reopen_group(start);
+        match done? {
+            ControlFlow::Continue(()) => Ok(Relocation::Done(moved)),
+            ControlFlow::Break(()) => Ok(Relocation::Stopped(moved)),
+        }
+    }
+
+    fn move_extents(
+        &self,
+        group: &GroupStatus,
+        extents: &[DataRange],
+        to: PlacementClass,
+        moved: &mut Moved,
+        observer: Observer<'_>,
+    ) -> Result<ControlFlow<()>, TreeError> {
+        // Whoever writes in place does so within a transaction.
+        self.exclusively(|_| Ok(()))?;
+        self.commit()?;
+        let (mut from, mut most) = (group.start, super::BLOCKS_MAX);
+        let mut refused = Vec::new();
+        loop {
+            let batch = self.next_batch(group, from, most, Some(extents))?;
+            let Some(behind) = batch.behind else { break };
+            match self.move_batch(&batch, TierChoice::Only(to), moved) {
+                // A smaller batch needs less space at a time.
+                Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
+                    most = (batch.count() / 2).max(1);
+                    self.commit()?;
+                    continue;
+                }
+                Err(TreeError::NoSpace(why)) => refused.push(why),
+                done => {
+                    done?;
+                    most = (most * 2).min(super::BLOCKS_MAX);
+                }
+            }
+            self.commit()?;
+            if observer(moved).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if refused.len() > REFUSED_MAX {
+                break;
+            }
+            from = behind;
+        }
+        if self.block_group(group.start)?.is_some_and(|group| group.used_bytes == 0) {
+            // It goes while it is closed.
+            self.commit()?;
+        }
+        match refused.pop() {
+            Some(why) => Err(TreeError::NoSpace(why)),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+}
