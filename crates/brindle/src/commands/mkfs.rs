@@ -11,6 +11,7 @@ use brindle_care::mkfs::{
     FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
 };
 use brindle_device::FileDevice;
+use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
 use clap::Args;
 use rootdir::{Filling, RootdirOptions};
@@ -27,7 +28,8 @@ DEVICES
   A device may be said to be fast (flash) or bulk (spindles): /dev/nvme0n1:fast. Unsaid, what the host says
   of it counts. Fast devices get the lowest devids; metadata goes to them if they are enough for its
   profile, data to the others. What is said is stored in the pool, where stock kernels ignore it
-  (METADATA_PREFERRED in the type of the device).
+  (METADATA_PREFERRED in the type of the device). With --small-files, data of small files lies on the
+  fast devices as well; this is what `brindle property set MOUNTPOINT small_files` sets later.
 
 PROFILES
   single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5, raid6
@@ -38,6 +40,9 @@ EXAMPLES
 
   Metadata on two SSDs, data on two hard disks, each mirrored:
     brindle mkfs -m raid1 -d raid1 /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
+
+  The same, filled with a directory, with its files up to 64 KiB on the SSDs, too:
+    brindle mkfs --rootdir tree --small-files 64K /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
 
   An image of a directory, as small as can be, with a subvolume:
     brindle mkfs --rootdir tree --subvol home --compress zstd --shrink pool.img
@@ -95,6 +100,9 @@ pub(crate) struct MkfsCommand {
     /// The same; of a block device, use no more than this
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     byte_count: Option<u64>,
+    /// Files up to this length lie on fast devices, if there are enough of them; stored in the pool
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    small_files: Option<u64>,
     #[command(flatten)]
     rootdir: RootdirOptions,
     /// Overwrite a filesystem that is there; one that is mounted never is
@@ -117,12 +125,18 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut options = options(command)?;
-    let filling = command.rootdir.prepare(&mut options, !command.json.json)?;
+    let filling = command.rootdir.prepare(&mut options, command.small_files, !command.json.json)?;
     let mut images = NewImages::default();
     let devices = open_all(command, filling.as_ref(), &mut images)?;
     let (report, filled) = match &filling {
         Some(filling) => filling.make(devices, &options).map(|(report, filled)| (report, Some(filled)))?,
-        None => (mkfs(&devices, &options)?, None),
+        None => {
+            let report = mkfs(&devices, &options)?;
+            if let Some(bytes) = command.small_files {
+                store_small_files(devices, bytes)?;
+            }
+            (report, None)
+        }
     };
     images.keep();
     for warning in report.warnings.iter().chain(filled.iter().flat_map(|filled| &filled.warnings)) {
@@ -143,6 +157,14 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Stores the limit for small files in a pool that was made.
+fn store_small_files(devices: Vec<NewDevice>, bytes: u64) -> Result<()> {
+    let devices = devices.into_iter().map(|new| new.device).collect();
+    let filesystem = Filesystem::open_writable(devices, &OpenOptions::default(), &WriteOptions::default())?;
+    filesystem.set_small_file_bytes(bytes)?;
+    Ok(filesystem.shutdown()?)
 }
 
 fn options(command: &MkfsCommand) -> Result<MkfsOptions> {

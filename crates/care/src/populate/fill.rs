@@ -65,6 +65,9 @@ pub fn populate(
     };
     devices.iter().for_each(|device| device.bypass_cache());
     let filesystem = Filesystem::open_writable(devices, &open, &write)?;
+    if let Some(bytes) = options.small_file_bytes {
+        filesystem.set_small_file_bytes(bytes)?;
+    }
     let reading = Reading::new(source, &layout, filesystem.bulk_format());
     let processors = || thread::available_parallelism().map_or(2, usize::from).clamp(2, READERS_MAX);
     let readers = options.threads.unwrap_or_else(processors).max(1);

@@ -16,6 +16,8 @@ pub struct PopulateOptions {
     pub shrink: bool,
     /// Times that differ each time a tree is copied or read (of access, of change) are that of the contents.
     pub is_reproducible: bool,
+    /// Files up to this length lie on fast devices, if the pool has some; this is stored in the pool.
+    pub small_file_bytes: Option<u64>,
     /// How many threads read; as many as there are processors if it is not said. The pool is the same.
     pub threads: Option<usize>,
     /// What all UUIDs are derived from.

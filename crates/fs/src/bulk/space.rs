@@ -2,6 +2,7 @@
 
 use crate::FsError;
 use brindle_ondisk::Logical;
+use brindle_policy::placement::PlacementClass;
 use brindle_tree::{Pool, ReservedExtent, TreeError};
 
 /// How much space is reserved at a time, in bytes.
@@ -11,6 +12,7 @@ const WINDOW_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct DataSpace<'p> {
     pool: &'p Pool,
+    tier: PlacementClass,
     sector: u64,
     window: Option<ReservedExtent<'p>>,
     /// How much more there will be, at the most, about.
@@ -28,9 +30,9 @@ pub(super) struct Place {
 }
 
 impl<'p> DataSpace<'p> {
-    pub(super) fn new(pool: &'p Pool, expected: u64) -> Self {
+    pub(super) fn new(pool: &'p Pool, tier: PlacementClass, expected: u64) -> Self {
         let sector = pool.volume().tree_context().sectorsize.into();
-        Self { pool, sector, window: None, expected, hint: None }
+        Self { pool, tier, sector, window: None, expected, hint: None }
     }
 
     /// A place for `min` to `max` bytes, as large as there is.
@@ -60,7 +62,7 @@ impl<'p> DataSpace<'p> {
 
     fn reserve_exactly(&self, min: u64, max: u64) -> Result<ReservedExtent<'p>, TreeError> {
         self.pool.reserve_data(max)?;
-        match self.pool.reserve_extent(min, max, self.hint) {
+        match self.pool.reserve_extent_on(self.tier, min, max, self.hint) {
             Ok(extent) => {
                 self.pool.release_data(max - extent.length);
                 Ok(extent)

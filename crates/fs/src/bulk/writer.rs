@@ -4,17 +4,19 @@ use super::encode::BulkPiece;
 use super::inode::{
     BulkEntry, BulkInode, ItemContext, inline_header, push_entries, push_names, push_target, push_xattrs,
 };
-use super::space::DataSpace;
+use super::space::{DataSpace, Place as DataPlace};
 use super::stream::Stream;
 use crate::namespace::edit::{Edit, Place, directory_bytes};
 use crate::namespace::{FirstName, Inheritance};
 use crate::subvolume_change::{ROOT_MODE, new_root_item, planned_root};
+use crate::tier::{TIER, TierWish, tier_of_mark};
 use crate::uuid_tree::UuidKind;
 use crate::{Filesystem, FsError, InodeFlags, InodeId, RootId, Xattr};
 use brindle_ondisk::item::{
     Compression, ExtentDataRef, FileExtentHeader, FileExtentRef, FileExtentType, InodeItem,
 };
 use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, to_u64, to_usize};
+use brindle_policy::placement::PlacementClass;
 use brindle_tree::{DataRange, Need, Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,6 +59,7 @@ impl ItemQueue {
 struct OpenFile {
     number: ObjectId,
     size: u64,
+    tier: PlacementClass,
     has_checksums: bool,
     nbytes: u64,
     /// Where the inode item waits, if it has not entered the tree yet.
@@ -95,6 +98,10 @@ pub struct BulkWriter<'f> {
     /// The address behind the last run.
     checksums_end: Option<Logical>,
     space: DataSpace<'f>,
+    /// For small files and what is marked, in a pool with fast devices.
+    fast_space: Option<DataSpace<'f>>,
+    /// Where the last data went.
+    tier: PlacementClass,
     stream: Stream<'f>,
 }
 
@@ -119,7 +126,9 @@ impl<'f> BulkWriter<'f> {
             references: Vec::new(),
             checksums: Vec::new(),
             checksums_end: None,
-            space: DataSpace::new(pool, data_bytes),
+            space: DataSpace::new(pool, PlacementClass::Bulk, data_bytes),
+            fast_space: pool.has_tiers().then(|| DataSpace::new(pool, PlacementClass::Fast, data_bytes)),
+            tier: PlacementClass::Bulk,
             stream: Stream::new(pool, scope),
         })
     }
@@ -195,7 +204,11 @@ impl<'f> BulkWriter<'f> {
     /// Begins a file. Its pieces follow, in order, then its [end](Self::end_file).
     pub fn begin_file(&mut self, inode: &BulkInode, xattrs: &[Xattr]) -> Result<(), FsError> {
         let item = self.begin(inode, inode.size, 0, xattrs)?;
+        let mark = xattrs.iter().find(|xattr| xattr.name == TIER);
+        let mark = mark.and_then(|xattr| tier_of_mark(&xattr.value));
+        let wish = TierWish { mark, size: inode.size, limit: self.filesystem.small_file_bytes() };
         self.file = Some(OpenFile {
+            tier: wish.tier(0, 0),
             number: inode.number,
             size: inode.size,
             has_checksums: !inode.flags.contains(InodeFlags::NODATASUM),
@@ -218,7 +231,7 @@ impl<'f> BulkWriter<'f> {
         let checksum_bytes = piece.checksums.len() / to_usize(length / self.sector).max(1);
         while done < length {
             let rest = length - done;
-            let place = self.space.take(if is_plain { self.sector } else { rest }, rest)?;
+            let place = self.take_space(if is_plain { self.sector } else { rest }, rest)?;
             if place.is_fresh {
                 self.stream.send()?;
             }
@@ -237,6 +250,19 @@ impl<'f> BulkWriter<'f> {
             done += place.length;
         }
         self.flush_if_full()
+    }
+
+    /// A place in the file's tier; one that goes on where the last one ended is told from others.
+    fn take_space(&mut self, min: u64, max: u64) -> Result<DataPlace, FsError> {
+        let wanted = self.file.as_ref().map_or(PlacementClass::Bulk, |file| file.tier);
+        let (tier, space) = match (wanted, &mut self.fast_space) {
+            (PlacementClass::Fast, Some(space)) => (PlacementClass::Fast, space),
+            _ => (PlacementClass::Bulk, &mut self.space),
+        };
+        let place = space.take(min, max)?;
+        let is_fresh = place.is_fresh || tier != self.tier;
+        self.tier = tier;
+        Ok(DataPlace { is_fresh, ..place })
     }
 
     /// Ends the file that was begun.

@@ -61,7 +61,12 @@ pub(super) struct Filling {
 
 impl RootdirOptions {
     /// Looks at the source, before anything is written.
-    pub(super) fn prepare(&self, options: &mut MkfsOptions, shows_progress: bool) -> Result<Option<Filling>> {
+    pub(super) fn prepare(
+        &self,
+        options: &mut MkfsOptions,
+        small_file_bytes: Option<u64>,
+        shows_progress: bool,
+    ) -> Result<Option<Filling>> {
         let Some(rootdir) = &self.rootdir else { return Ok(None) };
         let source = Source::scan(rootdir)?;
         // Leaves are not quite full, and a tree has more than leaves.
@@ -76,6 +81,7 @@ impl RootdirOptions {
             inode_flags: self.inode_flags.clone(),
             shrink: self.shrink,
             is_reproducible: std::env::var_os("SOURCE_DATE_EPOCH").is_some(),
+            small_file_bytes,
             threads: None,
             seed: options.seed,
             time_sec: options.time_sec,
