@@ -1,7 +1,7 @@
 //! Files that the kernel has open on a mount that is written. Each keeps its inode from disappearing when the last
 //! name goes.
 
-use brindle_fs::{Inode, OpenFile};
+use brindle_fs::{Inode, InodeId, OpenFile};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,15 @@ const SHARDS: usize = 16;
 pub(crate) struct Handle {
     pub(crate) file: OpenFile,
     pub(crate) inode: Arc<Inode>,
+    /// Whether it was opened to be written: the kernel may have pages that have not come to us yet.
+    writes: bool,
     /// The time of access has been seen to.
     is_accessed: AtomicBool,
 }
 
 impl Handle {
-    pub(crate) fn new(file: OpenFile, inode: Arc<Inode>) -> Self {
-        Self { file, inode, is_accessed: AtomicBool::new(false) }
+    pub(crate) fn new(file: OpenFile, inode: Arc<Inode>, writes: bool) -> Self {
+        Self { file, inode, writes, is_accessed: AtomicBool::new(false) }
     }
 
     /// Whether this is the first access by this handle.
@@ -58,6 +60,14 @@ impl Handles {
     /// Takes the number back.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         self.shard(number).remove(&number)
+    }
+
+    /// Whether an inode is open to be written. Looks at all handles, for few ask.
+    pub(crate) fn has_writer(&self, inode: InodeId) -> bool {
+        let is_writer = |handle: &Arc<Handle>| handle.writes && handle.inode.id() == inode;
+        self.shards
+            .iter()
+            .any(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).values().any(is_writer))
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Handle>>> {

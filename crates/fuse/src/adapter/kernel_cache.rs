@@ -12,6 +12,8 @@ pub(crate) struct NotifiedKernel(pub(crate) Notifier);
 
 /// Attributes alone: no range of the contents.
 const NO_CONTENTS: i64 = -1;
+/// As the length of a range: up to the end.
+const TO_THE_END: i64 = 0;
 
 impl KernelCache for NotifiedKernel {
     fn entry_changed(&self, parent: u64, name: &[u8]) {
@@ -29,7 +31,8 @@ impl KernelCache for NotifiedKernel {
 
     fn contents_changed(&self, node: u64, range: &Range<u64>) {
         let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
-        let length = i64::try_from(range.end - range.start).unwrap_or(i64::MAX);
+        let end = i64::try_from(range.end).ok();
+        let length = end.map_or(TO_THE_END, |end| end.saturating_sub(offset));
         if let Err(error) = self.0.inval_inode(INodeNo(node), offset, length) {
             tracing::debug!("node {node}: {error}");
         }

@@ -23,7 +23,7 @@ use fuser::{
     WriteFlags,
 };
 use refused::RefusedPages;
-use replies::{reply_empty, reply_ioctl, reply_written, reply_xattr};
+use replies::{reply_empty, reply_ioctl, reply_offset, reply_written, reply_xattr};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -332,10 +332,15 @@ impl fuser::Filesystem for Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
-        match self.operations.seek(node.0, handle.0, offset, whence) {
-            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
-            Err(error) => reply.error(errno(error)),
+        if !self.operations.has_writer(node.0).unwrap_or(false) {
+            return reply_offset(self.operations.seek(node.0, handle.0, offset, whence), reply);
         }
+        // The kernel asks without having written its pages back, of which we know nothing yet.
+        let operations = Arc::clone(&self.operations);
+        self.control.run(Box::new(move || {
+            operations.forget_contents(node.0, &(offset..u64::MAX));
+            reply_offset(operations.seek(node.0, handle.0, offset, whence), reply);
+        }));
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
@@ -456,10 +461,11 @@ impl fuser::Filesystem for Adapter {
     ) {
         let _turn = self.turns.begin(Pace::Quick);
         let new = new_inode(request, REGULAR | mode, umask);
-        match self.operations.create_open(parent.0, name.as_bytes(), &new) {
+        let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        match self.operations.create_open(parent.0, name.as_bytes(), &new, writes) {
             Ok((stat, handle)) => {
-                let how = how_opened(OFlags::from_bits_retain(flags.cast_unsigned()));
-                reply.created(&TTL, &file_attr(&stat), GENERATION, FileHandle(handle), how);
+                reply.created(&TTL, &file_attr(&stat), GENERATION, FileHandle(handle), how_opened(flags));
             }
             Err(error) => reply.error(errno(error)),
         }

@@ -1,7 +1,7 @@
 //! Answers that several requests have in common.
 
 use crate::convert::errno;
-use fuser::{Errno, ReplyEmpty, ReplyIoctl, ReplyWrite, ReplyXattr};
+use fuser::{Errno, ReplyEmpty, ReplyIoctl, ReplyLseek, ReplyWrite, ReplyXattr};
 
 pub(super) fn reply_empty(done: Result<(), rustix::io::Errno>, reply: ReplyEmpty) {
     match done {
@@ -13,6 +13,13 @@ pub(super) fn reply_empty(done: Result<(), rustix::io::Errno>, reply: ReplyEmpty
 pub(super) fn reply_written(written: Result<u64, rustix::io::Errno>, reply: ReplyWrite) {
     match written {
         Ok(length) => reply.written(u32::try_from(length).expect("a request is smaller than 4 GiB")),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+pub(super) fn reply_offset(found: Result<u64, rustix::io::Errno>, reply: ReplyLseek) {
+    match found {
+        Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
         Err(error) => reply.error(errno(error)),
     }
 }

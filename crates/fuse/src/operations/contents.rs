@@ -19,10 +19,11 @@ impl Operations {
     pub(crate) fn open(&self, caller: Caller, node: u64, flags: OFlags) -> Result<u64, Errno> {
         let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
         let is_truncated = flags.contains(OFlags::TRUNC);
-        if is_truncated || flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        if is_truncated || writes {
             self.require_writable(&attributes, flags)?;
         }
-        let handle = self.open_known(&attributes)?;
+        let handle = self.open_known(&attributes, writes)?;
         if is_truncated {
             let drop_privileges = caller.uid != 0;
             let change = AttributeChange { size: Some(0), drop_privileges, ..AttributeChange::default() };
@@ -36,11 +37,11 @@ impl Operations {
         Ok(handle)
     }
 
-    /// Opens a file whose attributes are known.
-    pub(super) fn open_known(&self, attributes: &Attributes) -> Result<u64, Errno> {
+    /// Opens a file whose attributes are known, perhaps to write it.
+    pub(super) fn open_known(&self, attributes: &Attributes, writes: bool) -> Result<u64, Errno> {
         let inode = number(self.filesystem.acquire(attributes.id))?;
         match self.filesystem.open_known(attributes) {
-            Ok(file) => Ok(self.handles.add(Handle::new(file, inode))),
+            Ok(file) => Ok(self.handles.add(Handle::new(file, inode, writes))),
             Err(error) => {
                 number(self.filesystem.release(&inode)).ok();
                 number(Err(error))
@@ -91,6 +92,11 @@ impl Operations {
 
     pub(crate) fn seek(&self, node: u64, handle: u64, offset: u64, whence: Whence) -> Result<u64, Errno> {
         self.with_file(node, handle, |file| self.filesystem.seek(file, offset, whence))?.ok_or(Errno::NXIO)
+    }
+
+    /// Whether the kernel may have pages of a node that it has not written back to us yet.
+    pub(crate) fn has_writer(&self, node: u64) -> Result<bool, Errno> {
+        Ok(self.is_written && self.handles.has_writer(self.inode(node)?))
     }
 
     /// Writes, for somebody who must not keep the file's privileges if one is named.
@@ -162,7 +168,8 @@ impl Operations {
         }
     }
 
-    /// The kernel must not keep contents that are not in the file. Not to be called by who serves requests.
+    /// The kernel is not to keep contents of a range: it writes back to us what it has changed, and forgets the rest. Not
+    /// to be called by who serves requests.
     pub(crate) fn forget_contents(&self, node: u64, range: &Range<u64>) {
         if let Some(cache) = self.kernel_cache.get() {
             cache.contents_changed(node, range);

@@ -60,7 +60,8 @@ pub(crate) trait KernelCache: fmt::Debug + Send + Sync {
     fn entry_changed(&self, parent: u64, name: &[u8]);
     /// The attributes of a node. Waits for nobody.
     fn attributes_changed(&self, node: u64);
-    /// Contents that it keeps of a node. Waits for those that are being read or written, so that who answers such
+    /// Contents that it keeps of a node, to the end if the range ends with the last number there is. What it has not
+    /// written back yet it writes back first. Waits for those that are being read or written, so that who answers such
     /// requests must not call it.
     fn contents_changed(&self, node: u64, range: &Range<u64>);
 }

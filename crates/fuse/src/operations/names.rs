@@ -19,16 +19,17 @@ impl Operations {
         Ok(self.remembered(&made))
     }
 
-    /// Makes a file and opens it. The kernel remembers both.
+    /// Makes a file and opens it, perhaps to write it. The kernel remembers both.
     pub(crate) fn create_open(
         &self,
         parent: u64,
         name: &[u8],
         new: &NewInode<'_>,
+        writes: bool,
     ) -> Result<(Stat, u64), Errno> {
         let parent = self.inode(parent)?;
         let made = number(self.filesystem.create(parent, name, new))?;
-        let handle = self.open_known(&made)?;
+        let handle = self.open_known(&made, writes)?;
         Ok((self.remembered(&made), handle))
     }
 

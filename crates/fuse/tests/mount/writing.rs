@@ -139,6 +139,11 @@ fn contents(r: &mut Recorder) {
     r.note("data behind a hole", rustix::fs::seek(&file, SeekFrom::Data(100_000)));
     r.note("hole", rustix::fs::seek(&file, SeekFrom::Hole(1000)));
     r.note("behind it all", rustix::fs::seek(&file, SeekFrom::Data(10_000_000)));
+    // What is in the page cache only is data, too.
+    r.note("write far behind", file.write_at(&noise(10_000, 3), 8_192_000));
+    r.note("data that is not written back", rustix::fs::seek(&file, SeekFrom::Data(5_000_000)));
+    r.note("the hole behind it", rustix::fs::seek(&file, SeekFrom::Hole(8_192_000)));
+    r.note("cut again", file.set_len(5_000_000));
     let mut added = open(&path, OFlags::WRONLY | OFlags::APPEND).expect("append");
     r.note("append", added.write_all(b"the end"));
     r.note("sync", file.sync_all());
@@ -336,6 +341,33 @@ fn eight_threads_write_at_once() {
     let expected = Manifest::of_directory(ours.root()).expect("tree").portable();
     ours.finish();
     assert_no_differences(&expected, &ours.seen_by_kernel().portable(), "by the kernel");
+}
+
+#[test]
+fn readers_find_the_data_that_writers_have_in_the_page_cache() {
+    const PAGE: u64 = 4096;
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("1G");
+    // More than there are threads to serve them.
+    std::thread::scope(|scope| {
+        for thread in 0..16u64 {
+            let path = ours.root().join(format!("file-{thread}"));
+            scope.spawn(move || {
+                let file = open(&path, OFlags::CREATE | OFlags::RDWR).expect("create");
+                let reader = File::open(&path).expect("open");
+                for number in 0..40u64 {
+                    let at = (number * 16 + thread % 8) * PAGE;
+                    file.write_all_at(&noise(1000, number), at).expect("write");
+                    let start = at.saturating_sub(3 * PAGE);
+                    assert_eq!(rustix::fs::seek(&reader, SeekFrom::Data(start)).expect("data"), at);
+                    assert_eq!(rustix::fs::seek(&reader, SeekFrom::Hole(at)).expect("end"), at + 1000);
+                }
+            });
+        }
+    });
+    ours.finish();
 }
 
 #[test]
