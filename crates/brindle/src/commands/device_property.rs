@@ -2,7 +2,7 @@
 
 use crate::commands::device_word::split_class;
 use crate::commands::options::MountOptions;
-use crate::commands::pool::open_writable;
+use crate::commands::pool::{open_pool, open_writable};
 use anyhow::{Context, Result, bail};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
 use brindle_kernel::Mounted;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 /// A device and what the pool stores of it.
 struct Hinted {
     devid: u64,
+    /// Empty if it is missing.
     path: PathBuf,
     stored_type: u64,
 }
@@ -25,7 +26,9 @@ struct Hinted {
 impl Hinted {
     /// In the words of the patches that the hints come from.
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        write!(out, "devid={}, path={}: allocation_hint=", self.devid, self.path.display())?;
+        let is_missing = self.path.as_os_str().is_empty();
+        let path = if is_missing { Path::new("missing") } else { self.path.as_path() };
+        write!(out, "devid={}, path={}: allocation_hint=", self.devid, path.display())?;
         match AllocationHint::from_disk(self.stored_type) {
             Some(hint) if hint.is_stored() => writeln!(out, "{hint}"),
             Some(role) => writeln!(out, "{role} (role {})", self.stored_type),
@@ -35,8 +38,12 @@ impl Hinted {
 }
 
 /// Shows the hint of a device, or of all devices of a mounted pool (or of one of them).
-pub(super) fn get(path: &Path, devid: Option<u64>, out: &mut impl Write) -> Result<()> {
-    let found = if path.is_dir() { of_mount(&Mounted::open(path)?)? } else { vec![of_device(path)?] };
+pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String], out: &mut impl Write) -> Result<()> {
+    let found = match (path.is_dir(), devid) {
+        (true, _) => of_mount(&Mounted::open(path)?)?,
+        (false, None) => vec![of_device(path)?],
+        (false, Some(_)) => of_pool(path, &parse_options(options)?)?,
+    };
     let mut found = found.iter().filter(|device| devid.is_none_or(|devid| devid == device.devid)).peekable();
     if let (Some(devid), None) = (devid, found.peek()) {
         bail!("{}: no device {devid}", path.display());
@@ -60,12 +67,11 @@ pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &s
         };
         return Ok(mounted.set_allocation_hint(devid, hint.number().into())?);
     }
-    if devid.is_some() {
-        bail!("--devid is for mount points: {} is a device itself", path.display());
-    }
-    match set_unmounted(path, options, hint) {
+    match set_unmounted(path, devid, options, hint) {
         Err(error) if is_busy(&error) => match served_by(path) {
-            Some((mounted, devid)) => Ok(mounted.set_allocation_hint(devid, hint.number().into())?),
+            Some((mounted, itself)) => {
+                Ok(mounted.set_allocation_hint(devid.unwrap_or(itself), hint.number().into())?)
+            }
             None => Err(error),
         },
         done => done,
@@ -76,11 +82,8 @@ fn is_busy(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<DeviceError>(), Some(DeviceError::Busy { .. }))
 }
 
-fn set_unmounted(path: &Path, options: &[String], hint: AllocationHint) -> Result<()> {
-    let options = MountOptions::parse(options)?;
-    if let Some(option) = options.first_host_option() {
-        bail!("unknown option '{option}': here -o takes degraded and device=PATH");
-    }
+fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: AllocationHint) -> Result<()> {
+    let options = parse_options(options)?;
     let open = |path: &Path| -> Result<Arc<dyn WritableDevice>> {
         Ok(Arc::new(FileDevice::open_writable(&split_class(path)?.0)?))
     };
@@ -88,12 +91,37 @@ fn set_unmounted(path: &Path, options: &[String], hint: AllocationHint) -> Resul
     for device in &options.devices {
         devices.push(open(device)?);
     }
-    let devid = DevId::new(of_device(path)?.devid);
-    let filesystem = open_writable(devices, &options)
-        .context("all devices of the pool are needed to change it; -o device=PATH names another one")?;
+    let devid = DevId::new(match devid {
+        Some(devid) => devid,
+        None => of_device(path)?.devid,
+    });
+    let filesystem = open_writable(devices, &options).context(
+        "all devices of the pool are needed to change it; -o device=PATH names another one, -o degraded does without",
+    )?;
     filesystem.pool().set_allocation_hint(devid, hint)?;
     filesystem.pool().commit()?;
     Ok(())
+}
+
+fn parse_options(options: &[String]) -> Result<MountOptions> {
+    let options = MountOptions::parse(options)?;
+    if let Some(option) = options.first_host_option() {
+        bail!("unknown option '{option}': here -o takes degraded and device=PATH");
+    }
+    Ok(options)
+}
+
+/// What the chunk tree says of every device of an unmounted pool.
+fn of_pool(path: &Path, options: &MountOptions) -> Result<Vec<Hinted>> {
+    let paths: Vec<PathBuf> =
+        std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
+    let pool = open_pool(&paths)?;
+    let hinted = |device: brindle_volume::DeviceStatus| Hinted {
+        devid: device.devid.get(),
+        path: if device.missing { PathBuf::new() } else { PathBuf::from(device.name) },
+        stored_type: device.hint.number().into(),
+    };
+    Ok(pool.volume().devices().into_iter().map(hinted).collect())
 }
 
 /// What the device's own superblock says.

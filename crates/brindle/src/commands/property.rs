@@ -24,6 +24,7 @@ EXAMPLES
     brindle property get /mnt allocation_hint
     brindle property set --devid 2 /mnt allocation_hint METADATA_ONLY
     brindle property set -o device=/dev/sdc /dev/sdb allocation_hint METADATA_PREFERRED
+    brindle property set --devid 2 -o degraded /dev/sdb allocation_hint NO_NEW_CHUNKS
     brindle property set /mnt read_policy round-robin:1M
     brindle property get /mnt read_policy
 
@@ -45,7 +46,9 @@ pub(crate) enum PropertyCommand {
 /// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
 /// length data of files lies on fast devices. `placement`: how much the class of a device weighs. `allocation_hint`: what
 /// devices are for; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
-/// mirrors in brackets; `read_statistics`; and the numbers of the policy roundrobin.
+/// mirrors in brackets; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
+/// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
+/// `read_policies/roundrobin_...` as well.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
@@ -53,9 +56,12 @@ pub(crate) struct GetCommand {
     path: PathBuf,
     /// Which
     property: Property,
-    /// Of this device, with `allocation_hint` of a mount point
+    /// Of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
     devid: Option<u64>,
+    /// Comma-separated: device=PATH (another device of an unmounted pool, with --devid)
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
 }
 
 /// Change a property
@@ -72,10 +78,13 @@ pub(crate) struct GetCommand {
 ///
 /// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
-/// and -o names its other devices; or brindle has it mounted, and either the device or the mount point is named.
+/// and -o names its other devices; or brindle has it mounted, and either the device or the mount point is named. With
+/// --devid another device of the pool is meant, which may be missing (-o degraded): it goes by its hint when it is back.
 /// Of a mount, until it ends: `read_policy`, which copy is read where there are several (pid, round-robin[:BYTES],
 /// devid[:ID], roundrobin, latency, queue, auto; see brindle mount --help); `read_statistics`, 1 to count reads for
-/// brindle device reads whatever the policy; `roundrobin_rot_nonlocal_inc` and `roundrobin_nonrot_nonlocal_inc`, what the
+/// brindle device reads whatever the policy; `read_host_stats`, 1 if the policies roundrobin, queue and auto are to regard
+/// what other programs want of the same disk, as the host counts it (block devices only; 0 unless set);
+/// `roundrobin_rot_nonlocal_inc` and `roundrobin_nonrot_nonlocal_inc`, what the
 /// policy roundrobin adds to the load of a disk or of flash that would have to seek, and
 /// `roundrobin_nonlocal_inc_mixed_only`, 1 if only where a pool has both.
 #[derive(Args, Debug)]
@@ -87,7 +96,7 @@ pub(crate) struct SetCommand {
     property: Property,
     /// What it is to be
     value: String,
-    /// Of this device, with `allocation_hint` of a mount point
+    /// Of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
     devid: Option<u64>,
     /// Comma-separated: device=PATH (another device of an unmounted pool), degraded
@@ -105,15 +114,20 @@ enum Property {
     SmallFiles,
     #[value(name = "allocation_hint")]
     AllocationHint,
-    #[value(name = "read_policy")]
+    #[value(name = "read_policy", alias = "read_policies/policy")]
     ReadPolicy,
     #[value(name = "read_statistics")]
     ReadStatistics,
-    #[value(name = "roundrobin_nonlocal_inc_mixed_only")]
+    #[value(name = "read_host_stats")]
+    ReadHostStatistics,
+    #[value(
+        name = "roundrobin_nonlocal_inc_mixed_only",
+        alias = "read_policies/roundrobin_nonlocal_inc_mixed_only"
+    )]
     RoundrobinMixedOnly,
-    #[value(name = "roundrobin_rot_nonlocal_inc")]
+    #[value(name = "roundrobin_rot_nonlocal_inc", alias = "read_policies/roundrobin_rot_nonlocal_inc")]
     RoundrobinRotating,
-    #[value(name = "roundrobin_nonrot_nonlocal_inc")]
+    #[value(name = "roundrobin_nonrot_nonlocal_inc", alias = "read_policies/roundrobin_nonrot_nonlocal_inc")]
     RoundrobinNonRotating,
 }
 
@@ -137,10 +151,10 @@ pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn get(GetCommand { path, property, devid }: &GetCommand) -> Result<()> {
+fn get(GetCommand { path, property, devid, options }: &GetCommand) -> Result<()> {
     let mut out = output::stdout();
     match property {
-        Property::AllocationHint => device_property::get(path, *devid, &mut out)?,
+        Property::AllocationHint => device_property::get(path, *devid, options, &mut out)?,
         Property::SmallFiles => {
             writeln!(out, "small_files={}", Mounted::open(path)?.space()?.small_file_bytes)?;
         }

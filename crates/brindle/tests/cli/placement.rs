@@ -152,6 +152,42 @@ fn hints_are_shown_and_set_on_devices_and_on_mounts() {
 }
 
 #[test]
+fn a_device_that_is_missing_has_a_hint_too() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(&["-d", "raid1", "-m", "raid1"]);
+    let [disk1, disk2, ssd] = [0, 1, 2].map(|number| text(&pool.devices[number]));
+    let get = |options: &str, path: &str| {
+        brindle_prints(["-q", "property", "get", "--devid", "3", "-o", options, path, "allocation_hint"])
+    };
+    let away = pool.directory.path().join("away");
+    std::fs::rename(disk2, &away).expect("the same directory");
+    let set = ["-q", "property", "set", "--devid", "3"];
+    let rest = [ssd, "allocation_hint", "DATA_ONLY"];
+    let others = format!("device={disk1}");
+    let said = brindle_fails(1, [&set[..], &["-o", &others], &rest].concat());
+    assert!(said.contains("-o degraded"), "{said}");
+    let others = format!("degraded,device={disk1}");
+    brindle_prints([&set[..], &["-o", &others], &rest].concat());
+    assert_eq!(get(&others, ssd), "devid=3, path=missing: allocation_hint=DATA_ONLY\n");
+
+    let place = pool.place();
+    brindle_prints(["-q", "mount", "-o", "degraded", ssd, disk1, text(&place)]);
+    brindle_prints([&set[..], &[text(&place), "allocation_hint", "NO_NEW_CHUNKS"]].concat());
+    assert_eq!(get("rw", text(&place)), "devid=3, path=missing: allocation_hint=NO_NEW_CHUNKS\n");
+    let usage = pool.usage();
+    let shown = usage.lines().find(|line| line.starts_with("devid 3: ")).unwrap_or_default();
+    assert!(shown.ends_with(", missing (NO_NEW_CHUNKS)"), "{usage}");
+    pool.unmount();
+
+    // It has missed something; who reads all of the pool finds what was said of it.
+    std::fs::rename(&away, disk2).expect("the same directory");
+    let found = get(&format!("{others},device={disk2}"), ssd);
+    assert_eq!(found, format!("devid=3, path={disk2}: allocation_hint=NO_NEW_CHUNKS\n"));
+}
+
+#[test]
 fn tiers_are_properties_of_files_and_of_the_pool() {
     if !can_mount() {
         return;

@@ -20,6 +20,8 @@ pub(super) struct State {
     groups: BTreeMap<u64, Group>,
     totals: PerContent<Totals>,
     pub(super) devices: Vec<Device>,
+    /// What the items of devices that are not there are to say (`type`), and do not yet.
+    pub(super) hints_of_absent: BTreeMap<DevId, u64>,
     /// How much the class of a device weighs.
     pub(super) placement: PlacementMode,
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].

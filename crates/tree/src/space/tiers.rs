@@ -18,12 +18,22 @@ use brindle_policy::placement::{
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
-    /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit.
+    /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit. It lies in the
+    /// chunk tree: a device that is missing has one as well, and goes by it when it is back.
     pub fn set_allocation_hint(&self, devid: DevId, hint: AllocationHint) -> Result<(), TreeError> {
         let space = &self.writer()?.space;
         let mut state = space.lock();
-        let device = state.devices.iter_mut().find(|device| device.devid == devid);
-        let device = device.ok_or(TreeError::NoDevice(devid))?;
+        let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) else {
+            let devices = self.volume().devices();
+            let is_absent = devices.iter().any(|device| device.devid == devid && device.missing);
+            return match is_absent {
+                true => {
+                    state.hints_of_absent.insert(devid, hint.number().into());
+                    Ok(())
+                }
+                false => Err(TreeError::NoDevice(devid)),
+            };
+        };
         device.hint = hint;
         device.stored_type = hint.number().into();
         device.is_changed = true;

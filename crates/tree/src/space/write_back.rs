@@ -15,6 +15,7 @@ use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem};
 use brindle_ondisk::{
     BlockGroupType, Defect, DevId, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid,
 };
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
@@ -25,6 +26,7 @@ struct Work {
     chunks: Vec<(u64, Vec<u8>)>,
     removed: Vec<Group>,
     devices: Vec<DeviceChange>,
+    hints_of_absent: BTreeMap<DevId, u64>,
     groups: Vec<GroupChange>,
     chunk_tree_uuid: Uuid,
 }
@@ -53,7 +55,11 @@ struct GroupChange {
 
 impl Work {
     fn is_empty(&self) -> bool {
-        self.chunks.is_empty() && self.removed.is_empty() && self.devices.is_empty() && self.groups.is_empty()
+        self.chunks.is_empty()
+            && self.removed.is_empty()
+            && self.devices.is_empty()
+            && self.hints_of_absent.is_empty()
+            && self.groups.is_empty()
     }
 }
 
@@ -65,6 +71,7 @@ impl Space {
         !state.unwritten_chunks.is_empty()
             || !state.to_remove.is_empty()
             || state.devices.iter().any(|device| device.is_changed)
+            || !state.hints_of_absent.is_empty()
             || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
             || state.has_drained()
     }
@@ -88,6 +95,7 @@ impl Space {
         }
         self.write_chunks(editor, &work)?;
         self.write_devices(editor, &work.devices)?;
+        write_hints(editor, &work.hints_of_absent)?;
         let groups = editor.pool.tree(self.block_group_tree)?;
         for group in &work.groups {
             write_block_group(editor, &groups, group)?;
@@ -201,6 +209,21 @@ impl Space {
     }
 }
 
+/// What is to be stored of devices that are not there. One that somebody has removed meanwhile has no item any more.
+fn write_hints(editor: &Editor<'_>, hints: &BTreeMap<DevId, u64>) -> Result<(), TreeError> {
+    let tree = editor.pool.tree(RootId::CHUNK_TREE)?;
+    for (devid, stored_type) in hints {
+        let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
+        editor.update(&tree, &key, |data| {
+            if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
+                item.device_type.set(*stored_type);
+            }
+        })?;
+        editor.pool.volume().set_device_type(*devid, *stored_type);
+    }
+    Ok(())
+}
+
 /// Invalidates the version 1 cache of a group, if there is one. That the superblock says that caches are of the past
 /// is not enough: the kernel says otherwise with its next commit, and leaves alone the cache of a group that it did
 /// not change.
@@ -230,6 +253,7 @@ fn take_work(state: &mut State, sectorsize: u64) -> Work {
     let mut work = Work {
         chunks: std::mem::take(&mut state.unwritten_chunks).into_iter().collect(),
         removed: std::mem::take(&mut state.to_remove),
+        hints_of_absent: std::mem::take(&mut state.hints_of_absent),
         chunk_tree_uuid: state.chunk_tree_uuid,
         ..Work::default()
     };

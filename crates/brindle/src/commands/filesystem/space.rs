@@ -92,7 +92,7 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
     for device in devices(&report) {
         let (total, left) = (mode.format(device.total_bytes), mode.format(device.unallocated_bytes));
         write!(out, "devid {}: total={total}, unallocated={left}", device.devid)?;
-        if report.has_tiers != 0 {
+        if report.has_tiers != 0 || device.class == 0 {
             write!(out, ", {}", class_name(device.class))?;
         }
         match hint_text(device.stored_type) {
@@ -187,7 +187,11 @@ pub(crate) fn mode_name(mode: u64) -> &'static str {
 }
 
 fn class_name(class: u64) -> &'static str {
-    if class == 1 { "fast" } else { "bulk" }
+    match class {
+        0 => "missing",
+        1 => "fast",
+        _ => "bulk",
+    }
 }
 
 fn hint_text(stored: u64) -> String {

@@ -105,6 +105,35 @@ fn a_hint_is_stored_in_the_device_item_and_in_the_superblock() {
 }
 
 #[test]
+fn a_device_that_is_missing_is_given_a_hint() {
+    let pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Raid1, Profile::Raid1));
+    let fs = pool.open();
+    let absent = fs.pool().volume().devices().pop().expect("four");
+    pool.close(fs);
+    let mut options = pool.open.clone();
+    options.pool.volume.degraded = true;
+    let there = pool.devices.iter().filter(|device| device.name() != absent.name).cloned().collect();
+    let fs = Filesystem::open_writable(there, &options, &pool.write).expect("a copy of everything is there");
+    fs.pool().set_allocation_hint(absent.devid, AllocationHint::NoNewChunks).expect("of the pool");
+    assert!(fs.pool().set_allocation_hint(DevId::new(9), AllocationHint::DataOnly).is_err());
+    fs.sync().expect("a commit for it alone");
+    let hint_of = |fs: &Filesystem| {
+        let devices = fs.pool().volume().devices();
+        devices.iter().find(|device| device.devid == absent.devid).expect("of the pool").hint
+    };
+    assert_eq!(hint_of(&fs), AllocationHint::NoNewChunks);
+    fs.shutdown().expect("closes");
+    drop(fs);
+    let all = pool
+        .devices
+        .iter()
+        .map(|device| std::sync::Arc::clone(device) as std::sync::Arc<dyn brindle_device::Device>)
+        .collect();
+    let fs = Filesystem::open(all, &pool.open).expect("readable");
+    assert_eq!(hint_of(&fs), AllocationHint::NoNewChunks, "in the chunk tree");
+}
+
+#[test]
 fn a_hint_counts_from_the_next_chunk_on() {
     let pool = MixedPool::new(TWO_AND_TWO, Making::of(Profile::Single, Profile::Single));
     let fs = pool.open();
