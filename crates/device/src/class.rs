@@ -2,8 +2,8 @@
 
 use crate::{PREFETCH_UNIT_BYTES, QUEUE_DEPTH};
 use rustix::fs::{Stat, major, minor};
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 /// How a device behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,6 +56,21 @@ pub(crate) fn is_write_protected(stat: &Stat) -> bool {
     fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1")
 }
 
+/// Where the host says how many requests wait for the whole disk that a block device is, or is a part of: somebody
+/// else's partition keeps the same head from it.
+pub(crate) fn in_flight(stat: &Stat) -> Option<File> {
+    let node = PathBuf::from(format!("/sys/dev/block/{}:{}", major(stat.st_rdev), minor(stat.st_rdev)));
+    let is_part = node.join("partition").exists();
+    File::open(node.join(if is_part { "../inflight" } else { "inflight" })).ok()
+}
+
+/// What such a file says: reads and writes, as two numbers.
+pub(crate) fn parse_in_flight(text: &str) -> Option<u32> {
+    let mut numbers = text.split_whitespace().map(|number| number.parse::<u32>().ok());
+    let (reads, writes) = (numbers.next()??, numbers.next()??);
+    Some(reads.saturating_add(writes))
+}
+
 /// More at once would only fill the queue.
 const PREFETCH_BYTES_MAX: u64 = 2 << 20;
 
@@ -68,4 +83,17 @@ fn queue_number(stat: &Stat, is_block_device: bool, name: &str) -> Option<u64> {
         let text = fs::read_to_string(Path::new(&node).join(queue).join(name)).ok()?;
         text.trim().parse().ok()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_read_and_written() {
+        assert_eq!(parse_in_flight("       3        4\n"), Some(7));
+        assert_eq!(parse_in_flight("3\n"), None);
+        assert_eq!(parse_in_flight(""), None);
+        assert_eq!(parse_in_flight("4294967295 9"), Some(u32::MAX));
+    }
 }

@@ -1,6 +1,8 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
-use crate::class::{can_discard, is_write_protected, prefetch_bytes, queue_depth};
+use crate::class::{
+    can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
+};
 use crate::direct::DirectFile;
 use crate::{Device, DeviceClass, DeviceError, WritableDevice};
 use rustix::fs::{
@@ -29,6 +31,8 @@ pub struct FileDevice {
     can_discard: bool,
     class: DeviceClass,
     queue_depth: u32,
+    /// Where the host says what waits for it, once somebody wants to know.
+    in_flight: OnceLock<Option<File>>,
     /// How much one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
 }
@@ -110,6 +114,7 @@ impl FileDevice {
             can_discard,
             class,
             queue_depth,
+            in_flight: OnceLock::new(),
             prefetch_bytes,
         })
     }
@@ -193,6 +198,14 @@ impl Device for FileDevice {
 
     fn class(&self) -> DeviceClass {
         self.class
+    }
+
+    fn host_in_flight(&self) -> Option<u32> {
+        let open = || in_flight(&fstat(&self.file).ok().filter(|_| self.is_block_device)?);
+        let file = self.in_flight.get_or_init(open).as_ref()?;
+        let mut text = [0; 64];
+        let length = file.read_at(&mut text, 0).ok()?;
+        parse_in_flight(std::str::from_utf8(text.get(..length)?).ok()?)
     }
 
     fn queue_depth(&self) -> u32 {

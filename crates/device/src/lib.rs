@@ -40,6 +40,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         None
     }
 
+    /// How many requests, whoever made them, wait for the disk that this is or is a part of; `None` if the host does
+    /// not say, as of image files. Costs a system call.
+    fn host_in_flight(&self) -> Option<u32> {
+        None
+    }
+
     /// How the device behaves.
     fn class(&self) -> DeviceClass {
         DeviceClass::Unknown

@@ -1,7 +1,12 @@
 //! Which copy is read, as the command line has it, and what it says of what was read.
 
-use super::support::{Image, brindle_fails, brindle_prints, text};
-use std::path::Path;
+use super::support::{Image, brindle_fails, brindle_prints, is_root, text};
+use brindle_device::{Device, FileDevice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
@@ -30,6 +35,19 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
         let said = brindle_fails(1, ["property", "set", text(&place), "read_policy", wrong]);
         assert!(said.contains("Invalid argument"), "{said}");
     }
+    assert_eq!(
+        get("read_policies/policy"),
+        shown("pid [round-robin:1048576] devid:1 roundrobin latency queue auto")
+    );
+    set("read_policies/policy", "roundrobin");
+    assert_eq!(get("read_policy"), shown("pid round-robin:1048576 devid:1 [roundrobin] latency queue auto"));
+    for (knob, otherwise) in
+        [("nonlocal_inc_mixed_only", 1), ("rot_nonlocal_inc", 1), ("nonrot_nonlocal_inc", 0)]
+    {
+        let line = format!("roundrobin_{knob}={otherwise}\n");
+        assert_eq!(get(&format!("read_policies/roundrobin_{knob}")), line);
+    }
+    assert_eq!(get("read_host_stats"), "read_host_stats=0\n");
     set("roundrobin_rot_nonlocal_inc", "3");
     assert_eq!(get("roundrobin_rot_nonlocal_inc"), "roundrobin_rot_nonlocal_inc=3\n");
     brindle_prints(["umount", text(&place)]);
@@ -57,4 +75,75 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
     let devices: Vec<&str> = image.devices.iter().map(|device| text(device)).collect();
     let words = [&["mount", "-o", "read_policy=fastest"], devices.as_slice(), &[text(&place)]].concat();
     assert!(brindle_fails(1, words).contains("'fastest' is no read policy"));
+}
+
+/// Loop devices, gone when dropped.
+struct Loops(Vec<PathBuf>);
+
+impl Loops {
+    fn attach(images: &[PathBuf]) -> Self {
+        let attach = |image: &PathBuf| {
+            let output =
+                Command::new("losetup").args(["--find", "--show"]).arg(image).output().expect("losetup");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+        };
+        Self(images.iter().map(attach).collect())
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            let _ = Command::new("losetup").arg("--detach").arg(device).output();
+        }
+    }
+}
+
+/// Somebody else's reads of a device, past all caches, until it is told to stop.
+fn keep_busy(device: &Path, is_over: &AtomicBool) {
+    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let file = std::fs::File::options().read(true).custom_flags(direct).open(device).expect("a device");
+    let mut room = vec![0; (256 << 10) + 4096];
+    let start = room.as_ptr().align_offset(4096);
+    let buffer = &mut room[start..start + (256 << 10)];
+    for number in 0_u64.. {
+        if is_over.load(Relaxed) {
+            break;
+        }
+        file.read_exact_at(buffer, number % 60 * (256 << 10)).expect("readable");
+    }
+}
+
+#[test]
+fn the_host_says_what_waits_for_a_disk() {
+    if !is_root("to attach loop devices") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("room");
+    let images = ["a", "b"].map(|name| directory.path().join(name));
+    for image in &images {
+        std::fs::write(image, vec![0; 16 << 20]).expect("room");
+    }
+    let of_image = FileDevice::open(&images[0]).expect("there it is").host_in_flight();
+    assert_eq!(of_image, None, "a file has no queue");
+    let loops = Loops::attach(&images);
+    let [busy, idle] =
+        [0, 1].map(|number: usize| FileDevice::open(&loops.0[number]).expect("a block device"));
+    let is_over = AtomicBool::new(false);
+    let most = std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| keep_busy(&loops.0[0], &is_over));
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut most = 0;
+        while most < 2 && Instant::now() < until {
+            most = most.max(busy.host_in_flight().expect("the host says"));
+            std::thread::yield_now();
+        }
+        is_over.store(true, Relaxed);
+        most
+    });
+    assert!(most >= 2, "eight readers: {most}");
+    assert_eq!(idle.host_in_flight(), Some(0));
 }

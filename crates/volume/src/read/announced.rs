@@ -1,7 +1,7 @@
 //! Reads that were announced: which mirror was told to fetch which range. Who reads it goes to the same mirror, however
 //! the policy would choose by now.
 
-use super::load::Load;
+use super::load::{Clock, Load};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -42,6 +42,13 @@ pub(super) struct Found {
 }
 
 impl Announced {
+    /// Forgets what nobody comes for any more; costs nothing where nothing is announced.
+    pub(super) fn expire(&mut self, clock: &Clock) {
+        if !self.order.is_empty() {
+            self.forget_old(clock.now());
+        }
+    }
+
     /// The range that holds an address.
     pub(super) fn find(&self, logical: u64) -> Option<Found> {
         let (_, range) = self.ranges.range(..=logical).next_back()?;
@@ -122,6 +129,10 @@ mod tests {
         assert_eq!(announced.find(110).map(|found| found.is_awaited), Some(false), "it may be read again");
         announced.take(100, 50);
         assert_eq!(load.statistics().expected, 1);
+        announced.expire(&Clock::new(|| AGE_MAX_NS));
+        assert!(announced.find(110).is_some());
+        announced.expire(&Clock::new(|| AGE_MAX_NS + 1));
+        assert_eq!((announced.find(110), load.statistics().expected), (None, 0));
     }
 
     #[test]

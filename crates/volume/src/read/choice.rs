@@ -29,6 +29,8 @@ pub(crate) struct Choosing {
     pub(crate) settings: ReadSettings,
     /// Somebody asked for statistics.
     pub(crate) is_counted: bool,
+    /// What others want of the devices counts, as the host has it.
+    pub(crate) asks_host: bool,
     pub(crate) clock: Clock,
     /// For `round-robin`.
     bytes_read: Arc<AtomicU64>,
@@ -57,8 +59,12 @@ impl Pool {
         let active = self.choosing.settings.active;
         if active.is_fickle() {
             let at = chunk.start.get() + offset;
-            let found =
-                self.choosing.announced().find(at).filter(|found| self.is_fit(chunk, &run, found.way));
+            let found = {
+                let mut announced = self.choosing.announced();
+                announced.expire(&self.choosing.clock);
+                announced.find(at)
+            };
+            let found = found.filter(|found| self.is_fit(chunk, &run, found.way));
             if let Some(found) = found {
                 run.length = run.length.min(found.end - at);
                 return Piece { run, way: found.way, announced: Some(found) };
@@ -182,7 +188,13 @@ impl Pool {
         let place = &chunk.stripes[stripe];
         let device = &self.devices[place.device];
         let physical = place.physical.get().saturating_add(run.stripe_offset);
-        device.load.facts(device.device.as_deref(), physical, now)
+        let mut load = device.load.facts(device.device.as_deref(), physical, now);
+        if self.choosing.asks_host
+            && let Some(there) = device.device.as_deref()
+        {
+            load.in_flight = load.in_flight.saturating_add(device.load.foreign(there, now));
+        }
+        load
     }
 
     /// Devices that rotate, and others.

@@ -23,6 +23,10 @@ const RANGES_MAX: usize = 1024;
 const MEASURED_BYTES: u64 = 4 << 20;
 /// A device that has nothing to do may be this part faster than it was taken to be.
 const GROWTH: u64 = 8;
+/// So often the host is asked what waits for a device, in nanoseconds.
+const HOST_LOOK_NS: u64 = 1_000_000;
+/// The host cuts what it is told to fetch into requests of this length, or longer ones, in bytes.
+const HOST_REQUEST_BYTES: u64 = 128 << 10;
 /// Bytes a second that no device is taken to exceed.
 const RATE_MAX: u64 = 64 << 30;
 
@@ -72,6 +76,8 @@ pub(crate) struct Load {
     requests: AtomicU64,
     local_requests: AtomicU64,
     backlog: Mutex<Backlog>,
+    host_due_ns: AtomicU64,
+    host_in_flight: AtomicU32,
 }
 
 /// What a device was told to fetch and has not fetched yet, as far as the host says.
@@ -101,6 +107,21 @@ impl Load {
             service_ns: self.service_ns.load(Relaxed),
             bytes_per_second: self.bytes_per_second.load(Relaxed),
         }
+    }
+
+    /// How many requests of others wait for the device, at the least, by what the host says of all: as many as can't be
+    /// ours. The host is asked once in a millisecond at the most.
+    pub(super) fn foreign(&self, device: &dyn Device, now: u64) -> u32 {
+        if now >= self.host_due_ns.load(Relaxed) {
+            self.host_due_ns.store(now.saturating_add(HOST_LOOK_NS), Relaxed);
+            self.host_in_flight.store(device.host_in_flight().unwrap_or(0), Relaxed);
+        }
+        // What it was told to fetch it has fetched by then, whoever comes for it.
+        let is_fetching = self.busy_until_ns.load(Relaxed) > now;
+        let expected = if is_fetching { self.expected_bytes.load(Relaxed) } else { 0 };
+        let expected = expected.div_ceil(HOST_REQUEST_BYTES);
+        let ours = self.in_flight.load(Relaxed).saturating_add(u32::try_from(expected).unwrap_or(u32::MAX));
+        self.host_in_flight.load(Relaxed).saturating_sub(ours)
     }
 
     /// A request goes to the device, or will; returns whether it begins where the last one ended.
@@ -318,5 +339,45 @@ mod tests {
         load.look(&Fetched(None), 200 * MIB, MS);
         assert_eq!((load.backlog().ranges.len(), load.statistics().bytes_per_second), (0, 0));
         assert_eq!(backlog_ns(&load, MS), 39 * MS, "what it was expected to take");
+    }
+
+    /// A device of which the host says how many requests wait for it, and counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Busy(AtomicU32, AtomicU32);
+
+    impl Device for Busy {
+        fn name(&self) -> &str {
+            "busy"
+        }
+
+        fn size_bytes(&self) -> u64 {
+            1 << 40
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn host_in_flight(&self) -> Option<u32> {
+            self.1.fetch_add(1, Relaxed);
+            Some(self.0.load(Relaxed))
+        }
+    }
+
+    #[test]
+    fn what_waits_and_is_not_ours_is_of_others() {
+        let (load, device) = (Load::default(), Busy::default());
+        device.0.store(10, Relaxed);
+        assert_eq!(load.foreign(&device, MS), 10);
+        load.begin();
+        assert_eq!(load.foreign(&device, MS), 9);
+        load.expect(0, 4 * HOST_REQUEST_BYTES, MS, MS);
+        assert_eq!(load.foreign(&device, MS), 5);
+        load.expect(0, 8 * HOST_REQUEST_BYTES, MS, MS);
+        assert_eq!(load.foreign(&device, MS), 0);
+        assert_eq!(device.1.load(Relaxed), 1, "once in a millisecond");
+        device.0.store(20, Relaxed);
+        assert_eq!(load.foreign(&device, 2 * MS), 7);
+        assert_eq!(load.foreign(&device, 3 * MS), 19, "all that was expected is there");
     }
 }

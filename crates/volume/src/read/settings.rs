@@ -9,6 +9,8 @@ use brindle_policy::read::{Knob, ReadSettings, RoundedUp, SettingError, SettingF
 const POLICY: &str = "read_policy";
 /// Whether reads are counted whatever the policy, 0 or 1.
 const STATISTICS: &str = "read_statistics";
+/// Whether what others want of the devices counts for policies that look at what devices do, 0 or 1.
+const HOST: &str = "read_host_stats";
 
 impl Volume {
     /// How mirrors are chosen.
@@ -40,6 +42,7 @@ impl Volume {
         match name {
             POLICY => Some(settings.to_string()),
             STATISTICS => Some(u8::from(pool.choosing.is_counted).to_string()),
+            HOST => Some(u8::from(pool.choosing.asks_host).to_string()),
             _ => knob(name).map(|knob| settings.knob(knob).to_string()),
         }
     }
@@ -52,15 +55,8 @@ impl Volume {
                     tracing::warn!("{name}: '{value}' is not of whole sectors, {bytes} is taken");
                 }
             })),
-            STATISTICS => {
-                let is_counted = match value {
-                    "0" => false,
-                    "1" => true,
-                    _ => return Some(Err(SettingError::Value(value.to_owned()))),
-                };
-                self.set_read_statistics(is_counted);
-                Some(Ok(()))
-            }
+            STATISTICS => Some(switch(value).map(|is_on| self.set_read_statistics(is_on))),
+            HOST => Some(switch(value).map(|is_on| self.set_read_host_statistics(is_on))),
             _ => {
                 let knob = knob(name)?;
                 Some(self.change(|pool| pool.choosing.settings.set_knob(knob, value)))
@@ -71,6 +67,11 @@ impl Volume {
     /// Keeps count of what readers want of the devices, whether or not the policy needs that.
     pub fn set_read_statistics(&self, is_counted: bool) {
         self.change(|pool| pool.choosing.is_counted = is_counted);
+    }
+
+    /// Adds what others want of the devices, as the host has it, to what policies know that look at what devices do.
+    pub fn set_read_host_statistics(&self, is_on: bool) {
+        self.change(|pool| pool.choosing.asks_host = is_on);
     }
 
     /// Takes the time, in nanoseconds, from here; for devices that are modelled.
@@ -85,6 +86,14 @@ impl Volume {
         let mut all: Vec<_> = members.map(|device| (device.devid, device.load.statistics())).collect();
         all.sort_by_key(|(devid, _)| *devid);
         (all, pool.choosing.keeps_count())
+    }
+}
+
+fn switch(value: &str) -> Result<bool, SettingError> {
+    match value {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(SettingError::Value(value.to_owned())),
     }
 }
 

@@ -4,7 +4,7 @@ use super::support::*;
 use crate::{OpenOptions, Volume};
 use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// A device in memory.
@@ -17,6 +17,9 @@ pub(crate) struct Flaky {
     pub(crate) fails_flushes: AtomicBool,
     pub(crate) writes: Mutex<Vec<Range<u64>>>,
     pub(crate) flushes: AtomicUsize,
+    /// What the host says that waits for it, and how often it was asked.
+    pub(crate) in_flight: AtomicU32,
+    pub(crate) asked: AtomicUsize,
     /// What it held when it was last flushed, if it is to come back to that when a flush fails.
     durable: Mutex<Option<Vec<u8>>>,
 }
@@ -32,6 +35,8 @@ impl Flaky {
             fails_flushes: AtomicBool::default(),
             writes: Mutex::default(),
             flushes: AtomicUsize::default(),
+            in_flight: AtomicU32::default(),
+            asked: AtomicUsize::default(),
             durable: Mutex::default(),
         }
     }
@@ -75,6 +80,11 @@ impl Device for Flaky {
         // Somebody else's turn, for those who look for races.
         std::thread::yield_now();
         self.inner.read_at(offset, buffer)
+    }
+
+    fn host_in_flight(&self) -> Option<u32> {
+        self.asked.fetch_add(1, Relaxed);
+        Some(self.in_flight.load(Relaxed))
     }
 
     fn class(&self) -> DeviceClass {

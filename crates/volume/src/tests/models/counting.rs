@@ -4,6 +4,7 @@ use super::*;
 use crate::ReadStatistics;
 use crate::tests::support::{SHAPES, START, TestPool, rng};
 use brindle_ondisk::Profile;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn statistics(pool: &Modelled) -> Vec<ReadStatistics> {
     pool.volume.read_statistics().0.into_iter().map(|(_, statistics)| statistics).collect()
@@ -132,4 +133,34 @@ fn settings_have_names() {
         volume.set_read_setting(name, "many").expect("a setting").expect_err("no value");
     }
     assert!(volume.read_setting("label").is_none() && volume.set_read_setting("label", "1").is_none());
+}
+
+#[test]
+fn what_others_want_of_a_device_counts_when_it_is_asked_for_and_costs_nothing_otherwise() {
+    for policy in ReadPolicy::NAMED {
+        let pool = TestPool::new(Profile::Raid1, 2, 8, &mut rng(41));
+        let (volume, devices) = pool.open_writable(&[]);
+        volume.set_read_settings(of(policy));
+        volume.set_read_statistics(true);
+        devices[0].in_flight.store(100_000, Relaxed);
+        let read = |count: u64| {
+            let before = volume.read_statistics().0;
+            let mut buffer = [0; BLOCK_BYTES];
+            for _ in 0..count {
+                let sums = DataChecksums::all(&pool.checksums[..4]);
+                volume.read_data(START, &mut buffer, &sums).expect("readable");
+            }
+            let after = volume.read_statistics().0;
+            before.iter().zip(&after).map(|((_, from), (_, to))| to.reads - from.reads).collect::<Vec<_>>()
+        };
+        let asked = || devices.iter().map(|one| one.asked.load(Relaxed)).sum::<usize>();
+        read(8);
+        assert_eq!(asked(), 0, "{policy:?}");
+        volume.set_read_setting("read_host_stats", "1").expect("there is one").expect("a value");
+        let reads = read(8);
+        assert_eq!(asked() > 0, policy.needs_load(), "{policy:?}");
+        if [ReadPolicy::Queue, ReadPolicy::LoadRoundRobin, ReadPolicy::Auto].contains(&policy) {
+            assert_eq!(reads, [0, 8], "{policy:?}");
+        }
+    }
 }
