@@ -43,9 +43,11 @@ MOUNT OPTIONS
   noatime, relatime,   when the time of the last access is kept; relatime is the default. The kernel reads
   strictatime,         what it remembers without asking, so that strictatime too sees only the first
   nodiratime           access by each open file
-  ssd_metadata         metadata goes to flash as long as there is room, data to hard disks; the default
+  ssd_metadata         metadata goes to flash as long as there is room, data to hard disks. Here that is the
+                       default; the kernel patches that have this option have it off
   ssd_metadata=strict  neither on the wrong devices: an error when the right ones are full
-  no_ssd_metadata      new chunks go where the most space is, whatever the device is
+  no_ssd_metadata      new chunks go where the most space is, whatever the device is: where the kernel
+                       puts them
   small_files=SIZE     files up to this length, compressed, have their data on flash; 0 for none. What
                        `brindle property set MOUNTPOINT small_files` has stored, unless told otherwise
   read_policy=POLICY   which copy is read where there are several; it can be changed by brindle property.

@@ -41,12 +41,17 @@ impl SharedPool {
 
     /// Empty devices of so many bytes.
     pub(crate) fn of_size(count: usize, device_bytes: u64) -> Self {
+        Self::of_sizes(&vec![device_bytes; count])
+    }
+
+    /// Empty devices, each of so many bytes.
+    pub(crate) fn of_sizes(sizes: &[u64]) -> Self {
         let scratch = tempfile::Builder::new().prefix("brindle-pingpong-").tempdir().expect("room");
         std::fs::create_dir(scratch.path().join("mount")).expect("room");
         let images: Vec<PathBuf> =
-            (1..=count).map(|number| scratch.path().join(format!("{number}.img"))).collect();
-        for image in &images {
-            std::fs::File::create(image).and_then(|file| file.set_len(device_bytes)).expect("sparse");
+            (1..=sizes.len()).map(|number| scratch.path().join(format!("{number}.img"))).collect();
+        for (image, bytes) in images.iter().zip(sizes) {
+            std::fs::File::create(image).and_then(|file| file.set_len(*bytes)).expect("sparse");
         }
         let write = RefCell::default();
         let mut pool =

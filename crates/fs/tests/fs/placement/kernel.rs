@@ -9,8 +9,11 @@ use crate::model::target::Ground;
 use crate::pingpong::SharedPool;
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::FileDevice;
-use brindle_fs::{AllocationHint, Filesystem, Host, PlacementClass, SystemHost};
+use brindle_fs::{
+    AllocateMode, AllocationHint, Filesystem, Host, NewInode, PlacementClass, PlacementMode, SystemHost,
+};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_volume::ChunkStatus;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,6 +105,61 @@ fn s0_05_and_s0_06_example_a_on_images() {
     assert_eq!(letters(&pool, &fs, DATA), "abcef");
     drop(fs);
     pool.assert_btrfs_check("spilled");
+}
+
+/// Every data chunk in the order in which they came: its address, its length, and where its stripes lie.
+fn data_chunks(fs: &Filesystem) -> Vec<String> {
+    let shown = |chunk: ChunkStatus| {
+        let stripes = chunk.stripes.iter().map(|stripe| format!("{}:{}", stripe.devid, stripe.physical));
+        format!("{} +{} {}", chunk.start, chunk.length, stripes.collect::<Vec<_>>().join(" "))
+    };
+    let chunks = fs.pool().volume().chunks();
+    chunks.into_iter().filter(|chunk| chunk.kind.contains(DATA)).map(shown).collect()
+}
+
+#[test]
+fn s0_03_without_the_mode_data_chunks_are_those_that_the_kernel_makes() {
+    const FILE_BYTES: u64 = 64 << 20;
+    if !can_make() {
+        return;
+    }
+    let sizes = [1000, 1300, 1700, 2200, 2900].map(|mib: u64| mib << 20);
+    for profile in ["single", "raid1", "raid10", "raid6"] {
+        let mut pool = SharedPool::of_sizes(&sizes);
+        run("mkfs.btrfs", ["-q", "-f", "-K", "-m", "raid1", "-d", profile], pool.loops());
+        pool.keep_crash_state();
+        // The largest are fast: the mode would have data elsewhere.
+        let names: Vec<String> = pool.loops().iter().map(|path| path.display().to_string()).collect();
+        let (bulk, fast) = (PlacementClass::Bulk, PlacementClass::Fast);
+        pool.write.borrow_mut().classes = names.into_iter().zip([bulk, bulk, bulk, fast, fast]).collect();
+        pool.write.borrow_mut().placement = PlacementMode::Classic;
+        let fs = pool.open();
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let mut count = 0;
+        loop {
+            let id = fs.create(fs.root(), format!("file{count}").as_bytes(), &new).expect("room").id;
+            let file = fs.open_file(id).expect("there it is");
+            match fs.allocate(&file, AllocateMode::Allocate, 0, FILE_BYTES) {
+                Ok(()) => count += 1,
+                Err(error) => break println!("{profile}: {count} files: {error}"),
+            }
+        }
+        fs.shutdown().expect("closes");
+        let ours = data_chunks(&fs);
+        drop(fs);
+
+        pool.crash();
+        pool.mount("rw");
+        for number in 0..count {
+            let file = pool.mount_point().join(format!("file{number}"));
+            run("fallocate", ["-l", &FILE_BYTES.to_string()], [&file]);
+        }
+        pool.unmount();
+        let fs = pool.open();
+        let theirs = data_chunks(&fs);
+        assert_eq!(ours, theirs, "{profile}");
+        assert!(ours.len() > 5, "{profile}: {ours:?}");
+    }
 }
 
 #[test]
