@@ -3,13 +3,16 @@
 # Needs root, btrfs-progs and some 12 GiB in $BENCH_DIR (default: a folder in $TMPDIR or /tmp). A quiet machine
 # is the reader's own business: the script prints the load when it begins and when it ends.
 #
-#   BRINDLE=target/release/brindle contrib/bench.sh [CASE...]      all cases unless some are named
+#   BRINDLE=target/release/brindle contrib/bench.sh [CASE...]      all cases but published-reads unless some are named
 #
 # RUNS=5        how often each is measured
 # PEERS="..."   in `write` and `growth`, whom to measure, of: kernel null brindle fuse2fs
 # PEER_RUNS=1   how often fuse2fs is, whose directories take time by the square of what they hold
 # LIMIT=300     seconds after which fuse2fs is stopped at one thing; what is printed for it then is "at least"
 # COUNTS="..."  in `growth`, at how many files to measure
+# READ_SIZE=10G in `published-reads`, the length of the file
+# DEVICES="..." in `published-reads`, three block devices, which are overwritten; else loop devices, all on one disk,
+#               where a policy has little to gain
 set -euo pipefail
 
 brindle=$(realpath "${BRINDLE:-target/release/brindle}")
@@ -24,6 +27,7 @@ target=/dev/shm/brindle-bench
 mnt=$dir/mnt
 raw=$dir/raw.txt
 loop=
+three=()
 
 [ "$(id -u)" -eq 0 ] || { echo "bench.sh: needs root, to make pools with the kernel" >&2; exit 1; }
 mkdir -p "$mnt"
@@ -33,6 +37,7 @@ mkdir -p "$mnt"
 cleanup() {
     mountpoint -q "$mnt" && umount "$mnt"
     [ -n "$loop" ] && losetup -d "$loop"
+    [ ${#three[@]} -eq 0 ] || losetup -d "${three[@]}"
     rm -rf "$target"
 }
 trap cleanup EXIT
@@ -255,6 +260,46 @@ growth() {
     fi
 }
 
+# The job by which the read policy `roundrobin` was published: one file on raid1c3, read in order by one and by eight.
+published_reads() {
+    local devices jobs who name
+    read -ra devices <<<"${DEVICES:-}"
+    if [ ${#devices[@]} -eq 0 ]; then
+        for name in 1 2 3; do
+            rm -f "$dir/read$name.img"
+            truncate -s "${READ_DEVICE_SIZE:-14G}" "$dir/read$name.img"
+            three+=("$(losetup --find --show "$dir/read$name.img")")
+        done
+        devices=("${three[@]}")
+    fi
+    mkfs.btrfs -q -f -d raid1c3 -m raid1c3 "${devices[@]}" >/dev/null
+    btrfs device scan "${devices[@]}" >/dev/null
+    mount -o noatime "${devices[0]}" "$mnt"
+    export DIRECTORY=$mnt SIZE=${READ_SIZE:-10G} JOBS
+    # Written once, by the kernel, so that both read the same.
+    fio --name=write --directory="$mnt" --filename=published --size="$SIZE" --rw=write --bs=1M --end_fsync=1 --minimal >/dev/null
+    umount "$mnt"
+    for _ in $(seq "$runs"); do
+        for jobs in 1 8; do
+            JOBS=$jobs
+            for who in kernel pid roundrobin auto; do
+                cold
+                case $who in
+                    kernel) mount -o ro,noatime "${devices[0]}" "$mnt" ;;
+                    *) "$brindle" mount -o "ro,read_policy=$who" "${devices[@]}" "$mnt" ;;
+                esac
+                timed "published-reads-$jobs" "$who" fio "$here/published-reads.fio"
+                umount "$mnt"
+                # The server is done with the devices a little later.
+                until ! fuser -s "${devices[0]}" 2>/dev/null; do sleep 0.1; done
+            done
+        done
+    done
+    [ ${#three[@]} -eq 0 ] || losetup -d "${three[@]}"
+    three=()
+    rm -f "$dir"/read[123].img
+}
+
 cases=("$@")
 [ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write growth)
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
@@ -279,7 +324,8 @@ for case in "${cases[@]}"; do
         rootdir) rootdir ;;
         write) write ;;
         growth) growth ;;
-        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, growth" >&2; exit 2 ;;
+        published-reads) published_reads ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, growth, published-reads" >&2; exit 2 ;;
     esac
 done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2

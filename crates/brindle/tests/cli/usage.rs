@@ -3,15 +3,12 @@
 use super::support::{Image, brindle, brindle_fails, brindle_prints};
 use std::process::Command;
 
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 26] = [
     &["filesystem", "sync"],
     &["filesystem", "label"],
     &["filesystem", "df"],
     &["filesystem", "usage"],
     &["filesystem", "commit-stats"],
-    &["filesystem", "resize"],
-    &["device", "add"],
-    &["device", "remove"],
     &["property", "get"],
     &["property", "set"],
     &["subvolume", "create"],

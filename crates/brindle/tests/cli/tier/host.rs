@@ -93,11 +93,6 @@ impl TierPool {
         run("sync", &["-f", text(&self.at())]);
     }
 
-    /// The devices: two that rotate, two that do not.
-    pub(crate) fn loops(&self) -> &[String] {
-        &self.loops
-    }
-
     pub(crate) fn at(&self) -> PathBuf {
         self.directory.path().join("mnt")
     }
