@@ -45,33 +45,7 @@ fn table() {
             print!(" {:.0} |", with_penalty(drives, Knob::Rotating, penalty));
         }
         println!();
-        for window in [128 << 10, 512 << 10, 4 << 20].into_iter().filter(|_| wanted == "all") {
-            print!("| {name}, penalty 0 to 9, readahead of {} KiB |", window >> 10);
-            for penalty in penalties.clone() {
-                print!(" {:.0} |", with_penalty_of_kernel(drives, penalty, window));
-            }
-            println!();
-        }
     }
-}
-
-/// The same with the readahead of a kernel, which asks for so much and, in the midst of that, for as much again.
-fn with_penalty_of_kernel(drives: Drives, penalty: u32, window: u64) -> f64 {
-    let mut settings = of(ReadPolicy::LoadRoundRobin);
-    settings.set_knob(Knob::MixedOnly, "0").expect("a number");
-    settings.set_knob(Knob::Rotating, &penalty.to_string()).expect("a number");
-    let pool = Modelled::new(drives);
-    pool.volume.set_read_settings(settings);
-    let (mut asked, mut buffer) = (0, vec![0; READ_BYTES]);
-    for at in (0..STREAM_BYTES).step_by(READ_BYTES) {
-        if at + window / 2 >= asked {
-            let next = asked.max(at);
-            pool.volume.prefetch(Logical::new(GIB + next), window);
-            asked = next + window;
-        }
-        pool.read(at, &mut buffer);
-    }
-    STREAM_BYTES as f64 / f64::from(1 << 20) * 1e9 / pool.time.now_ns() as f64
 }
 
 /// What one job streams under `roundrobin` if a device that would have to seek has this added to its load.
