@@ -7,7 +7,7 @@ use brindle_fs::{Compression, CompressionChoice, WriteOptions};
 use brindle_fuse::{MountError, MountOptions};
 use brindle_sim::Fault;
 use brindle_testing::manifest::Manifest;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use std::fmt::Debug;
 use std::fs::File;
@@ -148,6 +148,15 @@ fn contents(r: &mut Recorder) {
     r.note("append", added.write_all(b"the end"));
     r.note("sync", file.sync_all());
     r.note("data sync", file.sync_data());
+    let marked = open(&r.at("marked"), flags).expect("create");
+    for flag in [IFlags::APPEND, IFlags::IMMUTABLE] {
+        r.note("write before it is marked", marked.write_at(&noise(10_000, 4), 100));
+        r.note("mark", rustix::fs::ioctl_setflags(&marked, flag));
+        r.note("sync what is marked", marked.sync_all());
+        r.note("change it", std::fs::set_permissions(r.at("marked"), PermissionsExt::from_mode(0o600)));
+        r.note("unmark", rustix::fs::ioctl_setflags(&marked, IFlags::empty()));
+    }
+    drop(marked);
     let copy = open(&r.at("copy"), flags).expect("create");
     let (mut from, mut to) = (0, 0);
     let copied = rustix::fs::copy_file_range(&file, Some(&mut from), &copy, Some(&mut to), 1 << 20);
