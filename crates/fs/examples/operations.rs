@@ -5,6 +5,8 @@
 //!
 //! - `create/s`: files created on the way to this number, commits included;
 //! - `stat/s`, `unlink/s`: lookups with attributes, and deletions, of files here and there;
+//! - `blocks`, `reads`: tree blocks that were written and read for each of these deletions, the last commit included, and
+//!   `each`: deletions to a commit;
 //! - `append/s`: files here and there that get a block of data each, every one followed by a commit;
 //! - `commit ms`: how long these commits took, median and maximum;
 //! - `last ms`: the commit of all that was created since the last one;
@@ -14,7 +16,7 @@
 
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::{FileDevice, WritableDevice};
-use brindle_fs::{Filesystem, FsError, InodeId, NewInode, OpenOptions, WriteOptions};
+use brindle_fs::{CommitStatistics, Filesystem, FsError, InodeId, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::Uuid;
 use std::error::Error;
 use std::path::Path;
@@ -42,8 +44,19 @@ struct Row {
     last: Duration,
     looked_up: f64,
     unlinked: f64,
+    deletions: Deletions,
     appended: f64,
     commits: Vec<Duration>,
+}
+
+/// What deletions cost, counted.
+struct Deletions {
+    /// Tree blocks written, for each.
+    written: f64,
+    /// Tree blocks read, for each.
+    read: f64,
+    /// To a commit.
+    each: f64,
 }
 
 impl Growing {
@@ -89,6 +102,8 @@ impl Growing {
         let appended = rate(COMMITS, begin.elapsed());
         commits.sort_unstable();
 
+        self.filesystem.commit()?;
+        let (before, read) = self.counted()?;
         let sample = SAMPLE.min(self.count / 2);
         let begin = Instant::now();
         let mut removed = Vec::new();
@@ -101,10 +116,24 @@ impl Growing {
             }
         }
         let unlinked = rate(sample, begin.elapsed());
+        self.filesystem.commit()?;
+        let (after, read) = (self.counted()?.0, self.counted()?.1 - read);
+        let blocks = after.total.block_count() - before.total.block_count();
+        let deletions = Deletions {
+            written: ratio(blocks, sample),
+            read: ratio(read, sample),
+            each: ratio(sample, after.commits - before.commits),
+        };
         for (directory, name) in removed {
             self.filesystem.create(directory, &name, &empty(0o100_644))?;
         }
-        Ok(Row { created, last, looked_up, unlinked, appended, commits })
+        Ok(Row { created, last, looked_up, unlinked, deletions, appended, commits })
+    }
+
+    /// What commits did so far, and how many blocks were not found in memory.
+    fn counted(&self) -> Result<(CommitStatistics, u64), FsError> {
+        let pool = self.filesystem.pool();
+        Ok((pool.commit_statistics()?, pool.cache_statistics().misses))
     }
 
     fn create(&mut self) -> Result<(), FsError> {
@@ -150,6 +179,11 @@ fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
 
+#[expect(clippy::cast_precision_loss, reason = "to be read by people")]
+fn ratio(count: u64, of: u64) -> f64 {
+    count as f64 / of.max(1) as f64
+}
+
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
@@ -170,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut growing = Growing::new(Path::new(&image))?;
     println!(
-        "{:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "{:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>9} {:>9}",
         "files",
         "create/s",
         "last ms",
@@ -179,6 +213,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "commit ms",
         "max ms",
         "unlink/s",
+        "blocks",
+        "reads",
+        "each",
         "nodes MiB",
         "peak MiB"
     );
@@ -189,7 +226,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let pool = growing.filesystem.pool();
         let nodes = pool.cache_statistics().nodes * usize::try_from(pool.nodesize())? / (1 << 20);
         println!(
-            "{:>9} {:>9.0} {:>9.1} {:>9.0} {:>9.1} {:>9.2} {:>9.2} {:>9.0} {:>9} {:>9}",
+            "{:>9} {:>9.0} {:>9.1} {:>9.0} {:>9.1} {:>9.2} {:>9.2} {:>9.0} {:>7.2} {:>7.2} {:>7.0} {:>9} {:>9}",
             growing.count,
             row.created,
             milliseconds(row.last),
@@ -198,6 +235,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             milliseconds(median),
             milliseconds(slowest),
             row.unlinked,
+            row.deletions.written,
+            row.deletions.read,
+            row.deletions.each,
             nodes,
             peak_mib()
         );

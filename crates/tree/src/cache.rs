@@ -18,7 +18,7 @@ const LEAST_NODES_PER_SHARD: usize = 8;
 pub struct CacheStatistics {
     /// Nodes found.
     pub hits: u64,
-    /// Nodes not found.
+    /// Nodes that were not found, and read.
     pub misses: u64,
     /// Nodes held now.
     pub nodes: usize,
@@ -68,9 +68,15 @@ impl NodeCache {
             }
             Arc::clone(&entry.node)
         });
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if found.is_some() {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+        }
         found
+    }
+
+    /// A node was not found, and is read. Who misses one looks once more before it reads.
+    pub(crate) fn count_miss(&self) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a node is held; counts as no use.

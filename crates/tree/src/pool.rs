@@ -195,6 +195,7 @@ impl Pool {
         if let Some(node) = self.node_in_memory(expected) {
             return Ok(node);
         }
+        self.cache.count_miss();
         let context = self.volume.tree_context();
         let node = self
             .volume
