@@ -74,6 +74,12 @@ pub enum ControlError {
         /// What for.
         what: &'static str,
     },
+    /// The kernel keeps a device that the others need.
+    #[error("{path}: a device can't be removed: too few would be left for a profile that is in use")]
+    TooFewDevices {
+        /// What was asked.
+        path: PathBuf,
+    },
     /// The kernel answered something that cannot be.
     #[error("{path}: {what}: the kernel answered nonsense")]
     Nonsense {

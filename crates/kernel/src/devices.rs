@@ -2,10 +2,14 @@
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use crate::message::{self, DeviceInfo, VolumeArguments};
+use crate::message::{
+    self, DeviceInfo, DeviceReport, DeviceStart, REMOVE_BY_ID, VolumeArguments, VolumeArgumentsV2,
+};
 use crate::number;
 use brindle_ondisk::DevId;
 use rustix::io::Errno;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use zerocopy::FromZeros;
 
 /// What a resize answers, as a number and not as an error, while something else is under way
@@ -25,13 +29,78 @@ impl Mounted {
 
     /// Gives a device another size. What lies beyond the new end is moved first.
     pub fn resize_device(&self, devid: DevId, bytes: u64) -> Result<(), ControlError> {
+        self.resize_device_to(devid, &bytes.to_string())
+    }
+
+    /// The same, in the kernel's words: bytes, with a sign if they are more or less, or `max`.
+    pub fn resize_device_to(&self, devid: DevId, size: &str) -> Result<(), ControlError> {
         let what = "resize a device (root may)";
-        let text = format!("{devid}:{bytes}");
-        let name = message::field(text.as_bytes()).expect("two numbers are shorter than the field");
+        let name = message::field(format!("{devid}:{size}").as_bytes());
+        let name = name.ok_or_else(|| self.refused(what, Errno::NAMETOOLONG))?;
         let arguments = VolumeArguments { fd: 0, name };
         match self.explain(what, call::ask::<{ number::RESIZE }, VolumeArguments>(&self.file, &arguments))? {
             IN_PROGRESS => Err(ControlError::Busy { path: self.path.clone(), what }),
             _ => Ok(()),
         }
+    }
+
+    /// Adds a device, on which nothing must be that could be taken for a filesystem.
+    pub fn add_device(&self, device: &Path) -> Result<(), ControlError> {
+        let what = "add a device (root may)";
+        let name = message::field(device.as_os_str().as_bytes());
+        let name = name.ok_or_else(|| self.refused(what, Errno::NAMETOOLONG))?;
+        let arguments = VolumeArguments { fd: 0, name };
+        let answer = call::ask::<{ number::ADD_DEVICE }, VolumeArguments>(&self.file, &arguments);
+        self.unless_in_progress(what, answer)
+    }
+
+    /// Removes a device, or the first that is missing; returns when everything on it lies elsewhere.
+    pub fn remove_device(&self, devid: Option<DevId>) -> Result<(), ControlError> {
+        let what = "remove a device (root may)";
+        let mut arguments = VolumeArgumentsV2::new_zeroed();
+        match devid {
+            Some(devid) => {
+                arguments.flags = REMOVE_BY_ID;
+                arguments.name[..8].copy_from_slice(&devid.get().to_ne_bytes());
+            }
+            None => arguments.name = message::field(b"missing").expect("shorter than the field"),
+        }
+        let answer = call::ask::<{ number::REMOVE_DEVICE }, VolumeArgumentsV2>(&self.file, &arguments);
+        self.unless_in_progress(what, answer)
+    }
+
+    fn unless_in_progress(&self, what: &'static str, answer: Result<i32, Errno>) -> Result<(), ControlError> {
+        match self.explain(what, answer)? {
+            0 => Ok(()),
+            IN_PROGRESS => Err(ControlError::Busy { path: self.path.clone(), what }),
+            // Too few devices would be left for a profile, or none that can be written.
+            _ => Err(ControlError::TooFewDevices { path: self.path.clone() }),
+        }
+    }
+}
+
+/// What a mount of ours is asked; it does the work itself.
+impl Mounted {
+    /// Has it begin a change of devices.
+    pub fn start_device_change(&self, start: DeviceStart) -> Result<(), ControlError> {
+        let what = "change of devices";
+        match call::set::<{ number::BRINDLE_DEVICE_START }, DeviceStart>(&self.file, start) {
+            Err(Errno::INPROGRESS) => Err(ControlError::Busy { path: self.path.clone(), what }),
+            answer => self.explain(what, answer),
+        }
+    }
+
+    /// Has it stop; what was moved stays moved. False if there is none.
+    pub fn stop_device_change(&self) -> Result<bool, ControlError> {
+        match call::set::<{ number::BRINDLE_DEVICE_STOP }, u32>(&self.file, 0) {
+            Err(Errno::NOTCONN) => Ok(false),
+            answer => self.explain("stop a change of devices", answer).map(|()| true),
+        }
+    }
+
+    /// How far it is.
+    pub fn device_report(&self) -> Result<DeviceReport, ControlError> {
+        let answer = call::get::<{ number::BRINDLE_DEVICE_REPORT }, DeviceReport>(&self.file);
+        self.explain("state of a change of devices", answer)
     }
 }

@@ -1,11 +1,17 @@
 //! What ioctls carry, in the machine's own byte order.
 
 mod balance;
+mod device;
 
 pub use balance::{
     BALANCE_ENDED_CANCELLED, BALANCE_ENDED_DONE, BALANCE_ENDED_FAILED, BALANCE_ENDED_PAUSED, BALANCE_FORCE,
     BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
     BALANCE_STOP_PAUSE, BalanceReport, BalanceStart,
+};
+pub use device::{
+    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_ENDED_DONE, DEVICE_ENDED_FAILED, DEVICE_ENDED_STOPPED,
+    DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX,
+    SIZE_SHRINK, SIZE_TO,
 };
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -42,6 +48,8 @@ const _: () = assert!(size_of::<VolumeArgumentsV2>() == 4096);
 pub const READ_ONLY: u64 = 1 << 1;
 /// The subvolume is named by its id (`BTRFS_SUBVOL_SPEC_BY_ID`).
 pub const BY_ID: u64 = 1 << 4;
+/// The device is named by its id (`BTRFS_DEVICE_SPEC_BY_ID`).
+pub const REMOVE_BY_ID: u64 = 1 << 3;
 
 /// A subvolume and a path in it (`btrfs_ioctl_ino_lookup_args`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -1,9 +1,10 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, BalanceReport, BalanceStart, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo,
-    HintRequest, InodeLookup, Label, ReadOnlyReason, ReadsReport, ServerInfo, Setting, SnapshotRequest,
-    SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    Balance, BalanceReport, BalanceStart, CommitsReport, DeviceInfo, DeviceReport, DeviceStart,
+    DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label, ReadOnlyReason, ReadsReport,
+    ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
+    VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -61,6 +62,10 @@ pub const FILESYSTEM_INFO: u32 = number::<FilesystemInfo>(Direction::Read, BTRFS
 pub const DEVICE_INFO: u32 = number::<DeviceInfo>(Direction::Both, BTRFS, 30);
 /// Gives a device of the pool another size.
 pub const RESIZE: u32 = number::<VolumeArguments>(Direction::Write, BTRFS, 3);
+/// A device joins (`BTRFS_IOC_ADD_DEV`).
+pub const ADD_DEVICE: u32 = number::<VolumeArguments>(Direction::Write, BTRFS, 10);
+/// A device leaves (`BTRFS_IOC_RM_DEV_V2`).
+pub const REMOVE_DEVICE: u32 = number::<VolumeArgumentsV2>(Direction::Write, BTRFS, 58);
 /// Items of a tree.
 pub const TREE_SEARCH: u32 = number::<TreeSearch>(Direction::Both, BTRFS, 17);
 /// Balances, and returns when it is done.
@@ -108,6 +113,12 @@ pub const BRINDLE_BALANCE_START: u32 = number::<BalanceStart>(Direction::Write, 
 pub const BRINDLE_BALANCE_STOP: u32 = number::<u32>(Direction::Write, BRINDLE, 8);
 /// Ours: how far a balance is.
 pub const BRINDLE_BALANCE_REPORT: u32 = number::<BalanceReport>(Direction::Read, BRINDLE, 9);
+/// Begins a change of devices (ours).
+pub const BRINDLE_DEVICE_START: u32 = number::<DeviceStart>(Direction::Write, BRINDLE, 10);
+/// Stops one (ours).
+pub const BRINDLE_DEVICE_STOP: u32 = number::<u32>(Direction::Write, BRINDLE, 11);
+/// How far it is (ours).
+pub const BRINDLE_DEVICE_REPORT: u32 = number::<DeviceReport>(Direction::Read, BRINDLE, 12);
 
 // As the kernel's headers have them.
 const _: () = assert!(SYNC == 0x9408);

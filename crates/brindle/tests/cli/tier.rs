@@ -1,6 +1,6 @@
 //! Tiers: on a pool that the kernel has mounted, two disks and two fast devices.
 
-mod host;
+pub(crate) mod host;
 mod kills;
 
 use crate::support::{Image, brindle_fails, brindle_prints, with_devices};

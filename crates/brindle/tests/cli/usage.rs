@@ -3,12 +3,15 @@
 use super::support::{Image, brindle, brindle_fails, brindle_prints};
 use std::process::Command;
 
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 29] = [
     &["filesystem", "sync"],
     &["filesystem", "label"],
     &["filesystem", "df"],
     &["filesystem", "usage"],
     &["filesystem", "commit-stats"],
+    &["filesystem", "resize"],
+    &["device", "add"],
+    &["device", "remove"],
     &["property", "get"],
     &["property", "set"],
     &["subvolume", "create"],

@@ -5,10 +5,10 @@ use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread, TreeError};
 use brindle_kernel::message::{
-    BalanceStart, CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStatistics, FilesystemInfo,
-    GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting,
-    SnapshotRequest, SpaceReport, SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
-    field, text,
+    BalanceStart, CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStart, DeviceStatistics,
+    FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason,
+    ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumePage, TreeSearch, TrimRange, VolumeArguments,
+    VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
@@ -29,7 +29,7 @@ pub(crate) struct Ioctl {
 /// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
 /// while they wait for us: who works on requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 17] = [
+    const SLOW: [u32; 19] = [
         command::SUBVOLUME_CREATE,
         command::SUBVOLUME_CREATE_V2,
         command::BRINDLE_SNAPSHOT,
@@ -47,6 +47,8 @@ pub(crate) fn is_slow(asked: u32) -> bool {
         command::BRINDLE_SET_PLACEMENT,
         command::BRINDLE_BALANCE_START,
         command::BRINDLE_BALANCE_STOP,
+        command::BRINDLE_DEVICE_START,
+        command::BRINDLE_DEVICE_STOP,
     ];
     SLOW.contains(&asked)
 }
@@ -148,6 +150,21 @@ impl Operations {
                 range.length = number(trimmed.map_err(Into::into))?;
                 Ok(range.as_bytes().to_vec())
             }
+            command::BRINDLE_READ_ONLY_REASON => Ok(self.read_only_reason().as_bytes().to_vec()),
+            command::BRINDLE_SETTING => Ok(self.setting(read::<Setting>(input)?)?.as_bytes().to_vec()),
+            command::BRINDLE_SET_SETTING => {
+                self.set_setting(caller, &read::<Setting>(input)?).map(|()| Vec::new())
+            }
+            command::BRINDLE_READS => Ok(self.reads_report().as_bytes().to_vec()),
+            command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
+            command::TREE_SEARCH => Ok(self.search(caller, read::<TreeSearch>(input)?)?.as_bytes().to_vec()),
+            other => self.ioctl_of_care(caller, other, input),
+        }
+    }
+
+    /// What takes long, and is begun, stopped and asked after.
+    fn ioctl_of_care(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
+        match asked {
             command::BRINDLE_BALANCE_START => {
                 caller.require_administrator()?;
                 self.balance.start(&self.filesystem, &read::<BalanceStart>(input)?).map(|()| Vec::new())
@@ -157,14 +174,15 @@ impl Operations {
                 self.balance.stop(&self.filesystem, read::<u32>(input)?).map(|()| Vec::new())
             }
             command::BRINDLE_BALANCE_REPORT => Ok(self.balance.report(&self.filesystem)?.as_bytes().to_vec()),
-            command::BRINDLE_READ_ONLY_REASON => Ok(self.read_only_reason().as_bytes().to_vec()),
-            command::BRINDLE_SETTING => Ok(self.setting(read::<Setting>(input)?)?.as_bytes().to_vec()),
-            command::BRINDLE_SET_SETTING => {
-                self.set_setting(caller, &read::<Setting>(input)?).map(|()| Vec::new())
+            command::BRINDLE_DEVICE_START => {
+                caller.require_administrator()?;
+                self.devices.start(&self.filesystem, &read::<DeviceStart>(input)?).map(|()| Vec::new())
             }
-            command::TREE_SEARCH => Ok(self.search(caller, read::<TreeSearch>(input)?)?.as_bytes().to_vec()),
-            command::BRINDLE_READS => Ok(self.reads_report().as_bytes().to_vec()),
-            command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
+            command::BRINDLE_DEVICE_STOP => {
+                caller.require_administrator()?;
+                self.devices.stop().map(|()| Vec::new())
+            }
+            command::BRINDLE_DEVICE_REPORT => Ok(self.devices.report().as_bytes().to_vec()),
             _ => Err(Errno::NOTTY),
         }
     }

@@ -4,6 +4,7 @@ mod attributes;
 mod balance;
 mod contents;
 mod control;
+mod devices;
 mod names;
 mod search;
 mod settings;
@@ -22,6 +23,7 @@ use balance::BalanceService;
 use brindle_fs::{
     AtimeMode, DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics,
 };
+use devices::DeviceService;
 use rustix::io::Errno;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -44,6 +46,7 @@ pub(crate) struct Operations {
     handles: Handles,
     recent_writes: RecentWrites,
     balance: BalanceService,
+    devices: DeviceService,
     /// There as soon as the mount is served.
     kernel_cache: OnceLock<Box<dyn KernelCache>>,
     is_written: bool,
@@ -92,6 +95,7 @@ impl Operations {
             handles: Handles::default(),
             recent_writes: RecentWrites::default(),
             balance: BalanceService::default(),
+            devices: DeviceService::default(),
             kernel_cache: OnceLock::new(),
             is_written,
             notes_accesses,

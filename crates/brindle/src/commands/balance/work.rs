@@ -202,6 +202,7 @@ pub(super) fn progress_of(report: &BalanceReport) -> Progress {
     }
 }
 
+/// Shows how far it is, on a terminal.
 pub(crate) fn progress_bar() -> ProgressBar {
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
@@ -213,7 +214,8 @@ pub(crate) fn progress_bar() -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, progress: &Progress) {
+/// Brings it up to date.
+pub(crate) fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_length(progress.expected_bytes.max(progress.moved_bytes));
     bar.set_position(progress.moved_bytes);
     bar.set_message(format!("{} of {} block groups", progress.done, progress.expected));

@@ -1,15 +1,20 @@
 //! `brindle device`: the devices of a pool.
 
+mod add;
+pub(crate) mod change;
 mod reads;
+mod remove;
 mod stats;
 
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Show what there is to know of the devices of a pool
+/// Manage the devices of a pool, and show what there is to know of them
 #[derive(Subcommand, Debug)]
 pub(crate) enum DeviceCommand {
+    Add(add::AddCommand),
+    Remove(remove::RemoveCommand),
     Reads(reads::ReadsCommand),
     Stats(stats::StatsCommand),
 }
@@ -17,6 +22,8 @@ pub(crate) enum DeviceCommand {
 /// Runs one of the commands.
 pub(crate) fn run(command: &DeviceCommand) -> Result<ExitCode> {
     match command {
+        DeviceCommand::Add(command) => add::run(command),
+        DeviceCommand::Remove(command) => remove::run(command),
         DeviceCommand::Reads(command) => reads::run(command),
         DeviceCommand::Stats(command) => stats::run(command),
     }

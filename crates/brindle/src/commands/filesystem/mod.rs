@@ -2,6 +2,7 @@
 
 mod commits;
 mod mounted;
+mod resize;
 mod show;
 mod space;
 
@@ -17,6 +18,7 @@ pub(crate) enum FilesystemCommand {
     Show(show::ShowCommand),
     Sync(mounted::SyncCommand),
     Label(mounted::LabelCommand),
+    Resize(resize::ResizeCommand),
     Df(space::DfCommand),
     Usage(space::UsageCommand),
     CommitStats(commits::CommitStatsCommand),
@@ -28,6 +30,7 @@ pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
         FilesystemCommand::Show(command) => show::run(&command),
         FilesystemCommand::Sync(command) => mounted::sync(&command),
         FilesystemCommand::Label(command) => mounted::label(&command),
+        FilesystemCommand::Resize(command) => resize::run(&command),
         FilesystemCommand::Df(command) => space::df(&command),
         FilesystemCommand::Usage(command) => space::usage(&command),
         FilesystemCommand::CommitStats(command) => commits::run(&command),

@@ -93,6 +93,11 @@ impl TierPool {
         run("sync", &["-f", text(&self.at())]);
     }
 
+    /// The devices: two that rotate, two that do not.
+    pub(crate) fn loops(&self) -> &[String] {
+        &self.loops
+    }
+
     pub(crate) fn at(&self) -> PathBuf {
         self.directory.path().join("mnt")
     }

@@ -1,0 +1,76 @@
+//! `device add`.
+
+use super::change::{self, Change, Place, UnmountedPool};
+use crate::cli::JsonOption;
+use crate::commands::device_word::split_class;
+use anyhow::{Result, bail};
+use brindle_care::device::AddOptions;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  A fast device for a mounted pool, then whatever belongs on it:
+    brindle device add /dev/nvme0n1:fast /mnt
+    brindle tier apply /mnt
+
+  To a pool that is not mounted:
+    brindle device add new.img --pool disk1.img disk2.img
+
+  In place of a device that is missing:
+    brindle device add new.img -o degraded --pool disk2.img
+    brindle device remove missing -o degraded --pool disk2.img new.img
+
+EXIT STATUS
+  0  success
+  1  failure; devices that were added before stay added
+  2  wrong usage";
+
+/// Add devices to a pool, mounted or not
+///
+/// Whatever they held is lost; one that is known to hold something, or is in use, is refused. New chunks may lie on them at once, what is
+/// there already stays where it is until it is balanced (`brindle balance`, `brindle tier apply`).
+///
+/// DEVICE:fast and DEVICE:bulk say what a device counts as, which the pool stores as an allocation hint; in a pool without
+/// hints, the others get hints of what they count as so far. On a mount of the kernel, the kernel adds them, and keeps
+/// no hints.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct AddCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// Also devices that hold something
+    #[arg(short, long)]
+    force: bool,
+    /// Don't give back the space of the devices first
+    #[arg(short = 'K', long)]
+    nodiscard: bool,
+    #[command(flatten)]
+    unmounted: UnmountedPool,
+    /// Image files or block devices, each with :fast or :bulk behind it or without; and last, unless --pool is given, a
+    /// directory of the mounted pool
+    #[arg(required = true, value_name = "DEVICE[:CLASS]... PATH")]
+    operands: Vec<PathBuf>,
+}
+
+/// Runs it.
+pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
+    let AddCommand { unmounted, operands, .. } = command;
+    let (devices, place) = match operands.split_last() {
+        Some((mount, devices)) if unmounted.pool.is_empty() => {
+            if devices.is_empty() {
+                bail!("a DEVICE and a mounted directory are needed, or --pool with the devices of the pool");
+            }
+            (devices, Place::of_mount(mount)?)
+        }
+        _ => (operands.as_slice(), Place::of_devices(&unmounted.pool, &unmounted.options)?),
+    };
+    let options = AddOptions { force: command.force, discard: !command.nodiscard };
+    let change = |word: &PathBuf| {
+        let (path, class) = split_class(word)?;
+        Ok(Change::Add { path, class, options })
+    };
+    let changes = devices.iter().map(change).collect::<Result<Vec<_>>>()?;
+    change::run(&place, &changes, command.json)
+}

@@ -1,0 +1,57 @@
+//! `filesystem resize`.
+
+use crate::cli::JsonOption;
+use crate::commands::device::change::{self, Change, Place};
+use anyhow::{Context, Result, bail};
+use brindle_care::device::NewSize;
+use brindle_ondisk::DevId;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+    brindle filesystem resize 2:-10G /mnt
+    truncate -s +1G disk.img && brindle filesystem resize max disk.img
+
+EXIT STATUS
+  0    success
+  1    failure; what was moved stays moved, the device has the size that it had, and the pool is whole
+  2    wrong usage
+  129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on";
+
+/// Have a pool use more or less of one of its devices, mounted or not
+///
+/// The device itself stays as it is: it is to be made larger before, or smaller after. For less, what lies behind the
+/// new end is moved first, while files can be used; whatever ends it before that is done leaves the size as it was.
+/// A device is not shrunk below 256 MiB.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ResizeCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// Which device (1 if none is said), and how large: SIZE with K, M, G, T, P or E behind it or without; +SIZE or -SIZE
+    /// for that much more or less; max for all of the device
+    #[arg(value_name = "[DEVID:]SIZE", allow_hyphen_values = true)]
+    size: String,
+    /// A directory of a mounted pool, or the devices of one that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
+}
+
+/// Runs it.
+pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
+    let (devid, size) = match command.size.split_once(':') {
+        Some((devid, size)) => (devid.parse().with_context(|| format!("'{devid}' is no device id"))?, size),
+        None => (1, command.size.as_str()),
+    };
+    let size: NewSize = size.parse().with_context(|| format!("'{size}' is no size"))?;
+    let place = match command.paths.as_slice() {
+        [path] if path.is_dir() => Place::of_mount(path)?,
+        paths if paths.iter().any(|path| path.is_dir()) => {
+            bail!("give either one directory of a mounted pool, or the devices of one that is not mounted")
+        }
+        paths => Place::of_devices(paths, &[])?,
+    };
+    change::run(&place, &[Change::Resize(DevId::new(devid), size)], command.json)
+}

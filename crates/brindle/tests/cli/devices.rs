@@ -1,0 +1,249 @@
+//! `device add`, `device remove` and `filesystem resize`: offline, on a mount, and on one of the kernel.
+
+use super::mount::{can_mount, unmount};
+use super::support::{brindle, brindle_fails, brindle_prints, text};
+use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Images of a pool, and one that is empty.
+struct Pool {
+    directory: tempfile::TempDir,
+    /// The last one is not of the pool.
+    images: Vec<PathBuf>,
+}
+
+impl Pool {
+    fn make(members: usize, profile: &str) -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let images: Vec<PathBuf> =
+            (0..=members).map(|number| directory.path().join(format!("{number}.img"))).collect();
+        std::fs::create_dir(directory.path().join("place")).expect("new");
+        let mut words = vec!["-q", "mkfs", "--size", "512M", "-d", profile, "-m", profile];
+        words.extend(images[..members].iter().map(|image| text(image)));
+        brindle_prints(words);
+        let spare = std::fs::File::create(&images[members]).expect("room");
+        spare.set_len(512 << 20).expect("sparse");
+        Self { directory, images }
+    }
+
+    fn place(&self) -> PathBuf {
+        self.directory.path().join("place")
+    }
+
+    fn image(&self, number: usize) -> &str {
+        text(&self.images[number])
+    }
+
+    fn mount(&self, numbers: &[usize]) {
+        let place = self.place();
+        let mut words = vec!["-q", "mount"];
+        words.extend(numbers.iter().map(|number| self.image(*number)));
+        words.push(text(&place));
+        brindle_prints(words);
+    }
+
+    fn check(&self, numbers: &[usize]) {
+        let mut words = vec!["-q", "check", "--check-data-csum"];
+        words.extend(numbers.iter().map(|number| self.image(*number)));
+        brindle_prints(words);
+    }
+
+    /// Ids and sizes, by the superblocks.
+    fn members(&self, numbers: &[usize]) -> Vec<(u64, u64)> {
+        let mut words = vec!["-q", "filesystem", "show", "--json"];
+        words.extend(numbers.iter().map(|number| self.image(*number)));
+        let shown: Value = serde_json::from_str(&brindle_prints(words)).expect("JSON");
+        let devices = find(&shown, "devices").and_then(Value::as_array).expect("devices");
+        let number = |device: &Value, name: &str| device[name].as_u64().expect("a number");
+        let mut found: Vec<(u64, u64)> =
+            devices.iter().map(|device| (number(device, "devid"), number(device, "size_bytes"))).collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+/// The first value of this name, wherever it is.
+fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    match value {
+        Value::Object(map) => map.get(name).or_else(|| map.values().find_map(|value| find(value, name))),
+        Value::Array(array) => array.iter().find_map(|value| find(value, name)),
+        _ => None,
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn devices_of_an_unmounted_pool_join_leave_and_change_their_size() {
+    let pool = Pool::make(2, "raid1");
+    let [first, second, third] = [0, 1, 2].map(|number| pool.image(number));
+    let said = brindle_fails(1, ["device", "remove", "1", "--pool", first, second]);
+    assert!(said.contains("raid1 needs at least 2 devices, and 1 would be left"), "{said}");
+    let fast = format!("{third}:fast");
+    let said = brindle_prints(["-q", "device", "add", &fast, "--pool", first, second]);
+    assert_eq!(said, format!("Added: {third} is devid 3.\n"));
+    let again = brindle_fails(1, ["device", "add", third, "--pool", first, second, third]);
+    assert!(again.contains("another process writes it") || again.contains("use -f"), "{again}");
+    pool.check(&[0, 1, 2]);
+    let hint = brindle_prints(["property", "get", third, "allocation_hint"]);
+    assert!(hint.contains("METADATA_PREFERRED"), "{hint}");
+    let said = brindle_prints(["-q", "device", "remove", "--json", first, "--pool", first, second, third]);
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&said["changes"][0]["state"], &said["changes"][0]["devid"]), (&"done".into(), &1.into()));
+    assert!(said["changes"][0]["done"].as_u64() > Some(0), "{said}");
+    pool.check(&[1, 2]);
+    let said = brindle_fails(1, ["ls", first]);
+    assert!(said.contains("not a btrfs device"), "{said}");
+    let said = brindle_prints(["-q", "filesystem", "resize", "3:-100M", second, third]);
+    assert!(said.starts_with("Resized: devid 3"), "{said}");
+    pool.check(&[1, 2]);
+    assert_eq!(pool.members(&[1, 2]), [(2, 512 * MIB), (3, 412 * MIB)]);
+    let said = brindle_fails(1, ["filesystem", "resize", "3:+1G", second, third]);
+    assert!(said.contains("has only 536870912 bytes"), "{said}");
+    brindle_prints(["-q", "filesystem", "resize", "3:max", second, third]);
+    assert_eq!(pool.members(&[1, 2]), [(2, 512 * MIB), (3, 512 * MIB)]);
+}
+
+#[test]
+fn a_missing_device_is_replaced_by_hand() {
+    let pool = Pool::make(2, "raid1");
+    let [second, third] = [1, 2].map(|number| pool.image(number));
+    let said = brindle_fails(1, ["device", "add", third, "--pool", second]);
+    assert!(said.contains("-o degraded"), "{said}");
+    brindle_prints(["-q", "device", "add", third, "-o", "degraded", "--pool", second]);
+    brindle_prints(["-q", "device", "remove", "missing", "-o", "degraded", "--pool", second, third]);
+    pool.check(&[1, 2]);
+    assert_eq!(pool.members(&[1, 2]), [(2, 512 * MIB), (3, 512 * MIB)]);
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let pool = Pool::make(1, "single");
+    let [first, spare] = [0, 1].map(|number| pool.image(number));
+    for size in ["", "1X", "x:1G", "1:"] {
+        assert!(brindle_fails(1, ["filesystem", "resize", size, first]).contains("is no "), "{size}");
+    }
+    let said = brindle_fails(1, ["device", "remove", spare, "--pool", first]);
+    assert!(said.contains("not a device of this pool"), "{said}");
+    let said = brindle_fails(1, ["device", "remove", "1", "--pool", first]);
+    assert!(said.contains("the only writable device"), "{said}");
+    brindle_fails(2, ["device", "add"]);
+    brindle_fails(1, ["device", "add", spare]);
+}
+
+/// Writes files until it is told to stop; how many.
+fn write_on(place: &Path, is_over: &AtomicBool) -> usize {
+    let mut count = 0;
+    while !is_over.load(Relaxed) && count < 300 {
+        std::fs::write(place.join(format!("beside{count}")), contents(count)).expect("room");
+        count += 1;
+    }
+    count
+}
+
+fn contents(number: usize) -> Vec<u8> {
+    format!("{number} ").repeat(20_000).into_bytes()
+}
+
+#[test]
+fn devices_of_a_mount_join_and_leave_while_it_is_used() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(3, "raid1");
+    pool.mount(&[0, 1, 2]);
+    let place = pool.place();
+    let is_over = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_on(&place, &is_over));
+        let said = brindle_prints(["device", "add", pool.image(3), text(&place)]);
+        assert!(said.ends_with("is devid 4.\n"), "{said}");
+        let said = brindle_prints(["device", "remove", pool.image(0), "2", text(&place)]);
+        assert!(said.contains("Removed: devid 1") && said.contains("Removed: devid 2"), "{said}");
+        let said = brindle_prints(["filesystem", "resize", "4:-64M", text(&place)]);
+        assert!(said.starts_with("Resized: devid 4"), "{said}");
+        is_over.store(true, Relaxed);
+        writer.join().expect("it ends well")
+    });
+    let said = brindle_fails(1, ["device", "remove", "4", text(&place)]);
+    assert!(said.contains("raid1 needs at least 2 devices"), "{said}");
+    let said = brindle_fails(1, ["device", "add", pool.image(2), text(&place)]);
+    assert!(said.contains("another process writes it"), "{said}");
+    // What has left is nobody's.
+    brindle_prints(["device", "add", pool.image(0), text(&place)]);
+    unmount(&place);
+    pool.check(&[0, 2, 3]);
+    assert_eq!(pool.members(&[0, 2, 3]), [(3, 512 * MIB), (4, 448 * MIB), (5, 512 * MIB)]);
+    pool.mount(&[0, 2, 3]);
+    for number in 0..count {
+        let found = std::fs::read(place.join(format!("beside{number}"))).expect("there");
+        assert!(found == contents(number), "beside{number}");
+    }
+    unmount(&place);
+}
+
+#[test]
+fn who_serves_a_mount_is_killed_while_a_device_leaves() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(3, "raid0");
+    pool.mount(&[0, 1, 2]);
+    let place = pool.place();
+    for number in 0..200 {
+        std::fs::write(place.join(format!("beside{number}")), contents(number)).expect("room");
+    }
+    brindle_prints(["filesystem", "sync", text(&place)]);
+    let mut removing = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    let removing = removing.args(["-q", "device", "remove", "1", text(&place)]).spawn();
+    let mut removing = removing.expect("the binary was built");
+    let mounted = brindle_kernel::Mounted::open(&place).expect("it is served");
+    let how_far = || mounted.device_report().expect("it answers");
+    while how_far().moved_bytes == 0 && how_far().ended == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let process = mounted.server().expect("it answers").process;
+    drop(mounted);
+    run("kill", &["-9", &process.to_string()]);
+    removing.wait().expect("it ends, one way or the other");
+    brindle(["umount", text(&place)]);
+    // With the device, if it is a member still, or without.
+    let words = ["-q", "device", "remove", "1", "--pool", pool.image(0), pool.image(1), pool.image(2)];
+    let output = brindle(words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() || said.contains("no device with the id 1"), "{said}");
+    pool.check(&[1, 2]);
+    pool.mount(&[1, 2]);
+    for number in 0..200 {
+        let found = std::fs::read(place.join(format!("beside{number}"))).expect("there");
+        assert!(found == contents(number), "beside{number}");
+    }
+    unmount(&place);
+}
+
+#[test]
+fn the_kernel_is_asked_for_pools_that_it_has_mounted() {
+    if !kernel_can_mount() {
+        return;
+    }
+    let pool = TierPool::made(2, &[]);
+    let at = pool.at();
+    let [_, second, third, _] = pool.loops() else { unreachable!("four devices") };
+    std::fs::write(at.join("file"), contents(7)).expect("room");
+    let said = brindle_fails(1, ["device", "add", &format!("{third}:fast"), text(&at)]);
+    assert!(said.contains("the kernel keeps no classes"), "{said}");
+    brindle_prints(["device", "add", third, text(&at)]);
+    let said = brindle_fails(1, ["device", "add", third, text(&at)]);
+    assert!(said.contains("mounted"), "{said}");
+    brindle_prints(["device", "remove", second, text(&at)]);
+    brindle_prints(["filesystem", "resize", "3:-100M", text(&at)]);
+    let said = brindle_fails(1, ["device", "remove", "1", text(&at)]);
+    assert!(said.contains("too few would be left"), "{said}");
+    let shown = run("btrfs", &["filesystem", "show", "--raw", text(&at)]);
+    assert!(shown.contains(&format!("size {}", (2560 - 100) * MIB)), "{shown}");
+    assert!(!shown.contains(second.as_str()), "{shown}");
+    assert!(std::fs::read(at.join("file")).expect("there") == contents(7));
+}

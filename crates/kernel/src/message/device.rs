@@ -1,0 +1,77 @@
+//! What a mount of ours is told of a change of its devices, and tells.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A change of devices to begin (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceStart {
+    /// [`DEVICE_ADD`], [`DEVICE_REMOVE`] or [`DEVICE_RESIZE`].
+    pub change: u64,
+    /// The device that leaves or gets another size; 0 for the first that is missing.
+    pub devid: u64,
+    /// How the new size is said: [`SIZE_MAX`] and the following.
+    pub size_kind: u64,
+    /// Its bytes.
+    pub size_bytes: u64,
+    /// Of a device that joins: [`DEVICE_FORCE`], [`DEVICE_DISCARD`], [`DEVICE_FAST`], [`DEVICE_BULK`].
+    pub flags: u64,
+    /// Where a device is that joins: an absolute path, with a zero at the end.
+    pub path: [u8; 4096],
+}
+
+/// A device joins.
+pub const DEVICE_ADD: u64 = 1;
+/// A device leaves.
+pub const DEVICE_REMOVE: u64 = 2;
+/// A device gets another size.
+pub const DEVICE_RESIZE: u64 = 3;
+
+/// All of the device.
+pub const SIZE_MAX: u64 = 0;
+/// So many bytes of it.
+pub const SIZE_TO: u64 = 1;
+/// So many bytes more.
+pub const SIZE_GROW: u64 = 2;
+/// So many bytes less.
+pub const SIZE_SHRINK: u64 = 3;
+
+/// Also if something lies on it.
+pub const DEVICE_FORCE: u64 = 1 << 0;
+/// Its space is given back first.
+pub const DEVICE_DISCARD: u64 = 1 << 1;
+/// It counts as fast.
+pub const DEVICE_FAST: u64 = 1 << 2;
+/// It does not count as fast.
+pub const DEVICE_BULK: u64 = 1 << 3;
+
+/// How far a change of devices is (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceReport {
+    /// Whether there is one under way.
+    pub is_running: u64,
+    /// How the last one ended: [`DEVICE_ENDED_DONE`] and the following, 0 if none has.
+    pub ended: u64,
+    /// What it is, or the last one was: [`DEVICE_ADD`] and the following.
+    pub change: u64,
+    /// Which device it is about, as soon as that is known.
+    pub devid: u64,
+    /// How many block groups are to be emptied.
+    pub expected: u64,
+    /// How many have been.
+    pub done: u64,
+    /// How many bytes are used in all that are to be emptied.
+    pub expected_bytes: u64,
+    /// How many bytes have been moved.
+    pub moved_bytes: u64,
+    /// Why it failed, with a zero at the end.
+    pub error: [u8; 512],
+}
+
+/// The last one came to its end.
+pub const DEVICE_ENDED_DONE: u64 = 1;
+/// The last one was stopped.
+pub const DEVICE_ENDED_STOPPED: u64 = 2;
+/// The last one failed.
+pub const DEVICE_ENDED_FAILED: u64 = 3;
