@@ -78,6 +78,63 @@ fn open(devices: &[Arc<SparseDevice>], degraded: bool) -> Filesystem {
     Filesystem::open_writable(devices, &options, &WriteOptions::default()).expect("opens")
 }
 
+/// The first bytes of the file `plain`.
+fn plain(filesystem: &Filesystem) -> Vec<u8> {
+    let entry = filesystem.lookup(filesystem.root(), b"plain").expect("readable").expect("there");
+    let file = filesystem.open_file(entry.inode).expect("opens");
+    let mut found = vec![0; 1 << 20];
+    assert_eq!(filesystem.read(&file, 0, &mut found).expect("readable"), found.len());
+    found
+}
+
+/// Writes them, in place and without checksums: nothing but the pool's own word tells old contents from new ones.
+fn write_plain(devices: &[Arc<SparseDevice>], is_first: bool, byte: u8) {
+    let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    let mut options = OpenOptions::default();
+    options.pool.volume.degraded = true;
+    let write = WriteOptions { nodatacow: true, ..WriteOptions::default() };
+    let filesystem = Filesystem::open_writable(writable, &options, &write).expect("opens");
+    let root = filesystem.root();
+    let id = if is_first {
+        filesystem.create(root, b"plain", &new_file()).expect("room").id
+    } else {
+        filesystem.lookup(root, b"plain").expect("readable").expect("there").inode
+    };
+    let file = filesystem.open_file(id).expect("there");
+    filesystem.write(&file, 0, &vec![byte; 1 << 20]).expect("room");
+    drop(file);
+    filesystem.shutdown().expect("works");
+}
+
+#[test]
+fn a_device_that_missed_something_is_left_out_until_it_is_added_anew() {
+    let Members { devices, filesystem } = Members::new(2, Profile::Raid1);
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    write_plain(&devices, true, 1);
+    for byte in 2..5 {
+        write_plain(&devices[1..], false, byte);
+    }
+    let all = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    let refused = Filesystem::open_writable(all, &OpenOptions::default(), &WriteOptions::default());
+    let refused = refused.expect_err("one device is old").to_string();
+    assert!(refused.contains("is stale") && refused.contains("-o degraded"), "{refused}");
+    // Read only, the old copy is the last choice; written, it is none.
+    let readable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    assert!(plain(&Filesystem::open(readable, &OpenOptions::default()).expect("opens")) == vec![4; 1 << 20]);
+    let filesystem = open(&devices, true);
+    assert_eq!(filesystem.pool().volume().unused_devices().len(), 1);
+    assert!(plain(&filesystem) == vec![4; 1 << 20]);
+    let forced = AddOptions { force: true, discard: false };
+    add(filesystem.pool(), &[newcomer(&devices[0], 3, None)], &forced).expect("forced");
+    remove(filesystem.pool(), Leaving::Missing, &mut on_and_on).expect("there is room");
+    let pool = Members { devices, filesystem }.prove("added anew", &[0, 1]);
+    let Members { devices, filesystem } = pool;
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    assert!(plain(&open(&devices[..1], true)) == vec![4; 1 << 20], "it has caught up");
+}
+
 fn newcomer(device: &Arc<SparseDevice>, number: usize, class: Option<PlacementClass>) -> Newcomer {
     let uuid = Uuid([u8::try_from(number).expect("few") | 0x40; 16]);
     Newcomer { device: Arc::clone(device) as Arc<dyn WritableDevice>, uuid, class }

@@ -22,6 +22,10 @@ EXAMPLES
     brindle device add new.img -o degraded --pool disk2.img
     brindle device remove missing -o degraded --pool disk2.img new.img
 
+  A device that was away, and missed what was written to a pool mounted with -o degraded:
+    brindle device add -f /dev/sdb /mnt
+    brindle device remove missing /mnt
+
 EXIT STATUS
   0  success
   1  failure; devices that were added before stay added
