@@ -72,9 +72,10 @@ pub(crate) struct GetCommand {
 /// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for what is written from then on, in the
 /// file or in what is made in the directory from then on; fast devices that are full leave the rest to the others.
 /// `small_files` of a mount is a length in bytes, K and M behind it are allowed: files up to that, compressed, have their
-/// data on fast devices; 0 for none. Both need a pool with devices of two classes. `placement` of a mount is
-/// ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made from then
-/// on, until the pool is unmounted.
+/// data on fast devices; 0 for none. What was written before is moved by `brindle tier apply`. Both are stored in any
+/// pool, and count where it has devices of two classes, enough of them for the profile of the data. `placement` of a
+/// mount is ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made
+/// from then on, until the pool is unmounted.
 ///
 /// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,

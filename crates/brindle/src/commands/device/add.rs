@@ -1,9 +1,9 @@
 //! `device add`.
 
-use super::change::{self, Change, Place, UnmountedPool};
+use super::change::{self, Change, UnmountedPool};
 use crate::cli::JsonOption;
 use crate::commands::device_word::split_class;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use brindle_care::device::AddOptions;
 use clap::Args;
 use std::path::PathBuf;
@@ -61,15 +61,7 @@ pub(crate) struct AddCommand {
 /// Runs it.
 pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
     let AddCommand { unmounted, operands, .. } = command;
-    let (devices, place) = match operands.split_last() {
-        Some((mount, devices)) if unmounted.pool.is_empty() => {
-            if devices.is_empty() {
-                bail!("a DEVICE and a mounted directory are needed, or --pool with the devices of the pool");
-            }
-            (devices, Place::of_mount(mount)?)
-        }
-        _ => (operands.as_slice(), Place::of_devices(&unmounted.pool, &unmounted.options)?),
-    };
+    let (devices, place) = unmounted.with_operands(operands, "a DEVICE")?;
     let options = AddOptions { force: command.force, discard: !command.nodiscard };
     let change = |word: &PathBuf| {
         let (path, class) = split_class(word)?;

@@ -46,6 +46,24 @@ pub(crate) struct UnmountedPool {
     pub(crate) options: Vec<String>,
 }
 
+impl UnmountedPool {
+    /// What the operands name, and the pool: of the mount that is the last of them, unless devices are given. `what` is
+    /// one of those that belong before it.
+    pub(crate) fn with_operands<'o>(
+        &self,
+        operands: &'o [PathBuf],
+        what: &str,
+    ) -> Result<(&'o [PathBuf], Place)> {
+        match operands.split_last() {
+            Some((_, [])) if self.pool.is_empty() => {
+                bail!("{what} and a mounted directory are needed, or --pool with the devices of the pool")
+            }
+            Some((mount, named)) if self.pool.is_empty() => Ok((named, Place::of_mount(mount)?)),
+            _ => Ok((operands, Place::of_devices(&self.pool, &self.options)?)),
+        }
+    }
+}
+
 /// Where the pool is.
 pub(crate) enum Place {
     /// Served by the kernel.

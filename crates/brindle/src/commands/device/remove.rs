@@ -1,8 +1,8 @@
 //! `device remove`.
 
-use super::change::{self, Change, Place, UnmountedPool};
+use super::change::{self, Change, UnmountedPool};
 use crate::cli::JsonOption;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,15 +43,7 @@ pub(crate) struct RemoveCommand {
 /// Runs it.
 pub(crate) fn run(command: &RemoveCommand) -> Result<ExitCode> {
     let RemoveCommand { unmounted, operands, .. } = command;
-    let (words, place) = match operands.split_last() {
-        Some((mount, words)) if unmounted.pool.is_empty() => {
-            if words.is_empty() {
-                bail!("a device and a mounted directory are needed, or --pool with the devices of the pool");
-            }
-            (words, Place::of_mount(mount)?)
-        }
-        _ => (operands.as_slice(), Place::of_devices(&unmounted.pool, &unmounted.options)?),
-    };
+    let (words, place) = unmounted.with_operands(operands, "a device")?;
     let change = |word: &PathBuf| Ok(Change::Remove(place.leaving(word)?));
     let changes = words.iter().map(change).collect::<Result<Vec<_>>>()?;
     change::run(&place, &changes, command.json)

@@ -62,7 +62,7 @@ MOUNT OPTIONS
   allow_other          other users may look inside (an ordinary user may allow that only if
                        /etc/fuse.conf says user_allow_other)
   default_permissions  the kernel checks permissions; the default
-  auto_unmount         the mount goes away when the serving process dies
+  auto_unmount         the mount goes away when the serving process dies; that of an ordinary user stays
   dev, suid            device nodes and set-user-id programs work; for root
   noexec, and others of mount(8) that change nothing here
 
