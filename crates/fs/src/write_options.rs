@@ -48,6 +48,8 @@ pub struct WriteOptions {
     pub small_file_bytes: Option<u64>,
     /// The class that a device is to have, by its name, whatever the pool or the host says of it.
     pub classes: BTreeMap<String, PlacementClass>,
+    /// Longer extents that are not compressed become several when they are moved to another place, in bytes.
+    pub moved_extent_bytes_max: u64,
     /// The time, and random numbers.
     pub host: Arc<dyn Host>,
 }
@@ -66,6 +68,7 @@ impl Default for WriteOptions {
             placement: PlacementMode::default(),
             small_file_bytes: None,
             classes: BTreeMap::new(),
+            moved_extent_bytes_max: u64::MAX,
             host: Arc::new(SystemHost),
         }
     }
@@ -79,6 +82,7 @@ impl WriteOptions {
             discard: if self.discard { DiscardMode::Async } else { DiscardMode::None },
             placement: self.placement,
             classes: self.classes.clone(),
+            moved_extent_bytes_max: self.moved_extent_bytes_max,
             clock: Arc::new(move || Timespec::from(host.now())),
         }
     }

@@ -1,9 +1,10 @@
 //! Data is carried to another place, verified on the way.
 
+use super::plan::COMPRESSED_BYTES_MAX;
 use crate::refs::DataRange;
 use crate::space::TierChoice;
-use crate::{Pool, Readahead, ReservedExtent, TreeError};
-use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
+use crate::{Editor, Pool, Readahead, ReservedExtent, TreeError};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
 
 /// How much is read at once.
@@ -13,10 +14,22 @@ const PIECE_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Carried<'p> {
     pub(super) from: DataRange,
+    /// Where it is besides, from the beginning to the end: one part if there was a free range as long.
+    pub(super) parts: Vec<Part<'p>>,
+}
+
+/// Part of an extent, at a place of its own.
+#[derive(Debug)]
+pub(super) struct Part<'p> {
+    /// How far behind the beginning of the old place it begins.
+    pub(super) offset: u64,
     pub(super) to: ReservedExtent<'p>,
-    /// Runs of checksums: from how far behind the beginning on.
+    /// Runs of checksums: from how far behind the beginning of the part on.
     pub(super) checksums: Vec<(u64, Vec<u8>)>,
 }
+
+/// Parts of an extent are no shorter than this, but for the last, in bytes.
+const PART_BYTES_MIN: u64 = 64 << 10;
 
 /// The checksums of a range: room for one a sector, and which are there.
 struct Checksums {
@@ -34,34 +47,89 @@ impl Witness for Trees<'_> {
 }
 
 impl Pool {
-    /// Copies data to places of its own.
+    /// Copies data to places of its own. What is alone, and has no free range as long as itself, goes to several.
     pub(super) fn carry(&self, data: &[DataRange], tier: TierChoice) -> Result<Vec<Carried<'_>>, TreeError> {
-        data.iter().map(|range| self.carry_extent(*range, tier)).collect()
+        data.iter().map(|range| self.carry_extent(*range, tier, data.len() == 1)).collect()
     }
 
-    fn carry_extent(&self, from: DataRange, tier: TierChoice) -> Result<Carried<'_>, TreeError> {
+    fn carry_extent(
+        &self,
+        from: DataRange,
+        tier: TierChoice,
+        is_alone: bool,
+    ) -> Result<Carried<'_>, TreeError> {
         self.reserve_data(from.length)?;
-        let taken = self.reserve_extent_in(tier, (from.length, from.length), None);
-        let to = match taken {
-            Ok(to) => to,
-            Err(error) => {
-                self.release_data(from.length);
-                return Err(error);
+        let mut places = Vec::new();
+        if let Err(error) = self.reserve_places(from, tier, is_alone, &mut places) {
+            let taken: u64 = places.iter().map(|place| place.length).sum();
+            self.release_data(from.length - taken);
+            return Err(error);
+        }
+        let (mut parts, mut offset) = (Vec::new(), 0);
+        for to in places {
+            let checksums = self.copy_data(from.start + offset, &to)?;
+            let length = to.length;
+            parts.push(Part { offset, to, checksums });
+            offset += length;
+        }
+        Ok(Carried { from, parts })
+    }
+
+    /// Takes a place as long as an extent, or else several, the longest first.
+    fn reserve_places<'p>(
+        &'p self,
+        from: DataRange,
+        tier: TierChoice,
+        is_alone: bool,
+        places: &mut Vec<ReservedExtent<'p>>,
+    ) -> Result<(), TreeError> {
+        let most = self.writer()?.options.moved_extent_bytes_max;
+        let is_short = from.length <= most;
+        if is_short || !self.may_be_split(from)? {
+            match self.reserve_extent_in(tier, (from.length, from.length), None) {
+                Err(TreeError::NoSpace(_))
+                    if is_short && is_alone && from.length > PART_BYTES_MIN && self.may_be_split(from)? => {}
+                place => {
+                    places.push(place?);
+                    return Ok(());
+                }
             }
-        };
-        let mut checksums: Vec<(u64, Vec<u8>)> = Vec::new();
+        }
+        let mut left = from.length;
+        while left > 0 {
+            let longest = left.min(most);
+            let place = self.reserve_extent_in(tier, (longest.min(PART_BYTES_MIN), longest), None)?;
+            left -= place.length;
+            places.push(place);
+        }
+        Ok(())
+    }
+
+    /// Whether an extent may become several: what is compressed is of one piece.
+    fn may_be_split(&self, range: DataRange) -> Result<bool, TreeError> {
+        if range.length > COMPRESSED_BYTES_MAX {
+            return Ok(true);
+        }
+        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        // Others may be changing what refers to it; then it is no moment to find out.
+        Ok(editor.plan(&[], &[range]).is_ok_and(|plan| plan.is_plain(range.start)))
+    }
+
+    /// Copies what begins at an address, and answers its checksums.
+    fn copy_data(&self, from: Logical, to: &ReservedExtent<'_>) -> Result<Vec<(u64, Vec<u8>)>, TreeError> {
+        let mut checksums = Vec::new();
         let mut done = 0;
-        while done < from.length {
-            let length = PIECE_BYTES.min(from.length - done);
-            let found = self.checksums_of(DataRange { start: from.start + done, length })?;
+        while done < to.length {
+            let length = PIECE_BYTES.min(to.length - done);
+            let found = self.checksums_of(DataRange { start: from + done, length })?;
             let mut buffer = vec![0; to_usize(length)];
             let expected = DataChecksums::partly(&found.bytes, &found.present);
-            self.volume().read_data(from.start + done, &mut buffer, &expected)?;
+            self.volume().read_data(from + done, &mut buffer, &expected)?;
             self.volume().write_data_pieces(&[(to.start + done, &buffer)], &Trees(self))?;
             self.add_runs(done, &found, &mut checksums);
             done += length;
         }
-        Ok(Carried { from, to, checksums })
+        Ok(checksums)
     }
 
     /// Appends the checksums that are there to runs of them.

@@ -11,7 +11,9 @@
 //! 3. Blocks of trees that nobody shares (all but subvolumes) are copied, with their paths, as any change does.
 //! 4. Data is *carried* ([`data`]): read, verified where it has checksums, from another mirror if need be, and written to
 //!    a place that was reserved for it. No lock is held, nothing refers to the new place yet. What lies on disk does not
-//!    change meanwhile, for it is never written in place, and nothing new comes where something was freed.
+//!    change meanwhile, for it is never written in place, and nothing new comes where something was freed. What has no
+//!    free range as long as itself goes to several places, unless it is compressed: [`grow`] makes several items of each
+//!    that refers to it, and several blocks of one that has no room for them.
 //! 5. Blocks of subvolumes, and the leaves that refer to carried data, are moved while nobody else changes anything.
 //!    [`plan`]: all blocks above them, in all trees, as the back references have it; [`rewrite`]: every one of them is
 //!    given a new place once, what points to it is repointed, and whatever was filed under the old addresses is filed
@@ -38,6 +40,7 @@
 mod contents;
 mod data;
 mod extents;
+mod grow;
 mod plan;
 mod rewrite;
 

@@ -2,10 +2,10 @@
 //! above them, as the back references have it.
 
 use super::contents::{Block, is_shareable};
-use super::data::Carried;
+use super::grow::Grown;
 use crate::refs::{DataRange, Extent, Recorded, Referrer, data_of};
 use crate::{Editor, Readahead, Tree, TreeError};
-use brindle_ondisk::item::{ExtentFlags, FileExtent};
+use brindle_ondisk::item::{Compression, ExtentFlags, FileExtent};
 use brindle_ondisk::{
     Defect, Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId,
 };
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A compressed extent is of no more than this much of a file, in bytes.
-const COMPRESSED_MAX_BYTES: u64 = 128 << 10;
+pub(super) const COMPRESSED_BYTES_MAX: u64 = 128 << 10;
 
 /// A block that is rewritten.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) node: Arc<Node>,
     /// What it refers to, it refers to in its own name.
@@ -28,8 +28,35 @@ pub(super) struct Held {
     pub(super) count: u64,
     /// The first child that is not gone: a deleted tree may be half dropped.
     pub(super) first_live: usize,
+    /// Whether it is on the way to where a deleted tree is being dropped.
+    pub(super) is_dropped: bool,
     /// Whether it is moved for its own sake.
     pub(super) is_target: bool,
+}
+
+impl Held {
+    /// A block that was not there, of a tree that shares it with nobody.
+    pub(super) fn new_above(node: Node) -> Self {
+        let node = Arc::new(node);
+        Self {
+            node,
+            is_full: false,
+            is_marked: false,
+            count: 1,
+            first_live: 0,
+            is_dropped: false,
+            is_target: false,
+        }
+    }
+}
+
+/// A root that is rewritten.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) tree: Arc<Tree>,
+    pub(super) at: Logical,
+    /// What will be the root, by its provisional address: this block, unless it grows.
+    pub(super) becomes: Logical,
 }
 
 /// What has to be rewritten.
@@ -38,16 +65,40 @@ pub(super) struct Plan {
     /// By address.
     pub(super) blocks: BTreeMap<Logical, Held>,
     /// Trees whose root is rewritten.
-    pub(super) roots: Vec<(Arc<Tree>, Logical)>,
+    pub(super) roots: Vec<Root>,
     /// Data that is still referred to, by its old address.
     pub(super) data: BTreeMap<Logical, Recorded>,
+    /// What becomes more than it was.
+    pub(super) grown: Grown,
 }
 
 impl Plan {
+    /// All blocks as they will be, by provisional address.
+    pub(super) fn successors(&self) -> impl Iterator<Item = (Logical, &Held)> {
+        let unchanged = self.blocks.iter().filter(|(at, _)| !self.grown.blocks.contains_key(at));
+        let grown = self.grown.blocks.values().flatten().chain(&self.grown.above);
+        unchanged.map(|(at, held)| (*at, held)).chain(grown.map(|(at, held)| (*at, held)))
+    }
+
+    /// Whether nobody who refers to an extent says that it is compressed.
+    pub(super) fn is_plain(&self, extent: Logical) -> bool {
+        let leaves = self.blocks.values().filter(|held| held.node.is_leaf());
+        let items = leaves.flat_map(|held| (0..held.node.len()).filter_map(|slot| held.node.item(slot)));
+        items.filter(|(key, _)| key.item_type == KeyType::EXTENT_DATA).all(|(key, data)| {
+            match Item::parse(&key, data) {
+                Ok(Item::FileExtent(FileExtent::OnDisk { extent: found, compression, .. })) => {
+                    found.disk_bytenr != extent || compression == Compression::None
+                }
+                _ => true,
+            }
+        })
+    }
+
     /// How many extents will have other references.
     pub(super) fn reference_changes(&self) -> usize {
         let children = |held: &Held| if held.is_full || held.is_marked { held.node.len() } else { 0 };
-        2 * (self.blocks.len() + self.data.len()) + self.blocks.values().map(children).sum::<usize>()
+        let grown = self.grown.additional() + self.grown.parts.len();
+        2 * (self.blocks.len() + self.data.len() + grown) + self.blocks.values().map(children).sum::<usize>()
     }
 }
 
@@ -66,7 +117,7 @@ struct Planner<'e, 'p> {
 impl Editor<'_> {
     /// Plans for blocks of subvolumes, and data. Only with all subvolumes settled and nothing waiting is it more than a
     /// guess.
-    pub(super) fn plan(&self, blocks: &[Block], data: &[Carried<'_>]) -> Result<Plan, TreeError> {
+    pub(super) fn plan(&self, blocks: &[Block], data: &[DataRange]) -> Result<Plan, TreeError> {
         let mut planner = Planner {
             editor: self,
             plan: Plan::default(),
@@ -75,8 +126,8 @@ impl Editor<'_> {
             live: HashMap::new(),
             seen: HashSet::new(),
         };
-        for carried in data {
-            planner.add_data(carried.from)?;
+        for range in data {
+            planner.add_data(*range)?;
         }
         planner.queue.extend(blocks.iter().map(|block| (block.at, block.level)));
         while let Some((at, level)) = planner.queue.pop() {
@@ -118,6 +169,7 @@ impl Planner<'_, '_> {
             is_marked: false,
             count: known.count,
             first_live: 0,
+            is_dropped: false,
             is_target,
         };
         self.plan.blocks.insert(at, held);
@@ -130,7 +182,7 @@ impl Planner<'_, '_> {
         let at = node.header().bytenr;
         self.look_at_progress(&tree)?;
         if tree.root().bytenr == at {
-            self.plan.roots.push((tree, at));
+            self.plan.roots.push(Root { tree, at, becomes: at });
             return Ok(());
         }
         let first = node.key(0).ok_or_else(|| refuse(at, "block below a root is empty"))?;
@@ -208,7 +260,7 @@ impl Planner<'_, '_> {
         // The extent may begin before the file does.
         let is_before = offset > i64::MAX.unsigned_abs();
         let first = if is_before { 0 } else { offset };
-        let end = offset.wrapping_add(range.length.max(COMPRESSED_MAX_BYTES));
+        let end = offset.wrapping_add(range.length.max(COMPRESSED_BYTES_MAX));
         let mut cursor = self.editor.pool.cursor(&tree, Readahead::None);
         cursor.seek(&Key::new(objectid, KeyType::EXTENT_DATA, first))?;
         let mut found = 0;
@@ -243,11 +295,11 @@ impl Planner<'_, '_> {
     fn finish(mut self) -> Result<Plan, TreeError> {
         for (at, slot) in &self.live {
             if let Some(held) = self.plan.blocks.get_mut(at) {
-                held.first_live = *slot;
+                (held.first_live, held.is_dropped) = (*slot, true);
             }
         }
-        let roots: HashSet<Logical> = self.plan.roots.iter().map(|(_, at)| *at).collect();
-        let snapshots = self.plan.roots.iter().map(|(tree, _)| tree.read().last_snapshot);
+        let roots: HashSet<Logical> = self.plan.roots.iter().map(|root| root.at).collect();
+        let snapshots = self.plan.roots.iter().map(|root| root.tree.read().last_snapshot);
         let last_snapshot = snapshots.max().unwrap_or(Generation::new(0));
         for (at, held) in &mut self.plan.blocks {
             let may_be_shared = held.node.generation() <= last_snapshot && !roots.contains(at);
@@ -260,8 +312,8 @@ impl Planner<'_, '_> {
     /// Whether there are as many pointers to everything as there are references.
     fn check_counts(&self) -> Result<(), TreeError> {
         let mut pointers: HashMap<Logical, u64> = HashMap::new();
-        for (_, at) in &self.plan.roots {
-            *pointers.entry(*at).or_default() += 1;
+        for root in &self.plan.roots {
+            *pointers.entry(root.at).or_default() += 1;
         }
         for held in self.plan.blocks.values() {
             if held.node.is_leaf() {
@@ -287,7 +339,7 @@ impl Planner<'_, '_> {
     }
 }
 
-fn refuse(at: Logical, why: &'static str) -> TreeError {
+pub(super) fn refuse(at: Logical, why: &'static str) -> TreeError {
     let key = Key::new(ObjectId::new(at.get()), KeyType::METADATA_ITEM, 0);
     TreeError::item(RootId::EXTENT_TREE, key, Defect::new(why, at.get()))
 }

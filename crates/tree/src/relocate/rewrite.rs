@@ -20,7 +20,9 @@ const REFERENCES_PER_BLOCK: usize = 16;
 
 /// What goes where.
 struct Places {
+    /// By address, or provisional address.
     blocks: HashMap<Logical, Logical>,
+    /// Extents that stay in one piece.
     data: HashMap<Logical, Logical>,
 }
 
@@ -34,13 +36,13 @@ impl Pool {
     ) -> Result<(), TreeError> {
         let writer = self.writer()?;
         // A plan made while others go on may be wrong, and has read what a right one will need.
-        let guess = Editor { pool: self, writer, generation: Generation::new(0) }.plan(blocks, &carried);
-        let mut size = guess.map_or(blocks.len(), |plan| size(&plan));
+        let editor = Editor { pool: self, writer, generation: Generation::new(0) };
+        let mut size = editor.full_plan(blocks, &carried).map_or(blocks.len(), |plan| size(&plan));
         let mut carried = Some(carried);
         for _ in 0..TRIES {
             let done = self.exclusively_with(size, |editor| {
                 editor.settle_subvolumes()?;
-                let plan = editor.plan(blocks, carried.as_deref().unwrap_or_default())?;
+                let plan = editor.full_plan(blocks, carried.as_deref().unwrap_or_default())?;
                 if self::size(&plan) > size {
                     size = self::size(&plan);
                     return Ok(false);
@@ -58,10 +60,18 @@ impl Pool {
 
 /// How many blocks a plan may change.
 fn size(plan: &Plan) -> usize {
-    plan.blocks.len() + plan.reference_changes().div_ceil(REFERENCES_PER_BLOCK)
+    let blocks = plan.blocks.len() + plan.grown.additional();
+    blocks + plan.reference_changes().div_ceil(REFERENCES_PER_BLOCK)
 }
 
 impl Editor<'_> {
+    fn full_plan(&self, blocks: &[Block], carried: &[Carried<'_>]) -> Result<Plan, TreeError> {
+        let data: Vec<DataRange> = carried.iter().map(|carried| carried.from).collect();
+        let mut plan = self.plan(blocks, &data)?;
+        self.grow(&mut plan, carried)?;
+        Ok(plan)
+    }
+
     /// All blocks of subvolumes get addresses, and all references are applied: what there is, is in the trees.
     fn settle_subvolumes(&self) -> Result<(), TreeError> {
         self.writer.space.prepare(self.pool)?;
@@ -89,22 +99,30 @@ impl Editor<'_> {
         moved: &mut Moved,
     ) -> Result<(), TreeError> {
         for (at, held) in &plan.blocks {
-            let place = places.blocks[at];
-            self.move_references(held, *at, place, places)?;
-            let node = Arc::new(repoint(held, place, self.generation, places));
-            self.pool.remember_node(place, &node);
-            self.freeze_block(place, node);
+            self.leave(held, *at)?;
             if held.is_target {
                 moved.count_block(self.pool.nodesize());
             }
         }
-        for (tree, at) in &plan.roots {
-            let (old, place) = (self.extent_of(&plan.blocks[at].node), places.blocks[at]);
-            self.writer.refs.create(&Extent { start: place, ..old }, Referrer::Tree(tree.id()), 1);
-            self.writer.refs.change(&old, Referrer::Tree(tree.id()), -1);
-            let mut state = tree.write();
+        let mut heads: HashMap<Logical, &Held> = HashMap::new();
+        for (provisional, held) in plan.successors() {
+            let place = places.blocks[&provisional];
+            self.enter(plan, held, place, places)?;
+            let node = Arc::new(repoint(held, place, self.generation, places));
+            self.pool.remember_node(place, &node);
+            self.freeze_block(place, node);
+            heads.insert(provisional, held);
+        }
+        for root in &plan.roots {
+            let (old, place) = (&plan.blocks[&root.at].node, places.blocks[&root.becomes]);
+            let new = &heads[&root.becomes].node;
+            let extent = Extent { start: place, ..self.extent_of(new) };
+            self.writer.refs.create(&extent, Referrer::Tree(root.tree.id()), 1);
+            self.writer.refs.change(&self.extent_of(old), Referrer::Tree(root.tree.id()), -1);
+            let mut state = root.tree.write();
             state.root.bytenr = place;
             state.root.generation = self.generation;
+            state.root.level = new.level();
         }
         let has_data = !plan.data.is_empty();
         for carried in carried {
@@ -119,49 +137,58 @@ impl Editor<'_> {
 
     /// New addresses: for the blocks of a level side by side, in the order of keys.
     fn places(&self, plan: &Plan, carried: &[Carried<'_>]) -> Result<Places, TreeError> {
-        let mut order: Vec<(Logical, &Held)> = plan.blocks.iter().map(|(at, held)| (*at, held)).collect();
+        let mut order: Vec<(Logical, &Held)> = plan.successors().collect();
         order.sort_by_key(|(at, held)| (held.node.level(), held.node.header().owner, held.node.key(0), *at));
         let space = &self.writer.space;
         let found = space.allocate_blocks(self.pool, BlockGroupType::METADATA, order.len(), None)?;
-        let data = carried.iter().map(|carried| (carried.from.start, carried.to.start));
+        let data = carried.iter().filter_map(|carried| match carried.parts.as_slice() {
+            [whole] => Some((carried.from.start, whole.to.start)),
+            _ => None,
+        });
         Ok(Places {
             blocks: order.iter().map(|(at, _)| *at).zip(found).collect(),
             data: data.filter(|(from, _)| plan.data.contains_key(from)).collect(),
         })
     }
 
-    /// What a block refers to, the new one does, and what has moved itself is referred to where it is now.
-    fn move_references(
-        &self,
-        held: &Held,
-        at: Logical,
-        place: Logical,
-        places: &Places,
-    ) -> Result<(), TreeError> {
-        let refs = &self.writer.refs;
-        let node = &held.node;
-        let owner = node.header().owner;
-        let before = if held.is_full { Under::Block(at) } else { Under::Tree(owner) };
-        let now = if held.is_full || held.is_marked { Under::Block(place) } else { before };
-        if held.is_full || held.is_marked {
-            refs.set_full(&Extent { start: place, ..self.extent_of(node) });
-        }
-        let change = |extent: Extent, moved: Option<&Logical>, from: Referrer, to: Referrer| {
-            match moved {
-                Some(moved) => refs.create(&Extent { start: *moved, ..extent }, to, 1),
-                None => refs.change(&extent, to, 1),
-            }
-            refs.change(&extent, from, -1);
-        };
+    /// A block that goes refers to nothing any more.
+    fn leave(&self, held: &Held, at: Logical) -> Result<(), TreeError> {
+        let (refs, node) = (&self.writer.refs, &held.node);
+        let under = if held.is_full { Under::Block(at) } else { Under::Tree(node.header().owner) };
         if node.is_leaf() {
             for (range, objectid, offset) in data_of(node)? {
-                let (from, to) = (before.data(objectid, offset), now.data(objectid, offset));
-                change(Extent::data(range), places.data.get(&range.start), from, to);
+                refs.change(&Extent::data(range), under.data(objectid, offset), -1);
             }
         }
         for child in node.key_ptrs().iter().skip(held.first_live) {
             let extent = self.block_extent(child.blockptr, node.level() - 1, child.key);
-            change(extent, places.blocks.get(&child.blockptr), before.block(), now.block());
+            refs.change(&extent, under.block(), -1);
+        }
+        Ok(())
+    }
+
+    /// A block that comes refers to what it has, and to what has moved itself where it is now.
+    fn enter(&self, plan: &Plan, held: &Held, place: Logical, places: &Places) -> Result<(), TreeError> {
+        let (refs, node) = (&self.writer.refs, &held.node);
+        let in_own_name = held.is_full || held.is_marked;
+        let under = if in_own_name { Under::Block(place) } else { Under::Tree(node.header().owner) };
+        if in_own_name {
+            refs.set_full(&Extent { start: place, ..self.extent_of(node) });
+        }
+        let add = |extent: Extent, moved: Option<&Logical>, who: Referrer| match moved {
+            Some(moved) => refs.create(&Extent { start: *moved, ..extent }, who, 1),
+            None => refs.change(&extent, who, 1),
+        };
+        if node.is_leaf() {
+            for (range, objectid, offset) in data_of(node)? {
+                // A part of an extent is in the block already.
+                let moved = places.data.get(&range.start).or_else(|| plan.grown.parts.get(&range.start));
+                add(Extent::data(range), moved, under.data(objectid, offset));
+            }
+        }
+        for child in node.key_ptrs().iter().skip(held.first_live) {
+            let extent = self.block_extent(child.blockptr, node.level() - 1, child.key);
+            add(extent, places.blocks.get(&child.blockptr), under.block());
         }
         Ok(())
     }
@@ -169,14 +196,20 @@ impl Editor<'_> {
     fn move_data(&self, plan: &Plan, carried: Carried<'_>, moved: &mut Moved) -> Result<(), TreeError> {
         // What nobody refers to any more gives its new place back.
         let Some(known) = plan.data.get(&carried.from.start) else { return Ok(()) };
-        let (start, length) = (carried.to.start, carried.from.length);
-        carried.to.keep();
-        self.writer.refs.set_generation(&Extent::data(DataRange { start, length }), known.generation);
-        for (offset, sums) in &carried.checksums {
-            self.insert_checksums(start + *offset, sums)?;
-        }
+        let is_whole = carried.parts.len() == 1;
         moved.extents += 1;
-        moved.bytes += length;
+        for part in carried.parts {
+            let range = DataRange { start: part.to.start, length: part.to.length };
+            if !is_whole && !plan.grown.parts.contains(&range.start) {
+                continue;
+            }
+            part.to.keep();
+            self.writer.refs.set_generation(&Extent::data(range), known.generation);
+            for (offset, sums) in &part.checksums {
+                self.insert_checksums(range.start + *offset, sums)?;
+            }
+            moved.bytes += range.length;
+        }
         Ok(())
     }
 }

@@ -87,7 +87,7 @@ pub(crate) struct Writer {
     exclusive: Mutex<Option<&'static str>>,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
-    options: WriterOptions,
+    pub(crate) options: WriterOptions,
 }
 
 /// What is on disk.

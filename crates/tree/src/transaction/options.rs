@@ -20,6 +20,9 @@ pub struct WriterOptions {
     pub placement: PlacementMode,
     /// The class that a device is to have, by its name, whatever the pool or the host says of it.
     pub classes: BTreeMap<String, PlacementClass>,
+    /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
+    /// limit, but where it is to be seen what comes of that.
+    pub moved_extent_bytes_max: u64,
     /// What time it is.
     pub clock: Clock,
 }
@@ -30,6 +33,7 @@ impl Default for WriterOptions {
             discard: DiscardMode::default(),
             placement: PlacementMode::default(),
             classes: BTreeMap::new(),
+            moved_extent_bytes_max: u64::MAX,
             clock: Arc::new(system_time),
         }
     }
@@ -41,6 +45,7 @@ impl fmt::Debug for WriterOptions {
             .field("discard", &self.discard)
             .field("placement", &self.placement)
             .field("classes", &self.classes)
+            .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
             .finish_non_exhaustive()
     }
 }

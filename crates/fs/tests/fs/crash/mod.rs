@@ -126,6 +126,24 @@ fn data_that_moves_between_tiers() {
 }
 
 #[test]
+fn data_that_has_no_room_in_its_tier() {
+    let layout = Layout { devices: 2, fast: 1, ..ONE };
+    let test = crash("data_that_has_no_room_in_its_tier", 5400);
+    let mix = Mix { subvolumes: 12, contents: 40, ..test.mix.clone() };
+    test.mixed(mix).of(4, 50, 250).run(&LibrarySubject::sorting_crowded(layout));
+}
+
+#[test]
+fn data_that_moves_in_parts() {
+    let two_tiers = Layout { devices: 2, fast: 1, ..ONE };
+    let test = crash("data_that_moves_in_parts", 5300);
+    let mix = Mix { subvolumes: 12, contents: 30, ..test.mix.clone() };
+    let test = test.mixed(mix).of(3, 50, 250);
+    test.run(&LibrarySubject::sorting(two_tiers).in_parts());
+    test.run(&LibrarySubject::relocating(ONE).in_parts());
+}
+
+#[test]
 fn contents_that_are_overwritten_in_place() {
     let mirrors = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
     let parity = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };

@@ -137,3 +137,12 @@ fn parity_before_btrfs_check() {
         judge_some("parity_before_btrfs_check", 6200, library);
     }
 }
+
+#[test]
+fn parts_before_btrfs_check() {
+    if can_make() {
+        let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+        let library = LibrarySubject::named(layout, own_uuid(4)).into_relocating().in_parts();
+        judge_some("parts_before_btrfs_check", 6300, library);
+    }
+}

@@ -1,6 +1,6 @@
 //! The library as a subject of crashes and faults.
 
-use crate::simulated::{Habits, Layout, Library, Pool, findings};
+use crate::simulated::{Habits, Layout, Library, PART_BYTES, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::WritableDevice;
 use brindle_ondisk::Uuid;
@@ -18,6 +18,8 @@ pub(crate) struct LibrarySubject {
     /// A device may have missed commits, and is left out then.
     may_be_degraded: bool,
     contents: Contents,
+    /// What is moved comes to lie in parts.
+    moves_in_parts: bool,
 }
 
 /// How contents are written.
@@ -53,7 +55,15 @@ impl LibrarySubject {
         layout.mkfs_named(&writable, uuid);
         let images = devices.iter().map(|device| device.image()).collect();
         let habits = Habits { syncs_all: true, ..Habits::default() };
-        Self { layout, images, habits, is_hasty: false, may_be_degraded: false, contents: Contents::Plain }
+        Self {
+            layout,
+            images,
+            habits,
+            is_hasty: false,
+            may_be_degraded: false,
+            contents: Contents::Plain,
+            moves_in_parts: false,
+        }
     }
 
     /// An fsync commits names and attributes, but writes contents of its own file only; others are written back
@@ -86,6 +96,17 @@ impl LibrarySubject {
     pub(crate) fn into_relocating(self) -> Self {
         let hasty = self.into_hasty();
         Self { habits: Habits { relocates_every: 9, ..hasty.habits }, ..hasty }
+    }
+
+    /// As [`sorting`](Self::sorting), where fast devices have room for some of it only.
+    pub(crate) fn sorting_crowded(layout: Layout) -> Self {
+        let plain = Self::sorting(layout);
+        Self { habits: Habits { fast_bytes: 192 << 10, ..plain.habits }, ..plain }
+    }
+
+    /// This one, and extents that are moved come to lie in parts.
+    pub(crate) fn in_parts(self) -> Self {
+        Self { moves_in_parts: true, ..self }
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -124,6 +145,9 @@ impl Subject for LibrarySubject {
         }
         pool.write.nodatasum = self.contents == Contents::Unsummed;
         pool.write.nodatacow = self.contents == Contents::InPlace;
+        if self.moves_in_parts {
+            pool.write.moved_extent_bytes_max = PART_BYTES;
+        }
         let refusal = match Library::open(pool.clone(), self.habits) {
             Ok(library) => return Ok(library),
             Err(refusal) => refusal.to_string(),

@@ -104,6 +104,71 @@ fn what_the_disk_had_no_room_for_goes_back_when_there_is_some() {
     pool.close(fs);
 }
 
+/// A disk on which only ranges of a megabyte are free, here and there.
+fn riddle(fs: &Filesystem) {
+    let files = fill(fs, MIB, "grain");
+    let is_odd = |number: usize| number % 2 == 1;
+    for number in 0..files {
+        let name = format!("grain{number}");
+        let id = fs.lookup(fs.root(), name.as_bytes()).expect("read").expect("there").inode;
+        if is_odd(number) || is_on_flash(fs, id) {
+            fs.unlink(fs.root(), name.as_bytes()).expect("there is always room to delete");
+        }
+    }
+    fs.sync().expect("a commit");
+}
+
+#[test]
+fn long_extents_go_in_parts_where_free_space_is_in_pieces() {
+    let mut pool = pool();
+    pool.write.small_file_bytes = Some(1 << 30);
+    let fs = pool.open();
+    let above = directory(&fs, fs.root(), "above");
+    let volume = fs.create_subvolume(above, b"volume", &NewInode { mode: 0o755, ..NewInode::default() });
+    let volume = InodeId::root_of(volume.expect("room"));
+    let long: Vec<InodeId> = (0..4)
+        .map(|number| {
+            let file = put(&fs, volume, &format!("long{number}"), 0).expect("room");
+            // Of one piece each, with contents that tell where they belong.
+            let open = fs.open_file(file).expect("there");
+            let words =
+                (0..6 * MIB / 8).map(|word| (word as u64 + number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let contents: Vec<u8> = words.flat_map(u64::to_be_bytes).collect();
+            for (part, at) in contents.chunks(MIB).zip((0..).step_by(MIB)) {
+                assert_eq!(fs.write(&open, at, part).expect("room"), MIB);
+            }
+            fs.write_back(&open).expect("room");
+            file
+        })
+        .collect();
+    // Part of the first is overwritten, and part of the second is in another file.
+    append(&fs, long[0], 2 << 20, 1000).expect("room");
+    let clone = fs.create(fs.root(), b"clone", &NewInode { mode: 0o100_644, ..NewInode::default() });
+    let clone = clone.expect("room").id;
+    let (source, target) = (fs.open_file(long[1]).expect("there"), fs.open_file(clone).expect("there"));
+    assert_eq!(fs.copy_range(&source, 1 << 20, &target, 0, 3 << 20).expect("room"), 3 << 20);
+    fs.write_back(&target).expect("room");
+    drop((source, target));
+    let snapshot = fs.snapshot(volume.tree, above, b"snapshot", true).expect("room");
+    fs.set_small_file_bytes(0).expect("it can be stored");
+    riddle(&fs);
+    let before: Vec<Vec<u8>> = long.iter().chain([&clone]).map(|file| contents(&fs, *file)).collect();
+    let used = data_used(&fs);
+    assert!(long.iter().chain([&clone]).all(|file| is_on_flash(&fs, *file)));
+    let ended = apply(&fs).expect("there is room in pieces");
+    assert_eq!(ended.progress.left, 0);
+    assert_eq!(wrong_bytes(&fs), 0);
+    let after: Vec<Vec<u8>> = long.iter().chain([&clone]).map(|file| contents(&fs, *file)).collect();
+    assert!(before == after);
+    for file in &long {
+        let copy = InodeId { tree: snapshot, number: file.number };
+        assert!(!is_on_flash(&fs, *file) && !is_on_flash(&fs, copy));
+        assert!(contents(&fs, copy) == contents(&fs, *file));
+    }
+    assert_eq!(data_used(&fs), used, "nothing was torn apart");
+    pool.close(fs);
+}
+
 #[test]
 fn marks_and_limits_that_come_later_move_what_is_there() {
     let mut pool = pool();

@@ -6,7 +6,7 @@ mod target;
 
 pub(crate) use layout::Layout;
 pub(crate) use pool::{Pool, check, findings};
-pub(crate) use target::{Habits, Library};
+pub(crate) use target::{Habits, Library, PART_BYTES};
 
 use brindle_testing::operations::{Mix, Trial};
 use layout::LAYOUTS;
@@ -43,6 +43,20 @@ fn moving_data_between_tiers_changes_nothing() {
         assert!(layout.fast > 0, "{layout:?}");
         println!("{layout:?}");
         trial.run(|| Library::sorting(&layout));
+    }
+}
+
+#[test]
+fn moving_data_in_parts_changes_nothing() {
+    for seed in seeds(80, LAYOUTS.len() as u64) {
+        let mix = Mix { names_max: 40, subvolumes: 12, contents: 40, ..Mix::default() };
+        let trial = Trial::new(seed, 200, mix);
+        let layout = Layout { nodesize: 4096, ..Layout::of(seed) };
+        println!("{layout:?}");
+        trial.run(|| match layout.fast {
+            0 => Library::relocating(&layout).in_parts().expect("the pool opens"),
+            _ => Library::sorting(&layout).in_parts().expect("the pool opens"),
+        });
     }
 }
 
