@@ -173,21 +173,36 @@ impl Filesystem {
 
     /// Shares extents, in steps; contents in an item are copied.
     fn share(&self, pair: &Pair<'_>) -> Result<(), FsError> {
-        let mut at = pair.target_range.start;
-        let mut inline = None;
+        let mut at = self.copy_inline(pair)?;
         while at < pair.target_range.end {
             let moves = self.pool().moves();
             let (to, pieces) = self.plan_step(pair, at)?;
-            let copied = pieces.iter().find(|piece| matches!(piece.place, Place::Inline(_))).cloned();
             if self.share_step(pair, &(at..to), &pieces, moves)? {
-                inline = inline.or(copied);
                 at = to;
             }
         }
-        match inline {
-            Some(inline) => self.copy_inline(pair, &inline),
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// What the source keeps in its item is written to the target, as anybody writes: what was there goes when the new
+    /// contents come, not before, so that a crash leaves the ones or the others. Returns from where on
+    /// there are extents.
+    fn copy_inline(&self, pair: &Pair<'_>) -> Result<u64, FsError> {
+        let (start, end) = (pair.target_range.start, pair.target_range.end);
+        let first = pair.source_start..pair.source_start + 1;
+        let first = self.pieces(&pair.source_tree, pair.source.id(), &first, 1)?;
+        let Some(inline) = first.first().filter(|piece| matches!(piece.place, Place::Inline(_))) else {
+            return Ok(start);
+        };
+        let to = end.min(start + (inline.end(self.sector()) - pair.source_start));
+        let mut contents = vec![0; to_usize(to.min(pair.target_size) - start)];
+        self.read_inside(pair.source, pair.source_start, &mut contents)?;
+        self.write_at_inside(pair.target, start, &contents)?;
+        if to < end {
+            // Contents in an item are alone in their file.
+            self.write_back_as(pair.target.inode(), false)?;
         }
+        Ok(to)
     }
 
     /// How far one step goes in the target, and the source's pieces for it.
@@ -245,13 +260,5 @@ impl Filesystem {
             })?;
             Ok(true)
         })
-    }
-
-    /// What the source keeps in its item is written to the target.
-    fn copy_inline(&self, pair: &Pair<'_>, inline: &Piece) -> Result<(), FsError> {
-        let length = inline.ram_bytes.min(pair.target_size - pair.target_range.start);
-        let mut contents = vec![0; to_usize(length)];
-        let read = self.read_inside(pair.source, inline.start, &mut contents)?;
-        self.write_at_inside(pair.target, pair.target_range.start, &contents[..read])
     }
 }

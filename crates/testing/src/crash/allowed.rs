@@ -72,13 +72,8 @@ impl Mixture<'_> {
             let entries = versions.iter().map(|step| step.expectation().manifest().entry(path.bytes()));
             let payloads: Vec<_> =
                 entries.map(|entry| entry.map(|entry| (&entry.kind, entry.size))).collect();
-            // Or with the same contents, which come later than the old ones go.
-            let is_cloned = |step: &&&Step| {
-                matches!(&step.operation, Operation::CloneRange { to, .. } if *to == path) && !step.is_refused
-            };
             !self.promise.commits_only_when_asked
-                && (payloads.windows(2).any(|pair| pair[0] != pair[1])
-                    || versions.iter().skip(1).any(|step| is_cloned(&step)))
+                && payloads.windows(2).any(|pair| pair[0] != pair[1])
                 && versions.iter().any(|step| self.is_version(&path, step, found, true))
         };
         if is_one || is_rewritten() {

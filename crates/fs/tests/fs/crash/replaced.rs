@@ -4,7 +4,7 @@ use super::ONE;
 use super::subject::LibrarySubject;
 use crate::simulated::Pool;
 use brindle_device::WritableDevice;
-use brindle_fs::{Filesystem, InodeId, NewInode, RenameMode};
+use brindle_fs::{Filesystem, InodeId, NewInode, OpenFile, RenameMode};
 use brindle_sim::{LossMode, Random, Recorder};
 use brindle_testing::crash::Subject;
 use std::ops::Range;
@@ -19,16 +19,21 @@ enum Way {
     Exchange,
     /// The file is cut off to nothing, and written anew.
     Anew,
+    /// The file gets the contents of another, which keeps them in its item.
+    Clone,
 }
 
 /// In the item, one extent, and more than one.
 const SIZES: [usize; 4] = [100, 5000, 700_000, 20_000];
 const ROUNDS: usize = 8;
 
-fn contents(round: usize) -> Vec<u8> {
-    (0..SIZES[round % SIZES.len()])
-        .map(|at| u8::try_from((at * 7 + round * 31) % 251).expect("small"))
-        .collect()
+fn contents(way: Way, round: usize) -> Vec<u8> {
+    let size = match way {
+        // All of them, or else it is a part of the file that gets others.
+        Way::Clone => 100 * (1 + round),
+        Way::Rename | Way::Exchange | Way::Anew => SIZES[round % SIZES.len()],
+    };
+    (0..size).map(|at| u8::try_from((at * 7 + round * 31) % 251).expect("small")).collect()
 }
 
 /// Writes a file as a program does that opens and closes it.
@@ -52,6 +57,13 @@ fn replace(fs: &Filesystem, way: Way, bytes: &[u8]) {
     let (new, mode) = match way {
         Way::Rename => (create(fs, b"new"), RenameMode::Replace),
         Way::Exchange => (create(fs, b"new"), RenameMode::Exchange),
+        Way::Clone => {
+            let new = create(fs, b"new");
+            write(fs, new, false, bytes);
+            let source = fs.open_file(new).expect("there");
+            fs.clone_range(&source, 0, &open(fs, b"name"), 0, 0).expect("room");
+            return fs.unlink(root, b"new").map(drop).expect("there");
+        }
         Way::Anew => {
             return write(fs, fs.lookup(root, b"name").expect("read").expect("there").inode, true, bytes);
         }
@@ -63,9 +75,13 @@ fn replace(fs: &Filesystem, way: Way, bytes: &[u8]) {
     }
 }
 
+fn open(fs: &Filesystem, name: &[u8]) -> OpenFile {
+    let id = fs.lookup(fs.root(), name).expect("read").expect("it never goes").inode;
+    fs.open_file(id).expect("there")
+}
+
 fn read(fs: &Filesystem) -> Vec<u8> {
-    let id = fs.lookup(fs.root(), b"name").expect("read").expect("it never goes").inode;
-    let file = fs.open_file(id).expect("there");
+    let file = open(fs, b"name");
     let mut bytes = vec![0; usize::try_from(file.size()).expect("small")];
     assert_eq!(fs.read(&file, 0, &mut bytes).expect("read"), bytes.len());
     bytes
@@ -79,13 +95,13 @@ fn crash_everywhere(way: Way) {
         recorder.device(&device.name, device.image, device.class) as Arc<dyn WritableDevice>
     };
     let fs = Pool::on(subject.make().into_iter().map(record).collect(), &ONE).open().expect("a new pool");
-    write(&fs, create(&fs, b"name"), false, &contents(0));
+    write(&fs, create(&fs, b"name"), false, &contents(way, 0));
     fs.sync().expect("durable");
     let before = 0..recorder.position();
     let mut rounds: Vec<Range<usize>> = vec![before];
     for round in 1..=ROUNDS {
         let start = recorder.position();
-        replace(&fs, way, &contents(round));
+        replace(&fs, way, &contents(way, round));
         fs.commit().expect("durable");
         rounds.push(start..recorder.position());
     }
@@ -97,9 +113,13 @@ fn crash_everywhere(way: Way) {
         let mode = *random.pick(&LossMode::ALL);
         let state = replay.state(mode, &mut random);
         let found = read(&Pool::on(state.writable(), &ONE).open().expect("the last commit is whole"));
-        let least = rounds.iter().rposition(|round| round.end <= point).expect("the first is over");
+        let least = match way {
+            // They are written when all data is.
+            Way::Clone => 0,
+            _ => rounds.iter().rposition(|round| round.end <= point).expect("the first is over"),
+        };
         let most = rounds.iter().rposition(|round| round.start <= point).expect("the first has begun");
-        let is_whole = (least..=most).any(|round| found == contents(round));
+        let is_whole = (least..=most).any(|round| found == contents(way, round));
         assert!(is_whole, "{way:?}, {mode:?} at {point}: {} bytes, in round {least} to {most}", found.len());
     }
 }
@@ -116,16 +136,21 @@ fn a_file_that_is_written_anew_has_its_contents_when_it_is_closed() {
 }
 
 #[test]
+fn a_file_that_gets_anothers_small_contents_has_its_own_until_then() {
+    crash_everywhere(Way::Clone);
+}
+
+#[test]
 fn a_commit_takes_all_contents_along_if_it_is_told_to() {
     for is_told in [false, true] {
         let mut pool = Pool::new(&ONE);
         pool.write.flush_on_commit = is_told;
         let fs = pool.open().expect("a new pool");
-        write(&fs, create(&fs, b"name"), false, &contents(1));
+        write(&fs, create(&fs, b"name"), false, &contents(Way::Rename, 1));
         let other = fs.open_file(create(&fs, b"other")).expect("there");
         fs.sync_file(&other).expect("durable");
         drop((other, fs));
         let found = read(&pool.open().expect("once more"));
-        assert_eq!(found, if is_told { contents(1) } else { Vec::new() });
+        assert_eq!(found, if is_told { contents(Way::Rename, 1) } else { Vec::new() });
     }
 }
