@@ -136,6 +136,9 @@ impl Filesystem {
         let (inode, sector) = (file.inode(), self.sector());
         let sectors = range.start / sector * sector..range.end.next_multiple_of(sector);
         let tree = self.tree(file.id().tree)?;
+        if may_grow && range.end > file.size() {
+            self.settle_tail_inside(file)?;
+        }
         self.leave_item(file)?;
         let mut promise = Promise::of(self.pool(), 0);
         let size = inode.data.memory().size.max(range.end);

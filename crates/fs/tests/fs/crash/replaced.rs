@@ -4,7 +4,7 @@ use super::ONE;
 use super::subject::LibrarySubject;
 use crate::simulated::Pool;
 use brindle_device::WritableDevice;
-use brindle_fs::{Filesystem, InodeId, NewInode, OpenFile, RenameMode};
+use brindle_fs::{AllocateMode, Filesystem, InodeId, NewInode, OpenFile, RenameMode};
 use brindle_sim::{LossMode, Random, Recorder};
 use brindle_testing::crash::Subject;
 use std::ops::Range;
@@ -152,5 +152,33 @@ fn a_commit_takes_all_contents_along_if_it_is_told_to() {
         drop((other, fs));
         let found = read(&pool.open().expect("once more"));
         assert_eq!(found, if is_told { contents(Way::Rename, 1) } else { Vec::new() });
+    }
+}
+
+#[test]
+fn what_was_overwritten_in_place_behind_the_end_is_never_seen() {
+    let mut pool = Pool::new(&ONE);
+    pool.write.nodatacow = true;
+    for round in 0..3 {
+        let fs = pool.open().expect("a pool");
+        let name = format!("file {round}");
+        let file = fs.open_file(create(&fs, name.as_bytes())).expect("there");
+        fs.write(&file, 0, &[7; 4095]).expect("room");
+        fs.sync_file(&file).expect("durable");
+        fs.write(&file, 4095, &[8]).expect("room");
+        fs.write_back(&file).expect("room");
+        // The byte is on disk, the size that counts it is not.
+        drop((file, fs));
+        let fs = pool.open().expect("once more");
+        let file = open(&fs, name.as_bytes());
+        assert_eq!(file.size(), 4095);
+        match round {
+            0 => fs.allocate(&file, AllocateMode::Allocate, 0, 8192).expect("room"),
+            1 => fs.allocate(&file, AllocateMode::ZeroRange, 4096, 4096).expect("room"),
+            _ => fs.truncate(&file, 8192).expect("room"),
+        }
+        let mut found = [1; 8192];
+        assert_eq!(fs.read(&file, 0, &mut found).expect("read"), 8192);
+        assert!(found[..4095] == [7; 4095] && found[4095..] == [0; 4097], "round {round}");
     }
 }
