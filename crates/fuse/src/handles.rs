@@ -62,12 +62,21 @@ impl Handles {
         self.shard(number).remove(&number)
     }
 
+    /// Whether anything is open to be written.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.any(|handle| handle.writes)
+    }
+
     /// Whether an inode is open to be written. Looks at all handles, for few ask.
     pub(crate) fn has_writer(&self, inode: InodeId) -> bool {
-        let is_writer = |handle: &Arc<Handle>| handle.writes && handle.inode.id() == inode;
-        self.shards
-            .iter()
-            .any(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).values().any(is_writer))
+        self.any(|handle| handle.writes && handle.inode.id() == inode)
+    }
+
+    fn any(&self, is_meant: impl Fn(&Handle) -> bool) -> bool {
+        let is_in = |shard: &Mutex<HashMap<u64, Arc<Handle>>>| {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).values().any(|handle| is_meant(handle))
+        };
+        self.shards.iter().any(is_in)
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Handle>>> {

@@ -1,4 +1,4 @@
-//! The thread that does what takes long, one thing after the other, so that requests need not wait for it.
+//! Threads that do what takes long, one thing after the other, so that requests need not wait for it.
 
 use std::fmt;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,16 +9,16 @@ const WAITING_MAX: usize = 256;
 /// Something to be done.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread; it ends when this is dropped and all is done.
+/// Such a thread; it ends when this is dropped and all is done.
 pub(crate) struct ControlThread {
     jobs: SyncSender<Job>,
 }
 
 impl ControlThread {
-    pub(crate) fn start() -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str) -> std::io::Result<Self> {
         let (jobs, waiting) = sync_channel::<Job>(WAITING_MAX);
         let run = move || waiting.into_iter().for_each(|job| job());
-        std::thread::Builder::new().name("control".to_owned()).spawn(run)?;
+        std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { jobs })
     }
 

@@ -3,6 +3,7 @@
 mod control_thread;
 mod kernel_cache;
 mod refused;
+mod renames;
 mod replies;
 mod turns;
 
@@ -57,13 +58,15 @@ pub(crate) struct Adapter {
     agreement: Agreement,
     control: ControlThread,
     refused: Arc<RefusedPages>,
+    renames: ControlThread,
     turns: Turns,
 }
 
 impl Adapter {
     pub(crate) fn new(operations: Arc<Operations>, turns: Turns) -> std::io::Result<Self> {
-        let (agreement, control) = (Agreement::default(), ControlThread::start()?);
-        Ok(Self { operations, agreement, control, refused: Arc::default(), turns })
+        let (control, renames) = (ControlThread::start("control")?, ControlThread::start("renames")?);
+        let (agreement, refused) = (Agreement::default(), Arc::default());
+        Ok(Self { operations, agreement, control, refused, renames, turns })
     }
 
     /// The kernel is to forget pages that we did not take, as soon as it can.
@@ -493,7 +496,7 @@ impl fuser::Filesystem for Adapter {
     ) {
         let _turn = self.turns.begin(Pace::Quick);
         let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
-        reply_empty(self.operations.rename(caller(request), from, to, flags.bits()), reply);
+        self.rename_with_contents(caller(request), from, to, flags.bits(), reply);
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -60,6 +60,24 @@ impl Operations {
         number(self.filesystem.rename(from_parent, from.1, to_parent, to.1, mode))
     }
 
+    /// The nodes that this rename would give the name of another, and of which the kernel may have pages that it has not
+    /// written back to us yet.
+    pub(crate) fn unwritten_movers(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Vec<u64> {
+        if flags & RENAME_NOREPLACE != 0 || !self.handles.has_writers() {
+            return Vec::new();
+        }
+        let find = |(parent, name): (u64, &[u8])| {
+            let entry = self.filesystem.lookup(self.inode(parent).ok()?, name).ok()??;
+            Some(entry.inode)
+        };
+        let Some((source, target)) = find(from).zip(find(to)) else {
+            return Vec::new();
+        };
+        let is_exchange = flags & RENAME_EXCHANGE != 0;
+        let moved = [Some(source), is_exchange.then_some(target)].into_iter().flatten();
+        moved.filter(|id| self.handles.has_writer(*id)).filter_map(|id| self.numbers.known(id)).collect()
+    }
+
     fn remembered(&self, attributes: &Attributes) -> Stat {
         Stat::new(self.numbers.remember(attributes.id), attributes)
     }

@@ -242,3 +242,15 @@ pub(crate) fn paths_below(root: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// Bytes that do not repeat soon.
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut byte = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32).to_le_bytes()[0]
+    };
+    (0..length).map(|_| byte()).collect()
+}

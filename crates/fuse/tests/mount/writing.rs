@@ -1,9 +1,9 @@
 //! Mounts that are written: the same operations on ours and on the kernel's must have the same outcomes and leave
 //! the same behind, then and after a remount, and `btrfs check` must find nothing.
 
-use crate::support::{KernelMount, Written, can_mount, run, writable_options};
+use crate::support::{KernelMount, Written, can_mount, noise, run, writable_options};
 use brindle_device::FileDevice;
-use brindle_fs::{Compression, CompressionChoice, Filesystem, OpenOptions, WriteOptions};
+use brindle_fs::{Compression, CompressionChoice, WriteOptions};
 use brindle_fuse::{MountError, MountOptions};
 use brindle_sim::Fault;
 use brindle_testing::manifest::Manifest;
@@ -15,7 +15,6 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 /// Does things in a directory, and notes how each turned out.
 struct Recorder {
@@ -44,18 +43,6 @@ impl Recorder {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         self.outcomes.push(format!("{script}: {:?} {said}", output.status.code()));
     }
-}
-
-/// Bytes that do not repeat soon.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut byte = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32).to_le_bytes()[0]
-    };
-    (0..length).map(|_| byte()).collect()
 }
 
 fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
@@ -440,37 +427,6 @@ fn what_fsync_returned_for_survives_without_an_unmount() {
     let found = std::fs::read(kernel.at.join("directory/file")).expect("it is there");
     assert!(found == noise(100_000, 4));
     drop((kernel, file));
-    ours.finish();
-}
-
-#[test]
-fn a_file_that_is_closed_and_takes_anothers_name_is_whole_in_the_next_commit() {
-    if !can_mount() {
-        return;
-    }
-    let mut ours = Written::make("512M");
-    let (name, new) = (ours.root().join("name"), ours.root().join("new"));
-    std::fs::write(&name, noise(300_000, 1)).expect("write");
-    let copy = ours.scratch.path().join("crashed");
-    // As a crash would leave it: names are committed, contents nobody has asked for.
-    let found_after_commit = || {
-        File::open(ours.root()).expect("open").sync_all().expect("durable");
-        run(Command::new("cp").arg("--sparse=always").args([&ours.image, &copy]));
-        let device = FileDevice::open(&copy).expect("a copy");
-        let filesystem = Filesystem::open(vec![Arc::new(device)], &OpenOptions::default()).expect("sound");
-        let id = filesystem.resolve(filesystem.root(), b"name").expect("it has always been there");
-        let file = filesystem.open_file(id).expect("there");
-        let mut bytes = vec![0; usize::try_from(file.size()).expect("small")];
-        filesystem.read(&file, 0, &mut bytes).expect("read");
-        bytes
-    };
-    File::open(&name).expect("open").sync_all().expect("durable");
-    for (round, length) in [(2, 100), (3, 900_000), (4, 5000)] {
-        let contents = noise(length, round);
-        std::fs::write(&new, &contents).expect("write");
-        std::fs::rename(&new, &name).expect("rename");
-        assert!(found_after_commit() == contents, "{length} bytes");
-    }
     ours.finish();
 }
 

@@ -1,0 +1,42 @@
+//! Renames that take another file's place.
+//!
+//! Who writes a file anew, gives it the name of the old one and never asks for a sync expects to find the old contents
+//! or the new ones after a crash. What has come to us is written back before the name changes. But of a file that
+//! is still open to be written, or mapped, the kernel may have pages that have not come to us yet: it is asked for
+//! them first. That means to wait for requests that we have to answer, so that who serves requests must not do it;
+//! nor may the thread that does other long things, for one of those may wait for the directories, which the
+//! kernel keeps locked until the rename is answered.
+
+use super::Adapter;
+use super::replies::reply_empty;
+use crate::permission::Caller;
+use fuser::ReplyEmpty;
+use std::sync::Arc;
+
+/// What all of a file is, as a range.
+const ALL: std::ops::Range<u64> = 0..u64::MAX;
+
+impl Adapter {
+    /// Renames, and answers; perhaps later, once the kernel has written back what it has of the files that move.
+    pub(super) fn rename_with_contents(
+        &self,
+        caller: Caller,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        flags: u32,
+        reply: ReplyEmpty,
+    ) {
+        let unwritten = self.operations.unwritten_movers(from, to, flags);
+        if unwritten.is_empty() {
+            return reply_empty(self.operations.rename(caller, from, to, flags), reply);
+        }
+        let operations = Arc::clone(&self.operations);
+        let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
+        self.renames.run(Box::new(move || {
+            for node in unwritten {
+                operations.forget_contents(node, &ALL);
+            }
+            reply_empty(operations.rename(caller, (from.0, &from.1), (to.0, &to.1), flags), reply);
+        }));
+    }
+}
