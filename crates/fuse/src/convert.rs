@@ -2,9 +2,15 @@
 
 use crate::attributes::{BLOCK_BYTES, Stat};
 use crate::permission::Caller;
-use brindle_fs::{FileType, NewTime, Timestamp};
-use fuser::{Errno, FileAttr, INodeNo, Request, TimeOrNow};
+use brindle_fs::{FileType, NewInode, NewTime, Timestamp};
+use fuser::{Errno, FileAttr, FopenFlags, INodeNo, Request, TimeOrNow};
+use rustix::fs::OFlags;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+// Types in `st_mode`, as files are made with them.
+pub(crate) const REGULAR: u32 = 0o100_000;
+pub(crate) const DIRECTORY: u32 = 0o040_000;
+pub(crate) const SYMLINK: u32 = 0o120_777;
 
 pub(crate) fn errno(errno: rustix::io::Errno) -> Errno {
     Errno::from_i32(errno.raw_os_error())
@@ -83,6 +89,20 @@ pub(crate) fn caller(request: &Request) -> Caller {
 pub(crate) fn device_on_disk(encoded: u32) -> u64 {
     let (major, minor) = ((encoded >> 8) & 0xfff, (encoded & 0xff) | ((encoded >> 12) & 0xfff00));
     u64::from(major) << 20 | u64::from(minor)
+}
+
+/// Reads and writes around the page cache go side by side; the kernel keeps them apart from mapped pages.
+pub(crate) fn how_opened(flags: OFlags) -> FopenFlags {
+    if flags.contains(OFlags::DIRECT) {
+        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_KEEP_CACHE
+    } else {
+        FopenFlags::FOPEN_KEEP_CACHE
+    }
+}
+
+/// What is to be made for who asks.
+pub(crate) fn new_inode<'a>(request: &Request, mode: u32, umask: u32) -> NewInode<'a> {
+    NewInode { mode, umask, uid: request.uid(), gid: request.gid(), rdev: 0, target: None }
 }
 
 #[cfg(test)]

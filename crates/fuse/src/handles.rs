@@ -25,6 +25,11 @@ impl Handle {
         Self { file, inode, writes, is_accessed: AtomicBool::new(false) }
     }
 
+    /// Whether it was opened to be written.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes
+    }
+
     /// Whether this is the first access by this handle.
     pub(crate) fn is_first_access(&self) -> bool {
         !self.is_accessed.load(Ordering::Relaxed) && !self.is_accessed.swap(true, Ordering::Relaxed)

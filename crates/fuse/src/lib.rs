@@ -27,6 +27,7 @@ mod operations;
 mod options;
 mod permission;
 mod recent_writes;
+mod refusals;
 mod upkeep;
 
 pub use brindle_fs::AtimeMode;

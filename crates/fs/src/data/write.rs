@@ -55,6 +55,17 @@ impl Filesystem {
         Ok(done)
     }
 
+    /// Whether a write of so many bytes would find room. May commit, if that can help.
+    pub fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
+        self.writing()?;
+        let mut promise = Promise::of(self.pool(), 0);
+        match promise.grow_to(bytes) {
+            Ok(()) => Ok(true),
+            Err(TreeError::NoSpace(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Writes at the end of the file (`O_APPEND`), wherever that is by now; where it was.
     pub fn append(&self, file: &OpenFile, bytes: &[u8]) -> Result<(u64, usize), FsError> {
         let at = self.write_piece(file, Begin::AtEnd, bytes)?;

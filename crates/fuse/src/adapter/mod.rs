@@ -11,10 +11,14 @@ pub(crate) use kernel_cache::NotifiedKernel;
 pub(crate) use turns::Turns;
 
 use crate::attributes::Stat;
-use crate::convert::{caller, device_on_disk, errno, file_attr, file_type, new_time, timestamp};
+use crate::convert::{
+    DIRECTORY, REGULAR, SYMLINK, caller, device_on_disk, errno, file_attr, file_type, how_opened, new_inode,
+    new_time, timestamp,
+};
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
 use crate::operations::{Ioctl, Listed, Operations, is_slow};
 use brindle_fs::{AttributeChange, FileType, NewInode, Whence, read_for};
+use brindle_ondisk::to_u64;
 use control_thread::ControlThread;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo,
@@ -46,11 +50,6 @@ const GENERATION: Generation = Generation(0);
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// Type bits of `st_mode`.
-const REGULAR: u32 = 0o100_000;
-const DIRECTORY: u32 = 0o040_000;
-const SYMLINK: u32 = 0o120_777;
-
 /// The `fuser` side of a mounted filesystem.
 #[derive(Debug)]
 pub(crate) struct Adapter {
@@ -71,19 +70,17 @@ impl Adapter {
 
     /// The kernel is to forget pages that we did not take, as soon as it can.
     fn forget_refused(&self, node: u64, range: &Range<u64>) {
-        if !self.refused.note(node, range) {
-            return;
-        }
-        let (operations, refused) = (Arc::clone(&self.operations), Arc::clone(&self.refused));
-        if !self.control.run(Box::new(move || refused.forget(&operations))) {
-            self.refused.take();
-        }
+        let operations = Arc::clone(&self.operations);
+        self.refused.forget_soon(node, range, operations, &self.control);
     }
 
     /// How long the kernel may keep attributes.
     fn ttl(&self, stat: &Stat) -> Duration {
-        let may_change = stat.kind == FileType::Regular && self.operations.is_unsettled(stat.ino);
-        if may_change { UNSETTLED_TTL } else { TTL }
+        match stat.kind {
+            FileType::Regular if self.operations.has_refusal(stat.ino) => Duration::ZERO,
+            FileType::Regular if self.operations.is_unsettled(stat.ino) => UNSETTLED_TTL,
+            _ => TTL,
+        }
     }
 
     fn reply_entry(&self, made: Result<Stat, rustix::io::Errno>, reply: ReplyEntry) {
@@ -122,8 +119,15 @@ impl fuser::Filesystem for Adapter {
         self.turns.pass();
     }
 
-    fn getattr(&self, _request: &Request, node: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.turns.begin(Pace::Quick);
+    fn getattr(&self, _request: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let is_refused = self.operations.has_refusal(node.0);
+        let _turn = self.turns.begin(if is_refused { Pace::Slow } else { Pace::Quick });
+        // The kernel names a handle before write(2), and not for stat(2).
+        if let Some(handle) = handle.filter(|_| is_refused)
+            && let Some(error) = self.operations.refusal_for(node.0, handle.0)
+        {
+            return reply.error(errno(error));
+        }
         match self.operations.stat(node.0) {
             Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
             Err(error) => reply.error(errno(error)),
@@ -520,10 +524,15 @@ impl fuser::Filesystem for Adapter {
         let unprivileged = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request));
         // A page that is written back carries a handle that some opener of the file has, or had.
         let written = self.operations.write(unprivileged, node.0, handle.0, offset, data);
-        let is_refused = written.is_err() && how.contains(WriteFlags::FUSE_WRITE_CACHE);
-        reply_written(written.map(brindle_ondisk::to_u64), reply);
-        if is_refused {
-            self.forget_refused(node.0, &(offset..offset.saturating_add(brindle_ondisk::to_u64(data.len()))));
+        let length = to_u64(data.len());
+        let refusal = written.err().filter(|_| how.contains(WriteFlags::FUSE_WRITE_CACHE));
+        // Before the answer: who is told by fsync may write on at once.
+        if let Some(error) = refusal {
+            self.operations.note_refusal(node.0, error, length);
+        }
+        reply_written(written.map(to_u64), reply);
+        if refusal.is_some() {
+            self.forget_refused(node.0, &(offset..offset.saturating_add(length)));
         }
     }
 
@@ -584,17 +593,4 @@ impl fuser::Filesystem for Adapter {
 fn pace_of(length: usize) -> Pace {
     const LARGE: usize = 128 << 10;
     if length < LARGE { Pace::Quick } else { Pace::Slow }
-}
-
-/// Reads and writes around the page cache go side by side; the kernel keeps them apart from mapped pages.
-fn how_opened(flags: OFlags) -> FopenFlags {
-    if flags.contains(OFlags::DIRECT) {
-        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_KEEP_CACHE
-    } else {
-        FopenFlags::FOPEN_KEEP_CACHE
-    }
-}
-
-fn new_inode<'a>(request: &Request, mode: u32, umask: u32) -> NewInode<'a> {
-    NewInode { mode, umask, uid: request.uid(), gid: request.gid(), rdev: 0, target: None }
 }

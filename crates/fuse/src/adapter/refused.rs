@@ -1,13 +1,14 @@
 //! What the kernel's page cache took from programs and we then had no room for.
 //!
-//! Programs are told when they sync or close. The pages stay, though, clean by now, and would be read as if they were in
+//! Programs are told when they sync or close, or write on. The pages stay, though, clean by now, and would be read as if they were in
 //! the file, until they are dropped some time. So the kernel is told to forget them. To do that it waits for pages that
 //! are being read or written, by requests that we have to answer: who serves requests must not wait for it.
 
+use super::control_thread::ControlThread;
 use crate::operations::Operations;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Ranges of files that are to be forgotten, one a file.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub(super) struct RefusedPages(Mutex<HashMap<u64, Range<u64>>>);
 
 impl RefusedPages {
     /// Notes a range; true if nobody has been asked yet to have it forgotten.
-    pub(super) fn note(&self, node: u64, range: &Range<u64>) -> bool {
+    fn note(&self, node: u64, range: &Range<u64>) -> bool {
         let mut waiting = self.waiting();
         let is_first = waiting.is_empty();
         let known = waiting.entry(node).or_insert_with(|| range.clone());
@@ -23,15 +24,32 @@ impl RefusedPages {
         is_first
     }
 
+    /// Notes a range, and has the thread forget it with all else that is noted.
+    pub(super) fn forget_soon(
+        self: &Arc<Self>,
+        node: u64,
+        range: &Range<u64>,
+        operations: Arc<Operations>,
+        thread: &ControlThread,
+    ) {
+        if !self.note(node, range) {
+            return;
+        }
+        let refused = Arc::clone(self);
+        if !thread.run(Box::new(move || refused.forget(&operations))) {
+            self.take();
+        }
+    }
+
     /// Has everything forgotten that was noted. For a thread that nobody waits for.
-    pub(super) fn forget(&self, operations: &Operations) {
+    fn forget(&self, operations: &Operations) {
         for (node, range) in self.take() {
             operations.forget_contents(node, &range);
         }
     }
 
     /// Everything that was noted.
-    pub(super) fn take(&self) -> HashMap<u64, Range<u64>> {
+    fn take(&self) -> HashMap<u64, Range<u64>> {
         std::mem::take(&mut *self.waiting())
     }
 

@@ -3,6 +3,7 @@
 use super::{Operations, number};
 use crate::handles::Handle;
 use crate::permission::Caller;
+use crate::refusals::Refusal;
 use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, Whence};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -114,6 +115,49 @@ impl Operations {
         let written = self.with_file(node, handle, |file| self.filesystem.write(file, offset, bytes))?;
         self.note_write(node);
         Ok(written)
+    }
+
+    /// Data was not taken that the kernel had taken from a program: whoever goes on writing the file is to hear of it.
+    pub(crate) fn note_refusal(&self, node: u64, errno: Errno, bytes: u64) {
+        self.refusals.note(node, Refusal { errno, bytes });
+        if let Some(cache) = self.kernel_cache.get() {
+            cache.attributes_changed(node);
+        }
+    }
+
+    /// Whether something was refused of a file, so that the kernel is to ask us before each write.
+    pub(crate) fn has_refusal(&self, node: u64) -> bool {
+        self.refusals.get(node).is_some()
+    }
+
+    /// What who holds this handle is to hear before he writes more. May take long.
+    pub(crate) fn refusal_for(&self, node: u64, handle: u64) -> Option<Errno> {
+        let refusal = self.refusals.get(node)?;
+        if !self.handles.get(handle)?.writes() {
+            return None;
+        }
+        let error = match self.still_refused(node, refusal) {
+            Ok(error) => error,
+            Err(error) => Some(error),
+        };
+        // What is no matter of space or of the whole mount may be otherwise the next time: it is told once.
+        if !matches!(error, Some(Errno::NOSPC | Errno::ROFS)) {
+            self.refusals.forget(node);
+        }
+        error
+    }
+
+    /// The error that what was refused would meet with now.
+    fn still_refused(&self, node: u64, refusal: Refusal) -> Result<Option<Errno>, Errno> {
+        let is_over = match refusal.errno {
+            Errno::NOSPC => number(self.filesystem.has_room(refusal.bytes))?,
+            Errno::ROFS => {
+                let tree = self.inode(node)?.tree;
+                self.filesystem.is_writable() && !number(self.filesystem.is_subvolume_read_only(tree))?
+            }
+            _ => false,
+        };
+        Ok((!is_over).then_some(refusal.errno))
     }
 
     pub(crate) fn allocate(

@@ -19,6 +19,7 @@ use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
 use crate::open_files::OpenFiles;
 use crate::recent_writes::RecentWrites;
+use crate::refusals::Refusals;
 use balance::BalanceService;
 use brindle_fs::{
     AtimeMode, DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics,
@@ -45,6 +46,7 @@ pub(crate) struct Operations {
     /// Files that have been opened.
     handles: Handles,
     recent_writes: RecentWrites,
+    refusals: Refusals,
     balance: BalanceService,
     devices: DeviceService,
     /// There as soon as the mount is served.
@@ -94,6 +96,7 @@ impl Operations {
             open_files: OpenFiles::default(),
             handles: Handles::default(),
             recent_writes: RecentWrites::default(),
+            refusals: Refusals::default(),
             balance: BalanceService::default(),
             devices: DeviceService::default(),
             kernel_cache: OnceLock::new(),
@@ -141,6 +144,7 @@ impl Operations {
 
     /// The kernel has forgotten a node this many times.
     pub(crate) fn forget(&self, node: u64, lookups: u64) {
+        self.refusals.forget(node);
         self.numbers.forget(node, lookups);
     }
 

@@ -109,3 +109,48 @@ fn what_there_was_no_room_for_is_not_read_from_the_cache() {
     assert!(std::fs::read(&path).expect("read") == stored, "what was read is what lasts");
     ours.finish();
 }
+
+/// Writes on and on, without ever syncing; what was taken until there was an error, in bytes.
+fn write_until_told(file: &mut File) -> u64 {
+    const FAR_TOO_MUCH: u64 = 2 << 30;
+    let mut taken = 0;
+    while taken < FAR_TOO_MUCH {
+        match file.write(&vec![7; 1 << 20]) {
+            Ok(length) => taken += length as u64,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+                return taken;
+            }
+        }
+    }
+    panic!("{taken} bytes were taken, and nobody was told");
+}
+
+#[test]
+fn who_writes_on_without_syncing_hears_that_the_pool_is_full() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("192M");
+    let filler = ours.root().join("filler");
+    fill(&filler, 48);
+    let path = ours.root().join("large");
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("create");
+    write_until_told(&mut file);
+    let length = path.metadata().expect("others may look at it").len();
+    assert_eq!(file.metadata().expect("the writer, too").len(), length);
+    file.write_all(b"more").expect_err("looking at it changes nothing");
+    assert_eq!(std::fs::read(&path).expect("it can be read").len() as u64, length);
+    let other = ours.root().join("other");
+    File::create(&other).expect("there is room for a name");
+    std::fs::remove_file(&filler).expect("unlink");
+    let taken = write_until_told(&mut file);
+    assert!(taken >= 32 << 20, "{taken} bytes, where 48 MiB were given back");
+    file.set_len(4096).expect("shorter");
+    file.write_all(b"more").expect("there is room again");
+    // What was refused before is told once more.
+    file.sync_all().ok();
+    file.sync_all().expect("all that is left is durable");
+    drop(file);
+    ours.finish();
+}

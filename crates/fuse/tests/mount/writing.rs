@@ -493,6 +493,8 @@ fn a_write_error_ends_all_writing_and_keeps_the_last_commit() {
     // What the kernel still takes from those who have files open is lost, and told.
     let written = other.write_all_at(b"late", 0).and_then(|()| other.sync_all());
     written.expect_err("nothing is written any more");
+    let told = other.write_at(b"later", 0).expect_err("known before it is taken");
+    assert_eq!(Errno::from_io_error(&told), Some(Errno::ROFS), "{told}");
     drop(other);
     File::open(&root).expect("open").sync_all().expect_err("it can't be durable");
     let refused =
