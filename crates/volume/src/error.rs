@@ -326,7 +326,10 @@ pub enum Warning {
         size_bytes: u64,
     },
     /// A device says that it belongs to the pool, the pool says that it doesn't.
-    #[error("{device} says it is devid {devid} (uuid {uuid}) of the pool, the chunk tree has no such device")]
+    #[error(
+        "{device} says it is devid {devid} (uuid {uuid}) of the pool, which has no such device (any more); it is left \
+         alone"
+    )]
     NotInPool {
         /// The device.
         device: String,

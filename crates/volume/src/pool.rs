@@ -30,6 +30,8 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkContext {
     pub(crate) generation: Generation,
+    /// A superblock older than that has missed a commit.
+    pub(crate) oldest: Generation,
     pub(crate) is_writable: bool,
     pub(crate) is_degraded: bool,
 }
@@ -72,7 +74,7 @@ impl Pool {
     fn check_mark(&mut self, index: usize, context: &MarkContext) {
         let device = &self.devices[index];
         let (Some(generation), Some(given)) = (device.generation, &device.device) else { return };
-        if device.is_seed || generation >= device.item.generation {
+        if device.is_seed || generation >= device.item.generation.max(context.oldest) {
             return;
         }
         let (name, devid, expected) = (given.name().to_owned(), device.devid, context.generation);
@@ -267,6 +269,9 @@ impl Pool {
                 let device = device.name().to_owned();
                 let reason = UnusedReason::NotInPool(devid);
                 self.unused.push(UnusedDevice { device: device.clone(), reason });
+                // That it has missed what came after it left is no news.
+                self.warnings
+                    .retain(|warning| !matches!(warning, Warning::Stale { device: d, .. } if *d == device));
                 self.warn(Warning::NotInPool { device, devid, uuid });
             }
         }

@@ -48,8 +48,8 @@ impl Volume {
             let device: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(&writable);
             Given { device, writable: Some(writable) }
         });
-        let mut scan = scan::scan(given.collect(), options)?;
-        writable::check(&mut scan, options.degraded).map_err(VolumeError::NotWritable)?;
+        let scan = scan::scan(given.collect(), options)?;
+        writable::check(&scan).map_err(VolumeError::NotWritable)?;
         Self::of_scan(scan, options, true)
     }
 
@@ -125,7 +125,8 @@ impl Volume {
     /// pool, and read last by who only reads it.
     pub fn add_device(&self, item: &DevItem) -> Result<(), VolumeError> {
         let (is_writable, is_degraded) = (self.is_writable, self.degraded);
-        let context = MarkContext { generation: self.opened, is_writable, is_degraded };
+        let oldest = writable::generation_before(&self.superblock());
+        let context = MarkContext { generation: self.opened, oldest, is_writable, is_degraded };
         self.change(|pool| {
             pool.add_device(item, &context);
             Ok(())

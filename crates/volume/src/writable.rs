@@ -1,6 +1,5 @@
 //! Whether a pool that can be read may also be written.
 
-use crate::UnusedReason;
 use crate::pool::Pool;
 use crate::scan::{Found, Scan};
 use brindle_ondisk::{DevId, Generation, Superblock};
@@ -68,9 +67,9 @@ pub enum NotWritable {
     },
 }
 
-/// Whether the pool may be written, by its superblocks; devices that it is to be written without are put
-/// aside.
-pub(crate) fn check(scan: &mut Scan, degraded: bool) -> Result<(), NotWritable> {
+/// Whether the pool may be written, by its superblocks. Which devices lack something is seen later: one that has left
+/// the pool does as well.
+pub(crate) fn check(scan: &Scan) -> Result<(), NotWritable> {
     check_superblock(&scan.superblock)?;
     let name = |found: &Found| found.device.name().to_owned();
     if let Some(twin) = scan.twins.first() {
@@ -79,22 +78,12 @@ pub(crate) fn check(scan: &mut Scan, degraded: bool) -> Result<(), NotWritable> 
     if let Some(target) = scan.members.iter().find(|found| found.devid() == DevId::new(0)) {
         return Err(NotWritable::Replacing { device: name(target) });
     }
-    let expected = scan.superblock.generation;
-    let before = generation_before(&scan.superblock);
-    let is_stale = |found: &Found| found.generation() < before;
-    if let Some(stale) = scan.members.iter().find(|found| is_stale(found) && !degraded) {
-        let (devid, generation) = (stale.devid(), stale.generation());
-        return Err(NotWritable::Stale { device: name(stale), devid, generation, expected });
-    }
-    let (stale, current): (Vec<_>, Vec<_>) = scan.members.drain(..).partition(is_stale);
-    scan.members = current;
-    scan.unused.extend(stale.iter().map(|found| found.unused(UnusedReason::Stale(found.devid()))));
     Ok(())
 }
 
 /// Of the commit before the last one. A device with a superblock of that may lack nothing: a crash came between the
 /// superblocks of one commit, which are written when everything else is durable everywhere.
-fn generation_before(superblock: &Superblock) -> Generation {
+pub(crate) fn generation_before(superblock: &Superblock) -> Generation {
     let newest = superblock.generation.get();
     let backups = || superblock.super_roots.iter().map(|backup| backup.tree_root_gen.get());
     let usual = newest.saturating_sub(1);

@@ -2,7 +2,7 @@
 
 use super::flaky::Flaky;
 use super::support::*;
-use crate::{NotWritable, OpenOptions, UnusedReason, Volume, VolumeError};
+use crate::{NotWritable, OpenOptions, UnusedDevice, UnusedReason, Volume, VolumeError, Warning};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_ondisk::{BlockGroupType, DevId, Incompat, Superblock};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
@@ -101,6 +101,23 @@ fn a_stale_device_is_left_out_unless_only_a_crash_came_between() {
     ));
     let writable: Vec<bool> = volume.chunks().iter().map(|chunk| chunk.writable).collect();
     assert_eq!(writable, [true, true, false]);
+}
+
+#[test]
+fn a_device_that_left_the_pool_while_it_was_away_is_not_missed() {
+    let devices = [member(&superblock(FSID, 1, 1, 9)), member(&superblock(FSID, 2, 2, 3))];
+    for degraded in [false, true] {
+        let volume = open(&devices, degraded).expect("every device that the pool has is there");
+        assert_eq!(volume.writable_devices().len(), 1);
+        let unused = volume.unused_devices();
+        assert!(
+            matches!(unused[..], [UnusedDevice { reason: UnusedReason::NotInPool(devid), .. }] if devid == DevId::new(2)),
+            "{unused:?}"
+        );
+        assert!(matches!(volume.warnings()[..], [Warning::NotInPool { .. }]), "{:?}", volume.warnings());
+        volume.write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All).expect("one");
+    }
+    assert!(devices[1].writes.lock().expect("no panic").is_empty(), "it is nobody's");
 }
 
 #[test]
