@@ -63,6 +63,16 @@ impl Extent {
     pub(crate) fn end(&self) -> u64 {
         self.start.saturating_add(self.length)
     }
+
+    /// Whether another extent, which begins later, is within this one, and in the same place on disk.
+    fn has_all_of(&self, other: &Self) -> bool {
+        let (Source::Plain { address: own }, Source::Plain { address }) = (&self.source, &other.source)
+        else {
+            return false;
+        };
+        let distance = other.start.checked_sub(self.start);
+        other.end() <= self.end() && distance.and_then(|distance| own.checked_add(distance)) == Some(*address)
+    }
 }
 
 impl ExtentWindow {
@@ -100,13 +110,16 @@ impl Filesystem {
             }
             let refuse = |defect| FsError::Item { file, key, defect };
             if let Item::FileExtent(extent) = Item::parse(&key, data).map_err(refuse)? {
-                let previous_end = window.extents.last().map_or(0, Extent::end);
-                if key.offset() < previous_end {
+                let extent = convert(key.offset(), &extent).map_err(refuse)?;
+                let previous = window.extents.last();
+                let previous_end = previous.map_or(0, Extent::end);
+                // Data that is joined with what comes before it is in both for a moment.
+                let is_repeated = previous.zip(extent.as_ref()).is_some_and(|(a, b)| a.has_all_of(b));
+                if key.offset() < previous_end && !is_repeated {
                     let why = "file extent begins before the previous one ends";
                     return Err(refuse(Defect::expected(why, previous_end, key.offset())));
                 }
-                let extent = convert(key.offset(), &extent).map_err(refuse)?;
-                window.extents.extend(extent.filter(|extent| extent.end() > offset));
+                window.extents.extend(extent.filter(|extent| extent.end() > offset && !is_repeated));
             }
             cursor.next()?;
         }

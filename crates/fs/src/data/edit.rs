@@ -150,6 +150,32 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         Ok(())
     }
 
+    /// Makes one of pieces in a range, or at its edges, that hold data and follow each other in the file as in their extent,
+    /// as the kernel does. What is not in memory must never seem to be gone, not even for a moment: so a piece
+    /// grows over the next one before that goes, and a reader who comes in between reads again.
+    pub(super) fn join(&mut self, range: &Range<u64>) -> Result<(), FsError> {
+        let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
+        let pieces = self.filesystem.pieces(self.tree, self.file, &around, usize::MAX)?;
+        for run in pieces.chunk_by(Piece::goes_on_in) {
+            let [first, rest @ .., last] = run else {
+                continue;
+            };
+            let mut whole = first.part(first.start, first.start);
+            if let (Place::OnDisk(whole), Some(last_span)) = (&mut whole.place, last.span()) {
+                whole.length = last.start - first.start + last_span.length;
+            }
+            whole.generation = self.editor.generation();
+            self.rewrite(&whole)?;
+            for piece in rest.iter().chain([last]) {
+                self.editor.remove(self.tree, &piece.key(self.file))?;
+                if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+                    self.editor.drop_data_reference(span.extent(), &reference);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the holes of a range, where the pool wants them told.
     pub(super) fn tell_holes(&mut self, range: &Range<u64>) -> Result<(), FsError> {
         if self.filesystem.has_implicit_holes() {

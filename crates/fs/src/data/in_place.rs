@@ -164,6 +164,9 @@ impl Filesystem {
                 }
             }
         }
+        if overwrites.iter().any(|overwrite| overwrite.piece.is_zeros()) {
+            editor.join(&(range.start..to))?;
+        }
         editor.finish(&inode.data, |item, memory| settle(item, memory, behind))?;
         Ok(Step { to, left })
     }

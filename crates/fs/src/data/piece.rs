@@ -172,6 +172,19 @@ impl Piece {
         part
     }
 
+    /// Whether another piece holds the data that comes next in the same extent, and comes next in the file.
+    pub(crate) fn goes_on_in(&self, next: &Self) -> bool {
+        let (Some(span), Some(next_span)) = (self.span(), next.span()) else {
+            return false;
+        };
+        let is_plain = |piece: &Self| piece.compression == Compression::None && !piece.is_zeros();
+        is_plain(self)
+            && is_plain(next)
+            && (span.extent(), self.ram_bytes) == (next_span.extent(), next.ram_bytes)
+            && self.start.checked_add(span.length) == Some(next.start)
+            && span.offset.checked_add(span.length) == Some(next_span.offset)
+    }
+
     /// How the extent tree files the reference of this piece: by where in the file the extent would begin.
     pub(crate) fn reference(&self, file: InodeId) -> Option<ExtentDataRef> {
         let span = self.span()?;
@@ -187,6 +200,42 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_goes_on_where_it_does_in_the_file_and_on_disk() {
+        let piece = |start, offset, length, is_prealloc| Piece {
+            start,
+            generation: Generation::new(7),
+            ram_bytes: 100,
+            compression: Compression::None,
+            place: Place::OnDisk(Span {
+                is_prealloc,
+                disk: Logical::new(1000),
+                disk_length: 100,
+                offset,
+                length,
+            }),
+        };
+        let first = piece(40, 10, 20, false);
+        assert!(first.goes_on_in(&piece(60, 30, 5, false)));
+        assert!(!first.goes_on_in(&piece(61, 30, 5, false)), "there is a hole");
+        assert!(!first.goes_on_in(&piece(60, 31, 5, false)), "it lies elsewhere");
+        assert!(!first.goes_on_in(&piece(60, 30, 5, true)), "that is preallocated");
+        assert!(!piece(40, 10, 20, true).goes_on_in(&piece(60, 30, 5, false)));
+        let of = |change: fn(&mut Piece)| {
+            let mut other = piece(60, 30, 5, false);
+            change(&mut other);
+            first.goes_on_in(&other)
+        };
+        assert!(!of(|other| other.ram_bytes = 99) && !of(|other| other.compression = Compression::Zstd));
+        assert!(!of(|other| other.place = Place::Inline(vec![1])));
+        let elsewhere = |other: &mut Piece| {
+            if let Place::OnDisk(span) = &mut other.place {
+                span.disk = Logical::new(2000);
+            }
+        };
+        assert!(!of(elsewhere));
+    }
 
     #[test]
     fn a_part_of_a_hole_lies_within_what_it_says_it_is_part_of() {

@@ -1,9 +1,12 @@
 //! Rules that random lives would seldom meet.
 
 use super::bench::{Bench, Setup, create};
-use brindle_fs::{AllocateMode, FsError, InodeFlags, WriteOptions};
+use brindle_fs::{AllocateMode, Filesystem, FsError, InodeFlags, InodeId, WriteOptions};
+use brindle_ondisk::item::FileExtent;
+use brindle_ondisk::{Item, Key, KeyType};
 use brindle_sim::Fault;
-use brindle_tree::TreeError;
+use brindle_tree::{Readahead, TreeError};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn a_small_file_is_in_its_item_and_leaves_it_as_it_grows() {
@@ -193,4 +196,94 @@ fn what_could_not_be_written_is_told_once_to_each_opener_and_ends_all_writing() 
     assert_eq!(filesystem.space().expect("known"), free, "the space is free again");
     drop((file, filesystem));
     bench.assert_clean("after a failure");
+}
+
+/// Where the extents of a file begin and how long they are, in units of 64 KiB, and whether they are preallocated.
+fn extents(filesystem: &Filesystem, file: InodeId) -> Vec<(u64, u64, bool)> {
+    let tree = filesystem.pool().tree(file.tree).expect("the top level");
+    let mut cursor = filesystem.pool().cursor(&tree, Readahead::None);
+    cursor.seek(&Key::new(file.number, KeyType::EXTENT_DATA, 0)).expect("reads");
+    let mut found = Vec::new();
+    while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == file.number) {
+        if let Ok(Item::FileExtent(FileExtent::OnDisk { is_prealloc, extent, .. })) = Item::parse(&key, data)
+        {
+            assert_eq!(extent.offset.get(), key.offset(), "it is one extent");
+            found.push((key.offset() >> 16, extent.num_bytes.get() >> 16, is_prealloc));
+        }
+        cursor.next().expect("reads");
+    }
+    found
+}
+
+/// The kernel's items after the same writes were looked at with `btrfs inspect-internal dump-tree` (Linux 6.18).
+#[test]
+fn preallocated_space_that_is_written_in_pieces_is_one_extent_as_the_kernels_is() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let cases: [(&[u64], &[(u64, u64, bool)]); 4] = [
+        (&[0, 1, 2, 3, 4, 5], &[(0, 6, false), (6, 10, true)]),
+        (&[8, 7, 6, 5], &[(0, 5, true), (5, 4, false), (9, 7, true)]),
+        (&[1, 3, 5, 2, 4], &[(0, 1, true), (1, 5, false), (6, 10, true)]),
+        (&[15, 0, 14, 2, 1, 3, 13, 4, 5, 6, 7, 8, 9, 10, 11, 12], &[(0, 16, false)]),
+    ];
+    for (number, (order, expected)) in (0..).zip(cases) {
+        let id = create(&filesystem, number, InodeFlags::empty());
+        let file = filesystem.open_file(id).expect("opens");
+        filesystem.allocate(&file, AllocateMode::Allocate, 0, 16 << 16).expect("room");
+        for at in order {
+            let byte = u8::try_from(at + 1).expect("small");
+            filesystem.write(&file, at << 16, &[byte; 1 << 16]).expect("room");
+            filesystem.write_back(&file).expect("writes");
+        }
+        assert_eq!(extents(&filesystem, id), expected, "written as {order:?}");
+        let mut contents = vec![1; 16 << 16];
+        assert_eq!(filesystem.read(&file, 0, &mut contents).expect("reads"), contents.len());
+        for (at, piece) in (0..).zip(contents.chunks(1 << 16)) {
+            let byte = if order.contains(&at) { u8::try_from(at + 1).expect("small") } else { 0 };
+            assert!(piece.iter().all(|found| *found == byte), "written as {order:?}: {at}");
+        }
+        filesystem.commit().expect("commits");
+    }
+    bench.assert_clean("written in pieces");
+    bench.assert_btrfs_check("written in pieces");
+}
+
+#[test]
+fn who_reads_while_extents_become_one_finds_what_was_written() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let file = filesystem.open_file(id).expect("opens");
+    let (size, piece) = (4 << 20, 4096_u64);
+    filesystem.allocate(&file, AllocateMode::Allocate, 0, size).expect("room");
+    let pieces: Vec<u64> = (0..size / piece).collect();
+    // Every second one first, then what lies between them.
+    for at in pieces.iter().filter(|at| *at % 2 == 1) {
+        filesystem.write(&file, at * piece, &[7; 4096]).expect("room");
+    }
+    filesystem.write_back(&file).expect("writes");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for first in [1, 3] {
+            let (filesystem, is_over, pieces) = (&filesystem, &is_over, &pieces);
+            scope.spawn(move || {
+                let reader = filesystem.open_file(id).expect("opens");
+                let mut found = [0; 4096];
+                while !is_over.load(Ordering::Relaxed) {
+                    for at in pieces.iter().skip(first).step_by(4) {
+                        assert_eq!(filesystem.read(&reader, at * piece, &mut found).expect("reads"), 4096);
+                        assert!(found == [7; 4096], "at {at}");
+                    }
+                }
+            });
+        }
+        for at in pieces.iter().filter(|at| *at % 2 == 0).rev() {
+            filesystem.write(&file, at * piece, &[7; 4096]).expect("room");
+            filesystem.write_back(&file).expect("writes");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(extents(&filesystem, file.id()), [(0, size >> 16, false)]);
+    filesystem.commit().expect("commits");
+    bench.assert_clean("read meanwhile");
 }
