@@ -2,7 +2,7 @@
 
 use super::work::{self, Job, Place, progress_of};
 use crate::cli::JsonOption;
-use crate::commands::mkfs::parse_size;
+use crate::commands::balance::parse_rate;
 use crate::commands::pool::open_pool;
 use crate::format::UnitMode;
 use crate::output;
@@ -17,6 +17,10 @@ use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often it is looked whether one has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Show whether there is a balance, and how far it is
 #[derive(Args, Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct StatusCommand {
 }
 
 /// End a balance for now; `resume` goes on with it
+///
+/// Returns when it has ended, which may take as long as it takes to move 32 MiB.
 #[derive(Args, Debug)]
 pub(crate) struct PauseCommand {
     /// A directory of a mount of brindle
@@ -37,6 +43,8 @@ pub(crate) struct PauseCommand {
 }
 
 /// End a balance that runs, is paused, or was interrupted
+///
+/// Returns when it has ended, which may take as long as it takes to move 32 MiB. What was moved stays moved.
 #[derive(Args, Debug)]
 pub(crate) struct CancelCommand {
     /// A directory of a mount of brindle, or the devices of a pool that is not mounted
@@ -48,7 +56,7 @@ pub(crate) struct CancelCommand {
 #[derive(Args, Debug)]
 pub(crate) struct ResumeCommand {
     /// Move no more than this in a second on the average, such as 20M
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     /// A directory of a mount of brindle, or the devices of a pool that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]
@@ -97,16 +105,22 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
 
 /// Pauses it.
 pub(crate) fn pause(command: &PauseCommand) -> Result<ExitCode> {
-    if !Mounted::open(&command.path)?.stop_balance(BALANCE_STOP_PAUSE)? {
+    let mounted = Mounted::open(&command.path)?;
+    if !mounted.stop_balance(BALANCE_STOP_PAUSE)? {
         bail!("{}: no balance is running", command.path.display());
     }
+    wait_for_end(&mounted)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Cancels it.
 pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
     let was_there = match Place::open(&command.paths)? {
-        Place::Mounted(mounted) => mounted.stop_balance(BALANCE_STOP_CANCEL)?,
+        Place::Mounted(mounted) => {
+            let was_there = mounted.stop_balance(BALANCE_STOP_CANCEL)?;
+            wait_for_end(&mounted)?;
+            was_there
+        }
         Place::Open(filesystem) => {
             let was_there = balance::forget(filesystem.pool())?;
             filesystem.shutdown()?;
@@ -117,6 +131,14 @@ pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
         bail!("there is no balance");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until none is running.
+fn wait_for_end(mounted: &Mounted) -> Result<()> {
+    while mounted.balance_report()?.state == BALANCE_REPORT_RUNNING {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// Goes on with it.

@@ -4,7 +4,8 @@ mod control;
 mod start;
 pub(crate) mod work;
 
-use anyhow::Result;
+use crate::commands::mkfs::parse_size;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,6 +31,14 @@ pub(crate) fn run(command: &BalanceCommand) -> Result<ExitCode> {
     }
 }
 
+/// Bytes in a second. None at all would never end.
+pub(crate) fn parse_rate(word: &str) -> Result<u64> {
+    match parse_size(word)? {
+        0 => bail!("a rate of 0 would never end; leave it out for no limit"),
+        rate => Ok(rate),
+    }
+}
+
 /// The arguments with the filters of `balance start` as the parser takes them: `-dusage=5` becomes `-d=usage=5`. Without
 /// that it would not know a filter from a path that follows.
 pub(crate) fn attach_filters(mut arguments: Vec<OsString>) -> Vec<OsString> {
@@ -50,8 +59,14 @@ pub(crate) fn attach_filters(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::attach_filters;
+    use super::{attach_filters, parse_rate};
     use std::ffi::OsString;
+
+    #[test]
+    fn a_rate_is_no_standstill() {
+        assert_eq!(parse_rate("20M").expect("a rate"), 20 << 20);
+        assert!(parse_rate("0").is_err() && parse_rate("0M").is_err() && parse_rate("x").is_err());
+    }
 
     #[test]
     fn filters_are_told_from_paths() {

@@ -1,7 +1,7 @@
 //! `balance start`.
 
 use super::work::{self, Job, Place};
-use crate::commands::mkfs::parse_size;
+use crate::commands::balance::parse_rate;
 use anyhow::{Result, bail};
 use brindle_policy::balance::{Balance, Filter};
 use clap::Args;
@@ -64,7 +64,7 @@ pub(crate) struct StartCommand {
     #[arg(short, long)]
     force: bool,
     /// Move no more than this in a second on the average, such as 20M
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     /// A directory of a mount of brindle, or the devices of a pool that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]

@@ -4,7 +4,7 @@ use super::facts::{ClassOptions, Facts};
 use super::files;
 use super::state;
 use crate::cli::JsonOption;
-use crate::commands::mkfs::parse_size;
+use crate::commands::balance::parse_rate;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
@@ -53,7 +53,7 @@ pub(crate) struct PlanCommand {
     #[arg(long, value_name = "WHAT")]
     only: Option<Only>,
     /// How much can be moved in a second, such as 80M, to tell how long it takes
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     /// Do not look at files, which takes a while where there are many
     #[arg(long)]

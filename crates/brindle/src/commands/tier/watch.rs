@@ -5,6 +5,7 @@ mod keep;
 use super::apply::{PATIENCE, Show};
 use super::facts::{ClassOptions, Facts};
 use super::state;
+use crate::commands::balance::parse_rate;
 use crate::commands::mkfs::parse_size;
 use crate::commands::stop::Stop;
 use anyhow::{Context, Result, bail};
@@ -25,7 +26,7 @@ EXAMPLES
     systemctl enable --now brindle-tier@$(systemd-escape --path /mnt)
 
 EXIT STATUS
-  0  stopped by SIGINT, SIGTERM or SIGHUP; sizes of devices are as before
+  0  stopped by SIGINT, SIGTERM or SIGHUP, or the pool was unmounted; sizes of devices are as before
   1  failure; likewise, unless the message says that `tier recover` is needed
   2  wrong usage";
 
@@ -40,6 +41,8 @@ EXIT STATUS
 /// On a mount of the kernel it keeps metadata on the fast devices: the kernel makes a new metadata chunk when it finds no place in those that there are. Shortly before, the bulk devices
 /// are fenced (see `tier apply`), and the fence comes down when there is a new chunk. Metadata that has ended on bulk devices
 /// all the same is moved by what `tier apply --only metadata` does.
+///
+/// A mount of brindle can be unmounted meanwhile, and this ends then. A mount of the kernel is in use as long as this runs.
 ///
 /// What a run before this one has left fenced is restored first. When the devices of the pool change it ends with a
 /// failure, to be started anew.
@@ -59,7 +62,7 @@ pub(crate) struct WatchCommand {
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_size)]
     data_reserve: u64,
     /// Move no more than this in a second on the average, such as 20M
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     #[command(flatten)]
     classes: ClassOptions,

@@ -5,12 +5,16 @@ use crate::commands::balance::work::{self, Job, Place};
 use crate::commands::stop::Stop;
 use crate::commands::tier::apply::misplaced;
 use crate::commands::tier::facts::Facts;
-use anyhow::{Context, Result, bail};
+use crate::output;
+use anyhow::{Result, bail};
 use brindle_kernel::message::{BALANCE_REPORT_NONE, BALANCE_REPORT_RUNNING};
 use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::Uuid;
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::Wanted;
+use rustix::io::Errno;
+use std::io::Write;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -35,7 +39,9 @@ pub(super) fn run(command: &WatchCommand, stop: &Stop) -> Result<ExitCode> {
         keeper.files_due = None;
     }
     while !stop.is_set() {
-        keeper.look()?;
+        if keeper.look()?.is_break() {
+            return Ok(ExitCode::SUCCESS);
+        }
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(command.interval) && !stop.is_set() {
             std::thread::sleep(TICK);
@@ -56,36 +62,53 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Looks, and moves what lies wrong. Nothing of the mount is open in between, so that it can be unmounted.
-    fn look(&mut self) -> Result<()> {
+    /// Looks, and moves what lies wrong; `Break` if the pool is not mounted any more. Nothing of the mount is open in between,
+    /// so that it can be unmounted.
+    fn look(&mut self) -> Result<ControlFlow<()>> {
         let path = &self.command.pool;
-        let mounted = Mounted::open(path).context("the pool is not mounted any more")?;
-        if mounted.is_of_kernel() || Uuid(mounted.filesystem()?.fsid) != self.fsid {
-            bail!("{}: something else is mounted there by now", path.display());
-        }
+        let Some(mounted) = self.mount()? else {
+            let mut out = output::stdout();
+            writeln!(out, "{}: the pool is not mounted there any more.", path.display())?;
+            out.flush()?;
+            return Ok(ControlFlow::Break(()));
+        };
         let report = mounted.balance_report()?;
         if report.state == BALANCE_REPORT_RUNNING || mounted.space()?.has_tiers == 0 {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         let facts = Facts::of_mounted(mounted, &self.command.classes)?;
         let is_due = self.files_due.is_some_and(|due| due <= Instant::now());
         let may_try = self.failed.is_none_or(|failed| failed.elapsed() > RETRY);
         let is_wrong = may_try && facts.pool.chunks.iter().any(|chunk| facts.pool.lies_wrong(chunk));
         if !is_due && !is_wrong {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         let all = misplaced(Wanted { metadata: true, data: true });
         let balance = if is_due { all } else { without_files(all) };
         let place = Place::open(std::slice::from_ref(path))?;
         if report.state != BALANCE_REPORT_NONE && !place.forget_misplaced()? {
             tracing::info!("a balance is paused");
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         self.put_right(&place, balance)?;
         if is_due {
             self.files_due = Instant::now().checked_add(self.every);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The mount, as long as it is that of the pool.
+    fn mount(&self) -> Result<Option<Mounted>, ControlError> {
+        let mounted = match Mounted::open(&self.command.pool) {
+            Ok(mounted) => mounted,
+            // The directory may have gone with the mount.
+            Err(ControlError::NotBtrfs(_) | ControlError::Refused { source: Errno::NOENT, .. }) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let is_it = !mounted.is_of_kernel() && Uuid(mounted.filesystem()?.fsid) == self.fsid;
+        Ok(is_it.then_some(mounted))
     }
 
     /// Moves what lies wrong. That there is no room is told, and no reason to stop.

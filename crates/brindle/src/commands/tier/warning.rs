@@ -1,0 +1,93 @@
+//! What is said to somebody who wants small files or marked ones on fast devices, of a pool where that makes no difference.
+
+use brindle_care::balance;
+use brindle_care::mkfs::MkfsReport;
+use brindle_fs::{Filesystem, PlacementMode};
+use brindle_kernel::Mounted;
+use brindle_ondisk::{BlockGroupType, Profile};
+use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::files::why_no_tiers;
+
+/// What decides whether data has tiers.
+struct DataFacts {
+    /// The kinds of block groups that there are.
+    kinds: Vec<BlockGroupType>,
+    fast: usize,
+    bulk: usize,
+    /// The class of devices weighs nothing (`no_ssd_metadata`).
+    is_classic: bool,
+}
+
+impl DataFacts {
+    /// Why it has none, if so.
+    fn reason(&self) -> Option<String> {
+        let data = self.kinds.iter().filter(|kind| kind.contains(BlockGroupType::DATA));
+        if data.clone().any(|kind| kind.contains(BlockGroupType::METADATA)) {
+            return Some("data and metadata share block groups".to_owned());
+        }
+        let profiles = data.map(|kind| kind.profile().unwrap_or(Profile::Single));
+        let why = why_no_tiers(profiles, self.fast, self.bulk).map(|why| why.to_string());
+        why.or_else(|| self.is_classic.then(|| "it is mounted with no_ssd_metadata".to_owned()))
+    }
+
+    fn warn(&self, what: &str) {
+        if let Some(reason) = self.reason() {
+            tracing::warn!("{what} makes no difference in this pool as it is now: {reason}");
+        }
+    }
+}
+
+/// Of a mount of brindle that a path is on. That it can't be asked is no matter: what was wanted has been done.
+pub(crate) fn of_mount(mounted: &Mounted, what: &str) {
+    let Ok(space) = mounted.space() else { return };
+    let class = |wanted: u64| {
+        space.devices.iter().filter(|device| device.devid != 0 && device.class == wanted).count()
+    };
+    let facts = DataFacts {
+        kinds: space.groups.iter().map(|group| BlockGroupType::from_bits_retain(group.kind)).collect(),
+        fast: class(1),
+        bulk: class(2),
+        is_classic: space.placement == 0,
+    };
+    facts.warn(what);
+}
+
+/// Of a pool that is about to be mounted with this placement.
+pub(crate) fn of_pool(filesystem: &Filesystem, placement: PlacementMode, what: &str) {
+    // A pool that can't be written makes no new chunks.
+    let Ok(pool) = balance::facts(filesystem.pool()) else { return };
+    let facts = DataFacts {
+        kinds: pool.chunks.iter().map(|chunk| chunk.kind).collect(),
+        fast: pool.count(PlacementClass::Fast),
+        bulk: pool.count(PlacementClass::Bulk),
+        is_classic: placement == PlacementMode::Classic,
+    };
+    facts.warn(what);
+}
+
+/// Of a pool that was made.
+pub(crate) fn of_new(report: &MkfsReport, what: &str) {
+    let count = |class| report.devices.iter().filter(|device| device.class == class).count();
+    let (fast, bulk) = (count(PlacementClass::Fast), count(PlacementClass::Bulk));
+    let kinds =
+        report.block_groups.iter().map(|group| group.kind | group.profile.attributes().flag).collect();
+    DataFacts { kinds, fast, bulk, is_classic: false }.warn(what);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_why_tiers_make_no_difference() {
+        let facts =
+            |kind, fast, bulk, is_classic| DataFacts { kinds: vec![kind], fast, bulk, is_classic }.reason();
+        let (data, raid1) = (BlockGroupType::DATA, BlockGroupType::DATA | BlockGroupType::RAID1);
+        assert_eq!(facts(data, 1, 1, false), None);
+        let says = |reason: Option<String>, word: &str| reason.expect("it makes none").contains(word);
+        assert!(says(facts(data, 1, 1, true), "no_ssd_metadata"));
+        assert!(says(facts(data, 0, 3, false), "no fast devices"));
+        assert!(says(facts(raid1, 1, 2, false), "needs 2 fast devices, and there is 1"));
+        assert!(says(facts(data | BlockGroupType::METADATA, 1, 1, false), "share block groups"));
+    }
+}
