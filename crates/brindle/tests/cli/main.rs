@@ -1,6 +1,7 @@
 //! The command line as its users meet it: the binary itself, on golden images, and side by side with
 //! btrfs-progs 6.2 where that is installed. What needs root or a tool that is not there says that it was skipped.
 
+mod administrator;
 mod check;
 mod devices;
 mod ends;
