@@ -4,6 +4,7 @@ mod rootdir;
 
 use crate::cli::JsonOption;
 use crate::commands::device_word::split_class;
+use crate::commands::tier::warning;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
@@ -139,6 +140,9 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
         }
     };
     images.keep();
+    if command.small_files.is_some_and(|bytes| bytes > 0) {
+        warning::of_new(&report, "--small-files");
+    }
     for warning in report.warnings.iter().chain(filled.iter().flat_map(|filled| &filled.warnings)) {
         tracing::warn!("{warning}");
     }

@@ -3,6 +3,7 @@
 use crate::commands::device_property;
 use crate::commands::filesystem::mode_name;
 use crate::commands::path::shown_name;
+use crate::commands::tier::warning;
 use crate::commands::write_options::parse_small_files;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -73,7 +74,8 @@ pub(crate) struct GetCommand {
 /// file or in what is made in the directory from then on; fast devices that are full leave the rest to the others.
 /// `small_files` of a mount is a length in bytes, K and M behind it are allowed: files up to that, compressed, have their
 /// data on fast devices; 0 for none. What was written before is moved by `brindle tier apply`. Both are stored in any
-/// pool, and count where it has devices of two classes, enough of them for the profile of the data. `placement` of a
+/// pool, and count where it has devices of two classes, enough of them for the profile of the data; a warning says if that
+/// is not so. `placement` of a
 /// mount is ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made
 /// from then on, until the pool is unmounted.
 ///
@@ -192,10 +194,21 @@ fn print_attribute(out: &mut impl Write, path: &Path, what: &str, attribute: &st
 fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Result<()> {
     match (property, value.as_str()) {
         (Property::AllocationHint, _) => device_property::set(path, *devid, options, value)?,
-        (Property::SmallFiles, _) => Mounted::open(path)?.set_small_files(parse_small_files(value)?)?,
+        (Property::SmallFiles, _) => {
+            let (mounted, bytes) = (Mounted::open(path)?, parse_small_files(value)?);
+            mounted.set_small_files(bytes)?;
+            if bytes > 0 {
+                warning::of_mount(&mounted, "small_files");
+            }
+        }
         (Property::Tier, "fast" | "bulk") => {
             rustix::fs::setxattr(path, TIER, value.as_bytes(), XattrFlags::empty())
                 .with_context(|| format!("{}: tier {value}", path.display()))?;
+            if value == "fast"
+                && let Ok(mounted) = Mounted::open(path)
+            {
+                warning::of_mount(&mounted, "tier fast");
+            }
         }
         (Property::Placement, _) => {
             let found = (0..3).find(|mode| mode_name(*mode) == value);

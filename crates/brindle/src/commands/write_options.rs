@@ -20,7 +20,8 @@ pub(crate) struct WriteChoices {
     pub(crate) no_directory_atime: bool,
     /// How much the class of a device weighs (`ssd_metadata`).
     pub(crate) placement: PlacementMode,
-    small_file_bytes: Option<u64>,
+    /// Files up to this length have their data on fast devices (`small_files`).
+    pub(crate) small_file_bytes: Option<u64>,
     /// The class that a device is to have, by its name.
     pub(crate) classes: BTreeMap<String, PlacementClass>,
     /// How often to commit (`commit=`).

@@ -197,14 +197,16 @@ fn a_balance_is_begun_paused_resumed_and_cancelled_while_programs_write() {
         wait_until("it runs", || served.state_of_balance() == "running");
         brindle_fails(1, ["balance", "start", "-m", text(&place)]);
         served.prints(&["balance", "pause"]);
+        assert_eq!(served.state_of_balance(), "paused", "it has ended when the command has");
         assert!(child.wait().expect("our child").success());
-        assert_eq!(served.state_of_balance(), "paused");
         brindle_fails(1, ["balance", "start", "-m", text(&place)]);
         let mut child = served.starts(&["balance", "resume", "--rate", "1M"]);
         wait_until("it runs again", || served.state_of_balance() == "running");
         served.prints(&["balance", "cancel"]);
+        assert_eq!(served.state_of_balance(), "none", "it has ended when the command has");
         child.wait().expect("our child");
-        assert_eq!(served.state_of_balance(), "none");
+        let said = brindle_fails(2, ["balance", "start", "-d", "--rate", "0", text(&place)]);
+        assert!(said.contains("never end"), "{said}");
         brindle_fails(1, ["balance", "resume", text(&place)]);
         let said = served.prints(&["balance", "start", "-dconvert=raid1", "-mconvert=raid1c3"]);
         assert!(said.starts_with("Done"), "{said}");
@@ -354,12 +356,80 @@ fn a_watch_moves_what_becomes_misplaced_until_it_is_told_to_stop() {
     let said = brindle_fails(1, ["tier", "watch", "--fast", "1", text(&place)]);
     assert!(said.contains("allocation_hint"), "{said}");
     // It does not keep the mount busy, and ends with it.
-    let child = served.starts(&["tier", "watch", "--interval", "1"]);
+    let watch = Command::new(env!("CARGO_BIN_EXE_brindle"))
+        .args(["tier", "watch", "--interval", "1", text(&place)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = watch.expect("the binary was built");
     std::thread::sleep(Duration::from_millis(100));
     served.unmount();
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not mounted there any more"));
     served.check();
+}
+
+/// What a command that succeeds says on standard error.
+fn warning(words: &[&str]) -> String {
+    let output = brindle(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words:?}: {said}");
+    said
+}
+
+#[test]
+fn tiers_that_make_no_difference_are_warned_of_and_plan_and_apply_agree() {
+    if !can_mount() {
+        return;
+    }
+    let cases: [([&str; 4], &str, &str, bool); 3] = [
+        ([":bulk"; 4], "single", "no fast devices", true),
+        (
+            [":fast", ":bulk", ":bulk", ":bulk"],
+            "raid1",
+            "data of profile raid1 needs 2 fast devices, and there is 1",
+            true,
+        ),
+        ([":fast", ":fast", ":bulk", ":bulk"], "raid1", "", false),
+    ];
+    for (classes, data, reason, is_futile) in cases {
+        let mut served = Served::make(classes, &["-d", data, "-m", "raid1"]);
+        let place = served.place();
+        let file = place.join("file");
+        fs::write(&file, "contents").expect("room");
+        for words in [
+            ["property", "set", text(&place), "small_files", "64K"],
+            ["property", "set", text(&file), "tier", "fast"],
+        ] {
+            let said = warning(&words);
+            assert_eq!(said.contains("makes no difference"), is_futile, "{words:?}: {said}");
+            assert!(said.contains(reason), "{words:?}: {said}");
+        }
+        assert_eq!(warning(&["property", "set", text(&place), "small_files", "0"]), "");
+        if is_futile {
+            // Metadata has no two fast devices either.
+            let plan = brindle(["tier", "plan", text(&place)]);
+            assert_eq!(plan.status.code(), Some(1));
+            let planned = String::from_utf8_lossy(&plan.stdout).into_owned();
+            let said = brindle_fails(1, ["tier", "apply", text(&place)]);
+            let why =
+                planned.lines().find_map(|line| line.strip_prefix("Can't be done: ")).expect("a reason");
+            assert!(said.contains(why), "{planned}: {said}");
+        }
+        served.unmount();
+        let scratch = served.scratch.path();
+        let image = scratch.join("again");
+        let mkfs = ["mkfs", "--size", "512M", "--small-files", "64K", text(&image)];
+        let said = warning(&mkfs);
+        assert!(said.contains("no fast devices") && said.contains("--small-files"), "{said}");
+        let mut words = vec!["mount", "-o", "small_files=64K"];
+        words.extend(served.devices.iter().map(|device| text(device)));
+        words.push(text(&place));
+        let said = warning(&words);
+        assert_eq!(said.contains("makes no difference"), is_futile, "{said}");
+        unmount(&place);
+    }
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn what_can_not_be_done_is_refused_and_changes_nothing() {
     let said = pool.tier_fails(&["apply", "--bulk", "4"]);
     assert!(said.contains("needs 2 fast devices, and there is 1"), "{said}");
     let said = pool.tier_fails(&["apply", "--bulk", "3", "--bulk", "4"]);
-    assert!(said.contains("all devices are bulk"), "{said}");
+    assert!(said.contains("no fast devices, all are bulk"), "{said}");
     // Disks that are all data, and fast devices that have no room for it.
     let said = pool.tier_fails(&["plan", "--bulk", "3", "--bulk", "4", "--fast", "1"]);
     assert!(said.contains("Can't be done"), "{said}");

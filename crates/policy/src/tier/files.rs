@@ -11,10 +11,11 @@
 //! What is remembered is limited: a survey looks at a window of addresses, which ends where there would be too much, and
 //! [`Survey::behind`] says where the next one begins.
 
-use super::{Content, TierPool};
+use super::plan::Refusal;
+use super::{Content, TierChunk, TierPool};
 use crate::placement::PlacementClass;
 use brindle_ondisk::item::{Compression, FileExtent};
-use brindle_ondisk::{Item, Key, Logical, ObjectId};
+use brindle_ondisk::{Item, Key, Logical, ObjectId, Profile};
 use std::collections::BTreeMap;
 
 /// The attribute that marks a file or directory.
@@ -271,16 +272,30 @@ impl std::ops::AddAssign for FileTiers {
     }
 }
 
+/// Why data of such profiles has no tiers on so many fast and bulk devices; `None` if it has.
+pub fn why_no_tiers(
+    profiles: impl IntoIterator<Item = Profile>,
+    fast: usize,
+    bulk: usize,
+) -> Option<Refusal> {
+    if fast == 0 || bulk == 0 {
+        return Some(Refusal::OneClass(if fast == 0 { PlacementClass::Bulk } else { PlacementClass::Fast }));
+    }
+    let short = |profile: Profile| {
+        let needed = usize::from(profile.attributes().devs_min);
+        let classes = [(PlacementClass::Fast, fast), (PlacementClass::Bulk, bulk)];
+        let (class, found) = classes.into_iter().find(|(_, count)| *count < needed)?;
+        Some(Refusal::TooFewDevices { content: Content::Data, profile, class, found })
+    };
+    profiles.into_iter().find_map(short)
+}
+
 /// The data block groups by address, if there are enough devices of either class for their profiles.
 fn places(pool: &TierPool) -> Vec<Place> {
     let is_data = |content| content == Content::Data;
     let data = || pool.chunks.iter().filter(|chunk| is_data(chunk.content()));
-    let has_tiers = data().all(|chunk| {
-        let needed = usize::from(chunk.profile().attributes().devs_min);
-        let count = |class| pool.count(class);
-        count(PlacementClass::Fast).min(count(PlacementClass::Bulk)) >= needed
-    });
-    if !pool.is_ours || !has_tiers {
+    let (fast, bulk) = (pool.count(PlacementClass::Fast), pool.count(PlacementClass::Bulk));
+    if !pool.is_ours || why_no_tiers(data().map(TierChunk::profile), fast, bulk).is_some() {
         return Vec::new();
     }
     let mut places: Vec<Place> = data()

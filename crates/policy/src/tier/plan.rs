@@ -367,7 +367,7 @@ impl<'a> Space<'a> {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OneClass(class) => write!(f, "all devices are {class}: there is nothing to tell apart"),
+            Self::OneClass(class) => write!(f, "there are no {} devices, all are {class}", other(*class)),
             Self::TooFewDevices { content, profile, class, found } => {
                 let needed = profile.attributes().devs_min;
                 write!(f, "{content} of profile {profile} needs {needed} {class} devices, and there ")?;

@@ -12,6 +12,7 @@ mod open;
 use crate::commands::device_word::split_class;
 use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
+use crate::commands::tier::warning;
 use anyhow::{Context, Result};
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
@@ -145,6 +146,9 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let insists = options.has("rw", "ro") && !command.helper;
     let filesystem = open::filesystem(&devices, options, insists)?;
     open::choose_read_policy(&filesystem, options)?;
+    if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
+        warning::of_pool(&filesystem, options.write.placement, "small_files");
+    }
     if command.fake {
         return Ok(ExitCode::SUCCESS);
     }

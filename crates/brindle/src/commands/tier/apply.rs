@@ -3,8 +3,8 @@
 use super::facts::{ClassOptions, Facts};
 use super::plan::Only;
 use super::state;
+use crate::commands::balance::parse_rate;
 use crate::commands::balance::work::{self, Job, Place};
-use crate::commands::mkfs::parse_size;
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use brindle_kernel::Mounted;
 use brindle_kernel::tier::{ApplyOptions, Observer, apply};
 use brindle_policy::balance::Balance;
-use brindle_policy::tier::plan::{Move, Plan, Wanted};
+use brindle_policy::tier::TierPool;
+use brindle_policy::tier::plan::{Move, Plan, Refusal, Wanted, plan};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -37,7 +38,8 @@ FILES
 
 EXIT STATUS
   0    nothing lies wrong any more
-  1    failure; sizes are as before, unless the message says that `tier recover` is needed
+  1    failure, or some of what is wanted can't be done; sizes are as before, unless the message says that `tier
+       recover` is needed
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; sizes are as before";
 
@@ -46,7 +48,8 @@ EXIT STATUS
 /// On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
 /// fast devices alone is that of small files and what is marked: what of it is not, because the others were full, or because
 /// it has grown, goes back to the others, and what was marked later, or became small, to the fast ones. What is shared with
-/// clones and snapshots stays shared. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
+/// clones and snapshots stays shared. What can't be done for want of devices (`tier plan` says so too) makes it fail when the
+/// rest has been done. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
 ///
 /// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the
 /// devices where something does not belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
@@ -62,7 +65,7 @@ pub(crate) struct ApplyCommand {
     #[arg(long, value_name = "WHAT")]
     only: Option<Only>,
     /// Move no more than this in a second on the average, such as 20M; a chunk is moved at full speed
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     #[command(flatten)]
     classes: ClassOptions,
@@ -122,12 +125,26 @@ fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
              set ... allocation_hint`"
         );
     }
-    let balance = misplaced(Only::wanted(command.only));
+    let wanted = Only::wanted(command.only);
+    let refused = impossible(&Facts::gather(&command.pool, &command.classes)?.pool, wanted);
     let place = Place::open(&command.pool)?;
     if place.forget_misplaced()? {
         tracing::info!("goes on with what was interrupted");
     }
-    work::run(&place, &Job { balance: Some(balance), force: false, rate: command.rate })
+    let job = Job { balance: Some(misplaced(wanted)), force: false, rate: command.rate };
+    let code = work::run(&place, &job)?;
+    match refused {
+        refused if refused.is_empty() || code != ExitCode::SUCCESS => Ok(code),
+        refused => bail!("can't be done: {}", refused.join("; ")),
+    }
+}
+
+/// What of it can't be done for want of devices.
+fn impossible(pool: &TierPool, wanted: Wanted) -> Vec<String> {
+    let refusals = plan(pool, wanted).refusals.into_iter();
+    // Whether there is room turns out.
+    let of_devices = refusals.filter(|refusal| !matches!(refusal, Refusal::NoRoom { .. }));
+    of_devices.map(|refusal| refusal.to_string()).collect()
 }
 
 /// The balance that moves what lies wrong.

@@ -13,6 +13,7 @@ mod plan;
 mod recover;
 mod state;
 mod status;
+pub(crate) mod warning;
 mod watch;
 
 use anyhow::Result;

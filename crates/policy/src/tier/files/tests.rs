@@ -150,3 +150,15 @@ fn what_is_remembered_is_limited_and_windows_see_everything_once() {
     assert_eq!(windows, 3);
     assert_eq!(all, (110..130).map(|at| (at, Bulk)).collect::<Vec<_>>());
 }
+
+#[test]
+fn it_is_said_why_data_has_no_tiers() {
+    let why = |profile, fast, bulk| why_no_tiers([profile], fast, bulk).map(|why| why.to_string());
+    assert_eq!(why(Profile::Single, 1, 1), None);
+    assert_eq!(why(Profile::Raid1, 2, 3), None);
+    let said = |why: Option<String>| why.expect("there are too few devices");
+    assert_eq!(said(why(Profile::Single, 0, 2)), "there are no fast devices, all are bulk");
+    assert_eq!(said(why(Profile::Single, 2, 0)), "there are no bulk devices, all are fast");
+    assert_eq!(said(why(Profile::Raid1, 1, 2)), "data of profile raid1 needs 2 fast devices, and there is 1");
+    assert_eq!(said(why(Profile::Raid1, 2, 1)), "data of profile raid1 needs 2 bulk devices, and there is 1");
+}
