@@ -198,8 +198,10 @@ fn what_could_not_be_written_is_told_once_to_each_opener_and_ends_all_writing() 
     bench.assert_clean("after a failure");
 }
 
-/// Where the extents of a file begin and how long they are, in units of 64 KiB, and whether they are preallocated.
-fn extents(filesystem: &Filesystem, file: InodeId) -> Vec<(u64, u64, bool)> {
+/// Where an extent of a file begins and how long it is, in units of 64 KiB, and whether it is preallocated.
+type ExtentAt = (u64, u64, bool);
+
+fn extents(filesystem: &Filesystem, file: InodeId) -> Vec<ExtentAt> {
     let tree = filesystem.pool().tree(file.tree).expect("the top level");
     let mut cursor = filesystem.pool().cursor(&tree, Readahead::None);
     cursor.seek(&Key::new(file.number, KeyType::EXTENT_DATA, 0)).expect("reads");
@@ -220,7 +222,7 @@ fn extents(filesystem: &Filesystem, file: InodeId) -> Vec<(u64, u64, bool)> {
 fn preallocated_space_that_is_written_in_pieces_is_one_extent_as_the_kernels_is() {
     let bench = Bench::new(&Setup::default());
     let filesystem = bench.open();
-    let cases: [(&[u64], &[(u64, u64, bool)]); 4] = [
+    let cases: [(&[u64], &[ExtentAt]); 4] = [
         (&[0, 1, 2, 3, 4, 5], &[(0, 6, false), (6, 10, true)]),
         (&[8, 7, 6, 5], &[(0, 5, true), (5, 4, false), (9, 7, true)]),
         (&[1, 3, 5, 2, 4], &[(0, 1, true), (1, 5, false), (6, 10, true)]),
