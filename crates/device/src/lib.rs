@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod memory;
 mod sparse;
+mod wait;
 
 pub use class::DeviceClass;
 pub use direct::DIRECT_ALIGNMENT;
@@ -16,6 +17,7 @@ pub use error::DeviceError;
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use sparse::SparseDevice;
+pub use wait::before_wait;
 
 use std::fmt;
 

@@ -41,6 +41,7 @@ mod xattr_change;
 pub use attributes::{Attributes, InodeId, Timestamp};
 pub use attributes_change::{AttributeChange, NewTime};
 pub use background::Remaining;
+pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};

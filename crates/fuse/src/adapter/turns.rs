@@ -6,9 +6,12 @@
 //! *parked*, for any thread asleep in the kernel would be woken by the next request.
 //!
 //! The thread that works must not keep requests waiting. Another one is called at once where a request is known to take
-//! long, or where others have kept requests waiting lately; where it may take long and the next request is there
-//! already; and else by a watcher, who sees that a request has not ended within [`PATIENCE`]. Whoever ends a request and
-//! finds that another one waits is parked in turn.
+//! long, or where others have kept requests waiting lately; before a device is waited for that is read; where a request
+//! may take long and the next one is there already; and else by a watcher, who sees that a request has not ended within
+//! [`PATIENCE`]. Whoever ends a request and finds that another one waits is parked in turn.
+//!
+//! Where devices are waited for again and again, all that would be in vain: nobody is parked or looks out then, all
+//! threads sleep in the kernel, and each request wakes one.
 //!
 //! A mount ends when the waiting thread is told so by the kernel. What it leaves behind in its thread then calls all the
 //! others, so that they are told, too. Threads that have not had a request yet (*strangers*) know nothing of all this:
@@ -28,6 +31,8 @@ const GIVEN_AWAY: Duration = Duration::from_micros(20);
 const PATIENCE: Duration = Duration::from_micros(500);
 /// After one that did while the next was there, so many begin with another thread called at once.
 const CAUTION: u32 = 256;
+/// After a device was waited for, nobody is parked for so many requests.
+const EASE: u32 = 64;
 /// The watcher sleeps when nothing has happened for so many times its patience.
 const IDLE_TICKS: u32 = 64;
 
@@ -75,6 +80,8 @@ struct State {
     begun: u64,
     /// So many requests have a thread called at once.
     caution: u32,
+    /// For so many requests nobody is parked.
+    ease: u32,
     is_watched: bool,
     is_over: bool,
 }
@@ -90,6 +97,14 @@ thread_local! {
     static MARK: RefCell<Option<Mark>> = const { RefCell::new(None) };
 }
 
+impl Mark {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let called = Arc::clone(shared);
+        brindle_fs::before_wait(move || called.device_is_waited_for());
+        Self { shared: Arc::clone(shared), is_tired: false }
+    }
+}
+
 impl Drop for Mark {
     fn drop(&mut self) {
         self.shared.end();
@@ -99,27 +114,7 @@ impl Drop for Mark {
 impl Turns {
     /// For so many threads that read requests from `device`.
     pub(crate) fn new(device: OwnedFd, threads: usize) -> std::io::Result<Self> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let state = State {
-            threads,
-            strangers: threads,
-            waiting: 0,
-            parked: 0,
-            calls: 0,
-            begun: 0,
-            caution: 0,
-            is_watched: false,
-            is_over: false,
-        };
-        let shared = Arc::new(Shared {
-            device,
-            // With one processor nobody can ask meanwhile.
-            lookout: if processors > 1 { LOOKOUT } else { Duration::ZERO },
-            crew: (processors / 2).max(1),
-            state: Mutex::new(state),
-            called: Condvar::new(),
-            watched: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::new(device, threads));
         let watcher = Arc::clone(&shared);
         std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch())?;
         Ok(Self(shared))
@@ -129,8 +124,7 @@ impl Turns {
     pub(super) fn begin(&self, pace: Pace) -> Turn<'_> {
         let is_stranger = MARK.with_borrow_mut(|mark| {
             let is_stranger = mark.is_none();
-            mark.get_or_insert_with(|| Mark { shared: Arc::clone(&self.0), is_tired: false }).is_tired =
-                false;
+            mark.get_or_insert_with(|| Mark::new(&self.0)).is_tired = false;
             is_stranger
         });
         self.0.begin(pace, is_stranger);
@@ -164,6 +158,31 @@ impl Drop for Turn<'_> {
 }
 
 impl Shared {
+    fn new(device: OwnedFd, threads: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let state = State {
+            threads,
+            strangers: threads,
+            waiting: 0,
+            parked: 0,
+            calls: 0,
+            begun: 0,
+            caution: 0,
+            ease: 0,
+            is_watched: false,
+            is_over: false,
+        };
+        Self {
+            device,
+            // With one processor nobody can ask meanwhile.
+            lookout: if processors > 1 { LOOKOUT } else { Duration::ZERO },
+            crew: (processors / 2).max(1),
+            state: Mutex::new(state),
+            called: Condvar::new(),
+            watched: Condvar::new(),
+        }
+    }
+
     fn begin(&self, pace: Pace, is_stranger: bool) {
         let mut state = self.state();
         if is_stranger {
@@ -179,6 +198,7 @@ impl Shared {
         let is_slow = pace == Pace::Slow || state.caution > 0;
         let may_be_slow = pace == Pace::Unknown || state.busy() < self.crew;
         state.caution = state.caution.saturating_sub(1);
+        state.ease = state.ease.saturating_sub(1);
         if state.is_unattended() && (is_slow || may_be_slow && self.has_request()) {
             self.call(&mut state);
         }
@@ -187,6 +207,10 @@ impl Shared {
     /// A request has ended: its thread waits for the next one, unless another one does.
     fn finish(&self) {
         let mut state = self.state();
+        if state.ease > 0 {
+            state.waiting += 1;
+            return;
+        }
         if state.waiting == 0 || state.is_over {
             state.waiting += 1;
             drop(state);
@@ -200,6 +224,15 @@ impl Shared {
         match state.calls.checked_sub(1) {
             Some(calls) => state.calls = calls,
             None => state.waiting += 1,
+        }
+    }
+
+    /// A device is about to be waited for: somebody else is to wait for requests.
+    fn device_is_waited_for(&self) {
+        let mut state = self.state();
+        state.ease = EASE;
+        if state.is_unattended() {
+            self.call(&mut state);
         }
     }
 
@@ -358,5 +391,35 @@ mod tests {
         for thread in threads {
             thread.join().expect("no thread panics");
         }
+    }
+
+    #[test]
+    fn another_one_waits_for_requests_while_a_device_is_waited_for() {
+        let (kernel, ours) = UnixStream::pair().expect("a pair");
+        let shared = Shared::new(ours.into(), 3);
+        {
+            let mut state = shared.state();
+            (state.strangers, state.waiting, state.parked) = (0, 1, 2);
+        }
+        let counts = || {
+            let state = shared.state();
+            (state.waiting, state.calls, state.ease)
+        };
+        shared.begin(Pace::Quick, false);
+        assert_eq!(counts(), (0, 0, 0));
+        shared.device_is_waited_for();
+        shared.device_is_waited_for();
+        assert_eq!(counts(), (1, 1, EASE), "one is called, and only one");
+        // Nobody is parked or looks out while that goes on.
+        shared.finish();
+        assert_eq!(counts(), (2, 1, EASE));
+        for left in (0..EASE).rev() {
+            shared.begin(Pace::Quick, false);
+            assert_eq!(counts(), (1, 1, left));
+            if left > 0 {
+                shared.finish();
+            }
+        }
+        drop(kernel);
     }
 }
