@@ -55,6 +55,8 @@ pub(crate) struct WriteState {
     pub(crate) options: WriteOptions,
     /// Held while something moves from one directory to another.
     pub(crate) renames: Mutex<()>,
+    /// Held while a deleted subvolume is dropped, or blocks are moved that could be part of one.
+    pub(crate) drops: Mutex<()>,
     /// Where orphans are still to be looked for.
     pub(crate) orphans: Orphans,
     /// The id of the next subvolume, once it has been looked up.
@@ -81,6 +83,7 @@ impl Filesystem {
         let state = WriteState {
             options: write,
             renames: Mutex::default(),
+            drops: Mutex::default(),
             orphans: Orphans::default(),
             next_subvolume: Mutex::default(),
         };

@@ -3,6 +3,7 @@
 //! Must not know: any I/O, any lock.
 
 pub mod balance;
+pub mod defragment;
 pub mod placement;
 pub mod read;
 pub mod tier;

@@ -8,7 +8,7 @@
 use crate::pool::is_expected;
 use crate::tree::TreeState;
 use crate::{Pool, Tree, TreeError};
-use brindle_ondisk::{Key, KeyPtr, Node, NodeExpectation, RootId};
+use brindle_ondisk::{Generation, Key, KeyPtr, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 
 /// Whether a cursor asks for leaves before it comes to them.
@@ -77,7 +77,7 @@ impl<'p> Cursor<'p> {
     /// Goes to the first item whose key is `key` or greater.
     pub fn seek(&mut self, key: &Key) -> Result<(), TreeError> {
         if !self.seek_in_leaf(key) {
-            self.descend_to(key)?;
+            self.descend_to(key, 0)?;
         }
         let past_leaf = self.path.last().is_some_and(|leaf| leaf.slot >= leaf.node.len());
         if past_leaf { self.next_leaf() } else { Ok(()) }
@@ -85,7 +85,7 @@ impl<'p> Cursor<'p> {
 
     /// Goes to the last item whose key is `key` or less.
     pub fn seek_last(&mut self, key: &Key) -> Result<(), TreeError> {
-        self.descend_to(key)?;
+        self.descend_to(key, 0)?;
         match self.path.last() {
             Some(leaf) if leaf.node.key(leaf.slot) == Some(*key) => Ok(()),
             Some(_) => self.previous(),
@@ -128,8 +128,25 @@ impl<'p> Cursor<'p> {
         true
     }
 
-    /// Goes down from the root to the leaf where `key` is or would be.
-    fn descend_to(&mut self, key: &Key) -> Result<(), TreeError> {
+    /// Goes to the block just above the leaf where `key` is or would be, or to the leaf if it is all there is; the
+    /// cursor is at no item then. Returns the key behind all that lies below.
+    pub(crate) fn seek_above_leaves(&mut self, key: &Key) -> Result<Option<Key>, TreeError> {
+        self.descend_to(key, 1)?;
+        Ok(self.path.last().and_then(|step| step.bound))
+    }
+
+    /// The blocks of the path, from the root down.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.path.iter().map(|step| &step.node)
+    }
+
+    /// The last block of the path.
+    pub(crate) fn lowest(&self) -> Option<&Arc<Node>> {
+        self.nodes().last()
+    }
+
+    /// Goes down from the root to the block of a level, or the leaf, where `key` is or would be.
+    fn descend_to(&mut self, key: &Key, level: u8) -> Result<(), TreeError> {
         self.with_blocks(|cursor, state| {
             cursor.path.clear();
             let Some(root) = cursor.find(state, &state.root_expectation())? else {
@@ -138,7 +155,7 @@ impl<'p> Cursor<'p> {
             let mut step = Step { node: root, slot: 0, bound: None, prefetched: 0 };
             loop {
                 let found = step.node.search(key);
-                if step.node.is_leaf() {
+                if step.node.level() <= level {
                     step.slot = found.unwrap_or_else(|slot| slot);
                     cursor.path.push(step);
                     return Ok(Ok(()));
@@ -270,7 +287,7 @@ impl<'p> Cursor<'p> {
                 Ok(())
             }
             (Edge::Last, _) => {
-                self.descend_to(from)?;
+                self.descend_to(from, 0)?;
                 match self.path.last_mut().filter(|step| step.node.is_leaf()) {
                     Some(leaf) if leaf.slot > 0 => {
                         leaf.slot -= 1;
@@ -348,6 +365,11 @@ pub(crate) fn may_hold(tree: RootId, owner: RootId) -> bool {
         _ if is_subvolume(tree) => is_subvolume(owner),
         _ => owner == tree,
     }
+}
+
+/// Whether a block of a tree that is not its root may be part of another one too.
+pub(crate) fn may_be_shared(node: &Node, last_snapshot: Generation) -> bool {
+    node.generation() <= last_snapshot || node.header().is_relocation()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

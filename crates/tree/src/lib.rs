@@ -15,6 +15,7 @@
 
 mod cache;
 mod cursor;
+mod defragment;
 mod editor;
 mod error;
 mod pool;
@@ -29,6 +30,7 @@ mod tree;
 
 pub use cache::CacheStatistics;
 pub use cursor::{Cursor, Readahead};
+pub use defragment::Defragmented;
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};

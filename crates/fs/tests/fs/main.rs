@@ -5,6 +5,7 @@ mod contents;
 mod crash;
 mod damaged;
 mod extremes;
+mod fragmentation;
 mod golden;
 mod kernel;
 mod model;

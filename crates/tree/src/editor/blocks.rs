@@ -26,6 +26,9 @@ pub(crate) trait Blocks {
     fn copied(&self, tree: RootId, old: &Arc<Node>, new: &Node, may_be_shared: bool)
     -> Result<(), TreeError>;
 
+    /// Whether a block that may be part of another tree too is.
+    fn is_shared(&self, block: &Node) -> Result<bool, TreeError>;
+
     /// A block with a place, which nobody shares, leaves its tree.
     fn dropped(&self, tree: RootId, block: &Node);
 
@@ -65,6 +68,10 @@ impl Blocks for Editor<'_> {
         may_be_shared: bool,
     ) -> Result<(), TreeError> {
         self.block_copied(tree, old, new, may_be_shared)
+    }
+
+    fn is_shared(&self, block: &Node) -> Result<bool, TreeError> {
+        self.is_block_shared(block)
     }
 
     fn dropped(&self, tree: RootId, block: &Node) {

@@ -1,7 +1,7 @@
 //! The way down to a key, and the blocks on it made the transaction's own.
 
 use super::blocks::Blocks;
-use crate::cursor::may_hold;
+use crate::cursor::{may_be_shared, may_hold};
 use crate::tree::TreeState;
 use crate::{Tree, TreeError};
 use brindle_ondisk::{Key, Logical, MAX_LEVEL, Node, NodeExpectation, RootId};
@@ -79,9 +79,16 @@ impl<'a, B: Blocks> Edit<'a, B> {
 
     /// The same, for one who will go on as far as `last`.
     pub(super) fn within(blocks: &'a B, tree: &'a Tree, key: &Key, last: &Key) -> Result<Self, TreeError> {
+        let mut edit = Self::quietly(blocks, tree, key, last)?;
+        edit.state.has_news = true;
+        Ok(edit)
+    }
+
+    /// The same, for one who will move blocks and change no items.
+    pub(super) fn quietly(blocks: &'a B, tree: &'a Tree, key: &Key, last: &Key) -> Result<Self, TreeError> {
         let mut held = Held::default();
         loop {
-            let mut edit = Self::lock(blocks, tree);
+            let mut edit = Self { blocks, tree: tree.id(), state: tree.write(), path: Path::default() };
             let Some(absent) = edit.descend(key, &held)? else {
                 return Ok(edit);
             };
@@ -237,7 +244,7 @@ impl<'a, B: Blocks> Edit<'a, B> {
 
     /// Whether a block that is not the root may be part of another tree too.
     pub(super) fn may_be_shared(&self, node: &Node) -> bool {
-        node.generation() <= self.state.last_snapshot || node.header().is_relocation()
+        may_be_shared(node, self.state.last_snapshot)
     }
 
     /// A child of the path's block at a level has moved.

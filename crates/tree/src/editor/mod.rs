@@ -112,6 +112,12 @@ impl<'p> Editor<'p> {
         operations::copy_path(self, tree, at, key, level)
     }
 
+    /// Copies a leaf of a tree, by its first key, and all above it, if it still lies there, and neither it nor what is
+    /// above it is part of another tree too.
+    pub(crate) fn copy_unshared_path(&self, tree: &Tree, at: Logical, key: &Key) -> Result<bool, TreeError> {
+        operations::copy_unshared_path(self, tree, at, key)
+    }
+
     /// Removes an item; whether there was one.
     pub fn remove(&self, tree: &Tree, key: &Key) -> Result<bool, TreeError> {
         remove::remove(self, tree, key)

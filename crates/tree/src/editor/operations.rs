@@ -116,6 +116,27 @@ pub(super) fn copy_path<B: Blocks>(
     Ok(is_there)
 }
 
+/// Copies a leaf of a tree and all above it, if it still lies there and nobody shares any of it.
+pub(super) fn copy_unshared_path<B: Blocks>(
+    blocks: &B,
+    tree: &Tree,
+    at: Logical,
+    key: &Key,
+) -> Result<bool, TreeError> {
+    let mut edit = Edit::quietly(blocks, tree, key, key)?;
+    let leaf = &edit.path.steps[0];
+    if leaf.at != at || leaf.clean.is_none() {
+        return Ok(false);
+    }
+    for node in edit.path.steps[..edit.path.top].iter().filter_map(|step| step.clean.as_ref()) {
+        if edit.may_be_shared(node) && blocks.is_shared(node)? {
+            return Ok(false);
+        }
+    }
+    edit.own(0)?;
+    Ok(true)
+}
+
 impl<B: Blocks> Edit<'_, B> {
     fn check_size(&self, key: &Key, size: usize) -> Result<(), TreeError> {
         let size_max = self.item_size_max();

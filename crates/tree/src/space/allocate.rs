@@ -10,7 +10,7 @@ use super::group::{Content, Group, Role};
 use super::ranges::Span;
 use super::state::{State, content};
 use crate::{Pool, TreeError};
-use brindle_ondisk::{BlockGroupType, Logical, to_u64, to_usize};
+use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementMode;
 use std::cmp::Reverse;
 
@@ -119,6 +119,25 @@ impl Space {
         }
     }
 
+    /// The longest run of free space for the blocks of a tree, or the first that is found to be long enough. Reads trees.
+    pub(crate) fn longest_run(&self, pool: &Pool, tree: RootId, enough: u64) -> Result<u64, TreeError> {
+        let content = content(self.is_mixed, block_kind(tree));
+        let mut look_ups = 0;
+        loop {
+            let unknown = {
+                let state = self.lock();
+                let longest = state.longest_run(content, self.nodesize);
+                let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
+                match unknown {
+                    Some(unknown) if longest < enough => unknown,
+                    _ => return Ok(longest),
+                }
+            };
+            self.look_up(pool, unknown)?;
+            look_ups += 1;
+        }
+    }
+
     /// Looks up free ranges until so much is known of a content, or everything. Reads trees.
     pub(super) fn look_up_until(&self, pool: &Pool, content: Content, bytes: u64) -> Result<(), TreeError> {
         loop {
@@ -131,6 +150,14 @@ impl Space {
                 None => return Ok(()),
             }
         }
+    }
+}
+
+/// What the blocks of a tree are in.
+pub(crate) fn block_kind(tree: RootId) -> BlockGroupType {
+    match tree {
+        RootId::CHUNK_TREE => BlockGroupType::SYSTEM,
+        _ => BlockGroupType::METADATA,
     }
 }
 
@@ -198,6 +225,13 @@ impl State {
             Some(((group.kind.profile() == Some(profile), room.1, Reverse(room.0)), room))
         });
         rooms.max_by_key(|(rank, _)| *rank).map(|(_, room)| room)
+    }
+
+    /// The longest run of tree blocks that could be taken.
+    fn longest_run(&self, content: Content, nodesize: u64) -> u64 {
+        let groups = self.candidates(content).filter(|group| group.role != Role::Avoided);
+        let rooms = groups.filter_map(|group| group.best_room((nodesize, u64::MAX), nodesize, false));
+        rooms.map(|room| room.1).max().unwrap_or(0)
     }
 
     fn reserve(&mut self, span: Span) {

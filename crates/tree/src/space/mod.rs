@@ -46,6 +46,7 @@ mod write_back;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use allocate::block_kind;
 pub use close::GroupStatus;
 pub use data::ReservedExtent;
 pub(crate) use data::TierChoice;

@@ -1,8 +1,9 @@
 //! Addresses for the blocks of a transaction: those of one level of a tree side by side, in the order of keys.
 
+use crate::space::block_kind;
 use crate::tree::{TreeState, is_virtual};
 use crate::{Editor, Tree, TreeError};
-use brindle_ondisk::{BlockGroupType, Logical, Node, RootId, to_usize};
+use brindle_ondisk::{Logical, Node, RootId, to_usize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,10 +16,7 @@ impl Editor<'_> {
         let mut state = tree.write();
         let mut levels: Vec<Vec<Logical>> = vec![Vec::new(); to_usize(u64::from(state.root.level)) + 1];
         collect(&state, state.root.bytenr, &mut levels);
-        let content = match tree.id() {
-            RootId::CHUNK_TREE => BlockGroupType::SYSTEM,
-            _ => BlockGroupType::METADATA,
-        };
+        let content = block_kind(tree.id());
         let mut places: HashMap<Logical, Logical> = HashMap::new();
         let mut hint = None;
         for level in &levels {

@@ -118,6 +118,13 @@ fn block_groups_that_move_on_two_mirrors() {
 }
 
 #[test]
+fn metadata_that_is_defragmented() {
+    let test = crash("metadata_that_is_defragmented", 5300);
+    let mix = Mix { subvolumes: 12, contents: 30, ..test.mix.clone() };
+    test.mixed(mix).of(6, 60, 500).run(&LibrarySubject::defragmenting(ONE));
+}
+
+#[test]
 fn data_that_moves_between_tiers() {
     let layout = Layout { devices: 2, fast: 1, ..ONE };
     let test = crash("data_that_moves_between_tiers", 5200);

@@ -109,6 +109,12 @@ impl LibrarySubject {
         Self { moves_in_parts: true, ..self }
     }
 
+    /// As [`hasty`](Self::hasty), with metadata that is defragmented now and then, which commits.
+    pub(crate) fn defragmenting(layout: Layout) -> Self {
+        let hasty = Self::hasty(layout);
+        Self { habits: Habits { defragments_every: 4, ..hasty.habits }, ..hasty }
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

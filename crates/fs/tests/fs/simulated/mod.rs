@@ -36,6 +36,16 @@ fn moving_block_groups_changes_nothing() {
 }
 
 #[test]
+fn defragmenting_metadata_changes_nothing() {
+    for seed in seeds(80, LAYOUTS.len() as u64) {
+        let trial = Trial::new(seed, 250, Mix { names_max: 40, subvolumes: 12, ..Mix::default() });
+        let layout = Layout::of(seed);
+        println!("{layout:?}");
+        trial.run(|| Library::defragmenting(&layout));
+    }
+}
+
+#[test]
 fn moving_data_between_tiers_changes_nothing() {
     for seed in seeds(60, 4) {
         let trial = Trial::new(seed, 200, Mix { names_max: 40, subvolumes: 12, ..Mix::default() });

@@ -5,7 +5,7 @@ use super::pool::Pool;
 use crate::model::target::{System, errno};
 use crate::walk::{Limits, Walk};
 use brindle_care::balance::{self, BalanceError, LookEnded, Wish};
-use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
+use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, FsError, PlacementClass, TreeError};
 use brindle_policy::balance::Balance;
 use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
@@ -17,6 +17,8 @@ pub(crate) struct Library {
     pub(crate) pool: Pool,
     system: Option<System>,
     habits: Habits,
+    /// Where the next piece is that is to be defragmented.
+    defragments_from: Option<DefragmentPlace>,
     /// How many operations there were.
     count: usize,
 }
@@ -32,6 +34,8 @@ pub(crate) struct Habits {
     pub(crate) may_be_full: bool,
     /// After every so many operations a block group is emptied; 0 for never.
     pub(crate) relocates_every: usize,
+    /// After every so many operations a piece of the metadata is defragmented; 0 for never.
+    pub(crate) defragments_every: usize,
     /// After every so many operations, and whenever the pool is opened, all that lies wrong is moved, with another limit
     /// for small files each time; 0 for never.
     pub(crate) sorts_every: usize,
@@ -41,6 +45,9 @@ pub(crate) struct Habits {
 
 /// Parts of extents that are moved in parts.
 pub(crate) const PART_BYTES: u64 = 8192;
+
+/// How much is defragmented at a time.
+const LEAVES_PER_PIECE: usize = 16;
 
 type Outcome = Result<(), Errno>;
 
@@ -57,6 +64,12 @@ impl Library {
     /// The same, with block groups that are emptied now and then.
     pub(crate) fn relocating(layout: &Layout) -> Self {
         let habits = Habits { examines: true, relocates_every: 5, ..Habits::default() };
+        Self::open(Pool::new(layout), habits).expect("the pool opens")
+    }
+
+    /// The same, with metadata that is defragmented now and then.
+    pub(crate) fn defragmenting(layout: &Layout) -> Self {
+        let habits = Habits { examines: true, defragments_every: 5, ..Habits::default() };
         Self::open(Pool::new(layout), habits).expect("the pool opens")
     }
 
@@ -85,7 +98,7 @@ impl Library {
                 error => panic!("what lay wrong after a crash stays there: {error}"),
             })?;
         }
-        Ok(Self { pool, system: Some(System::over(fs)), habits, count: 0 })
+        Ok(Self { pool, system: Some(System::over(fs)), habits, defragments_from: None, count: 0 })
     }
 
     fn system(&self) -> &System {
@@ -125,6 +138,11 @@ impl Library {
         self.count += 1;
         if self.habits.relocates_every > 0 && self.count.is_multiple_of(self.habits.relocates_every) {
             self.relocate()?;
+        }
+        if self.habits.defragments_every > 0 && self.count.is_multiple_of(self.habits.defragments_every) {
+            let fs = self.system().fs();
+            let done = fs.defragment(DefragmentScope::Pool, self.defragments_from, LEAVES_PER_PIECE);
+            self.defragments_from = done.map_err(errno)?.next;
         }
         if self.habits.sorts_every > 0 && self.count.is_multiple_of(self.habits.sorts_every) {
             let fs = self.system().fs();

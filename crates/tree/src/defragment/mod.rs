@@ -1,0 +1,68 @@
+//! Writing the leaves of a tree anew where they lie scattered, so that siblings lie side by side again.
+//!
+//! A piece at a time: [`survey`] goes through the blocks above the leaves, in the order of keys, and reads no leaf for
+//! that; `policy` says which leaves are worth it, given where they lie and how long the runs are that free space has;
+//! these are copied, with their paths, as any change of them would, in one transaction; and its commit gives them
+//! addresses in the order of their keys, side by side. What comes after the piece is said as a key, so that whoever
+//! drives it may stop between any two pieces, go on the next day, or not at all.
+//!
+//! What holds:
+//! - Items do not change, nor do the times that a subvolume says of itself.
+//! - A block that another tree has too is left where it is: to copy it would double it. Of blocks as old as the last
+//!   snapshot the extent tree is asked, for the snapshot may be gone.
+//! - A crash leaves the pool of the last commit, as after any other change. Nothing has to be remembered.
+//! - Where free space has no run that would make it better, nothing is written.
+
+mod survey;
+
+use crate::transaction::Need;
+use crate::{Pool, Tree, TreeError};
+use brindle_ondisk::{Key, Logical, to_u64};
+use brindle_policy::defragment::{GOOD_RUN_BYTES, worth_moving};
+use std::sync::Arc;
+use survey::Stretch;
+
+/// One piece of a tree, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defragmented {
+    /// How many leaves were looked at.
+    pub leaves: u64,
+    /// How many of them were written anew.
+    pub moved: u64,
+    /// Where the next piece begins; none behind the last.
+    pub next: Option<Key>,
+}
+
+impl Pool {
+    /// Defragments the leaves of a tree from a key on, one piece of it: so many, and as many more as share a parent with
+    /// them. Commits if it has changed anything; not to be called within a transaction, nor for a tree that is being
+    /// dropped.
+    pub fn defragment(&self, tree: &Arc<Tree>, from: &Key, leaves: usize) -> Result<Defragmented, TreeError> {
+        let mut piece = Stretch::default();
+        let mut next = Some(*from);
+        while let Some(from) = next.filter(|_| piece.leaves.len() < leaves) {
+            next = self.look_over(tree, &from, &mut piece)?;
+        }
+        let nodesize = u64::from(self.nodesize());
+        let enough = GOOD_RUN_BYTES.max(to_u64(piece.leaves.len()) * nodesize);
+        let room = self.writer()?.space.longest_run(self, tree.id(), enough)?;
+        let mut moved = 0;
+        for range in worth_moving(&piece.leaves, nodesize, room) {
+            let leaves = &piece.places[range];
+            self.prefetch_nodes(leaves.iter().map(|(at, _)| *at));
+            for (at, first_key) in leaves {
+                moved += u64::from(self.copy_leaf(tree, *at, first_key)?);
+            }
+        }
+        if moved > 0 {
+            self.commit()?;
+        }
+        Ok(Defragmented { leaves: to_u64(piece.leaves.len()), moved, next })
+    }
+
+    fn copy_leaf(&self, tree: &Tree, at: Logical, first_key: &Key) -> Result<bool, TreeError> {
+        /// The items whose change would copy as much as one path.
+        const ITEMS_PER_PATH: usize = 2;
+        self.join(Need::items(ITEMS_PER_PATH))?.copy_unshared_path(tree, at, first_key)
+    }
+}

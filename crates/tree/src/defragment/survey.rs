@@ -1,0 +1,74 @@
+//! Where the leaves of a tree lie, as the blocks above them say it.
+
+use crate::cursor::may_be_shared;
+use crate::{Editor, Pool, Readahead, Tree, TreeError};
+use brindle_ondisk::{Generation, Key, KeyPtr, Logical, Node};
+use brindle_policy::defragment::{Leaf, Scatter};
+use std::sync::Arc;
+
+/// Leaves that follow each other.
+#[derive(Default)]
+pub(super) struct Stretch {
+    pub(super) leaves: Vec<Leaf>,
+    /// The same, with their first keys.
+    pub(super) places: Vec<(Logical, Key)>,
+}
+
+impl Pool {
+    /// How the leaves of a tree lie. Changed blocks that have no place yet count as scattered.
+    pub fn scatter(&self, tree: &Arc<Tree>) -> Result<Scatter, TreeError> {
+        let mut scatter = Scatter::default();
+        let nodesize = self.nodesize().into();
+        let mut next = Some(Key::MIN);
+        while let Some(from) = next {
+            let mut cursor = self.cursor(tree, Readahead::None);
+            next = cursor.seek_above_leaves(&from)?;
+            match cursor.lowest() {
+                Some(node) if node.is_leaf() => scatter.add(node.header().bytenr.get(), nodesize),
+                Some(node) => {
+                    node.key_ptrs().iter().for_each(|child| scatter.add(child.blockptr.get(), nodesize));
+                }
+                None => {}
+            }
+        }
+        Ok(scatter)
+    }
+
+    /// Adds the leaves below the block that lies just above that of a key; the first key behind that.
+    pub(super) fn look_over(
+        &self,
+        tree: &Arc<Tree>,
+        from: &Key,
+        stretch: &mut Stretch,
+    ) -> Result<Option<Key>, TreeError> {
+        let mut cursor = self.cursor(tree, Readahead::None);
+        let next = cursor.seek_above_leaves(from)?;
+        let Some(parent) = cursor.lowest().filter(|node| !node.is_leaf()).map(Arc::clone) else {
+            return Ok(next);
+        };
+        let last_snapshot = tree.read().last_snapshot;
+        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        // The root is nobody else's.
+        let mut is_shared = false;
+        for node in cursor.nodes().skip(1) {
+            is_shared |= may_be_shared(node, last_snapshot) && editor.is_block_shared(node)?;
+        }
+        for child in parent.key_ptrs() {
+            let may_move = !is_shared && !editor.is_child_shared(child, last_snapshot)?;
+            stretch.leaves.push(Leaf { at: child.blockptr.get(), may_move });
+            stretch.places.push((child.blockptr, child.key));
+        }
+        Ok(next)
+    }
+}
+
+impl Editor<'_> {
+    fn is_child_shared(&self, child: &KeyPtr, last_snapshot: Generation) -> Result<bool, TreeError> {
+        Ok(child.generation <= last_snapshot && self.block_references(child.blockptr, 0)?.count > 1)
+    }
+
+    /// Whether more than one block refers to a block.
+    pub(crate) fn is_block_shared(&self, node: &Node) -> Result<bool, TreeError> {
+        Ok(self.block_references(node.header().bytenr, node.level())?.count > 1)
+    }
+}
