@@ -153,6 +153,19 @@ impl Pool {
     }
 }
 
+/// Whether a tree changes because others do: it says what is referred to, what is free, or where roots are.
+fn is_changed_by_commits(tree: RootId) -> bool {
+    matches!(
+        tree,
+        RootId::ROOT_TREE
+            | RootId::EXTENT_TREE
+            | RootId::CHUNK_TREE
+            | RootId::DEV_TREE
+            | RootId::FREE_SPACE_TREE
+            | RootId::BLOCK_GROUP_TREE
+    )
+}
+
 impl Editor<'_> {
     /// Rounds, until nothing is left to bring up to date.
     fn settle(&self, tally: &mut Tally) -> Result<(), TreeError> {
@@ -162,20 +175,30 @@ impl Editor<'_> {
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             tally.report.rounds += 1;
-            self.writer.space.prepare(self.pool)?;
-            for tree in self.pool.known_trees() {
-                busy |= self.assign_addresses(&tree)? > 0;
-            }
+            // What the commit changes by itself gets its places behind what changes it: each once, side by side.
+            busy |= self.assign_all(|tree| !is_changed_by_commits(tree))?;
             let references = self.run_delayed_refs(usize::MAX)?;
             tally.count_references(references);
             busy |= references > 0;
             busy |= self.writer.space.write_back(self)?;
             busy |= self.record_roots()?;
+            busy |= self.assign_all(is_changed_by_commits)?;
             if !busy {
                 return Ok(());
             }
         }
         Err(TreeError::Unsettled)
+    }
+
+    /// Gives the blocks of some trees their addresses; whether any had none.
+    fn assign_all(&self, is_meant: impl Fn(RootId) -> bool) -> Result<bool, TreeError> {
+        let trees = self.pool.known_trees();
+        let mut busy = false;
+        self.writer.space.prepare(self.pool)?;
+        for tree in trees.iter().filter(|tree| is_meant(tree.id())) {
+            busy |= self.assign_addresses(tree)? > 0;
+        }
+        Ok(busy)
     }
 
     /// The root of the tree of roots is of the superblock's generation, whatever the transaction has changed.
