@@ -18,6 +18,8 @@ pub enum Relocated {
     Done,
     /// Somebody cancelled it; what was moved stays where it is now.
     Cancelled,
+    /// There is no room elsewhere; what was moved stays where it is now.
+    NoSpace,
 }
 
 /// What the kernel has to say of balances.
@@ -39,6 +41,7 @@ impl Mounted {
         match call::update::<{ number::BALANCE }, Balance>(&self.file, &mut balance) {
             Ok(()) => Ok(Relocated::Done),
             Err(Errno::CANCELED | Errno::INTR) => Ok(Relocated::Cancelled),
+            Err(Errno::NOSPC) => Ok(Relocated::NoSpace),
             Err(Errno::INPROGRESS) => Err(ControlError::Busy { path: self.path.clone(), what }),
             Err(error) => Err(self.refused(what, error)),
         }

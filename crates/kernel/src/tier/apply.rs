@@ -5,7 +5,7 @@ use super::{Fences, Inventory, StateDirectory, TierError, recover};
 use crate::balance::Relocated;
 use crate::control::Mounted;
 use brindle_ondisk::BlockGroupType;
-use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, plan};
+use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, highest, other, plan};
 use brindle_policy::tier::{Content, TierPool};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,6 +94,33 @@ pub(super) fn apply_locked(
     Ok(work.done)
 }
 
+/// Which pass is next. One that did not help waits for the other, which may make room for it.
+#[derive(Debug)]
+struct Rounds {
+    /// The least that lay wrong so far.
+    least: usize,
+    /// How many rounds it is since that became less.
+    in_vain: usize,
+}
+
+impl Default for Rounds {
+    fn default() -> Self {
+        Self { least: usize::MAX, in_vain: 0 }
+    }
+}
+
+impl Rounds {
+    /// What of a plan is to be carried out; `None` if all of it has been tried, and nothing helped.
+    fn next<'p>(&mut self, plan: &'p Plan) -> Option<&'p Pass> {
+        if plan.chunks() < self.least {
+            (self.least, self.in_vain) = (plan.chunks(), 0);
+        } else {
+            self.in_vain += 1;
+        }
+        plan.passes.get(self.in_vain)
+    }
+}
+
 struct Work<'a> {
     mounted: &'a Mounted,
     classify: &'a dyn Fn(&Inventory) -> TierPool,
@@ -106,21 +133,24 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn all(&mut self) -> Result<(), TierError> {
-        let mut left = usize::MAX;
+        let mut rounds = Rounds::default();
         for _ in 0..ROUNDS_MAX {
             let (inventory, plan) = self.look()?;
             if !plan.refusals.is_empty() {
                 return Err(TierError::Refused(plan.refusals));
             }
-            let Some(pass) = plan.passes.first() else { return Ok(()) };
-            if plan.chunks() >= left {
+            if plan.passes.is_empty() {
+                return Ok(());
+            }
+            if let Some(pass) = rounds.next(&plan) {
+                self.observer.planned(&plan);
+                self.carry_out(pass, &inventory)?;
+            } else if let Some(pass) = self.squeeze(&plan, &inventory) {
+                rounds = Rounds::default();
+                self.carry_out(&pass, &inventory)?;
+            } else {
                 break;
             }
-            left = plan.chunks();
-            self.observer.planned(&plan);
-            self.fences.close(&pass.fences, &inventory.devices)?;
-            self.pass(pass)?;
-            self.fences.open()?;
             if self.done.is_stopped {
                 return Ok(());
             }
@@ -130,6 +160,22 @@ impl Work<'_> {
             0 => Ok(()),
             chunks => Err(TierError::Stuck { chunks, bytes: plan.bytes() }),
         }
+    }
+
+    fn carry_out(&mut self, pass: &Pass, inventory: &Inventory) -> Result<(), TierError> {
+        self.fences.close(&pass.fences, &inventory.devices)?;
+        self.pass(pass)?;
+        self.fences.open()
+    }
+
+    /// What moves nothing to where it belongs, but what lies highest on the devices that are fenced for the first pass of a
+    /// plan, into holes: the next fence leaves less of them. None if that can't help.
+    fn squeeze(&self, plan: &Plan, inventory: &Inventory) -> Option<Pass> {
+        let (pool, target) = ((self.classify)(inventory), plan.passes.first()?.target);
+        let class = other(target);
+        let moves = highest(&pool, class);
+        let pass = Pass { target, moves, fences: fences(&pool, class), holds: false };
+        (!pass.moves.is_empty()).then_some(pass)
     }
 
     /// What there is, and what is to be done.
@@ -152,9 +198,17 @@ impl Work<'_> {
                 return Ok(());
             }
             self.observer.moving(chunk);
-            if self.relocate(chunk)? == Relocated::Cancelled {
-                self.done.is_stopped = true;
-                return Ok(());
+            match self.relocate(chunk)? {
+                Relocated::Done => {}
+                Relocated::Cancelled => {
+                    self.done.is_stopped = true;
+                    return Ok(());
+                }
+                // Others may have room, and so may this one when they are gone.
+                Relocated::NoSpace => {
+                    tracing::info!("the kernel has no room for the chunk at {}", chunk.logical);
+                    continue;
+                }
             }
             self.done.chunks += 1;
             self.done.bytes += chunk.used_bytes;
@@ -201,10 +255,39 @@ impl Work<'_> {
         }
         if is_long && !self.observer.is_stopped() {
             let inventory = self.mounted.inventory()?;
-            let class = brindle_policy::tier::plan::other(pass.target);
-            let fences = brindle_policy::tier::plan::fences(&(self.classify)(&inventory), class);
+            let fences = fences(&(self.classify)(&inventory), other(pass.target));
             self.fences.close(&fences, &inventory.devices)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_ondisk::Logical;
+    use brindle_policy::placement::PlacementClass::{Bulk, Fast};
+
+    fn plan_of(passes: &[(brindle_policy::placement::PlacementClass, u64)]) -> Plan {
+        let chunk =
+            |number| Move { logical: Logical::new(number << 20), content: Content::Data, used_bytes: 1 };
+        let pass = |(target, chunks): &(_, u64)| Pass {
+            target: *target,
+            moves: (0..*chunks).map(chunk).collect(),
+            fences: Vec::new(),
+            holds: true,
+        };
+        Plan { passes: passes.iter().map(pass).collect(), ..Plan::default() }
+    }
+
+    #[test]
+    fn what_did_not_help_waits_for_the_other_pass_and_all_ends_when_neither_does() {
+        let mut rounds = Rounds::default();
+        let mut next = |passes: &[_]| rounds.next(&plan_of(passes)).map(|pass| pass.target);
+        assert_eq!(next(&[(Fast, 2), (Bulk, 2)]), Some(Fast));
+        assert_eq!(next(&[(Fast, 2), (Bulk, 2)]), Some(Bulk), "it may make room");
+        assert_eq!(next(&[(Fast, 2), (Bulk, 1)]), Some(Fast), "it has helped");
+        assert_eq!(next(&[(Fast, 1)]), Some(Fast));
+        assert_eq!(next(&[(Fast, 1)]), None);
     }
 }

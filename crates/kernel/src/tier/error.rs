@@ -47,7 +47,8 @@ pub enum TierError {
     /// It was tried, and did not help.
     #[error(
         "{chunks} chunks with {bytes} bytes still lie wrong: the kernel has put their contents into free space between what \
-             the fenced devices hold, or has passed over them (swap files)"
+             the fenced devices hold, has no room for a chunk, or has passed over them (swap files); `btrfs balance start \
+             -dusage=50` before may help"
     )]
     Stuck {
         /// How many chunks.

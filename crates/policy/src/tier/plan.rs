@@ -209,6 +209,27 @@ pub fn fences(pool: &TierPool, class: PlacementClass) -> Vec<Fence> {
     fenced.filter_map(|device| fence(pool, device.devid)).collect()
 }
 
+/// What lies highest on each device of a class, and right, and has a free range below that is as long. Where fences
+/// leave too much free space between what they hold, moving that there lets them be drawn closer.
+pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
+    let mut found: BTreeMap<Logical, Move> = BTreeMap::new();
+    for device in pool.devices.iter().filter(|device| device.class == class) {
+        let pieces = pool.chunks.iter().flat_map(|chunk| {
+            let here = chunk.stripes.iter().filter(|stripe| stripe.devid == device.devid);
+            here.map(move |stripe| (stripe.physical, chunk))
+        });
+        let Some((at, chunk)) = pieces.max_by_key(|(at, _)| *at) else { continue };
+        let gaps = pool.gaps(device.devid, at.get());
+        let has_room = gaps.iter().any(|gap| gap.end - gap.start >= chunk.stripe_bytes());
+        if has_room && !pool.lies_wrong(chunk) {
+            let moved =
+                Move { logical: chunk.logical, content: chunk.content(), used_bytes: chunk.used_bytes };
+            found.insert(chunk.logical, moved);
+        }
+    }
+    found.into_values().collect()
+}
+
 /// The other class.
 pub fn other(class: PlacementClass) -> PlacementClass {
     match class {

@@ -301,3 +301,22 @@ proptest! {
         prop_assert_eq!(used(&after), used(&pool));
     }
 }
+
+#[test]
+fn what_lies_highest_is_moved_only_if_that_draws_a_fence_closer() {
+    let mut pool = new_fast_devices();
+    let highest = |pool: &TierPool| -> Vec<u64> {
+        let moves = super::plan::highest(pool, PlacementClass::Bulk);
+        moves.iter().map(|chunk| chunk.logical.get()).collect()
+    };
+    assert_eq!(highest(&pool), [0_u64; 0], "there is no gap below the data");
+    pool.chunks.remove(1);
+    assert_eq!(highest(&pool), [3 * GIB]);
+    // A gap that is shorter than the chunk is none.
+    pool.chunks[1].length_bytes = 257 * MIB;
+    assert_eq!(highest(&pool), [0_u64; 0]);
+    // What lies wrong is moved anyway.
+    pool.chunks.remove(1);
+    pool.chunks[0].stripes.iter_mut().for_each(|stripe| stripe.physical = Physical::new(GIB));
+    assert_eq!(highest(&pool), [0_u64; 0]);
+}

@@ -67,6 +67,32 @@ fn a_killed_run_is_recovered_from_at_any_moment() {
 }
 
 #[test]
+fn classes_that_are_reversed_under_kills_are_put_right_all_the_same() {
+    const REVERSED: [&str; 8] = ["--fast", "1", "--fast", "2", "--bulk", "3", "--bulk", "4"];
+    if !can_mount() {
+        return;
+    }
+    let (rounds, seed) = (number("BRINDLE_TIER_KILLS", 6) / 3, number("BRINDLE_SEED", 1));
+    let pool = TierPool::filled();
+    let (sizes, contents) = (pool.sizes(), pool.contents());
+    for round in 0..rounds {
+        for classes in [&REVERSED[..], &[]] {
+            for moment in moments(Duration::from_millis(1500), 2, seed + round) {
+                let mut child = pool.tier_starts(&[&["apply"], classes].concat());
+                std::thread::sleep(moment);
+                child.kill().expect("a child of ours");
+                child.wait().expect("it ends");
+                pool.tier_prints(&["recover"]);
+            }
+            // What the kernel has put into holes meanwhile goes where it belongs, too.
+            pool.tier_prints(&[&["apply"], classes].concat());
+        }
+        assert_all_in_place(&pool);
+    }
+    assert_eq!((pool.sizes(), pool.contents()), (sizes, contents));
+}
+
+#[test]
 fn recover_ends_the_balance_that_a_crash_has_left_paused() {
     if !can_mount() {
         return;
