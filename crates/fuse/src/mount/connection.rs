@@ -9,21 +9,43 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::ffi::CString;
-use std::io::{IoSliceMut, Read};
+use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// A connection to the kernel.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// `/dev/fuse`.
     pub(crate) device: OwnedFd,
-    /// With `auto_unmount`: the end of a socket by which `fusermount3` sees that we are gone.
-    pub(crate) guard: Option<UnixStream>,
+    /// With `auto_unmount`: by which another process sees that we are gone.
+    pub(crate) guard: Option<Guard>,
 }
+
+/// With `auto_unmount`: what another process waits for, which unmounts when we are gone. To be dropped after an unmount.
+#[derive(Debug)]
+pub(crate) enum Guard {
+    /// `fusermount3` sees the end of its socket, and looks whether the mount has lost its server.
+    Helper(#[expect(dead_code, reason = "it is held, not read")] UnixStream),
+    /// A shell reads a line, or that there comes none any more.
+    Shell(ChildStdin),
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Self::Shell(line) = self {
+            // Without it there would be another attempt, at whatever is mounted there by then.
+            line.write_all(b"\n").ok();
+        }
+    }
+}
+
+/// Waits for a line, and unmounts if none comes. The signals that end us are for the terminal's whole group.
+const SHELL_GUARD: &str = r#"trap "" HUP INT TERM; read -r line || exec fusermount3 -u -z -- "$0""#;
 
 const TYPE: &str = "fuse.brindle";
 const SUBTYPE: &str = "brindle";
@@ -38,7 +60,24 @@ pub(crate) fn connect(mountpoint: &Path, options: &MountOptions) -> Result<Conne
     {
         return Ok(Connection { device, guard: None });
     }
-    mount_with_help(mountpoint, options)
+    // Before the mount, so that there is none without it. Dropped without one, it does nothing.
+    let needs_shell = options.auto_unmount && !helper_unmounts(options);
+    let shell = needs_shell.then(|| shell_guard(mountpoint)).transpose().map_err(MountError::NoGuard)?;
+    let connection = mount_with_help(mountpoint, options)?;
+    Ok(Connection { guard: shell.or(connection.guard), ..connection })
+}
+
+/// Whether `fusermount3` can do it: it is a program of root, which may not look into the mount of an ordinary user.
+fn helper_unmounts(options: &MountOptions) -> bool {
+    options.auto_unmount && (options.allow_other || rustix::process::getuid().is_root())
+}
+
+/// Starts the shell that unmounts when we are gone.
+fn shell_guard(mountpoint: &Path) -> std::io::Result<Guard> {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(SHELL_GUARD).arg(mountpoint).current_dir("/").process_group(0);
+    let shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    Ok(Guard::Shell(shell.stdin.expect("it was asked for")))
 }
 
 /// Mounts by ourselves; `None` if we may not.
@@ -78,9 +117,9 @@ fn mount_with_help(mountpoint: &Path, options: &MountOptions) -> Result<Connecti
     let Some(device) = receive_descriptor(&ours) else {
         return Err(explain(mountpoint, &complaint(&mut child)));
     };
-    if options.auto_unmount {
+    if helper_unmounts(options) {
         // The helper stays, to see us go.
-        return Ok(Connection { device, guard: Some(ours) });
+        return Ok(Connection { device, guard: Some(Guard::Helper(ours)) });
     }
     drop(ours);
     child.wait().map_err(failed)?;
@@ -176,7 +215,7 @@ fn helper_words(options: &MountOptions) -> String {
         (options.set_user_id, "suid"),
         (!options.execute, "noexec"),
         (options.atime == AtimeMode::Never, "noatime"),
-        (options.auto_unmount, "auto_unmount"),
+        (helper_unmounts(options), "auto_unmount"),
     ];
     let set = choices.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word);
     words.extend(set.chain(kernel_words(options)).map(str::to_owned));

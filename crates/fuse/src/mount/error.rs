@@ -36,6 +36,9 @@ pub enum MountError {
     /// Whoever is not root needs the help of `fusermount3`.
     #[error("only root can mount without fusermount3, and that cannot be started ({0}); install fuse3")]
     NoHelper(std::io::Error),
+    /// What is to unmount when this process dies.
+    #[error("auto_unmount: /bin/sh: {0}")]
+    NoGuard(std::io::Error),
     /// An ordinary user asked for `allow_other`.
     #[error("allow_other: an ordinary user may do that only if /etc/fuse.conf says user_allow_other")]
     AllowOtherForbidden,

@@ -17,11 +17,10 @@ use crate::adapter::{Adapter, NotifiedKernel, Turns};
 use crate::operations::Operations;
 use crate::upkeep::Upkeep;
 use brindle_fs::Filesystem;
-use connection::Connection;
+use connection::{Connection, Guard};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use table::MountId;
@@ -51,7 +50,7 @@ struct Place {
     /// `None` where there is no `/proc`.
     id: Option<MountId>,
     /// With `auto_unmount`.
-    guard: Mutex<Option<UnixStream>>,
+    guard: Mutex<Option<Guard>>,
 }
 
 /// Mounts a filesystem on a directory. The mount answers as soon as this returns.

@@ -505,6 +505,31 @@ fn a_killed_server_with_auto_unmount_leaves_nothing() {
 }
 
 #[test]
+fn a_killed_server_of_an_ordinary_user_leaves_nothing_either() {
+    if !can_mount() {
+        return;
+    }
+    let _open = OpenToAll::new();
+    let rich = Rich::make();
+    let at = rich.directory("ours");
+    let mut server = server_command(&rich, &at, "auto_unmount", true).spawn().expect("server");
+    wait_until("the mount", || is_mounted(&at));
+    server.kill().expect("kill");
+    server.wait().expect("dead");
+    wait_until("the end of the mount", || !is_mounted(&at));
+    // One that ends as it should leaves alone what is mounted there next.
+    let server = server_command(&rich, &at, "auto_unmount", true).spawn().expect("server");
+    wait_until("the mount", || is_mounted(&at));
+    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    let next = server_command(&rich, &at, "", true).spawn().expect("server");
+    assert!(server.wait_with_output().expect("server").status.success());
+    wait_until("the next mount", || is_mounted(&at));
+    run(as_nobody("cat").arg(at.join("plain/small")));
+    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    assert!(next.wait_with_output().expect("server").status.success());
+}
+
+#[test]
 fn an_ordinary_user_may_mount() {
     if !can_mount() {
         return;
