@@ -67,7 +67,8 @@ ENVIRONMENT
 /// Make a pool, on block devices or image files
 ///
 /// What the devices held is lost. The pool is one that the Linux kernel mounts: after making one on several
-/// block devices, tell it with `btrfs device scan`.
+/// block devices, tell it with `btrfs device scan`. The root directory belongs to who makes the pool (with --rootdir,
+/// to whom DIR belongs).
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct MkfsCommand {
@@ -203,10 +204,17 @@ fn options(command: &MkfsCommand) -> Result<MkfsOptions> {
         nodesize,
         checksum: command.csum,
         features,
+        root_owner: root_owner(),
         force: command.force,
         discard: !command.nodiscard,
         ..MkfsOptions::new(fsid, seed, time_sec)
     })
+}
+
+/// Root's directory is root's alone; an ordinary user makes a pool for himself, and could not write it otherwise.
+fn root_owner() -> (u32, u32) {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if user.is_root() { (0, 0) } else { (user.as_raw(), group.as_raw()) }
 }
 
 /// Image files that were made for the pool: taken away again unless it is made.

@@ -170,7 +170,7 @@ pub(super) fn root_directory(plan: &Plan, options: &MkfsOptions) -> Vec<TreeItem
     vec![
         (name, [entry.as_bytes(), DEFAULT].concat()),
         (own_name, inode_ref(DEFAULT)),
-        directory_inode(directory, plan, options),
+        directory_inode(directory, (0, 0), plan, options),
         (Key::new(directory, KeyType::INODE_REF, directory.get()), inode_ref(PARENT)),
     ]
 }
@@ -179,8 +179,9 @@ pub(super) fn root_directory(plan: &Plan, options: &MkfsOptions) -> Vec<TreeItem
 pub(super) fn file_tree(id: RootId, plan: &Plan, options: &MkfsOptions) -> Vec<TreeItem> {
     let directory = ObjectId::FIRST_FREE;
     debug_assert!(id.is_file_tree(), "only trees of files have a root directory");
+    let owner = if id == RootId::FS_TREE { options.root_owner } else { (0, 0) };
     vec![
-        directory_inode(directory, plan, options),
+        directory_inode(directory, owner, plan, options),
         (Key::new(directory, KeyType::INODE_REF, directory.get()), inode_ref(PARENT)),
     ]
 }
@@ -193,12 +194,14 @@ pub(super) fn uuid_item(plan: &Plan) -> TreeItem {
     (key, RootId::FS_TREE.as_bytes().to_vec())
 }
 
-fn directory_inode(number: ObjectId, plan: &Plan, options: &MkfsOptions) -> TreeItem {
+fn directory_inode(number: ObjectId, owner: (u32, u32), plan: &Plan, options: &MkfsOptions) -> TreeItem {
     let mut inode = InodeItem::new_zeroed();
     inode.generation = GENERATION;
     inode.transid = GENERATION;
     inode.nbytes.set(plan.nodesize.into());
     inode.nlink.set(1);
+    inode.uid.set(owner.0);
+    inode.gid.set(owner.1);
     inode.mode.set(DIRECTORY_MODE);
     let now = now(options);
     (inode.atime, inode.ctime, inode.mtime, inode.otime) = (now, now, now, now);

@@ -55,6 +55,8 @@ pub struct MkfsOptions {
     pub checksum: ChecksumType,
     /// Features of the format.
     pub features: Features,
+    /// Who owns the root directory: user and group.
+    pub root_owner: (u32, u32),
     /// Overwrite what looks like something that somebody may want to keep.
     pub force: bool,
     /// Give back the space of the devices first.
@@ -85,6 +87,7 @@ impl MkfsOptions {
             nodesize: None,
             checksum: ChecksumType::Crc32c,
             features: Features::default(),
+            root_owner: (0, 0),
             force: false,
             discard: true,
             contents: None,

@@ -305,6 +305,17 @@ fn an_image_gets_its_size_when_nothing_is_in_the_way() {
 }
 
 #[test]
+fn the_root_directory_belongs_to_whom_it_is_given() {
+    let options = brindle_care::mkfs::MkfsOptions { root_owner: (1000, 100), ..options() };
+    let pool = MadePool::make(1, &options).expect("large enough");
+    assert_clean("owned", &pool.examine());
+    let devices = pool.devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+    let filesystem = Filesystem::open(devices, &OpenOptions::default()).expect("opens");
+    let root = filesystem.attributes(filesystem.root()).expect("there");
+    assert_eq!((root.uid, root.gid), (1000, 100));
+}
+
+#[test]
 fn a_device_that_fails_is_named() {
     /// A device whose writes go nowhere.
     #[derive(Debug)]
