@@ -11,7 +11,11 @@ mod logging;
 mod output;
 
 use clap::{CommandFactory, Parser};
+use commands::usage::WrongUsage;
 use std::process::ExitCode;
+
+/// The exit code that `clap` has for wrong usage.
+const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let command = cli::Cli::command();
@@ -24,7 +28,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);
-            ExitCode::FAILURE
+            if error.is::<WrongUsage>() { ExitCode::from(WRONG_USAGE) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `brindle check`: whether a pool is sound.
 
 use crate::cli::JsonOption;
-use crate::commands::in_use::warn_if_mounted;
+use crate::commands::in_use::warn_if_used;
 use crate::commands::options::MountOptions;
 use crate::commands::pool::{open_devices, without_pool};
 use crate::format::UnitMode;
@@ -88,7 +88,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let bar = Bar::new(command.progress || !command.json.json);
     let report = brindle_check::check(open_devices(&paths)?, &check, &bar).map_err(without_pool)?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    warn_if_mounted(&report.fsid, &names);
+    warn_if_used(&report.fsid, &names);
     bar.0.finish_and_clear();
     if command.json.json {
         output::print_json(&report_json(&report))?;

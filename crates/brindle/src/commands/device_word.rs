@@ -1,6 +1,7 @@
 //! `DEVICE[:fast|:bulk]`: a device, and what is said of it.
 
-use anyhow::{Result, bail};
+use crate::commands::usage::wrong_usage;
+use anyhow::Result;
 use brindle_policy::placement::PlacementClass;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +18,23 @@ pub(crate) fn split_class(word: &Path) -> Result<(PathBuf, Option<PlacementClass
         b"fast" => Ok((path.to_owned(), Some(PlacementClass::Fast))),
         b"bulk" => Ok((path.to_owned(), Some(PlacementClass::Bulk))),
         _ if path.exists() => {
-            bail!("{}: what follows the colon is neither fast nor bulk", word.display())
+            wrong_usage(format!("{}: what follows the colon is neither fast nor bulk", word.display()))
         }
         _ => Ok((word.to_owned(), None)),
     }
+}
+
+/// Refuses a device that is given twice, by whatever paths.
+pub(crate) fn refuse_twice<'p>(paths: impl Iterator<Item = &'p Path>) -> Result<()> {
+    let mut seen = Vec::new();
+    for path in paths {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if seen.contains(&real) {
+            return wrong_usage(format!("{} is given twice", path.display()));
+        }
+        seen.push(real);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -38,6 +52,11 @@ mod tests {
         let odd = directory.path().join("x:fast");
         fs::write(&odd, "").expect("room");
         assert_eq!(split_class(&odd).expect("a path"), (odd, None));
+        fs::write(directory.path().join("y"), "").expect("room");
+        let (plain, around) =
+            (directory.path().join("y"), directory.path().join("../").join(directory.path()).join("./y"));
+        assert!(refuse_twice([Path::new("nowhere"), &plain].into_iter()).is_ok());
+        assert!(refuse_twice([plain.as_path(), &around].into_iter()).is_err());
         let slow = directory.path().join("x:fast:slow");
         assert!(split_class(&slow).expect_err("no class").to_string().contains("neither fast nor bulk"));
     }

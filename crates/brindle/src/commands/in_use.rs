@@ -1,15 +1,35 @@
-//! Whether the kernel has a pool mounted that is about to be read: what is read may then change underneath.
+//! Whether somebody writes a pool that is about to be read: what is read may then change underneath.
 
+use crate::commands::mount::ending::is_written;
 use brindle_ondisk::Uuid;
-use std::fs;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{self, File};
 use std::path::Path;
 
-/// Warns if the kernel has one of `devices` mounted as part of the pool `fsid`.
-pub(crate) fn warn_if_mounted(fsid: &Uuid, devices: &[String]) {
+/// Warns if the kernel has one of `devices` mounted as part of the pool `fsid`, or another process of ours writes it.
+pub(crate) fn warn_if_used(fsid: &Uuid, devices: &[String]) {
     if let Some((device, by)) = mounted_by_kernel(fsid, devices) {
         tracing::warn!(
             "{device}: the kernel has the pool mounted ({by}); what it writes meanwhile may look like damage"
         );
+    } else if let Some(device) = devices.iter().find(|device| is_claimed(Path::new(device))) {
+        tracing::warn!(
+            "{device}: another process of brindle has the pool open to write it; what it writes meanwhile may look \
+             like damage"
+        );
+    }
+}
+
+/// Whether a process of ours has a device open to write it. Of an image that shows in its lock, to everybody; of a block
+/// device in the files that the process has open, to those who may look.
+fn is_claimed(device: &Path) -> bool {
+    let Ok(file) = File::open(device) else { return false };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => {
+            flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+        }
+        _ => is_written(device),
     }
 }
 

@@ -24,6 +24,7 @@ mod stop;
 mod subvolume;
 mod tier;
 mod umount;
+pub(crate) mod usage;
 mod write_options;
 
 use crate::cli::Verbosity;
@@ -59,7 +60,7 @@ pub(crate) enum Command {
     Man(man::ManCommand),
 }
 
-/// Does it. An error ends with exit code 1.
+/// Does it. An error ends with exit code 1, wrong usage with 2.
 pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),

@@ -1,5 +1,6 @@
 //! Mount options, as `-o` takes them.
 
+use crate::commands::usage::OrWrongUsage;
 use crate::commands::write_options::WriteChoices;
 use anyhow::{Context, Result, bail};
 use brindle_fs::SubvolumeChoice;
@@ -76,7 +77,7 @@ impl MountOptions {
         let mut options = Self::default();
         let all = lists.iter().flat_map(|list| list.as_ref().split(','));
         for option in all.map(str::trim).filter(|option| !option.is_empty()) {
-            options.add(option)?;
+            options.add(option).or_wrong_usage()?;
         }
         Ok(options)
     }
@@ -125,12 +126,13 @@ impl MountOptions {
                 let id = id.parse().with_context(|| format!("option '{option}': the id is not a number"))?;
                 self.subvolid = Some(RootId::new(id));
             }
-            ("device", Some(path)) => self.devices.push(path.into()),
+            ("device", Some(path)) if !path.is_empty() => self.devices.push(path.into()),
             ("fsname", Some(source)) => self.source = Some(source.to_owned()),
             ("read_policy", Some(policy)) => self.read_policy = Some(policy.to_owned()),
             ("metadata_memory", Some(mib)) => self.metadata_bytes = Some(parse_mib(mib)?),
             ("subtype" | "user", Some(_)) => {}
-            ("subvol" | "subvolid" | "device" | "fsname" | "read_policy" | "metadata_memory", None) => {
+            ("subvol" | "subvolid" | "device" | "fsname" | "read_policy" | "metadata_memory", None)
+            | ("device", Some(_)) => {
                 bail!("option '{name}' needs a value: {name}=...")
             }
             _ if self.write.add(name, value)? => {}
@@ -194,6 +196,7 @@ mod tests {
         let refused = |option: &str| MountOptions::parse(&[option]).expect_err("refused").to_string();
         assert_eq!(refused("ro,bogus=1"), "unknown option 'bogus=1'");
         assert_eq!(refused("read_policy"), "option 'read_policy' needs a value: read_policy=...");
+        assert_eq!(refused("device="), "option 'device' needs a value: device=...");
         assert_eq!(refused("subvol"), "option 'subvol' needs a value: subvol=...");
         assert_eq!(refused("subvolid=x"), "option 'subvolid=x': the id is not a number");
         assert_eq!(refused("degraded=1"), "unknown option 'degraded=1'");

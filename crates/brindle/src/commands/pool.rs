@@ -1,8 +1,9 @@
 //! What commands that read a pool share: the devices, the options that choose within it, and opening it.
 
-use crate::commands::in_use::warn_if_mounted;
+use crate::commands::in_use::warn_if_used;
 use crate::commands::options::MountOptions;
-use anyhow::{Result, anyhow, bail};
+use crate::commands::usage::wrong_usage;
+use anyhow::{Result, anyhow};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
@@ -32,9 +33,9 @@ impl PoolOptions {
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let mut options = MountOptions::parse(&self.options)?;
         if let Some(option) = options.first_host_option() {
-            bail!(
+            return wrong_usage(format!(
                 "unknown option '{option}': here -o takes degraded, subvol=PATH, subvolid=ID and device=PATH"
-            );
+            ));
         }
         let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
         if let Some(path) = &self.subvol {
@@ -129,12 +130,18 @@ pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
 
 /// Logs what a pool consists of.
 pub(crate) fn log_devices(volume: &Volume) {
-    for unused in volume.unused_devices() {
+    let is_logged = |unused: &UnusedDevice| {
+        // The volume has logged what became of those that the pool has, or had.
+        matches!(unused.reason, UnusedReason::NotInPool(_) | UnusedReason::Stale(_))
+    };
+    for unused in volume.unused_devices().iter().filter(|unused| !is_logged(unused)) {
         tracing::warn!("{unused}");
     }
     let superblock = volume.superblock();
     let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();
-    warn_if_mounted(&superblock.fsid, &names);
+    if !volume.is_writable() {
+        warn_if_used(&superblock.fsid, &names);
+    }
     tracing::info!("pool {}, generation {}", superblock.fsid, superblock.generation);
     for device in volume.devices() {
         let (devid, name) = (device.devid, &device.name);

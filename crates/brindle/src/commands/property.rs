@@ -4,9 +4,10 @@ use crate::commands::device_property;
 use crate::commands::filesystem::mode_name;
 use crate::commands::path::shown_name;
 use crate::commands::tier::warning;
+use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::commands::write_options::parse_small_files;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use brindle_kernel::Mounted;
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
@@ -72,7 +73,7 @@ pub(crate) struct GetCommand {
 ///
 /// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for what is written from then on, in the
 /// file or in what is made in the directory from then on; fast devices that are full leave the rest to the others.
-/// `small_files` of a mount is a length in bytes, K and M behind it are allowed: files up to that, compressed, have their
+/// `small_files` of a mount is a length in bytes, K, M and so on behind it are allowed: files up to that, compressed, have their
 /// data on fast devices; 0 for none. What was written before is moved by `brindle tier apply`. Both are stored in any
 /// pool, and count where it has devices of two classes, enough of them for the profile of the data; a warning says if that
 /// is not so. `placement` of a
@@ -195,7 +196,7 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
     match (property, value.as_str()) {
         (Property::AllocationHint, _) => device_property::set(path, *devid, options, value)?,
         (Property::SmallFiles, _) => {
-            let (mounted, bytes) = (Mounted::open(path)?, parse_small_files(value)?);
+            let (mounted, bytes) = (Mounted::open(path)?, parse_small_files(value).or_wrong_usage()?);
             mounted.set_small_files(bytes)?;
             if bytes > 0 {
                 warning::of_mount(&mounted, "small_files");
@@ -215,15 +216,15 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
             let words = || {
                 format!("'{value}': placement is {}", (0..3).map(mode_name).collect::<Vec<_>>().join(", "))
             };
-            Mounted::open(path)?.set_placement(found.with_context(words)?)?;
+            Mounted::open(path)?.set_placement(found.with_context(words).or_wrong_usage()?)?;
         }
         (Property::Tier, "") => match rustix::fs::removexattr(path, TIER) {
             Ok(()) | Err(Errno::NODATA) => {}
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         },
-        (Property::Tier, _) => bail!("'{value}': a tier is fast or bulk"),
+        (Property::Tier, _) => return wrong_usage(format!("'{value}': a tier is fast or bulk")),
         (Property::Ro, "true" | "false") => Mounted::open(path)?.set_read_only(value == "true")?,
-        (Property::Ro, _) => bail!("'{value}': ro is true or false"),
+        (Property::Ro, _) => return wrong_usage(format!("'{value}': ro is true or false")),
         (Property::Compression, _) => {
             let value = if value.is_empty() { "none" } else { value.as_str() };
             rustix::fs::setxattr(path, COMPRESSION, value.as_bytes(), XattrFlags::empty())

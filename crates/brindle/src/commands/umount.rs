@@ -1,7 +1,7 @@
 //! `brindle umount`: ends a mount.
 
 use anyhow::{Context, Result, bail};
-use brindle_kernel::Mounted;
+use brindle_kernel::{ControlError, Mounted};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -82,7 +82,7 @@ impl Server {
         if info.is_writable != 0
             && let Err(error) = mounted.sync()
         {
-            tracing::warn!("{error}");
+            warn_of(&mounted, &error);
         }
         let process = Pid::from_raw(info.process.cast_signed())?;
         pidfd_open(process, PidfdFlags::empty()).ok().map(Self)
@@ -97,6 +97,18 @@ impl Server {
                 _ => return,
             }
         }
+    }
+}
+
+/// Warns that not everything can be brought to the pool. The kernel keeps an error until somebody has heard of it, so a
+/// second try says whether it is over.
+fn warn_of(mounted: &Mounted, error: &ControlError) {
+    match (error, mounted.sync()) {
+        (ControlError::Refused { path, source: Errno::NOSPC, .. }, Ok(())) => tracing::warn!(
+            "{}: there was no room for some of what was written, which is not in the pool; all else is",
+            path.display()
+        ),
+        _ => tracing::warn!("{error}"),
     }
 }
 
@@ -151,7 +163,12 @@ fn unmount_with_help(path: &Path, lazy: bool) -> Result<()> {
     helper.arg("-u").args(lazy.then_some("-z")).arg("--").arg(path).stdin(Stdio::null());
     let output = helper.output().context("only root can unmount without fusermount3; install fuse3")?;
     if !output.status.success() {
-        bail!("cannot unmount {}: {}", path.display(), String::from_utf8_lossy(&output.stderr).trim());
+        let said = String::from_utf8_lossy(&output.stderr);
+        // It knows the mounts of its caller alone.
+        if said.contains("not found in") {
+            bail!("cannot unmount {}: only root may, and who mounted it", path.display());
+        }
+        bail!("cannot unmount {}: {}", path.display(), said.trim());
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Mount options that say how a pool is written, as the kernel's btrfs has them.
 
+use crate::commands::mkfs::parse_size;
 use anyhow::{Context, Result, bail};
 use brindle_fs::{AtimeMode, Compression, CompressionChoice, PlacementClass, PlacementMode, WriteOptions};
 use std::collections::BTreeMap;
@@ -57,6 +58,11 @@ impl WriteChoices {
             ("diratime", None) => self.no_directory_atime = false,
             ("ssd_metadata", None | Some("preferred")) => self.placement = PlacementMode::Preferred,
             ("ssd_metadata", Some("strict")) => self.placement = PlacementMode::Strict,
+            ("ssd_metadata", Some(value)) => {
+                bail!(
+                    "option 'ssd_metadata={value}': it is ssd_metadata, ssd_metadata=strict or no_ssd_metadata"
+                )
+            }
             ("no_ssd_metadata", None) => self.placement = PlacementMode::Classic,
             ("small_files", Some(value)) => self.small_file_bytes = Some(parse_small_files(value)?),
             ("commit", Some(value)) => self.commit_interval = Some(parse_commit(value)?),
@@ -70,6 +76,14 @@ impl WriteChoices {
         }
         self.first.get_or_insert_with(|| name.to_owned());
         Ok(true)
+    }
+
+    /// Warns of what is allowed and may be regretted.
+    pub(crate) fn warn(&self) {
+        let seconds = self.commit_interval.map_or(0, |interval| interval.as_secs());
+        if seconds > COMMIT_SECONDS_LONG {
+            tracing::warn!("commit={seconds}: a crash may lose what was written in so many seconds");
+        }
     }
 
     /// What the filesystem must know.
@@ -128,16 +142,9 @@ fn parse_inline(value: &str) -> Result<u32> {
     number.checked_mul(factor).with_context(wrong)
 }
 
-/// A length in bytes, K or M behind it.
+/// A length in bytes, with a unit or without.
 pub(crate) fn parse_small_files(value: &str) -> Result<u64> {
-    let wrong = || format!("'{value}': small_files is a number of bytes, K or M behind it is allowed");
-    let (digits, factor) = match value.as_bytes().last() {
-        Some(b'k' | b'K') => (&value[..value.len() - 1], 1 << 10),
-        Some(b'm' | b'M') => (&value[..value.len() - 1], 1 << 20),
-        _ => (value, 1),
-    };
-    let number: u64 = digits.parse().with_context(wrong)?;
-    number.checked_mul(factor).with_context(wrong)
+    parse_size(value).with_context(|| format!("'{value}' is no length for small_files"))
 }
 
 fn parse_commit(value: &str) -> Result<Duration> {
@@ -145,9 +152,6 @@ fn parse_commit(value: &str) -> Result<Duration> {
         value.parse().with_context(|| format!("option 'commit={value}': it is a number of seconds"))?;
     if seconds == 0 {
         bail!("option 'commit={value}': at least a second");
-    }
-    if seconds > COMMIT_SECONDS_LONG {
-        tracing::warn!("commit={seconds}: a crash may lose what was written in so many seconds");
     }
     Ok(Duration::from_secs(seconds))
 }

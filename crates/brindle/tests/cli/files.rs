@@ -84,7 +84,7 @@ fn what_is_not_there_is_named() {
     assert_eq!(said.lines().count(), 1, "{said}");
     let said = brindle_fails(1, with_devices(&["-q", "ls", "--subvolid", "4711"], &image.devices));
     assert!(said.contains("4711"), "{said}");
-    let said = brindle_fails(1, with_devices(&["-q", "ls", "-o", "bogus"], &image.devices));
+    let said = brindle_fails(2, with_devices(&["-q", "ls", "-o", "bogus"], &image.devices));
     assert!(said.contains("unknown option 'bogus'"), "{said}");
 }
 

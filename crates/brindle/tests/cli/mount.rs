@@ -78,9 +78,9 @@ fn what_goes_wrong_in_the_background_is_said_in_front() {
 
 #[test]
 fn options_are_refused_by_name() {
-    let said = brindle_fails(1, ["mount", "-o", "ro,bogus", "x.img", "/mnt"]);
+    let said = brindle_fails(2, ["mount", "-o", "ro,bogus", "x.img", "/mnt"]);
     assert_eq!(said, "brindle: unknown option 'bogus'\n");
-    let said = brindle_fails(1, ["mount", "-o", "compress=best", "x.img", "/mnt"]);
+    let said = brindle_fails(2, ["mount", "-o", "compress=best", "x.img", "/mnt"]);
     assert!(said.contains("one of zlib, lzo, zstd"), "{said}");
 }
 
@@ -120,10 +120,16 @@ fn what_is_written_is_on_the_devices_when_umount_returns() {
         brindle_prints(with_devices(&["mount"], &[image.devices[0].clone(), place.clone()]));
         let said = brindle_fails(1, with_devices(&["mount"], &[image.devices[0].clone(), place.clone()]));
         assert!(said.contains("in use"), "{said}");
+        let said = brindle(["ls", text(&image.devices[0])]).stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("another process of brindle has the pool open"), "{said}");
         std::fs::write(place.join(format!("round-{round}")), vec![7; 100_000]).expect("write");
         unmount(&place);
         brindle_prints(["check", text(&image.devices[0])]);
     }
+    let twice = [image.devices[0].clone(), image.devices[0].clone(), place.clone()];
+    let said = brindle_fails(2, with_devices(&["mount"], &twice));
+    assert!(said.contains("is given twice"), "{said}");
     let listed = brindle_prints(["ls", text(&image.devices[0])]);
     assert!((0..3).all(|round| listed.contains(&format!("round-{round}"))), "{listed}");
 }

@@ -79,7 +79,7 @@ fn s0_13_the_mode_is_shown_back() {
         let shown = brindle_prints(["property", "get", text(&place), "placement"]);
         assert_eq!(shown, format!("placement={mode}\n"));
     }
-    let said = brindle_fails(1, ["property", "set", text(&place), "placement", "soft"]);
+    let said = brindle_fails(2, ["property", "set", text(&place), "placement", "soft"]);
     assert!(said.contains("ssd_metadata=strict"), "{said}");
     pool.unmount();
     pool.mount("no_ssd_metadata", [""; 3]);
@@ -110,7 +110,7 @@ fn a_class_may_be_told_for_one_mount() {
     pool.mount("rw", [""; 3]);
     assert!(pool.usage().lines().any(|line| line.starts_with("devid 1") && line.contains(", fast")));
     pool.unmount();
-    let said = brindle_fails(1, ["mount", &format!("{}:slow", text(&pool.devices[0])), text(&pool.place())]);
+    let said = brindle_fails(2, ["mount", &format!("{}:slow", text(&pool.devices[0])), text(&pool.place())]);
     assert!(said.contains("neither fast nor bulk"), "{said}");
 }
 
@@ -200,7 +200,7 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
     brindle_prints(["property", "set", text(&fast), "tier", "fast"]);
     std::fs::write(fast.join("large"), vec![7; 4 << 20]).expect("room");
     assert_eq!(brindle_prints(["property", "get", text(&fast.join("large")), "tier"]), "tier=fast\n");
-    brindle_fails(1, ["property", "set", text(&fast), "tier", "warm"]);
+    brindle_fails(2, ["property", "set", text(&fast), "tier", "warm"]);
     brindle_prints(["property", "set", text(&place), "small_files", "64K"]);
     assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
     brindle_prints(["filesystem", "sync", text(&place)]);

@@ -73,6 +73,16 @@ pub enum DeviceCareError {
         /// The least size in bytes.
         minimum_bytes: u64,
     },
+    /// A device is to be made smaller by more than the pool has of it.
+    #[error("{device} cannot have {less_bytes} bytes less: the pool has {total_bytes} of it")]
+    ShrunkToNothing {
+        /// The device.
+        device: String,
+        /// How much the pool has of it, in bytes.
+        total_bytes: u64,
+        /// How much less it is to have, in bytes.
+        less_bytes: u64,
+    },
     /// A device is shorter than the pool is to use of it.
     #[error("{device} has only {size_bytes} bytes, and {wanted_bytes} are wanted")]
     BeyondEnd {

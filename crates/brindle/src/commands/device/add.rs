@@ -2,7 +2,7 @@
 
 use super::change::{self, Change, UnmountedPool};
 use crate::cli::JsonOption;
-use crate::commands::device_word::split_class;
+use crate::commands::device_word::{refuse_twice, split_class};
 use anyhow::Result;
 use brindle_care::device::AddOptions;
 use clap::Args;
@@ -63,10 +63,10 @@ pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
     let AddCommand { unmounted, operands, .. } = command;
     let (devices, place) = unmounted.with_operands(operands, "a DEVICE")?;
     let options = AddOptions { force: command.force, discard: !command.nodiscard };
-    let change = |word: &PathBuf| {
-        let (path, class) = split_class(word)?;
-        Ok(Change::Add { path, class, options })
-    };
-    let changes = devices.iter().map(change).collect::<Result<Vec<_>>>()?;
+    let words = devices.iter().map(|word| split_class(word)).collect::<Result<Vec<_>>>()?;
+    refuse_twice(words.iter().map(|(path, _)| path.as_path()))?;
+    words.iter().try_for_each(|(path, _)| place.refuse_member(path))?;
+    let changes: Vec<_> =
+        words.into_iter().map(|(path, class)| Change::Add { path, class, options }).collect();
     change::run(&place, &changes, command.json)
 }

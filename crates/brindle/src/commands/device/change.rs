@@ -3,26 +3,29 @@
 
 use crate::cli::JsonOption;
 use crate::commands::balance::work::{progress_bar, show};
+use crate::commands::device_word::refuse_twice;
 use crate::commands::options::MountOptions;
 use crate::commands::pool::open_writable;
 use crate::commands::stop::Stop;
+use crate::commands::usage::wrong_usage;
 use crate::format::UnitMode;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use brindle_care::balance::{Progress, Wish};
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, prepare, remove, resize};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, Host, SystemHost};
-use brindle_kernel::Mounted;
 use brindle_kernel::message::{
     DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_ENDED_FAILED, DEVICE_ENDED_STOPPED, DEVICE_FAST,
     DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK,
     SIZE_TO, field, text,
 };
+use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use brindle_policy::placement::PlacementClass;
 use clap::Args;
 use indicatif::ProgressBar;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -55,9 +58,9 @@ impl UnmountedPool {
         what: &str,
     ) -> Result<(&'o [PathBuf], Place)> {
         match operands.split_last() {
-            Some((_, [])) if self.pool.is_empty() => {
-                bail!("{what} and a mounted directory are needed, or --pool with the devices of the pool")
-            }
+            Some((_, [])) if self.pool.is_empty() => wrong_usage(format!(
+                "{what} and a mounted directory are needed, or --pool with the devices of the pool"
+            )),
             Some((mount, named)) if self.pool.is_empty() => Ok((named, Place::of_mount(mount)?)),
             _ => Ok((operands, Place::of_devices(&self.pool, &self.options)?)),
         }
@@ -85,11 +88,12 @@ impl Place {
     pub(crate) fn of_devices(paths: &[PathBuf], options: &[String]) -> Result<Self> {
         let options = MountOptions::parse(options)?;
         if let Some(option) = options.first_host_option() {
-            bail!("unknown option '{option}': here -o takes degraded and device=PATH");
+            return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
         }
         let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
             Ok(Arc::new(FileDevice::open_writable(path)?))
         };
+        refuse_twice(paths.iter().chain(&options.devices).map(PathBuf::as_path))?;
         let devices = paths.iter().chain(&options.devices).map(open).collect::<Result<Vec<_>>>()?;
         Ok(Self::Open(Box::new(open_writable(devices, &options)?)))
     }
@@ -99,8 +103,10 @@ impl Place {
         if word.as_os_str() == "missing" {
             return Ok(Leaving::Missing);
         }
-        if let Some(devid) = word.to_str().and_then(|word| word.parse().ok()) {
-            return Ok(Leaving::Id(DevId::new(devid)));
+        match word.to_str().and_then(|word| word.parse().ok()) {
+            Some(0) => return wrong_usage("no device has the id 0".to_owned()),
+            Some(devid) => return Ok(Leaving::Id(DevId::new(devid))),
+            None => {}
         }
         let device = FileDevice::open(word)?;
         let mut bytes = [0; SUPERBLOCK_SIZE];
@@ -110,6 +116,33 @@ impl Place {
             bail!("{}: not a device of this pool", word.display());
         }
         Ok(Leaving::Id(superblock.dev_item.devid))
+    }
+
+    /// Refuses to add a device that the pool has, and is there.
+    pub(crate) fn refuse_member(&self, path: &Path) -> Result<()> {
+        let (Ok(device), mut bytes) = (FileDevice::open(path), [0; SUPERBLOCK_SIZE]) else { return Ok(()) };
+        if device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).is_err() {
+            return Ok(());
+        }
+        let superblock = Superblock::from_bytes(&bytes);
+        if superblock.has_magic() && self.uuids()?.contains(&superblock.dev_item.uuid) {
+            bail!("{} is a device of this pool, devid {}", path.display(), superblock.dev_item.devid);
+        }
+        Ok(())
+    }
+
+    /// Of the devices that are there.
+    fn uuids(&self) -> Result<Vec<Uuid>> {
+        Ok(match self {
+            Self::Kernel(mounted) | Self::Brindle(mounted) => {
+                let devices = mounted.device_infos()?.into_iter();
+                devices.filter(|device| device.path[0] != 0).map(|device| Uuid(device.uuid)).collect()
+            }
+            Self::Open(filesystem) => {
+                let devices = filesystem.pool().volume().devices().into_iter();
+                devices.filter(|device| !device.missing).map(|device| device.uuid).collect()
+            }
+        })
     }
 
     fn fsid(&self) -> Result<Uuid> {
@@ -229,7 +262,7 @@ fn on_mount(mounted: &Mounted, change: &Change, stop: &Stop, bar: &ProgressBar) 
     }
     let mut is_told = false;
     loop {
-        let report = mounted.device_report().context("it may go on")?;
+        let report = mounted.device_report().map_err(explain_end)?;
         let progress = progress_of(&report);
         show(bar, &progress);
         if report.is_running == 0 {
@@ -245,6 +278,18 @@ fn on_mount(mounted: &Mounted, change: &Change, stop: &Stop, bar: &ProgressBar) 
             mounted.stop_device_change()?;
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Why nothing more is heard of a change.
+fn explain_end(error: ControlError) -> anyhow::Error {
+    match &error {
+        ControlError::Refused { path, source: Errno::NOTCONN | Errno::CONNABORTED, .. } => anyhow!(
+            "{}: the process that served the mount is gone; the pool is whole, and may be as it was: mount it again, and \
+             give the same command",
+            path.display()
+        ),
+        _ => anyhow::Error::new(error).context("it may go on"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::JsonOption;
 use crate::commands::device::change::{self, Change, Place};
+use crate::commands::usage::OrWrongUsage;
 use anyhow::{Context, Result, bail};
 use brindle_care::device::NewSize;
 use brindle_ondisk::DevId;
@@ -42,10 +43,12 @@ pub(crate) struct ResizeCommand {
 /// Runs it.
 pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
     let (devid, size) = match command.size.split_once(':') {
-        Some((devid, size)) => (devid.parse().with_context(|| format!("'{devid}' is no device id"))?, size),
+        Some((devid, size)) => {
+            (devid.parse().with_context(|| format!("'{devid}' is no device id")).or_wrong_usage()?, size)
+        }
         None => (1, command.size.as_str()),
     };
-    let size: NewSize = size.parse().with_context(|| format!("'{size}' is no size"))?;
+    let size: NewSize = size.parse().with_context(|| format!("'{size}' is no size")).or_wrong_usage()?;
     let place = match command.paths.as_slice() {
         [path] if path.is_dir() => Place::of_mount(path)?,
         paths if paths.iter().any(|path| path.is_dir()) => {

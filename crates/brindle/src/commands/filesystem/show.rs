@@ -2,6 +2,7 @@
 
 use crate::cli::JsonOption;
 use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
+use crate::commands::usage::wrong_usage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
@@ -48,6 +49,12 @@ pub(crate) struct ShowCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
+    if let Some(place) = command.devices.iter().find(|path| path.is_dir()) {
+        let place = place.display();
+        return wrong_usage(format!(
+            "{place} is a directory; of a mounted pool `brindle filesystem usage {place}` tells devices and space"
+        ));
+    }
     let shown = Shown::look(&command.devices)?;
     if command.json.json {
         output::print_json(&pool_json(&shown))?;

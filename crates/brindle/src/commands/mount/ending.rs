@@ -5,6 +5,7 @@
 
 use brindle_kernel::Mounted;
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -73,8 +74,35 @@ fn servers() -> impl Iterator<Item = u32> {
 }
 
 fn has_open(process: u32, device: &Path) -> bool {
+    descriptors(process, device).next().is_some()
+}
+
+/// The descriptors by which a process has a device open.
+fn descriptors<'d>(process: u32, device: &'d Path) -> impl Iterator<Item = OsString> + use<'d> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-    files.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| target == device)
+    let is_it = move |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target == device);
+    files.filter(is_it).map(|entry| entry.file_name())
+}
+
+/// Whether another process of this program has a device open to write it, as far as we may look.
+pub(crate) fn is_written(device: &Path) -> bool {
+    let Ok(device) = device.canonicalize() else { return false };
+    let writes = |process: u32| {
+        let mut info = descriptors(process, &device).filter_map(|number| {
+            fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.display())).ok()
+        });
+        info.any(|info| is_to_write(&info))
+    };
+    servers().any(writes)
+}
+
+/// Whether a descriptor is one to write, by its `fdinfo`.
+fn is_to_write(info: &str) -> bool {
+    const READ_ONLY: u32 = 0;
+    const ACCESS: u32 = 0b11;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & ACCESS != READ_ONLY)
 }
 
 /// Who serves the mounts that there are.
@@ -101,6 +129,12 @@ mod tests {
         assert_eq!(mountpoint(ours), Some(PathBuf::from("/mnt/a")));
         assert_eq!(mountpoint("32 31 0:42 / /mnt rw - tmpfs none rw"), None);
         assert_eq!(mountpoint(""), None);
+    }
+
+    #[test]
+    fn descriptors_say_what_they_are_for() {
+        assert!(is_to_write("pos:\t0\nflags:\t02100002\nmnt_id:\t30\n"));
+        assert!(!is_to_write("pos:\t0\nflags:\t0100000\nmnt_id:\t30\n") && !is_to_write(""));
     }
 
     #[test]

@@ -4,16 +4,17 @@
 //! ourselves again ([`background`]) and wait until it reports that the mount answers, or why it doesn't.
 
 mod background;
-mod ending;
+pub(crate) mod ending;
 pub(crate) mod helper;
 mod memory;
 mod open;
 
-use crate::commands::device_word::split_class;
+use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
 use crate::commands::tier::warning;
 use anyhow::{Context, Result};
+use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -63,7 +64,7 @@ MOUNT OPTIONS
   allow_other          other users may look inside (an ordinary user may allow that only if
                        /etc/fuse.conf says user_allow_other)
   default_permissions  the kernel checks permissions; the default
-  auto_unmount         the mount goes away when the serving process dies; that of an ordinary user stays
+  auto_unmount         the mount goes away when the serving process dies
   dev, suid            device nodes and set-user-id programs work; for root
   noexec, and others of mount(8) that change nothing here
 
@@ -132,6 +133,7 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     command.operands.require("mount");
     let mut options = MountOptions::parse(&command.options)?;
     options.metadata_bytes.get_or_insert_with(memory::budget_bytes);
+    refuse_twice(devices(command, &options)?.iter().map(|(path, _)| path.as_path()))?;
     if command.foreground || command.fake || background::is_served() {
         serve(command, &options)
     } else {
@@ -139,9 +141,14 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     }
 }
 
+/// The devices, and what is said of them.
+fn devices(command: &MountCommand, options: &MountOptions) -> Result<Vec<(PathBuf, Option<PlacementClass>)>> {
+    command.operands.devices().iter().chain(&options.devices).map(|word| split_class(word)).collect()
+}
+
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
-    let words = command.operands.devices().iter().chain(&options.devices);
-    let devices = words.map(|word| split_class(word)).collect::<Result<Vec<_>>>()?;
+    options.write.warn();
+    let devices = devices(command, options)?;
     // mount(8) says rw when its user said nothing.
     let insists = options.has("rw", "ro") && !command.helper;
     let filesystem = open::filesystem(&devices, options, insists)?;
