@@ -5,11 +5,12 @@ mod referee;
 mod replaced;
 mod subject;
 
-use crate::simulated::Layout;
+use crate::simulated::{Layout, REFUSALS};
 use brindle_fs::Compression;
 use brindle_ondisk::Profile;
 use brindle_testing::crash::CrashTest;
 use brindle_testing::operations::Mix;
+use std::sync::atomic::Ordering;
 use subject::{Contents, LibrarySubject};
 
 /// One device, small blocks: trees of several levels.
@@ -138,6 +139,7 @@ fn data_that_has_no_room_in_its_tier() {
     let test = crash("data_that_has_no_room_in_its_tier", 5400);
     let mix = Mix { subvolumes: 12, contents: 40, ..test.mix.clone() };
     test.mixed(mix).of(4, 50, 250).run(&LibrarySubject::sorting_crowded(layout));
+    assert_ne!(REFUSALS.load(Ordering::Relaxed), 0, "there was always room");
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl LibrarySubject {
     /// As [`sorting`](Self::sorting), where fast devices have room for some of it only.
     pub(crate) fn sorting_crowded(layout: Layout) -> Self {
         let plain = Self::sorting(layout);
-        Self { habits: Habits { fast_bytes: 192 << 10, ..plain.habits }, ..plain }
+        Self { habits: Habits { fast_bytes: 24 << 10, ..plain.habits }, ..plain }
     }
 
     /// This one, and extents that are moved come to lie in parts.

@@ -11,6 +11,7 @@ use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
 use brindle_testing::operations::{Operation, Target};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A pool in memory that is opened to write.
 pub(crate) struct Library {
@@ -174,6 +175,9 @@ impl Library {
     }
 }
 
+/// How often fast devices had no room for something, of all pools.
+pub(crate) static REFUSALS: AtomicUsize = AtomicUsize::new(0);
+
 /// Takes space of fast devices until so much is left; it comes back when the pool is closed, or has crashed.
 fn crowd(fs: &Filesystem, left: u64) -> Result<(), FsError> {
     const SECTOR: u64 = 4096;
@@ -212,6 +216,7 @@ fn sort(fs: &Filesystem, pool: &Pool, habits: Habits) -> Result<(), BalanceError
     let LookEnded::Whole(tiers) = found else { unreachable!("nobody stopped it") };
     assert_eq!(tiers.bulk_on_fast.extents, 0, "{tiers:?}");
     assert_eq!(tiers.fast_on_bulk.extents > 0, is_refused, "it says so if something stays: {tiers:?}");
+    REFUSALS.fetch_add(usize::from(is_refused), Ordering::Relaxed);
     Ok(())
 }
 
