@@ -1,5 +1,5 @@
 use super::lies::lies;
-use super::plan::{DEVICE_BYTES_MIN, Plan, Refusal, Wanted, plan};
+use super::plan::{DEVICE_BYTES_MIN, Plan, Refusal, Wanted, highest, plan};
 use super::*;
 use crate::placement::{ChunkLimits, ChunkRequest, DeviceSummary, PlacementMode, STRIP_BYTES, place_chunk};
 use proptest::prelude::*;
@@ -305,18 +305,18 @@ proptest! {
 #[test]
 fn what_lies_highest_is_moved_only_if_that_draws_a_fence_closer() {
     let mut pool = new_fast_devices();
-    let highest = |pool: &TierPool| -> Vec<u64> {
-        let moves = super::plan::highest(pool, PlacementClass::Bulk);
+    let moved = |pool: &TierPool| -> Vec<u64> {
+        let moves = highest(pool, PlacementClass::Bulk);
         moves.iter().map(|chunk| chunk.logical.get()).collect()
     };
-    assert_eq!(highest(&pool), [0_u64; 0], "there is no gap below the data");
+    assert_eq!(moved(&pool), [0_u64; 0], "there is no gap below the data");
     pool.chunks.remove(1);
-    assert_eq!(highest(&pool), [3 * GIB]);
+    assert_eq!(moved(&pool), [3 * GIB]);
     // A gap that is shorter than the chunk is none.
     pool.chunks[1].length_bytes = 257 * MIB;
-    assert_eq!(highest(&pool), [0_u64; 0]);
+    assert_eq!(moved(&pool), [0_u64; 0]);
     // What lies wrong is moved anyway.
     pool.chunks.remove(1);
     pool.chunks[0].stripes.iter_mut().for_each(|stripe| stripe.physical = Physical::new(GIB));
-    assert_eq!(highest(&pool), [0_u64; 0]);
+    assert_eq!(moved(&pool), [0_u64; 0]);
 }
