@@ -12,6 +12,7 @@
 pub mod balance;
 mod call;
 pub mod control;
+mod defragment;
 pub mod devices;
 pub mod message;
 pub mod number;

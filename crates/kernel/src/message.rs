@@ -1,6 +1,7 @@
 //! What ioctls carry, in the machine's own byte order.
 
 mod balance;
+mod defragment;
 mod device;
 
 pub use balance::{
@@ -8,6 +9,7 @@ pub use balance::{
     BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
     BALANCE_STOP_PAUSE, BalanceReport, BalanceStart,
 };
+pub use defragment::{DEFRAGMENT_POOL, DefragmentPiece};
 pub use device::{
     DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_ENDED_DONE, DEVICE_ENDED_FAILED, DEVICE_ENDED_STOPPED,
     DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX,

@@ -1,10 +1,10 @@
 //! The numbers of ioctls.
 
 use crate::message::{
-    Balance, BalanceReport, BalanceStart, CommitsReport, DeviceInfo, DeviceReport, DeviceStart,
-    DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label, ReadOnlyReason, ReadsReport,
-    ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
-    VolumeArguments, VolumeArgumentsV2,
+    Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
+    DeviceStart, DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label, ReadOnlyReason,
+    ReadsReport, ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch,
+    TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
 /// What an ioctl's argument is to the kernel.
@@ -119,6 +119,8 @@ pub const BRINDLE_DEVICE_START: u32 = number::<DeviceStart>(Direction::Write, BR
 pub const BRINDLE_DEVICE_STOP: u32 = number::<u32>(Direction::Write, BRINDLE, 11);
 /// How far it is (ours).
 pub const BRINDLE_DEVICE_REPORT: u32 = number::<DeviceReport>(Direction::Read, BRINDLE, 12);
+/// Ours: defragments a piece of the metadata, and says where the next one begins.
+pub const BRINDLE_DEFRAGMENT: u32 = number::<DefragmentPiece>(Direction::Both, BRINDLE, 40);
 
 // As the kernel's headers have them.
 const _: () = assert!(SYNC == 0x9408);

@@ -3,6 +3,7 @@
 
 mod administrator;
 mod check;
+mod defragment;
 mod devices;
 mod ends;
 mod files;

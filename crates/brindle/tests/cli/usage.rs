@@ -3,13 +3,14 @@
 use super::support::{Image, brindle, brindle_fails, brindle_prints};
 use std::process::Command;
 
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 30] = [
     &["filesystem", "sync"],
     &["filesystem", "label"],
     &["filesystem", "df"],
     &["filesystem", "usage"],
     &["filesystem", "commit-stats"],
     &["filesystem", "resize"],
+    &["filesystem", "defragment"],
     &["device", "add"],
     &["device", "remove"],
     &["property", "get"],

@@ -29,7 +29,7 @@ pub(crate) struct Ioctl {
 /// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
 /// while they wait for us: who works on requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 19] = [
+    const SLOW: [u32; 20] = [
         command::SUBVOLUME_CREATE,
         command::SUBVOLUME_CREATE_V2,
         command::BRINDLE_SNAPSHOT,
@@ -49,6 +49,7 @@ pub(crate) fn is_slow(asked: u32) -> bool {
         command::BRINDLE_BALANCE_STOP,
         command::BRINDLE_DEVICE_START,
         command::BRINDLE_DEVICE_STOP,
+        command::BRINDLE_DEFRAGMENT,
     ];
     SLOW.contains(&asked)
 }
@@ -95,6 +96,9 @@ impl Operations {
             }
             command::INODE_LOOKUP => {
                 Ok(self.lookup_inode(caller, node, read::<InodeLookup>(input)?)?.as_bytes().to_vec())
+            }
+            command::BRINDLE_DEFRAGMENT => {
+                Ok(self.defragment(caller, node, &read(input)?)?.as_bytes().to_vec())
             }
             other => self.ioctl_of_filesystem(caller, other, input),
         }

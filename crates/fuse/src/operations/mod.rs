@@ -4,6 +4,7 @@ mod attributes;
 mod balance;
 mod contents;
 mod control;
+mod defragment;
 mod devices;
 mod names;
 mod search;

@@ -1,6 +1,7 @@
 //! `brindle filesystem`: the pool as a whole.
 
 mod commits;
+mod defragment;
 mod mounted;
 mod resize;
 mod show;
@@ -19,6 +20,7 @@ pub(crate) enum FilesystemCommand {
     Sync(mounted::SyncCommand),
     Label(mounted::LabelCommand),
     Resize(resize::ResizeCommand),
+    Defragment(defragment::DefragmentCommand),
     Df(space::DfCommand),
     Usage(space::UsageCommand),
     CommitStats(commits::CommitStatsCommand),
@@ -31,6 +33,7 @@ pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
         FilesystemCommand::Sync(command) => mounted::sync(&command),
         FilesystemCommand::Label(command) => mounted::label(&command),
         FilesystemCommand::Resize(command) => resize::run(&command),
+        FilesystemCommand::Defragment(command) => defragment::run(&command),
         FilesystemCommand::Df(command) => space::df(&command),
         FilesystemCommand::Usage(command) => space::usage(&command),
         FilesystemCommand::CommitStats(command) => commits::run(&command),

@@ -1,0 +1,125 @@
+//! `filesystem defragment`.
+
+use crate::cli::JsonOption;
+use crate::commands::balance::work::Place;
+use crate::commands::stop::Stop;
+use crate::output;
+use anyhow::{Result, bail};
+use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem};
+use brindle_kernel::Mounted;
+use clap::Args;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  The metadata of the subvolume of a directory:
+    brindle filesystem defragment /mnt/home
+
+  All metadata of a pool that is not mounted:
+    brindle filesystem defragment disk1.img disk2.img
+
+  How much there is to gain is said by:
+    brindle inspect tree-stats disk.img
+
+EXIT STATUS
+  0    success
+  1    failure; what was moved stays moved, and the pool is whole
+  2    wrong usage
+  129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on where it is worth it";
+
+/// How many leaves at a time of a pool that is not mounted.
+const LEAVES_PER_PIECE: usize = 1024;
+
+/// Write metadata anew where it lies scattered, so that disks read it without seeking
+///
+/// Tree leaves that follow each other are laid side by side again, a few hundred at a time, each time in one transaction;
+/// files can be used all the while. What a snapshot shares is left where it is, and so is what lies well, so that it may be
+/// called as often as one likes. On flash it gains next to nothing.
+///
+/// Of a directory, the subvolume that it is in is meant, all of it, whichever directory it is; with --all, and of a pool
+/// that is not mounted, every tree. Data of files is not defragmented yet: a file is refused.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct DefragmentCommand {
+    /// All trees of the pool: subvolumes, extents, checksums, free space, roots
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    json: JsonOption,
+    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
+}
+
+/// What became of it so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    leaves: u64,
+    moved: u64,
+}
+
+/// Runs it.
+pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
+    if let [path] = command.paths.as_slice()
+        && path.is_file()
+        && Mounted::open(path).is_ok()
+    {
+        bail!("{}: data of files is not defragmented, only metadata: give a directory", path.display());
+    }
+    let place = Place::open(&command.paths)?;
+    let stop = Stop::on_signals()?;
+    let mut done = Done::default();
+    let mut next = |leaves: u64, moved: u64| {
+        done.leaves += leaves;
+        done.moved += moved;
+        !stop.is_set()
+    };
+    let is_whole = match &place {
+        Place::Mounted(mounted) => on_mount(mounted, command.all, &mut next),
+        Place::Open(filesystem) => on_devices(filesystem, &mut next),
+    }?;
+    let Done { leaves, moved } = done;
+    if command.json.json {
+        output::print_json(&json!({ "leaves": leaves, "moved": moved, "is_whole": is_whole }))?;
+    } else {
+        let mut out = output::stdout();
+        let ended = if is_whole { "Done" } else { "Stopped" };
+        writeln!(out, "{ended}: {moved} of {leaves} leaves written anew, side by side.")?;
+        out.flush()?;
+    }
+    match stop.name_and_code().filter(|_| !is_whole) {
+        Some((_, code)) => Ok(ExitCode::from(code)),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Who is told of a piece, and says whether to go on.
+type Observer<'o> = &'o mut dyn FnMut(u64, u64) -> bool;
+
+fn on_mount(mounted: &Mounted, all: bool, next: Observer<'_>) -> Result<bool> {
+    let mut piece = None;
+    loop {
+        let done = mounted.defragment(all, piece.as_ref())?;
+        let goes_on = next(done.leaves, done.moved);
+        if done.tree == 0 || !goes_on {
+            return Ok(done.tree == 0);
+        }
+        piece = Some(done);
+    }
+}
+
+fn on_devices(filesystem: &Filesystem, next: Observer<'_>) -> Result<bool> {
+    let mut from: Option<DefragmentPlace> = None;
+    loop {
+        let done = filesystem.defragment(DefragmentScope::Pool, from, LEAVES_PER_PIECE)?;
+        from = done.next;
+        let goes_on = next(done.leaves, done.moved);
+        if from.is_none() || !goes_on {
+            filesystem.shutdown()?;
+            return Ok(from.is_none());
+        }
+    }
+}
