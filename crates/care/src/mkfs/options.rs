@@ -66,7 +66,7 @@ pub struct MkfsOptions {
 }
 
 /// How much a pool is to hold, about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Data, in bytes.
     pub data_bytes: u64,

@@ -23,6 +23,13 @@ const GIB: u64 = 1 << 30;
 const RESERVED_BYTES: u64 = MIB;
 /// Where the logical space begins to be used; address 0 stands for "nowhere" in places.
 const FIRST_LOGICAL: u64 = MIB;
+/// The longest chunk.
+const CHUNK_MAX_BYTES: u64 = 10 * GIB;
+/// How long the system chunk is of a pool that is to be no larger than it has to, and the least other ones are.
+const TIGHT_SYSTEM_BYTES: u64 = 4 * MIB;
+const TIGHT_CHUNK_BYTES: u64 = 8 * MIB;
+/// How many tree blocks its metadata chunks have room for at least.
+const TIGHT_METADATA_BLOCKS: u64 = 1024;
 /// Pools larger than this have larger metadata chunks.
 const LARGE_POOL_BYTES: u64 = 50 * GIB;
 
@@ -114,21 +121,18 @@ impl Plan {
     fn place_all(&mut self, features: Features, mode: PlacementMode) -> Result<(), NoSpace> {
         const DATA: BlockGroupType = BlockGroupType::DATA;
         const METADATA: BlockGroupType = BlockGroupType::METADATA;
+        if let Some(contents) = self.contents {
+            return self.place_tightly(features, mode, contents);
+        }
         let (data_profile, metadata_profile) = (self.data_profile, self.metadata_profile);
         let total: u64 = self.devices.iter().map(|device| device.total_bytes).sum();
         let smallest = self.devices.iter().map(|device| device.total_bytes).min().unwrap_or(0);
         // A tenth of the smallest device, so that no device is filled by the first chunks.
         let stripe = |least: u64, most: u64| (smallest / 10 / MIB * MIB).clamp(least, most);
-        let known = |bytes: u64, least| bytes.next_multiple_of(MIB).clamp(least, GIB);
-        let metadata = match self.contents {
-            Some(contents) => known(contents.metadata_bytes, 16 * MIB),
-            None => stripe(16 * MIB, if total > LARGE_POOL_BYTES { GIB } else { 256 * MIB }),
-        };
-        let data = match self.contents {
-            Some(contents) => known(contents.data_bytes, 8 * MIB),
-            None => stripe(8 * MIB, GIB),
-        };
-        let mut add = |content, profile, bounds| self.add_chunk(content, profile, mode, bounds);
+        let metadata = stripe(16 * MIB, if total > LARGE_POOL_BYTES { GIB } else { 256 * MIB });
+        let data = stripe(8 * MIB, GIB);
+        let mut add =
+            |content, profile, bounds| self.add_chunk(content, profile, mode, bounds, CHUNK_MAX_BYTES);
         add(BlockGroupType::SYSTEM, metadata_profile, (8 * MIB, 8 * MIB))?;
         if features.contains(Features::MIXED_BG) {
             return add(DATA | METADATA, metadata_profile, (16 * MIB, metadata));
@@ -137,13 +141,60 @@ impl Plan {
         add(DATA, data_profile, (8 * MIB, data))
     }
 
-    /// Places a chunk whose stripes are of a length within these bounds.
+    /// Places chunks that have room for what is to come, and for little more.
+    fn place_tightly(
+        &mut self,
+        features: Features,
+        mode: PlacementMode,
+        contents: Contents,
+    ) -> Result<(), NoSpace> {
+        let (data, metadata) = (BlockGroupType::DATA, BlockGroupType::METADATA);
+        let Contents { data_bytes, metadata_bytes } = contents;
+        let of_system = (TIGHT_SYSTEM_BYTES, TIGHT_SYSTEM_BYTES);
+        self.add_chunk(BlockGroupType::SYSTEM, self.metadata_profile, mode, of_system, CHUNK_MAX_BYTES)?;
+        if features.contains(Features::MIXED_BG) {
+            return self.add_chunks(
+                data | metadata,
+                self.metadata_profile,
+                mode,
+                data_bytes + metadata_bytes,
+            );
+        }
+        // With less, the kernel has no room to write anything.
+        let metadata_bytes = metadata_bytes.max(TIGHT_METADATA_BLOCKS * u64::from(self.nodesize));
+        self.add_chunks(metadata, self.metadata_profile, mode, metadata_bytes)?;
+        self.add_chunks(data, self.data_profile, mode, data_bytes)
+    }
+
+    /// Places chunks for so many bytes, one after the other where places of superblocks lie between.
+    fn add_chunks(
+        &mut self,
+        content: BlockGroupType,
+        profile: Profile,
+        mode: PlacementMode,
+        bytes: u64,
+    ) -> Result<(), NoSpace> {
+        let mut left = bytes.next_multiple_of(MIB).max(TIGHT_CHUNK_BYTES);
+        while left > 0 {
+            let first_range = |device: &PlannedDevice| {
+                device.free.iter().map(|(start, end)| end - start).find(|length| *length >= TIGHT_CHUNK_BYTES)
+            };
+            let room = self.devices.iter().filter_map(first_range).min().unwrap_or(GIB);
+            let most = left.min(GIB).min(room);
+            self.add_chunk(content, profile, mode, (most.min(TIGHT_CHUNK_BYTES), most), left)?;
+            left = left.saturating_sub(self.chunks.last().map_or(left, |chunk| chunk.length));
+        }
+        Ok(())
+    }
+
+    /// Places a chunk whose stripes are of a length within these bounds, and that is not much longer than so.
     fn add_chunk(
         &mut self,
         content: BlockGroupType,
         profile: Profile,
         mode: PlacementMode,
         (min_stripe_bytes, max_stripe_bytes): (u64, u64),
+        max_chunk_bytes: u64,
     ) -> Result<(), NoSpace> {
         let summaries: Vec<DeviceSummary> = self.devices.iter().map(PlannedDevice::summary).collect();
         let request = ChunkRequest {
@@ -152,7 +203,7 @@ impl Plan {
             mode,
             tier: PlacementClass::Bulk,
             max_stripe_bytes,
-            max_chunk_bytes: 10 * GIB,
+            max_chunk_bytes,
             min_stripe_bytes,
             max_stripes: max_stripes(self.nodesize),
         };
@@ -193,6 +244,11 @@ impl PlannedChunk {
     /// The address behind it.
     pub(super) fn end(&self) -> Logical {
         self.start + self.length
+    }
+
+    /// Whether an address lies in it.
+    pub(super) fn contains(&self, at: Logical) -> bool {
+        at >= self.start && at < self.end()
     }
 }
 

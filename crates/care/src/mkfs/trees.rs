@@ -85,9 +85,8 @@ impl Trees {
 
     /// How many bytes of the chunk hold blocks, all at its beginning.
     pub(super) fn used_bytes(&self, chunk: &PlannedChunk) -> u64 {
-        let within = |at: &Logical| *at >= chunk.start && *at < chunk.end();
         let blocks = self.all.iter().flat_map(|tree| tree.addresses.iter());
-        to_u64(blocks.filter(|(_, _, at)| within(at)).count()) * u64::from(self.nodesize)
+        to_u64(blocks.filter(|(_, _, at)| chunk.contains(*at)).count()) * u64::from(self.nodesize)
     }
 
     /// The beginning of the chunk: its blocks, one behind the other.
@@ -96,16 +95,22 @@ impl Trees {
         for tree in self.all.iter().filter(|tree| chunk.kind.contains(home_of(tree.id))) {
             blocks.extend(encode(format, tree.id, &tree.items, &tree.shape, &tree.addresses));
         }
+        blocks.retain(|(at, _)| chunk.contains(*at));
         blocks.sort_by_key(|(at, _)| *at);
         blocks.into_iter().flat_map(|(_, bytes)| bytes).collect()
     }
 
-    /// Blocks lie one behind the other, from the beginning of the chunk that is for them.
+    /// Blocks lie one behind the other, from the beginning of the first chunk that is for them.
     fn assign_addresses(&mut self, plan: &Plan) {
         let nodesize = u64::from(self.nodesize);
-        for chunk in &plan.chunks {
+        for (number, chunk) in plan.chunks.iter().enumerate() {
             let mut next = chunk.start;
-            for tree in self.all.iter_mut().filter(|tree| chunk.kind.contains(home_of(tree.id))) {
+            let is_home = |tree: &&mut Tree| {
+                let home = home_of(tree.id);
+                chunk.kind.contains(home)
+                    && !plan.chunks[..number].iter().any(|chunk| chunk.kind.contains(home))
+            };
+            for tree in self.all.iter_mut().filter(is_home) {
                 let mut take = |count: usize| -> Vec<Logical> {
                     let blocks = (0..to_u64(count)).map(|index| next + index * nodesize).collect();
                     next = next + to_u64(count) * nodesize;

@@ -5,12 +5,13 @@ use super::layout::{Layout, Seat};
 use super::read::{ReadPart, Reading};
 use super::scan::{Source, SourceEntry};
 use super::{PopulateError, PopulateOptions};
+use crate::mkfs::Contents;
 use brindle_device::WritableDevice;
 use brindle_fs::{
     BulkEntry, BulkInode, BulkName, BulkTarget, BulkWriter, FileType, Filesystem, FsError, InodeFlags,
     InodeId, OpenOptions, RootId, Timestamp, WriteOptions,
 };
-use brindle_ondisk::{DevId, ObjectId};
+use brindle_ondisk::{BlockGroupType, DevId, ObjectId};
 use brindle_tree::TreeError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,15 @@ use std::thread;
 const CACHE_BYTES: usize = 512 << 20;
 /// How many threads read at the most.
 const READERS_MAX: usize = 8;
+/// What the trees need beside themselves, for a kernel to be able to write: so many blocks, and so many bytes at least.
+const METADATA_SPARE_BLOCKS: u64 = 768;
+const METADATA_SPARE_BYTES: u64 = 5 << 20;
+const MIXED_SPARE_BYTES_MAX: u64 = 64 << 20;
+/// What data needs beside itself, in bytes, with a part of what it is.
+const DATA_SPARE_BYTES: u64 = 1 << 20;
+/// What is worth to make a pool anew: one part in so many, and so many bytes.
+const WORTH: u64 = 16;
+const WORTH_BYTES: u64 = 8 << 20;
 /// The most warnings that are kept.
 const WARNINGS_MAX: usize = 20;
 
@@ -42,8 +52,35 @@ pub struct PopulateReport {
     pub content_bytes: u64,
     /// What devices have been shrunk to, in bytes.
     pub device_sizes: Vec<(DevId, u64)>,
+    /// What data and metadata come to in block groups, and how long those of them are.
+    pub used: Contents,
+    /// See `used`.
+    pub group_bytes: u64,
+    /// The size of a tree block, in bytes.
+    pub nodesize: u32,
     /// What the owner should think about.
     pub warnings: Vec<String>,
+}
+
+impl PopulateReport {
+    /// What a pool that is to be no larger than it has to should be made for instead, if that is worth to be made anew.
+    pub fn tighter(&self) -> Option<Contents> {
+        // Each commit writes some blocks anew, before it frees the old ones.
+        let spare = (METADATA_SPARE_BLOCKS * u64::from(self.nodesize)).max(METADATA_SPARE_BYTES);
+        let metadata_bytes = match self.used.metadata_bytes {
+            // Mixed block groups, of which as much is kept back for metadata as of others.
+            0 => (self.used.data_bytes / 12).min(MIXED_SPARE_BYTES_MAX) + spare,
+            used => used * 5 / 4 + spare,
+        };
+        // Where an extent does not fit what is left of a chunk, that stays empty.
+        let data_bytes = match self.used.data_bytes {
+            0 => 0,
+            used => used + used / 64 + DATA_SPARE_BYTES,
+        };
+        let tight = Contents { data_bytes, metadata_bytes };
+        let gain = self.group_bytes.saturating_sub(tight.data_bytes + tight.metadata_bytes);
+        (gain > self.group_bytes / WORTH && gain > WORTH_BYTES).then_some(tight)
+    }
 }
 
 /// Fills an empty pool, which lies on `devices`, with a directory. `progress` grows by the bytes and inodes that have
@@ -77,7 +114,7 @@ pub fn populate(
         }
         // However this ends, readers do not wait for it any longer.
         let _stop = Stop(&reading);
-        filesystem.fill(source.data_bytes(), |writer| {
+        filesystem.fill(options.data_bytes.unwrap_or(source.data_bytes()), |writer| {
             let mut filler = Filler {
                 source,
                 layout: &layout,
@@ -100,6 +137,15 @@ pub fn populate(
         }
     }
     filesystem.pool().commit().map_err(FsError::from)?;
+    report.nodesize = filesystem.pool().volume().tree_context().nodesize;
+    for group in filesystem.pool().block_groups().map_err(FsError::from)? {
+        match (group.kind.contains(BlockGroupType::DATA), group.kind.contains(BlockGroupType::METADATA)) {
+            (true, _) => report.used.data_bytes += group.used_bytes,
+            (false, true) => report.used.metadata_bytes += group.used_bytes,
+            (false, false) => continue,
+        }
+        report.group_bytes += group.length;
+    }
     if options.shrink {
         report.device_sizes = filesystem.pool().shrink_devices().map_err(FsError::from)?;
         filesystem.pool().commit().map_err(FsError::from)?;
@@ -268,5 +314,27 @@ impl Filler<'_, '_, '_> {
             otime: now,
             names,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_made_anew_only_where_that_is_worth_it() {
+        const MIB: u64 = 1 << 20;
+        let of = |data_bytes, metadata_bytes, group_bytes| PopulateReport {
+            used: Contents { data_bytes, metadata_bytes },
+            group_bytes,
+            nodesize: 16384,
+            ..PopulateReport::default()
+        };
+        assert_eq!(of(640 * MIB, 4 * MIB, 700 * MIB).tighter(), None, "a few MiB of many");
+        assert_eq!(of(0, MIB, 24 * MIB).tighter(), None, "a few MiB");
+        let tight = of(64 * MIB, 4 * MIB, 700 * MIB).tighter().expect("most of it is empty");
+        assert_eq!(tight, Contents { data_bytes: 66 * MIB, metadata_bytes: 17 * MIB });
+        let mixed = of(120 * MIB, 0, 700 * MIB).tighter().expect("most of it is empty");
+        assert!(mixed.metadata_bytes > 20 * MIB, "{mixed:?}");
     }
 }

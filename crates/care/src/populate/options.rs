@@ -14,6 +14,8 @@ pub struct PopulateOptions {
     pub inode_flags: Vec<InodeFlagRule>,
     /// The devices are made as small as what is in use allows.
     pub shrink: bool,
+    /// How much space the data takes, if that is known; else it is what the files hold, at the most.
+    pub data_bytes: Option<u64>,
     /// Times that differ each time a tree is copied or read (of access, of change) are that of the contents.
     pub is_reproducible: bool,
     /// Files up to this length lie on fast devices, if the pool has some; this is stored in the pool.

@@ -83,6 +83,7 @@ impl RootdirOptions {
             is_reproducible: std::env::var_os("SOURCE_DATE_EPOCH").is_some(),
             small_file_bytes,
             threads: None,
+            data_bytes: None,
             seed: options.seed,
             time_sec: options.time_sec,
         };
@@ -119,13 +120,20 @@ impl Filling {
             veiled
         };
         let veils: Vec<Arc<Veiled>> = devices.iter_mut().map(veil).collect();
-        let mut report = mkfs(&devices, options)?;
-        let filled = self.fill(&devices, &mut report)?;
+        let (mut report, mut filled) = (mkfs(&devices, options)?, self.fill(&devices, None)?);
+        if let Some(contents) = filled.tighter().filter(|_| self.options.shrink) {
+            // How much things come to is known now: what compression leaves, and what trees take.
+            let options = MkfsOptions { contents: Some(contents), force: true, ..options.clone() };
+            let data_bytes = Some(filled.used.data_bytes);
+            (report, filled) = (mkfs(&devices, &options)?, self.fill(&devices, data_bytes)?);
+        }
+        self.cut(&devices, &mut report, &filled)?;
         veils.iter().try_for_each(|veil| veil.lift())?;
         Ok((report, filled))
     }
 
-    fn fill(&self, devices: &[NewDevice], report: &mut MkfsReport) -> Result<PopulateReport> {
+    fn fill(&self, devices: &[NewDevice], data_bytes: Option<u64>) -> Result<PopulateReport> {
+        let options = PopulateOptions { data_bytes, ..self.options.clone() };
         let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let is_shown = self.shows_progress && std::io::stderr().is_terminal();
         let target =
@@ -144,12 +152,12 @@ impl Filling {
                     }
                 });
             }
-            let filled = populate(writable, &self.source, &self.options, &done);
+            let filled = populate(writable, &self.source, &options, &done);
             is_over.store(true, Ordering::Relaxed);
             filled
         });
         bar.finish_and_clear();
-        let filled = filled.map_err(|error| {
+        filled.map_err(|error| {
             let size = UnitMode::DEFAULT.format(self.image_bytes());
             match error {
                 PopulateError::NoSpace { .. } => anyhow!(error).context(format!(
@@ -157,9 +165,7 @@ impl Filling {
                 )),
                 _ => anyhow!(error).context("no filesystem was made"),
             }
-        })?;
-        self.cut(devices, report, &filled)?;
-        Ok(filled)
+        })
     }
 
     /// Image files end where the pool does.
