@@ -19,6 +19,7 @@ mod convert;
 mod errno;
 mod flags;
 mod handles;
+mod idle;
 mod inode_number;
 mod mount;
 mod negotiation;

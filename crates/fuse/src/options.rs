@@ -1,6 +1,7 @@
 //! How a mount is to be.
 
 use brindle_fs::AtimeMode;
+use brindle_policy::defragment::idle::AutoDefragment;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct MountOptions {
     pub directory_atime: bool,
     /// How often what was written is made durable (`commit`).
     pub commit_interval: Duration,
+    /// Whether metadata is defragmented while nobody wants anything of the mount (`metadata_defrag`).
+    pub auto_defragment: AutoDefragment,
     /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and who mounted.
     pub owners_delete_subvolumes: bool,
     /// This process ends when the mount does, so that who unmounts may wait for that.
@@ -59,6 +62,7 @@ impl Default for MountOptions {
             atime: AtimeMode::default(),
             directory_atime: true,
             commit_interval: COMMIT_INTERVAL,
+            auto_defragment: AutoDefragment::default(),
             owners_delete_subvolumes: false,
             process_ends_with_mount: false,
             threads: THREADS_DEFAULT,

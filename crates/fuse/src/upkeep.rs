@@ -1,5 +1,7 @@
 //! What a writable mount does by itself: commits from time to time, and the work that nobody waits for.
 
+use crate::MountOptions;
+use crate::idle::IdleDefragment;
 use crate::operations::Operations;
 use brindle_fs::{Filesystem, FsError, Remaining};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,6 +39,7 @@ struct Waiting {
 struct Schedule {
     interval: Duration,
     next_commit: Instant,
+    defragment: IdleDefragment,
 }
 
 impl Upkeep {
@@ -44,13 +47,17 @@ impl Upkeep {
     pub(crate) fn start(
         operations: Arc<Operations>,
         filesystem: Arc<Filesystem>,
-        interval: Duration,
+        options: &MountOptions,
     ) -> std::io::Result<Self> {
         let calls = Arc::new(Calls::default());
         let (called, caller) = (Arc::clone(&calls), Arc::clone(&calls));
         // A pool that is not written has nobody who would tell.
         filesystem.pool().on_pressure(Box::new(move || caller.press())).ok();
-        let run = move || work(&operations, &filesystem, &called, interval);
+        let begun = Instant::now();
+        let interval = options.commit_interval;
+        let defragment = IdleDefragment::new(options.auto_defragment, begun);
+        let schedule = Schedule { interval, next_commit: begun + interval, defragment };
+        let run = move || work(&operations, &filesystem, &called, schedule);
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(run)?;
         Ok(Self { calls, thread: Some(thread) })
     }
@@ -86,8 +93,7 @@ impl Calls {
     }
 }
 
-fn work(operations: &Operations, filesystem: &Filesystem, calls: &Calls, interval: Duration) {
-    let mut schedule = Schedule { interval, next_commit: Instant::now() + interval };
+fn work(operations: &Operations, filesystem: &Filesystem, calls: &Calls, mut schedule: Schedule) {
     let mut pause = PAUSE;
     while !calls.wait(pause.min(schedule.next_commit.saturating_duration_since(Instant::now()))) {
         match step(operations, filesystem, &mut schedule) {
@@ -109,11 +115,17 @@ fn step(
     filesystem: &Filesystem,
     schedule: &mut Schedule,
 ) -> Result<Remaining, FsError> {
+    schedule.defragment.look(filesystem, Instant::now());
     if Instant::now() >= schedule.next_commit {
         schedule.next_commit = Instant::now() + schedule.interval;
         operations.sync_all()?;
     } else if filesystem.pool().is_under_pressure() {
         filesystem.commit()?;
     }
-    filesystem.background_step()
+    let mut remaining = filesystem.background_step()?;
+    if remaining == Remaining::Nothing && schedule.defragment.step(filesystem, Instant::now())? {
+        remaining = Remaining::More;
+    }
+    schedule.defragment.remember(filesystem);
+    Ok(remaining)
 }

@@ -48,7 +48,7 @@ pub(crate) enum PropertyCommand {
 /// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
 /// length data of files lies on fast devices. `placement`: how much the class of a device weighs. `allocation_hint`: what
 /// devices are for; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
-/// mirrors in brackets; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
+/// mirrors in brackets; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
 /// `read_policies/roundrobin_...` as well.
 #[derive(Args, Debug)]
@@ -118,6 +118,8 @@ enum Property {
     SmallFiles,
     #[value(name = "allocation_hint")]
     AllocationHint,
+    #[value(name = "metadata_defrag")]
+    MetadataDefrag,
     #[value(name = "read_policy", alias = "read_policies/policy")]
     ReadPolicy,
     #[value(name = "read_statistics")]

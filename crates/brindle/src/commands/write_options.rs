@@ -3,6 +3,7 @@
 use crate::commands::mkfs::parse_size;
 use anyhow::{Context, Result, bail};
 use brindle_fs::{AtimeMode, Compression, CompressionChoice, PlacementClass, PlacementMode, WriteOptions};
+use brindle_policy::defragment::idle::AutoDefragment;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct WriteChoices {
     pub(crate) classes: BTreeMap<String, PlacementClass>,
     /// How often to commit (`commit=`).
     pub(crate) commit_interval: Option<Duration>,
+    /// Whether metadata is defragmented while the mount is idle (`metadata_defrag`).
+    pub(crate) auto_defragment: AutoDefragment,
     /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`).
     pub(crate) owners_delete_subvolumes: bool,
     /// The first of these options that was given.
@@ -66,6 +69,9 @@ impl WriteChoices {
             ("no_ssd_metadata", None) => self.placement = PlacementMode::Classic,
             ("small_files", Some(value)) => self.small_file_bytes = Some(parse_small_files(value)?),
             ("commit", Some(value)) => self.commit_interval = Some(parse_commit(value)?),
+            ("metadata_defrag", None | Some("rotating")) => self.auto_defragment = AutoDefragment::Rotating,
+            ("metadata_defrag", Some("always")) => self.auto_defragment = AutoDefragment::Always,
+            ("metadata_defrag", Some("off")) => self.auto_defragment = AutoDefragment::Off,
             ("user_subvol_rm_allowed", None) => self.owners_delete_subvolumes = true,
             ("flushoncommit", None) => self.flush_on_commit = true,
             ("noflushoncommit", None) => self.flush_on_commit = false,
@@ -228,6 +234,8 @@ mod tests {
             "commit=5",
             "small_files=1",
             "user_subvol_rm_allowed",
+            "metadata_defrag",
+            "metadata_defrag=always",
         ];
         let sets = |word: &str| WriteChoices { first: None, ..choices(&[word]).expect("known") };
         for (index, word) in words.iter().enumerate() {

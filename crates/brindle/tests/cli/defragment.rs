@@ -46,7 +46,9 @@ fn metadata_is_defragmented_on_a_mount_and_on_devices() {
     File::create(&image).and_then(|file| file.set_len(1 << 30)).expect("sparse");
     std::fs::create_dir(&place).expect("new");
     brindle_prints(["-q", "mkfs", "--nodesize", "4k", text(&image)]);
-    brindle_prints(["-q", "mount", text(&image), text(&place)]);
+    brindle_prints(["-q", "mount", "-o", "metadata_defrag", text(&image), text(&place)]);
+    let mode = brindle_prints(["property", "get", text(&place), "metadata_defrag"]);
+    assert_eq!(mode, "metadata_defrag=rotating\n");
     live(&place);
     let before = adjacent_percent(&image);
     let said = brindle_fails(1, ["filesystem", "defragment", text(&place.join("a name of some length 1"))]);

@@ -92,9 +92,7 @@ fn serve(
     let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
     operations.set_kernel_cache(Box::new(NotifiedKernel(session.notifier())));
     let session = session.spawn()?;
-    let upkeep = operations
-        .is_written()
-        .then(|| Upkeep::start(operations, Arc::clone(filesystem), options.commit_interval));
+    let upkeep = operations.is_written().then(|| Upkeep::start(operations, Arc::clone(filesystem), options));
     Ok((session, upkeep.transpose()?))
 }
 

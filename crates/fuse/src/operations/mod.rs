@@ -25,6 +25,7 @@ use balance::BalanceService;
 use brindle_fs::{
     AtimeMode, DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics,
 };
+use brindle_policy::defragment::idle::AutoDefragment;
 use devices::DeviceService;
 use rustix::io::Errno;
 use std::fmt;
@@ -56,6 +57,7 @@ pub(crate) struct Operations {
     notes_accesses: bool,
     notes_directory_accesses: bool,
     notes_each_access: bool,
+    auto_defragment: AutoDefragment,
     owners_delete_subvolumes: bool,
     process_ends_with_mount: bool,
 }
@@ -105,6 +107,7 @@ impl Operations {
             notes_accesses,
             notes_directory_accesses: notes_accesses && options.directory_atime,
             notes_each_access: options.atime == AtimeMode::Strict,
+            auto_defragment: options.auto_defragment,
             owners_delete_subvolumes: options.owners_delete_subvolumes,
             process_ends_with_mount: options.process_ends_with_mount,
         }

@@ -9,7 +9,11 @@ use zerocopy::FromZeros;
 impl Operations {
     pub(super) fn setting(&self, mut asked: Setting) -> Result<Setting, Errno> {
         let name = std::str::from_utf8(text(&asked.name)).map_err(|_| Errno::INVAL)?;
-        let value = self.filesystem.pool().volume().read_setting(name).ok_or(Errno::OPNOTSUPP)?;
+        let value = match name {
+            "metadata_defrag" => Some(self.auto_defragment.to_string()),
+            _ => self.filesystem.pool().volume().read_setting(name),
+        };
+        let value = value.ok_or(Errno::OPNOTSUPP)?;
         asked.value = field(value.as_bytes()).ok_or(Errno::OVERFLOW)?;
         Ok(asked)
     }

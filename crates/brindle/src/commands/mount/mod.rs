@@ -41,6 +41,8 @@ MOUNT OPTIONS
   max_inline=BYTES     the longest contents that are kept in the tree; 2048 unless told otherwise
   metadata_memory=MIB  what tree blocks may take of the memory, and as much again while they are written; a 32nd of
                        the machine's unless told otherwise, from 64 to 512
+  metadata_defrag      while nobody wants anything of the mount, tree blocks that lie scattered are written anew
+                       side by side, if they lie on disks that rotate; =always wherever they lie, =off is the default
   discard[=async]      what is freed is given back to the devices; nodiscard is the default
   noatime, relatime,   when the time of the last access is kept; relatime is the default. The kernel reads
   strictatime,         what it remembers without asking, so that strictatime too sees only the first
@@ -188,6 +190,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         execute: !options.has("noexec", "exec"),
         atime: options.write.atime,
         directory_atime: !options.write.no_directory_atime,
+        auto_defragment: options.write.auto_defragment,
         commit_interval: options.write.commit_interval.unwrap_or(defaults.commit_interval),
         owners_delete_subvolumes: options.write.owners_delete_subvolumes,
         process_ends_with_mount: true,

@@ -1,0 +1,90 @@
+//! When a mount defragments its metadata by itself: where it was asked to, while nobody wants anything else of it, and
+//! not for long again once it has been through all of it.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Nobody has wanted anything for so long.
+pub const QUIET: Duration = Duration::from_secs(15);
+/// From the end of one pass to the beginning of the next.
+pub const REST: Duration = Duration::from_secs(6 * 3600);
+
+/// Whether a mount defragments by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoDefragment {
+    /// Never.
+    #[default]
+    Off,
+    /// Where metadata lies on devices that rotate. On flash it gains next to nothing, and wears it.
+    Rotating,
+    /// Wherever it lies.
+    Always,
+}
+
+impl fmt::Display for AutoDefragment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Rotating => "rotating",
+            Self::Always => "always",
+        })
+    }
+}
+
+/// What there is to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Metadata lies on devices that rotate.
+    pub rotates: bool,
+    /// For how long nobody has wanted anything.
+    pub quiet: Duration,
+    /// It has begun, and is not through.
+    pub is_under_way: bool,
+    /// How long ago it was through; never, if nothing is said.
+    pub since_pass: Option<Duration>,
+    /// Something has been committed since.
+    pub has_changed: bool,
+}
+
+/// Whether the next piece is due.
+pub fn is_due(mode: AutoDefragment, facts: &Facts) -> bool {
+    let is_wanted = match mode {
+        AutoDefragment::Off => false,
+        AutoDefragment::Rotating => facts.rotates,
+        AutoDefragment::Always => true,
+    };
+    let is_rested = facts.since_pass.is_none_or(|since| since >= REST && facts.has_changed);
+    is_wanted && facts.quiet >= QUIET && (facts.is_under_way || is_rested)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Facts =
+        Facts { rotates: true, quiet: QUIET, is_under_way: false, since_pass: None, has_changed: false };
+
+    #[test]
+    fn it_is_for_disks_unless_told_otherwise() {
+        assert!(!is_due(AutoDefragment::default(), &IDLE));
+        assert!(is_due(AutoDefragment::Rotating, &IDLE));
+        let flash = Facts { rotates: false, ..IDLE };
+        assert!(!is_due(AutoDefragment::Rotating, &flash) && is_due(AutoDefragment::Always, &flash));
+    }
+
+    #[test]
+    fn whoever_wants_something_comes_first() {
+        let busy = Facts { quiet: QUIET / 2, is_under_way: true, ..IDLE };
+        assert!(!is_due(AutoDefragment::Always, &busy));
+    }
+
+    #[test]
+    fn it_rests_between_passes_and_while_nothing_changes() {
+        let due = |since, is_under_way, has_changed| {
+            let facts = Facts { since_pass: Some(since), is_under_way, has_changed, ..IDLE };
+            is_due(AutoDefragment::Rotating, &facts)
+        };
+        assert!(!due(REST / 2, false, true) && due(REST, false, true) && !due(REST, false, false));
+        assert!(due(REST / 2, true, true));
+    }
+}
