@@ -65,6 +65,11 @@ pub(crate) fn print_json(value: &Value) -> Result<()> {
 
 /// Says on standard error, in one line, what is wrong.
 pub(crate) fn complain(error: &anyhow::Error) {
+    complain_line(&explain(error));
+}
+
+/// What is wrong and why, each thing said once.
+pub(crate) fn explain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // Many errors of the layers below say their cause themselves.
@@ -74,7 +79,7 @@ pub(crate) fn complain(error: &anyhow::Error) {
             text = format!("{text}: {cause}");
         }
     }
-    complain_line(&text);
+    text
 }
 
 /// One line on standard error; line breaks within (a file's name can have them) are escaped.

@@ -236,6 +236,15 @@ impl Mounted {
         self.explain("sync", call::tell::<{ number::SYNC }>(&self.file))
     }
 
+    /// The same for who wants to know what lies where. That data of others found no room is for them to hear.
+    pub fn sync_what_fits(&self) -> Result<(), ControlError> {
+        match rustix::fs::syncfs(&self.file) {
+            Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => {}
+            Err(error) => return Err(self.refused("sync", error)),
+        }
+        self.explain("sync", call::tell::<{ number::SYNC }>(&self.file))
+    }
+
     /// The label.
     pub fn label(&self) -> Result<Vec<u8>, ControlError> {
         let answer = call::get::<{ number::GET_LABEL }, Label>(&self.file);

@@ -1,6 +1,6 @@
 //! Which copy is read, as the command line has it, and what it says of what was read.
 
-use super::support::{Image, brindle_fails, brindle_prints, is_root, text};
+use super::support::{Image, brindle_fails, brindle_prints, is_root, text, with_devices};
 use brindle_device::{Device, FileDevice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
     let shown = |names: &str| format!("read_policy={names}\n");
 
     mount("ro");
+    let show = |paths: &[PathBuf]| brindle_prints(with_devices(&["-q", "filesystem", "show"], paths));
+    assert_eq!(show(std::slice::from_ref(&place)), show(&image.devices));
     assert_eq!(get("read_policy"), shown("pid round-robin:262144 devid:1 roundrobin latency queue [auto]"));
     set("read_policy", "round-robin:1M");
     assert_eq!(get("read_policy"), shown("pid [round-robin:1048576] devid:1 roundrobin latency queue auto"));

@@ -2,8 +2,10 @@
 
 use super::mount::{can_mount, is_mounted, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text, with_devices};
+use rustix::fs::FallocateFlags;
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -367,6 +369,38 @@ fn a_watch_moves_what_becomes_misplaced_until_it_is_told_to_stop() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("not mounted there any more"));
+    served.check();
+}
+
+#[test]
+fn a_watch_goes_on_while_somebody_writes_to_a_full_pool() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make([":bulk", ":bulk", ":fast", ":fast"], &["-d", "single", "-m", "raid1"]);
+    let place = served.place();
+    let filler = File::create(place.join("filler")).expect("new");
+    for step in 0.. {
+        const STEP_BYTES: u64 = 64 << 20;
+        if rustix::fs::fallocate(&filler, FallocateFlags::empty(), step * STEP_BYTES, STEP_BYTES).is_err() {
+            break;
+        }
+    }
+    let mut watch = served.starts(&["-v", "tier", "watch", "--interval", "1"]);
+    let mut growing = File::create(place.join("growing")).expect("new");
+    let (begin, mut refused) = (Instant::now(), 0);
+    while begin.elapsed() < Duration::from_secs(4) {
+        if growing.write_all(&vec![7; 1 << 20]).is_err() {
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert!(refused > 0, "the pool is full");
+    assert!(watch.try_wait().expect("our child").is_none(), "it goes on");
+    drop((filler, growing));
+    served.unmount();
+    let output = watch.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     served.check();
 }
 

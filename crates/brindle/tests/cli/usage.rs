@@ -77,7 +77,7 @@ fn too_few_operands_show_the_usage_of_the_command() {
 fn headings_of_help_end_where_they_should() {
     let help = brindle_prints(["filesystem", "show", "--help"]);
     let (_, arguments) = help.split_once("Arguments:\n").expect("operands have their heading");
-    assert!(arguments.trim_start().starts_with("<DEVICE>..."), "{help}");
+    assert!(arguments.trim_start().starts_with("<DEVICE|PATH>..."), "{help}");
     let (_, units) = help.split_once("Units:\n").expect("units have theirs");
     let (units, _) = units.split_once("Global options:\n").expect("and so have these");
     assert!(units.contains("--raw") && !units.contains("DEVICE>") && !units.contains("--json"), "{help}");

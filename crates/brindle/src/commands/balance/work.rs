@@ -5,19 +5,20 @@ use crate::commands::pool::open_writable;
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use brindle_care::balance::{self, Pace, Progress, Wish};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::Filesystem;
-use brindle_kernel::Mounted;
 use brindle_kernel::message::{
     BALANCE_ENDED_CANCELLED, BALANCE_ENDED_FAILED, BALANCE_ENDED_PAUSED, BALANCE_FORCE,
     BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL, BalanceReport,
     BalanceStart, text,
 };
+use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::item::BalanceItem;
 use brindle_policy::balance::Balance;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::io::Errno;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -172,7 +173,7 @@ pub(crate) fn on_mount(
     mounted.start_balance(start)?;
     let mut is_told = false;
     loop {
-        let report = mounted.balance_report().context("the balance may go on")?;
+        let report = mounted.balance_report().map_err(explain_silence)?;
         let progress = progress_of(&report);
         show(bar, &progress);
         if report.state != BALANCE_REPORT_RUNNING {
@@ -212,6 +213,18 @@ pub(crate) fn progress_bar() -> ProgressBar {
     let template = "{bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta} {wide_msg}";
     bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
     bar
+}
+
+/// Why nothing more is heard of long work that a mount does.
+pub(crate) fn explain_silence(error: ControlError) -> anyhow::Error {
+    match &error {
+        ControlError::Refused { path, source: Errno::NOTCONN | Errno::CONNABORTED, .. } => anyhow!(
+            "{}: the process that served the mount is gone; the pool is whole, and may be as it was: mount it again, and \
+             give the same command",
+            path.display()
+        ),
+        _ => anyhow::Error::new(error).context("it may go on"),
+    }
 }
 
 /// Brings it up to date.

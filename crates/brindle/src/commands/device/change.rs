@@ -2,7 +2,7 @@
 //! mount, or by the kernel.
 
 use crate::cli::JsonOption;
-use crate::commands::balance::work::{progress_bar, show};
+use crate::commands::balance::work::{explain_silence, progress_bar, show};
 use crate::commands::device_word::refuse_twice;
 use crate::commands::options::MountOptions;
 use crate::commands::pool::open_writable;
@@ -10,22 +10,21 @@ use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
 use crate::format::UnitMode;
 use crate::output;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use brindle_care::balance::{Progress, Wish};
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, prepare, remove, resize};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, Host, SystemHost};
+use brindle_kernel::Mounted;
 use brindle_kernel::message::{
     DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_ENDED_FAILED, DEVICE_ENDED_STOPPED, DEVICE_FAST,
     DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK,
     SIZE_TO, field, text,
 };
-use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use brindle_policy::placement::PlacementClass;
 use clap::Args;
 use indicatif::ProgressBar;
-use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -262,7 +261,7 @@ fn on_mount(mounted: &Mounted, change: &Change, stop: &Stop, bar: &ProgressBar) 
     }
     let mut is_told = false;
     loop {
-        let report = mounted.device_report().map_err(explain_end)?;
+        let report = mounted.device_report().map_err(explain_silence)?;
         let progress = progress_of(&report);
         show(bar, &progress);
         if report.is_running == 0 {
@@ -278,18 +277,6 @@ fn on_mount(mounted: &Mounted, change: &Change, stop: &Stop, bar: &ProgressBar) 
             mounted.stop_device_change()?;
         }
         std::thread::sleep(LOOK_EVERY);
-    }
-}
-
-/// Why nothing more is heard of a change.
-fn explain_end(error: ControlError) -> anyhow::Error {
-    match &error {
-        ControlError::Refused { path, source: Errno::NOTCONN | Errno::CONNABORTED, .. } => anyhow!(
-            "{}: the process that served the mount is gone; the pool is whole, and may be as it was: mount it again, and \
-             give the same command",
-            path.display()
-        ),
-        _ => anyhow::Error::new(error).context("it may go on"),
     }
 }
 

@@ -2,17 +2,20 @@
 
 use crate::cli::JsonOption;
 use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
-use crate::commands::usage::wrong_usage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
 use brindle_fs::AllocationHint;
+use brindle_kernel::Mounted;
+use brindle_kernel::message::text;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
 use brindle_tree::{TreeError, TreeRoot};
 use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
 use clap::Args;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -29,7 +32,10 @@ EXIT STATUS
   1  a device can't be read, or holds no pool
   2  wrong usage";
 
-/// Show the label, UUID and devices of an unmounted pool
+/// Show the label, UUID and devices of a pool
+///
+/// A directory stands for the pool that is mounted there, as of its last commit: `brindle filesystem usage` tells of space
+/// as of now.
 ///
 /// Devices that were not given are shown as missing; so many may be that nothing but the superblocks of the
 /// others can be read, or the chunk tree may be damaged. The sizes of missing devices are then `unknown` (null with
@@ -39,8 +45,8 @@ EXIT STATUS
 pub(crate) struct ShowCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Image files or block devices: those of one pool, in any order
-    #[arg(required = true, value_name = "DEVICE")]
+    /// Image files or block devices: those of one pool, in any order; or a directory of a mounted pool
+    #[arg(required = true, value_name = "DEVICE|PATH")]
     devices: Vec<PathBuf>,
     // Last, for its heading would hold for what follows.
     #[command(flatten)]
@@ -49,13 +55,10 @@ pub(crate) struct ShowCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
-    if let Some(place) = command.devices.iter().find(|path| path.is_dir()) {
-        let place = place.display();
-        return wrong_usage(format!(
-            "{place} is a directory; of a mounted pool `brindle filesystem usage {place}` tells devices and space"
-        ));
-    }
-    let shown = Shown::look(&command.devices)?;
+    let shown = match command.devices.as_slice() {
+        [place] if place.is_dir() => Shown::look(&devices_of_mount(place)?)?,
+        devices => Shown::look(devices)?,
+    };
     if command.json.json {
         output::print_json(&pool_json(&shown))?;
     } else {
@@ -64,6 +67,13 @@ pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The devices of a mounted pool that are there.
+fn devices_of_mount(place: &Path) -> Result<Vec<PathBuf>> {
+    let infos = Mounted::open(place)?.device_infos()?;
+    let paths = infos.iter().map(|info| PathBuf::from(OsStr::from_bytes(text(&info.path))));
+    Ok(paths.filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
 /// What is shown of a pool.

@@ -140,7 +140,7 @@ fn for_each(paths: &[PathBuf], act: impl Fn(&Path) -> Result<()>) -> Result<Exit
     let mut code = ExitCode::SUCCESS;
     for path in paths {
         if let Err(error) = act(path) {
-            output::complain_line(&format!("{}: {error:#}", path.display()));
+            output::complain(&error.context(path.display().to_string()));
             code = ExitCode::FAILURE;
         }
     }

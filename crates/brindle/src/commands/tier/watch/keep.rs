@@ -131,7 +131,7 @@ impl Keeper<'_> {
             }
             Err(error) => {
                 // Who serves the mount is still there, or the next look says so.
-                tracing::warn!("{error:#}");
+                tracing::warn!("{}", output::explain(&error));
                 self.failed = Some(Instant::now());
             }
         }
