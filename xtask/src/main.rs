@@ -65,9 +65,11 @@ fn tidy() -> Result<()> {
     bail!("the tree is not tidy: {} complaints", complaints.len())
 }
 
-/// The folder that holds the workspace's manifest.
+/// The folder that holds the workspace's manifest. What `cargo run` says of itself comes first: of several working trees
+/// that share a target folder, any may have built this.
 fn workspace_root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = Path::new(&here);
     here.parent().unwrap_or(here).to_owned()
 }
 
