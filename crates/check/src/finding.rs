@@ -347,12 +347,14 @@ pub enum Finding {
         length: u64,
     },
     /// A sector does not match its checksum.
-    #[error("data at logical {at}, mirror {mirror}: checksum {found}, expected {expected}")]
+    #[error("data at logical {at}, mirror {mirror}{place}: checksum {found}, expected {expected}")]
     Data {
         /** Where. */
         at: Logical,
         /** Which copy, from 0. */
         mirror: usize,
+        /** The device and the byte there, ready to be read. */
+        place: String,
         /** As read. */
         found: String,
         /** As stored. */

@@ -131,7 +131,9 @@ impl Verify<'_> {
             let at = Logical::new(start + to_u64(index * sectorsize));
             let found = context.checksum_type.compute(sector).to_string();
             let expected = Checksum::from_slice(sum).to_string();
-            self.ledger.report(page::DATA, Finding::Data { at, mirror, found, expected });
+            let place = self.reader.volume.mirror_place(at, mirror);
+            let place = place.map_or_else(String::new, |(device, byte)| format!(" ({device} at {byte})"));
+            self.ledger.report(page::DATA, Finding::Data { at, mirror, place, found, expected });
         }
     }
 }

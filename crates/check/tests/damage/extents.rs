@@ -237,7 +237,7 @@ const DAMAGES: &[Damage] = &[
             pool.edit_raw(Logical::new(place.key.offset()), 1, 1, |bytes| bytes[0] ^= 1);
         },
         pass: "data",
-        says: "mirror 0: checksum",
+        says: "mirror 0 (",
     },
 ];
 

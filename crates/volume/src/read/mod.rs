@@ -18,7 +18,7 @@ use crate::chunk::Chunk;
 use crate::device::count;
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, ReadError, Volume};
-use brindle_ondisk::{CorruptNode, Logical, NodeProblem, to_u64, to_usize};
+use brindle_ondisk::{CorruptNode, Logical, NodeProblem, Physical, to_u64, to_usize};
 use std::sync::Arc;
 
 /// The largest block that can be asked for, in bytes: no node is larger.
@@ -85,6 +85,14 @@ impl Volume {
         let pool = self.snapshot();
         let chunk = pool.chunks.find(logical).ok_or(ReadError::Unmapped { logical })?;
         Ok(chunk.layout.ways())
+    }
+
+    /// The device where an address lies in one way, counted from 0, and the byte there; in a way that rebuilds it from
+    /// parity, where it should lie.
+    pub fn mirror_place(&self, logical: Logical, mirror: usize) -> Option<(String, Physical)> {
+        let pool = self.snapshot();
+        let (chunk, offset) = pool.locate_block(logical, 1).ok()?;
+        (mirror < chunk.layout.ways()).then(|| pool.place(chunk, offset, mirror))
     }
 
     /// Reads a range within one chunk in one way only, counted from 0; nothing is verified.

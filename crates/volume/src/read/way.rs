@@ -9,7 +9,7 @@ use crate::parity::{Recovery, add_multiple};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure};
 use brindle_device::{Device, DeviceError};
-use brindle_ondisk::{to_u64, to_usize};
+use brindle_ondisk::{Physical, to_u64, to_usize};
 
 /// Part of a chunk that is read at once, in one way.
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +185,14 @@ impl Pool {
         own(way).or_else(|| own(0)).unwrap_or(0)
     }
 
+    /// The device of that stripe, and the byte on it.
+    pub(super) fn place(&self, chunk: &Chunk, offset: u64, way: usize) -> (String, Physical) {
+        let stripe = &chunk.stripes[self.home(chunk, offset, way)];
+        let stripe_offset = chunk.layout.run_at(offset).stripe_offset;
+        let physical = Physical::new(stripe.physical.get().saturating_add(stripe_offset));
+        (self.devices[stripe.device].name(), physical)
+    }
+
     /// A failure of a way as a whole.
     pub(super) fn attempt(&self, chunk: &Chunk, offset: u64, way: usize, failure: AttemptFailure) -> Attempt {
         let run = chunk.layout.run_at(offset);
@@ -208,7 +216,7 @@ impl Pool {
         Attempt {
             device: self.devices[place.device].name(),
             devid: place.devid,
-            offset: brindle_ondisk::Physical::new(place.physical.get().saturating_add(stripe_offset)),
+            offset: Physical::new(place.physical.get().saturating_add(stripe_offset)),
             rebuilt_without: Vec::new(),
             failure,
         }

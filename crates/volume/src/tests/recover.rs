@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::{AttemptFailure, DataChecksums, DeviceCounters, ReadError, Volume};
-use brindle_ondisk::{Checksum, ChecksumType, CorruptNode, Defect, Logical, NodeProblem, Profile};
+use brindle_ondisk::{Checksum, ChecksumType, CorruptNode, Defect, Logical, NodeProblem, Physical, Profile};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -86,7 +86,13 @@ fn a_flipped_bit_in_any_copy_is_read_from_elsewhere_and_counted() {
             for mirror in 0..volume.copies(START + sector as u64).expect("mapped") {
                 let mut data = vec![0; SECTOR];
                 volume.read_mirror(START + sector as u64, mirror, &mut data).expect("no device fails");
-                bad += usize::from(data != pool.contents[sector..][..SECTOR]);
+                if data != pool.contents[sector..][..SECTOR] {
+                    bad += 1;
+                    let (stripe, stripe_offset) = pool.copies_of(offset)[copy];
+                    let byte = Physical::new(pool.place(stripe, stripe_offset).1 as u64);
+                    let expected = (volume.devices()[device].name.clone(), byte);
+                    assert_eq!(volume.mirror_place(START + offset as u64, mirror), Some(expected));
+                }
             }
             assert_eq!(bad, 1, "{profile}: each mirror is read by its number");
         }
