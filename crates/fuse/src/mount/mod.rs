@@ -137,7 +137,7 @@ impl MountHandle {
     /// Waits for the end of the mount, and makes durable what was written.
     fn end(&mut self) -> Result<(), MountError> {
         let served = match self.session.take() {
-            Some(session) => session.join().map_err(MountError::Serve),
+            Some(session) => has_ended(session.join()),
             None => Ok(()),
         };
         if let Some(upkeep) = self.upkeep.take() {
@@ -150,6 +150,16 @@ impl MountHandle {
     /// Unmounts; [`wait`](Self::wait) then returns. Fails if the mount is busy, which then goes on.
     pub fn unmount(&self) -> Result<(), MountError> {
         self.place.unmount(UnmountFlags::empty())
+    }
+}
+
+/// What is to be said of how serving ended. The kernel tells threads that wait for a request of the end of the
+/// connection by `ENODEV`, which the session takes for what it is; but one that was being handed a request just then
+/// (a file closed by the last user of a detached mount) is told by `ECONNABORTED`.
+fn has_ended(served: std::io::Result<()>) -> Result<(), MountError> {
+    match served {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::CONNABORTED) => Ok(()),
+        served => served.map_err(MountError::Serve),
     }
 }
 
@@ -234,5 +244,18 @@ impl Place {
                 tracing::debug!("{knob}: {error}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_ends_while_a_request_is_handed_over_has_ended_well() {
+        assert!(has_ended(Ok(())).is_ok());
+        assert!(has_ended(Err(Errno::CONNABORTED.into())).is_ok());
+        let error = has_ended(Err(Errno::IO.into())).expect_err("that is no end");
+        assert!(matches!(error, MountError::Serve(_)), "{error}");
     }
 }
