@@ -30,6 +30,13 @@ impl Chunk {
         logical.distance_from(self.start).filter(|offset| *offset < self.length)
     }
 
+    /// Whether its bytes can be obtained from several devices as they are: whoever reads them can choose. Copies on one
+    /// device are as good as each other.
+    pub(crate) fn has_mirrors(&self) -> bool {
+        let first = self.stripes.first().map(|stripe| stripe.device);
+        self.layout.is_mirrored() && self.stripes.iter().any(|stripe| Some(stripe.device) != first)
+    }
+
     pub(crate) fn stripe_length(&self) -> u64 {
         self.layout.stripe_length(self.length)
     }

@@ -38,22 +38,23 @@ pub(crate) struct Choosing {
 }
 
 impl Choosing {
-    /// Whether somebody looks at what the devices do.
-    pub(super) fn keeps_count(&self) -> bool {
-        self.is_counted || self.settings.active.needs_load()
-    }
-
     pub(super) fn announced(&self) -> MutexGuard<'_, Announced> {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pool {
+    /// Whether somebody looks at what the devices do. A policy that does has nothing to choose in a pool of one.
+    pub(super) fn keeps_count(&self) -> bool {
+        let choosing = &self.choosing;
+        choosing.is_counted || choosing.settings.active.needs_load() && self.devices.len() > 1
+    }
+
     /// The piece of at most `length` bytes that begins at an offset of a chunk. Mirrors may take turns.
     pub(super) fn piece(&self, chunk: &Chunk, offset: u64, length: u64) -> Piece {
         let mut run = chunk.layout.run_at(offset);
         run.length = run.length.min(length).min(chunk.length - offset);
-        if !chunk.layout.is_mirrored() {
+        if !chunk.has_mirrors() {
             return Piece { run, way: self.first_way(chunk, offset, run.length), announced: None };
         }
         let active = self.choosing.settings.active;
@@ -89,7 +90,7 @@ impl Pool {
         }
         let mut run = chunk.layout.run_at(offset);
         run.length = run.length.min(length);
-        if chunk.layout.is_mirrored() {
+        if chunk.has_mirrors() {
             return self.choose(chunk, offset, &run);
         }
         let direct = self.facts(chunk, &run, 0);
@@ -108,7 +109,7 @@ impl Pool {
     /// something to do; 0 if that is up to the reader.
     pub(super) fn readahead_bytes(&self, chunk: &Chunk) -> u64 {
         let is_auto = self.choosing.settings.active == ReadPolicy::Auto;
-        if !is_auto || !chunk.layout.is_mirrored() {
+        if !is_auto || !chunk.has_mirrors() {
             return 0;
         }
         let copies = chunk.layout.ways() as u64;
@@ -117,7 +118,7 @@ impl Pool {
 
     /// Sees how far the devices of a chunk have come with what they were told to fetch.
     pub(super) fn look_after(&self, chunk: &Chunk) {
-        if self.choosing.settings.active != ReadPolicy::Auto || !chunk.layout.is_mirrored() {
+        if self.choosing.settings.active != ReadPolicy::Auto || !chunk.has_mirrors() {
             return;
         }
         let now = self.choosing.clock.now();
@@ -214,7 +215,7 @@ impl Pool {
     /// of what was announced before it in the same segment.
     pub(super) fn announce(&self, chunk: &Chunk, offset: u64, piece: &Piece) -> Option<usize> {
         let active = self.choosing.settings.active;
-        if !active.is_fickle() || !chunk.layout.is_mirrored() {
+        if !active.is_fickle() || !chunk.has_mirrors() {
             return Some(piece.way);
         }
         if piece.announced.is_some_and(|found| found.is_awaited) {

@@ -85,7 +85,7 @@ impl Volume {
         let members = pool.devices.iter().filter(|device| !device.is_intruder);
         let mut all: Vec<_> = members.map(|device| (device.devid, device.load.statistics())).collect();
         all.sort_by_key(|(devid, _)| *devid);
-        (all, pool.choosing.keeps_count())
+        (all, pool.keeps_count())
     }
 }
 

@@ -122,7 +122,7 @@ impl Pool {
         buffer: &mut [u8],
         is_announced: bool,
     ) -> Result<(), DeviceError> {
-        if !self.choosing.keeps_count() {
+        if !self.keeps_count() {
             return device.read_at(physical, buffer);
         }
         let (load, bytes) = (&pool_device.load, to_u64(buffer.len()));
