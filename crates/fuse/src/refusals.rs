@@ -3,7 +3,8 @@
 //! A program that writes through the page cache and neither syncs nor closes has no way to hear that its data was not
 //! taken. But the kernel asks for the attributes of a file before each write(2) if it does not know them, and hands the
 //! error on to the writer. So it is not let keep the attributes of such a file, and is answered with the error when it
-//! asks on behalf of somebody who writes it, until writing can be expected to do better.
+//! asks on behalf of somebody who writes it, until writing can be expected to do better; or once, if some of the file can be
+//! written in place, for what is to be written where the kernel does not say.
 
 use rustix::io::Errno;
 use std::collections::HashMap;

@@ -140,11 +140,24 @@ impl Operations {
             Ok(error) => error,
             Err(error) => Some(error),
         };
-        // What is no matter of space or of the whole mount may be otherwise the next time: it is told once.
-        if !matches!(error, Some(Errno::NOSPC | Errno::ROFS)) {
+        let is_told_again = match error {
+            Some(Errno::NOSPC) => !self.may_need_no_room(node),
+            Some(Errno::ROFS) => true,
+            // What is no matter of space or of the whole mount may be otherwise the next time: it is told once.
+            _ => false,
+        };
+        if !is_told_again {
             self.refusals.forget(node);
         }
         error
+    }
+
+    /// Whether some parts of a file may be written in place. The kernel does not say which part it asks for, so that
+    /// who writes such a file is told once of what found no room, and not kept from what needs none.
+    fn may_need_no_room(&self, node: u64) -> bool {
+        let attributes = self.inode(node).and_then(|id| number(self.filesystem.attributes(id)));
+        let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
+        attributes.is_ok_and(|attributes| attributes.flags.intersects(in_place))
     }
 
     /// The error that what was refused would meet with now.

@@ -4,8 +4,8 @@ use crate::support::{Written, can_mount, run, writable_options};
 use brindle_fs::WriteOptions;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -152,5 +152,34 @@ fn who_writes_on_without_syncing_hears_that_the_pool_is_full() {
     file.sync_all().ok();
     file.sync_all().expect("all that is left is durable");
     drop(file);
+    ours.finish();
+}
+
+#[test]
+fn what_may_be_written_in_place_is_written_to_a_full_pool() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("128M");
+    let path = ours.root().join("in-place");
+    File::create(&path).expect("create");
+    run(Command::new("chattr").arg("+C").arg(&path));
+    fill(&path, 8);
+    let mut file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
+    file.seek(SeekFrom::End(0)).expect("seek");
+    write_until_told(&mut file);
+    // All that the kernel has taken goes the same way.
+    file.sync_all().ok();
+    let new = vec![9; 1 << 20];
+    // What was refused last is told by the first write, at the most.
+    file.write_all_at(&new, 2 << 20).or_else(|_| file.write_all_at(&new, 2 << 20)).expect("it needs no room");
+    file.sync_all().expect("durable");
+    file.write_all_at(&new, 4 << 20).expect("nothing was refused any more");
+    drop(file);
+    ours.remount();
+    let mut stored = vec![0; 8 << 20];
+    File::open(&path).expect("open").read_exact(&mut stored).expect("read");
+    let parts = stored.chunks(1 << 20).map(|part| part[4711]).collect::<Vec<_>>();
+    assert_eq!(parts, [1, 1, 9, 3, 9, 5, 7, 7]);
     ours.finish();
 }
