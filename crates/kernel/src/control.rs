@@ -30,6 +30,15 @@ enum Kind {
     Brindle,
 }
 
+/// What a sync has made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synced {
+    /// Everything.
+    All,
+    /// Everything but some contents, written since the last sync, that found no room.
+    WhatFits,
+}
+
 /// One subvolume of a list.
 #[derive(Clone, Debug)]
 pub struct SubvolumeRecord {
@@ -229,20 +238,22 @@ impl Mounted {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
-    /// Makes durable all that was written.
-    pub fn sync(&self) -> Result<(), ControlError> {
+    /// Makes durable all that was written. That some of it, since the last sync, found no room is for those to hear
+    /// who wrote it, and is no reason not to go on here.
+    pub fn sync(&self) -> Result<Synced, ControlError> {
         // What the kernel still has of files that are open comes first.
-        self.explain("sync", rustix::fs::syncfs(&self.file))?;
-        self.explain("sync", call::tell::<{ number::SYNC }>(&self.file))
-    }
-
-    /// The same for who wants to know what lies where. That data of others found no room is for them to hear.
-    pub fn sync_what_fits(&self) -> Result<(), ControlError> {
-        match rustix::fs::syncfs(&self.file) {
-            Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => {}
-            Err(error) => return Err(self.refused("sync", error)),
+        let handed_over = rustix::fs::syncfs(&self.file);
+        let mut synced = call::tell::<{ number::SYNC }>(&self.file);
+        let had_no_room = [handed_over, synced].map(|done| matches!(done, Err(Errno::NOSPC | Errno::DQUOT)));
+        if !had_no_room[0] {
+            self.explain("sync", handed_over)?;
         }
-        self.explain("sync", call::tell::<{ number::SYNC }>(&self.file))
+        if had_no_room[1] {
+            // The server keeps an error until somebody has heard of it: a second try says whether it is over.
+            synced = call::tell::<{ number::SYNC }>(&self.file);
+        }
+        self.explain("sync", synced)?;
+        Ok(if had_no_room.contains(&true) { Synced::WhatFits } else { Synced::All })
     }
 
     /// The label.

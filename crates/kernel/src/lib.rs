@@ -20,4 +20,4 @@ pub mod search;
 mod settings;
 pub mod tier;
 
-pub use control::{ControlError, Mounted, SubvolumeRecord};
+pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};

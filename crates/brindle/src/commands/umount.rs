@@ -1,7 +1,8 @@
 //! `brindle umount`: ends a mount.
 
+use crate::commands::filesystem::sync_what_fits;
 use anyhow::{Context, Result, bail};
-use brindle_kernel::{ControlError, Mounted};
+use brindle_kernel::Mounted;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -80,9 +81,9 @@ impl Server {
         let mounted = Mounted::open(path).ok()?;
         let info = mounted.server().ok()?;
         if info.is_writable != 0
-            && let Err(error) = mounted.sync()
+            && let Err(error) = sync_what_fits(&mounted, path)
         {
-            warn_of(&mounted, &error);
+            tracing::warn!("{error}");
         }
         let process = Pid::from_raw(info.process.cast_signed())?;
         pidfd_open(process, PidfdFlags::empty()).ok().map(Self)
@@ -97,18 +98,6 @@ impl Server {
                 _ => return,
             }
         }
-    }
-}
-
-/// Warns that not everything can be brought to the pool. The kernel keeps an error until somebody has heard of it, so a
-/// second try says whether it is over.
-fn warn_of(mounted: &Mounted, error: &ControlError) {
-    match (error, mounted.sync()) {
-        (ControlError::Refused { path, source: Errno::NOSPC, .. }, Ok(())) => tracing::warn!(
-            "{}: there was no room for some of what was written, which is not in the pool; all else is",
-            path.display()
-        ),
-        _ => tracing::warn!("{error}"),
     }
 }
 

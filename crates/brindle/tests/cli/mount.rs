@@ -1,6 +1,9 @@
 //! `mount` and `umount`: the process in the background, the options, and other ways to be called.
 
-use super::support::{Image, brindle, brindle_fails, brindle_prints, is_root, text, with_devices};
+use super::support::{
+    Image, brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text, with_devices,
+};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -213,6 +216,32 @@ fn a_mount_in_the_foreground_ends_with_a_signal() {
     let image = Image::unpack("raid1");
     let place = image.beside("place").to_owned();
     std::fs::create_dir(&place).expect("new");
+#[test]
+fn a_sync_does_not_fail_because_others_found_no_room() {
+    const FAR_TOO_MUCH_MIB: usize = 1 << 10;
+    if !can_mount() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let (image, place) = (scratch.path().join("image"), scratch.path().join("place"));
+    std::fs::create_dir(&place).expect("new");
+    brindle_prints(["-q", "mkfs", "--size", "128M", text(&image)]);
+    brindle_prints(["mount", text(&image), text(&place)]);
+    let mut file = std::fs::File::create(place.join("large")).expect("create");
+    let part = vec![7; 1 << 20];
+    let is_told = (0..FAR_TOO_MUCH_MIB).any(|_| file.write_all(&part).is_err());
+    assert!(is_told, "all of it was taken");
+    drop(file);
+    let said =
+        String::from_utf8(brindle_succeeds(["filesystem", "sync", text(&place)]).stderr).expect("text");
+    assert!(said.contains("no room for some of what was written"), "{said}");
+    let said =
+        String::from_utf8(brindle_succeeds(["filesystem", "sync", text(&place)]).stderr).expect("text");
+    assert_eq!(said, "", "it is told once");
+    unmount(&place);
+    brindle_prints(["check", text(&image)]);
+}
+
     let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
     command.args(["-q", "mount", "--foreground"]).args(&image.devices).arg(&place);
     let mut child = command.stdout(Stdio::null()).spawn().expect("the binary was built");

@@ -42,10 +42,15 @@ pub(crate) fn brindle<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -
 
 /// Runs it, and expects success; what it printed.
 pub(crate) fn brindle_prints<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
+    String::from_utf8_lossy(&brindle_succeeds(arguments).stdout).into_owned()
+}
+
+/// Runs it, and expects success.
+pub(crate) fn brindle_succeeds<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     let output = brindle(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {stderr}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    output
 }
 
 /// Runs it, and expects a failure with this exit code; what it said on standard error.

@@ -7,6 +7,7 @@ mod resize;
 mod show;
 mod space;
 
+pub(crate) use mounted::sync_what_fits;
 pub(crate) use space::mode_name;
 
 use anyhow::Result;

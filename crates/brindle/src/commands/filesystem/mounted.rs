@@ -3,12 +3,12 @@
 use crate::commands::path::shown_name;
 use crate::output;
 use anyhow::Result;
-use brindle_kernel::Mounted;
+use brindle_kernel::{ControlError, Mounted, Synced};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -23,7 +23,9 @@ EXIT STATUS
 
 /// Make everything durable that was written to a mounted pool
 ///
-/// What sync(1) does for other filesystems: FUSE does not pass that on to the process that serves a mount.
+/// What sync(1) does for other filesystems: FUSE does not pass that on to the process that serves a mount. Contents that
+/// found no room are those of files whose writers hear of it, by fsync(2) or when they write on; here it is a warning, and
+/// everything else is durable.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SyncCommand {
@@ -43,8 +45,19 @@ pub(crate) struct LabelCommand {
 
 /// Runs `filesystem sync`.
 pub(crate) fn sync(command: &SyncCommand) -> Result<ExitCode> {
-    Mounted::open(&command.path)?.sync()?;
+    sync_what_fits(&Mounted::open(&command.path)?, &command.path)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes durable all that was written to a mounted pool; warns if some of it found no room.
+pub(crate) fn sync_what_fits(mounted: &Mounted, path: &Path) -> Result<(), ControlError> {
+    if mounted.sync()? == Synced::WhatFits {
+        tracing::warn!(
+            "{}: there was no room for some of what was written, which is not in the pool; all else is",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Runs `filesystem label`.

@@ -85,7 +85,7 @@ impl Facts {
     /// Looks at a mounted pool.
     pub(crate) fn of_mounted(mounted: Mounted, options: &ClassOptions) -> Result<Self> {
         // What is used of a block group is told as of the last commit.
-        mounted.sync_what_fits()?;
+        mounted.sync()?;
         let inventory = mounted.inventory().map_err(explain)?;
         if let Some(device) = inventory.devices.iter().find(|device| device.is_seed) {
             bail!(
