@@ -19,6 +19,8 @@ pub struct MountOptions {
     pub auto_unmount: bool,
     /// No writes (`ro`); must be set if the filesystem can't be written.
     pub read_only: bool,
+    /// Why, if that was not wanted.
+    pub read_only_reason: Option<String>,
     /// Device nodes work (`dev`); for root alone.
     pub devices: bool,
     /// Set-user-id and set-group-id bits work (`suid`); for root alone.
@@ -56,6 +58,7 @@ impl Default for MountOptions {
             default_permissions: true,
             auto_unmount: false,
             read_only: true,
+            read_only_reason: None,
             devices: false,
             set_user_id: false,
             execute: true,

@@ -61,6 +61,16 @@ pub enum ControlError {
         /// Why not.
         source: Errno,
     },
+    /// The pool is not written.
+    #[error("{path}: {what}: the pool is mounted read-only: {why}")]
+    ReadOnly {
+        /// What was asked.
+        path: PathBuf,
+        /// What for.
+        what: &'static str,
+        /// Why it is so.
+        why: String,
+    },
     /// Neither a btrfs of the kernel nor a mount of ours.
     #[error("{0}: not on a mounted btrfs")]
     NotBtrfs(PathBuf),
@@ -227,7 +237,8 @@ impl Mounted {
         Ok(asked.counters)
     }
 
-    /// Why a mount of brindle's is not written any more; `None` if it is, or is the kernel's.
+    /// Why a mount of brindle's is not written, or not any more; `None` if it is, if nobody wanted it to be, or if it is
+    /// the kernel's.
     pub fn read_only_reason(&self) -> Result<Option<String>, ControlError> {
         if self.kind == Kind::Kernel {
             return Ok(None);
@@ -376,7 +387,12 @@ impl Mounted {
     }
 
     pub(crate) fn refused(&self, what: &'static str, source: Errno) -> ControlError {
-        ControlError::Refused { path: self.path.clone(), what, source }
+        let why = (source == Errno::ROFS).then(|| self.read_only_reason().ok().flatten()).flatten();
+        let path = self.path.clone();
+        match why {
+            Some(why) => ControlError::ReadOnly { path, what, why },
+            None => ControlError::Refused { path, what, source },
+        }
     }
 }
 

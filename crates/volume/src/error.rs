@@ -72,7 +72,9 @@ pub enum VolumeError {
         size_bytes: u64,
     },
     /// Devices of the pool were not given.
-    #[error("missing {}{}", join(.missing), missing_advice(.unreadable, *.degraded_helps))]
+    #[error(
+        "missing {}{}{}", join(.missing), missing_advice(.unreadable, *.degraded_helps), beside(.unused)
+    )]
     MissingDevices {
         /// Which ones.
         missing: Vec<MissingDevice>,
@@ -80,6 +82,8 @@ pub enum VolumeError {
         unreadable: Vec<UnreadableChunk>,
         /// Whether the pool can be read without them, if asked to.
         degraded_helps: bool,
+        /// What was given and is none of them.
+        unused: Vec<UnusedDevice>,
     },
     /// The pool can be read, and may not be written.
     #[error("cannot be written: {0}")]
@@ -133,6 +137,10 @@ fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> Strin
         None if degraded_helps => ": everything can be read without, with -o degraded".into(),
         None => String::new(),
     }
+}
+
+fn beside(unused: &[UnusedDevice]) -> String {
+    if unused.is_empty() { String::new() } else { format!("; given, and not used: {}", join(unused)) }
 }
 
 /// Why bytes could not be had.

@@ -246,7 +246,7 @@ impl Pool {
             return Ok(());
         }
         let degraded_helps = unreadable.is_empty();
-        Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps })
+        Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps, unused: self.unused() })
     }
 
     /// Devices whose superblock claims the pool, while the chunk tree knows others: removed, or replaced,

@@ -47,6 +47,9 @@ pub enum UnusedReason {
 impl fmt::Display for UnusedDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
+            UnusedReason::NoSuperblock(SuperblockProblem::Defect(SuperblockDefect::NoMagic { .. })) => {
+                write!(f, "{}: not a btrfs device (no superblock magic at 64 KiB)", self.device)
+            }
             UnusedReason::NoSuperblock(problem) => write!(f, "{}: {problem}", self.device),
             UnusedReason::OtherPool(fsid) => write!(f, "{} belongs to the pool {fsid}", self.device),
             UnusedReason::Duplicate(devid) => {

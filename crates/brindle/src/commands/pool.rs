@@ -119,10 +119,7 @@ pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
     };
     match &error {
         VolumeError::NoPool { fsid: None, devices } if devices.iter().all(is_blank) => {
-            let said = |device: &UnusedDevice| {
-                format!("{}: not a btrfs device (no superblock magic at 64 KiB)", device.device)
-            };
-            anyhow!(devices.iter().map(said).collect::<Vec<_>>().join("; "))
+            anyhow!(devices.iter().map(UnusedDevice::to_string).collect::<Vec<_>>().join("; "))
         }
         _ => error.into(),
     }
@@ -135,7 +132,7 @@ pub(crate) fn log_devices(volume: &Volume) {
         matches!(unused.reason, UnusedReason::NotInPool(_) | UnusedReason::Stale(_))
     };
     for unused in volume.unused_devices().iter().filter(|unused| !is_logged(unused)) {
-        tracing::warn!("{unused}");
+        tracing::warn!("{unused}; it is not used");
     }
     let superblock = volume.superblock();
     let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();

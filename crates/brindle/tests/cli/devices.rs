@@ -77,6 +77,40 @@ fn find<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
 const MIB: u64 = 1 << 20;
 
 #[test]
+fn a_device_of_no_pool_is_named_beside_those_of_one() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    let place = pool.place();
+    let blank = format!("{}: not a btrfs device", pool.image(2));
+    let said = brindle_fails(1, ["mount", pool.image(0), pool.image(2), text(&place)]);
+    assert!(said.contains("missing devid 2") && said.contains(&blank), "{said}");
+    let output = brindle(["mount", pool.image(0), pool.image(1), pool.image(2), text(&place)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(&format!("{blank} (no superblock magic")), "{said}");
+    unmount(&place);
+}
+
+#[test]
+fn what_is_refused_by_a_read_only_mount_says_why_it_is_one() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    let place = pool.place();
+    brindle_prints(["-q", "mount", "-o", "degraded", pool.image(0), text(&place)]);
+    std::fs::write(place.join("file"), "x").expect("room");
+    unmount(&place);
+    pool.mount(&[0, 1]);
+    let said = brindle_fails(1, ["device", "add", pool.image(2), text(&place)]);
+    let why = format!("read-only: cannot be written: {} (devid 2) is stale", pool.image(1));
+    assert!(said.contains(&why), "{said}");
+    assert!(brindle_prints(["property", "get", text(&place)]).contains("read_policy="));
+    unmount(&place);
+}
+
+#[test]
 fn devices_of_an_unmounted_pool_join_leave_and_change_their_size() {
     let pool = Pool::make(2, "raid1");
     let [first, second, third] = [0, 1, 2].map(|number| pool.image(number));

@@ -353,10 +353,11 @@ impl Operations {
 
     /// As much of the reason as has room.
     fn read_only_reason(&self) -> ReadOnlyReason {
-        let why = self.filesystem.pool().read_only_reason().filter(|_| self.is_written);
+        let since = self.filesystem.pool().read_only_reason().filter(|_| self.is_written);
+        let why = since.as_deref().or(self.unwritten_reason.as_deref()).unwrap_or_default();
         let mut text = [0; 1024];
         let room = text.len() - 1;
-        for (byte, from) in text[..room].iter_mut().zip(why.as_deref().unwrap_or_default().bytes()) {
+        for (byte, from) in text[..room].iter_mut().zip(why.bytes()) {
             *byte = from;
         }
         ReadOnlyReason(text)

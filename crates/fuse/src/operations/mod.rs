@@ -54,6 +54,8 @@ pub(crate) struct Operations {
     /// There as soon as the mount is served.
     kernel_cache: OnceLock<Box<dyn KernelCache>>,
     is_written: bool,
+    /// Why it is not, if that was not wanted.
+    unwritten_reason: Option<String>,
     notes_accesses: bool,
     notes_directory_accesses: bool,
     notes_each_access: bool,
@@ -104,6 +106,7 @@ impl Operations {
             devices: DeviceService::default(),
             kernel_cache: OnceLock::new(),
             is_written,
+            unwritten_reason: options.read_only_reason.clone(),
             notes_accesses,
             notes_directory_accesses: notes_accesses && options.directory_atime,
             notes_each_access: options.atime == AtimeMode::Strict,

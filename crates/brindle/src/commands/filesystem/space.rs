@@ -102,7 +102,7 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
     }
     print_room(&mut out, &report, mode)?;
     if let Some(why) = mounted.read_only_reason()? {
-        writeln!(out, "read-only since an error: {why}")?;
+        writeln!(out, "read-only: {why}")?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

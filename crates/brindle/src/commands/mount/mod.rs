@@ -153,7 +153,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let devices = devices(command, options)?;
     // mount(8) says rw when its user said nothing.
     let insists = options.has("rw", "ro") && !command.helper;
-    let filesystem = open::filesystem(&devices, options, insists)?;
+    let (filesystem, read_only_reason) = open::filesystem(&devices, options, insists)?;
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
         warning::of_pool(&filesystem, options.write.placement, "small_files");
@@ -163,8 +163,11 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     }
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    let fuse_options =
-        brindle_fuse::MountOptions { read_only: !filesystem.is_writable(), ..fuse_options(command, options) };
+    let fuse_options = brindle_fuse::MountOptions {
+        read_only: !filesystem.is_writable(),
+        read_only_reason,
+        ..fuse_options(command, options)
+    };
     let handle = brindle_fuse::mount(Arc::new(filesystem), command.operands.last(), &fuse_options)?;
     unmount_on_signal(signals, handle.unmount_handle());
     background::report_ready()?;

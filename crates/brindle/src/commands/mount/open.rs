@@ -14,18 +14,19 @@ use std::sync::Arc;
 /// How one of several copies is chosen unless told otherwise.
 const READ_POLICY: &str = "auto";
 
-/// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists.
+/// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists;
+/// then the reason comes with it.
 pub(super) fn filesystem(
     devices: &[(PathBuf, Option<PlacementClass>)],
     options: &MountOptions,
     insists: bool,
-) -> Result<Filesystem> {
+) -> Result<(Filesystem, Option<String>)> {
     let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
     if options.has("ro", "rw") {
-        return open_filesystem(&paths, options);
+        return Ok((open_filesystem(&paths, options)?, None));
     }
     let error = match writable(devices, options) {
-        Ok(filesystem) => return Ok(filesystem),
+        Ok(filesystem) => return Ok((filesystem, None)),
         Err(error) => error,
     };
     if insists || !can_only_be_read(&error) {
@@ -33,7 +34,7 @@ pub(super) fn filesystem(
     }
     let filesystem = open_filesystem(&paths, options)?;
     tracing::warn!("mounting read-only: {error}");
-    Ok(filesystem)
+    Ok((filesystem, Some(error.to_string())))
 }
 
 fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Filesystem> {
