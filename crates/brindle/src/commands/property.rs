@@ -13,6 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ EXAMPLES
     brindle property set /mnt/snapshot ro false
     brindle property set /mnt/logs compression zstd
     brindle property get /mnt/logs compression
+    brindle property get /mnt
     brindle property set /mnt/database tier fast
     brindle property set /mnt small_files 64K
     brindle property get /mnt allocation_hint
@@ -42,7 +44,10 @@ pub(crate) enum PropertyCommand {
     Set(SetCommand),
 }
 
-/// Show a property
+/// Show a property, or all
+///
+/// Without a name, all that PATH has are shown: `ro` of a subvolume, `compression` and `tier` where they are set, all of a
+/// mount of brindle by its mount point, the `allocation_hint` of a device.
 ///
 /// `ro`: whether a subvolume is read-only. `compression`: how a file, or what is made in a directory, is compressed.
 /// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
@@ -56,8 +61,8 @@ pub(crate) enum PropertyCommand {
 pub(crate) struct GetCommand {
     /// Whose
     path: PathBuf,
-    /// Which
-    property: Property,
+    /// Which; all if none is named
+    property: Option<Property>,
     /// Of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
     devid: Option<u64>,
@@ -142,6 +147,17 @@ impl Property {
         let value = self.to_possible_value().expect("no property is hidden");
         value.get_name().to_owned()
     }
+
+    /// Whether a path has it, which may be the mount point of a mount of brindle.
+    fn is_of(self, mounted: &Mounted, is_served: bool) -> bool {
+        match self {
+            Self::Ro => mounted.is_read_only().is_ok(),
+            Self::Compression | Self::Tier => true,
+            // A mount that is not written does not know them.
+            Self::AllocationHint | Self::SmallFiles | Self::Placement => is_served && mounted.space().is_ok(),
+            _ => is_served,
+        }
+    }
 }
 
 /// Where the property lies.
@@ -157,10 +173,31 @@ pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn get(GetCommand { path, property, devid, options }: &GetCommand) -> Result<()> {
-    let mut out = output::stdout();
+fn get(command: &GetCommand) -> Result<()> {
+    let (mut out, path) = (output::stdout(), &command.path);
+    match (command.property, Mounted::open(path)) {
+        (Some(property), _) => print(property, command, &mut out)?,
+        (None, Ok(mounted)) => {
+            let is_served = !mounted.is_of_kernel() && is_mount_point(path);
+            for property in Property::value_variants().iter().filter(|it| it.is_of(&mounted, is_served)) {
+                print(*property, command, &mut out)?;
+            }
+        }
+        (None, Err(_)) => print(Property::AllocationHint, command, &mut out)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn is_mount_point(path: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
+    path.is_dir() && device(path) != device(&path.join(".."))
+}
+
+fn print(property: Property, command: &GetCommand, out: &mut impl Write) -> Result<()> {
+    let GetCommand { path, devid, options, .. } = command;
     match property {
-        Property::AllocationHint => device_property::get(path, *devid, options, &mut out)?,
+        Property::AllocationHint => device_property::get(path, *devid, options, out)?,
         Property::SmallFiles => {
             writeln!(out, "small_files={}", Mounted::open(path)?.space()?.small_file_bytes)?;
         }
@@ -168,15 +205,14 @@ fn get(GetCommand { path, property, devid, options }: &GetCommand) -> Result<()>
             let mode = Mounted::open(path)?.space()?.placement;
             writeln!(out, "placement={}", mode_name(mode))?;
         }
-        Property::Tier => print_attribute(&mut out, path, "tier", TIER)?,
+        Property::Tier => print_attribute(out, path, "tier", TIER)?,
         Property::Ro => writeln!(out, "ro={}", Mounted::open(path)?.is_read_only()?)?,
-        Property::Compression => print_attribute(&mut out, path, "compression", COMPRESSION)?,
+        Property::Compression => print_attribute(out, path, "compression", COMPRESSION)?,
         of_reading => {
             let name = of_reading.name();
             writeln!(out, "{name}={}", Mounted::open(path)?.setting(&name)?)?;
         }
     }
-    out.flush()?;
     Ok(())
 }
 

@@ -186,6 +186,12 @@ fn the_pool_of_a_mount_is_shown_and_changed_through_it() {
     assert_eq!(brindle_prints(["property", "get", &at("two/one"), "ro"]), "ro=false\n");
     brindle_prints(["property", "set", &at("one"), "compression", "zstd"]);
     assert_eq!(brindle_prints(["property", "get", &at("one"), "compression"]), "compression=zstd\n");
+    assert_eq!(brindle_prints(["property", "get", &at("one")]), "ro=false\ncompression=zstd\n");
+    assert_eq!(brindle_prints(["property", "get", &at("one/file")]), "");
+    let listed = brindle_prints(["property", "get", text(&place)]);
+    for property in ["ro=false", "placement=", "small_files=", "devid=1, path=", "read_policy="] {
+        assert!(listed.lines().any(|line| line.starts_with(property)), "{property}: {listed}");
+    }
     let said = brindle_fails(1, ["subvolume", "delete", &at("two")]);
     assert!(said.contains("not empty"), "{said}");
     brindle_prints(["subvolume", "delete", "--commit", &at("two/one"), &at("three")]);
@@ -202,20 +208,14 @@ fn the_pool_of_a_mount_is_shown_and_changed_through_it() {
     let roots = &commits["total"]["blocks_by_level"]["roots"][0];
     assert!(roots.as_u64() >= commits["commits"].as_u64(), "{commits}");
     unmount(&place);
+    let listed = brindle_prints(["property", "get", text(&image.devices[0])]);
+    assert!(listed.contains("allocation_hint="), "{listed}");
     let listed = brindle_prints(["subvolume", "list", text(&image.devices[0])]);
     assert!(listed.contains("path two\n") && !listed.contains("two/one"), "{listed}");
     assert!(brindle_prints(["subvolume", "get-default", text(&image.devices[0])]).contains("path one\n"));
     brindle_prints(["check", text(&image.devices[0])]);
 }
 
-#[test]
-fn a_mount_in_the_foreground_ends_with_a_signal() {
-    if !can_mount() {
-        return;
-    }
-    let image = Image::unpack("raid1");
-    let place = image.beside("place").to_owned();
-    std::fs::create_dir(&place).expect("new");
 #[test]
 fn a_sync_does_not_fail_because_others_found_no_room() {
     const FAR_TOO_MUCH_MIB: usize = 1 << 10;
@@ -242,6 +242,14 @@ fn a_sync_does_not_fail_because_others_found_no_room() {
     brindle_prints(["check", text(&image)]);
 }
 
+#[test]
+fn a_mount_in_the_foreground_ends_with_a_signal() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::unpack("raid1");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
     let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
     command.args(["-q", "mount", "--foreground"]).args(&image.devices).arg(&place);
     let mut child = command.stdout(Stdio::null()).spawn().expect("the binary was built");

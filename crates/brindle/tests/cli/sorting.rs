@@ -89,8 +89,20 @@ impl Served {
         brindle_prints(words.iter().copied().chain([text(&place)]))
     }
 
+    /// What is said of a balance, with the exit code that belongs to it.
+    fn balance(&self) -> Value {
+        let output = brindle(["balance", "status", "--json", text(&self.place())]);
+        let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(output.status.code(), Some(i32::from(said["state"] != "none")), "{said}");
+        said
+    }
+
     fn state_of_balance(&self) -> String {
-        self.json(&["balance", "status", "--json"])["state"].as_str().expect("a word").to_owned()
+        self.balance()["state"].as_str().expect("a word").to_owned()
+    }
+
+    fn has_moved_something(&self) -> bool {
+        self.balance()["moved_bytes"].as_u64() > Some(0)
     }
 }
 
@@ -209,7 +221,10 @@ fn a_balance_is_begun_paused_resumed_and_cancelled_while_programs_write() {
         child.wait().expect("our child");
         let said = brindle_fails(2, ["balance", "start", "-d", "--rate", "0", text(&place)]);
         assert!(said.contains("never end"), "{said}");
-        brindle_fails(1, ["balance", "resume", text(&place)]);
+        for what in ["pause", "cancel", "resume"] {
+            let said = brindle_fails(2, ["balance", what, text(&place)]);
+            assert!(said.contains("no balance"), "{said}");
+        }
         let said = served.prints(&["balance", "start", "-dconvert=raid1", "-mconvert=raid1c3"]);
         assert!(said.starts_with("Done"), "{said}");
     });
@@ -232,9 +247,7 @@ fn a_balance_goes_on_after_its_server_was_killed() {
     served.prints(&["filesystem", "sync"]);
     let mut child =
         served.starts(&["balance", "start", "--rate", "8M", "-dconvert=raid1", "-mconvert=raid1c3"]);
-    wait_until("it has moved something", || {
-        served.json(&["balance", "status", "--json"])["moved_bytes"].as_u64() > Some(0)
-    });
+    wait_until("it has moved something", || served.has_moved_something());
     served.kill();
     child.wait().expect("it has nobody to ask");
     served.check();
@@ -315,9 +328,7 @@ fn tiers_of_a_mount_and_of_its_devices_are_shown_and_put_right_alike() {
     // Killed in the middle, and begun again.
     served.mount();
     let mut child = served.starts(&["tier", "apply", "--rate", "1M"]);
-    wait_until("something has been moved", || {
-        served.json(&["balance", "status", "--json"])["moved_bytes"].as_u64() > Some(0)
-    });
+    wait_until("something has been moved", || served.has_moved_something());
     served.kill();
     child.wait().expect("it has nobody to ask");
     served.check();

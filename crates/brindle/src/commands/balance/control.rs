@@ -6,11 +6,12 @@ use crate::commands::balance::parse_rate;
 use crate::commands::pool::open_pool;
 use crate::format::UnitMode;
 use crate::output;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use brindle_care::balance::{self, Progress};
 use brindle_kernel::Mounted;
 use brindle_kernel::message::{
-    BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_STOP_CANCEL, BALANCE_STOP_PAUSE,
+    BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_STOP_CANCEL,
+    BALANCE_STOP_PAUSE,
 };
 use clap::Args;
 use serde_json::json;
@@ -22,8 +23,23 @@ use std::time::Duration;
 /// How often it is looked whether one has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// What there is to be said of exit codes: those of btrfs-balance(8).
+const STATUS_CODES: &str = "\
+EXIT STATUS
+  0  there is no balance
+  1  one is running, or paused
+  2  failure, or wrong usage";
+const CODES: &str = "\
+EXIT STATUS
+  0  success
+  1  failure
+  2  there is none to do that with, or wrong usage";
+/// There is no such balance, or it is not known whether there is one.
+const NONE_OR_UNKNOWN: u8 = 2;
+
 /// Show whether there is a balance, and how far it is
 #[derive(Args, Debug)]
+#[command(after_long_help = STATUS_CODES)]
 pub(crate) struct StatusCommand {
     #[command(flatten)]
     json: JsonOption,
@@ -36,6 +52,7 @@ pub(crate) struct StatusCommand {
 ///
 /// Returns when it has ended, which may take as long as it takes to move 32 MiB.
 #[derive(Args, Debug)]
+#[command(after_long_help = CODES)]
 pub(crate) struct PauseCommand {
     /// A directory of a mount of brindle
     #[arg(value_name = "PATH")]
@@ -46,6 +63,7 @@ pub(crate) struct PauseCommand {
 ///
 /// Returns when it has ended, which may take as long as it takes to move 32 MiB. What was moved stays moved.
 #[derive(Args, Debug)]
+#[command(after_long_help = CODES)]
 pub(crate) struct CancelCommand {
     /// A directory of a mount of brindle, or the devices of a pool that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]
@@ -54,6 +72,7 @@ pub(crate) struct CancelCommand {
 
 /// Go on with a balance that is paused, or was interrupted
 #[derive(Args, Debug)]
+#[command(after_long_help = CODES)]
 pub(crate) struct ResumeCommand {
     /// Move no more than this in a second on the average, such as 20M
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
@@ -63,8 +82,18 @@ pub(crate) struct ResumeCommand {
     paths: Vec<PathBuf>,
 }
 
-/// Shows how far it is.
+/// Shows how far it is, and says by the exit code whether there is one.
 pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
+    match show_status(command) {
+        Err(error) if !output::is_broken_pipe(&error) => {
+            output::complain(&error);
+            Ok(ExitCode::from(NONE_OR_UNKNOWN))
+        }
+        shown => shown,
+    }
+}
+
+fn show_status(command: &StatusCommand) -> Result<ExitCode> {
     let (state, progress) = match command.paths.as_slice() {
         [path] if path.is_dir() => {
             let report = Mounted::open(path)?.balance_report()?;
@@ -80,6 +109,7 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
             (if is_there { "paused" } else { "none" }, Progress::default())
         }
     };
+    let code = if state == "none" { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if command.json.json {
         output::print_json(&json!({
             "state": state,
@@ -89,7 +119,7 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
             "bytes": progress.expected_bytes,
             "moved_bytes": progress.moved_bytes,
         }))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let mut out = output::stdout();
     let (done, expected) = (progress.done, progress.expected);
@@ -100,14 +130,20 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
         _ => writeln!(out, "There is no balance.")?,
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// There is none that could be ended or gone on with.
+fn none_there(what: &str) -> Result<ExitCode> {
+    output::complain_line(what);
+    Ok(ExitCode::from(NONE_OR_UNKNOWN))
 }
 
 /// Pauses it.
 pub(crate) fn pause(command: &PauseCommand) -> Result<ExitCode> {
     let mounted = Mounted::open(&command.path)?;
     if !mounted.stop_balance(BALANCE_STOP_PAUSE)? {
-        bail!("{}: no balance is running", command.path.display());
+        return none_there(&format!("{}: no balance is running", command.path.display()));
     }
     wait_for_end(&mounted)?;
     Ok(ExitCode::SUCCESS)
@@ -128,7 +164,7 @@ pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
         }
     };
     if !was_there {
-        bail!("there is no balance");
+        return none_there("there is no balance");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -144,5 +180,12 @@ fn wait_for_end(mounted: &Mounted) -> Result<()> {
 /// Goes on with it.
 pub(crate) fn resume(command: &ResumeCommand) -> Result<ExitCode> {
     let place = Place::open(&command.paths)?;
+    let is_there = match &place {
+        Place::Mounted(mounted) => mounted.balance_report()?.state != BALANCE_REPORT_NONE,
+        Place::Open(filesystem) => balance::interrupted(filesystem.pool())?.is_some(),
+    };
+    if !is_there {
+        return none_there("there is no balance");
+    }
     work::run(&place, &Job { balance: None, force: true, rate: command.rate })
 }
