@@ -29,8 +29,9 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Builds a target and runs it on its corpus; new inputs go into a folder that is not kept.
-pub(crate) fn run(target: &str, seconds: u32) -> Result<()> {
+/// Builds a target and runs it on its corpus; new inputs go into a folder that is not kept. With a seed, each run tries
+/// the same inputs in the same order, as far as it comes.
+pub(crate) fn run(target: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
     let root = workspace_root();
     let fuzz = root.join("fuzz");
     run_command(
@@ -51,6 +52,7 @@ pub(crate) fn run(target: &str, seconds: u32) -> Result<()> {
             .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
             .arg(format!("-timeout={INPUT_SECONDS}"))
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .args(seed.map(|seed| format!("-seed={seed}")))
             .args(["-print_final_stats=1", "-verbosity=0"])
             .arg(&found)
             .arg(fuzz.join("corpus").join(target)),

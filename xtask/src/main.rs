@@ -1,6 +1,7 @@
 //! Chores of the workspace: `cargo xtask ci` is all that CI runs, `cargo xtask tidy` checks the shape of the
 //! tree, `cargo xtask fuzz` runs a fuzz target, `cargo xtask docs` writes the man pages.
 
+mod binaries;
 mod ci;
 mod fuzz;
 mod layers;
@@ -21,6 +22,8 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         fuzz_seconds: u32,
     },
+    /// All tests, as CI runs them
+    Test,
     /// Check the layers, the sizes of modules and what must not stand in the sources
     Tidy,
     /// Run every fuzz target for a while
@@ -44,10 +47,11 @@ enum Task {
 fn main() -> Result<()> {
     match Task::parse() {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
+        Task::Test => ci::tests(),
         Task::Tidy => tidy(),
-        Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
+        Task::Fuzz { target, seconds } => fuzz::run(&target, seconds, None),
         Task::FuzzAll { seconds } => {
-            fuzz::targets()?.iter().try_for_each(|target| fuzz::run(target, seconds))
+            fuzz::targets()?.iter().try_for_each(|target| fuzz::run(target, seconds, None))
         }
         Task::Man => run(cargo().args(["run", "--quiet", "-p", "brindle", "--", "man", "target/man"])),
     }

@@ -1,0 +1,74 @@
+//! The tests of the workspace: built at once, and run binary by binary.
+//!
+//! `cargo test --package X` resolves the features of what X needs alone, and so builds nearly everything anew for each
+//! X that is tested in a way of its own.
+
+use crate::cargo;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A binary of tests.
+pub(crate) struct TestBinary {
+    /// The folder of its package, in which it is to run.
+    folder: PathBuf,
+    /// The folder's name, which is what the package is called here.
+    pub(crate) package: String,
+    path: PathBuf,
+}
+
+impl TestBinary {
+    /// Reads a line of what Cargo reports; none if it is of something else.
+    fn of(line: &str) -> Option<Self> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+        let path = PathBuf::from(message["executable"].as_str().filter(|_| is_test)?);
+        let folder = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_owned();
+        let package = folder.file_name()?.to_str()?.to_owned();
+        Some(Self { folder, package, path })
+    }
+
+    /// The command that runs it as `cargo test` does.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+/// Builds the tests of all packages.
+pub(crate) fn build() -> Result<Vec<TestBinary>> {
+    let mut build = cargo();
+    build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    eprintln!("+ {}", crate::words(&build));
+    let output = build.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("the tests cannot be built: {}", output.status);
+    }
+    let binaries: Vec<TestBinary> =
+        String::from_utf8_lossy(&output.stdout).lines().filter_map(TestBinary::of).collect();
+    if binaries.is_empty() {
+        bail!("cargo names no tests");
+    }
+    Ok(binaries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARTIFACT: &str = r#"{"reason":"compiler-artifact","manifest_path":"/b/crates/tree/Cargo.toml",
+        "profile":{"test":true},"executable":"/b/target/debug/deps/tree-1"}"#;
+
+    #[test]
+    fn tests_are_told_from_what_else_is_built() {
+        let binary = TestBinary::of(ARTIFACT).expect("a test");
+        assert_eq!((binary.package.as_str(), binary.folder), ("tree", PathBuf::from("/b/crates/tree")));
+        assert_eq!(binary.path, PathBuf::from("/b/target/debug/deps/tree-1"));
+        assert!(TestBinary::of(&ARTIFACT.replace("true", "false")).is_none(), "a program");
+        assert!(TestBinary::of(&ARTIFACT.replace(r#""/b/target/debug/deps/tree-1""#, "null")).is_none());
+        assert!(TestBinary::of(r#"{"reason":"build-finished","success":true}"#).is_none());
+        assert!(TestBinary::of("warning: not JSON").is_none());
+    }
+}
