@@ -13,6 +13,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/brindle-programs.XXXXXX")
 images=("$dir/one.img" "$dir/two.img")
 mnt=$dir/mnt
 work=$dir/work
+packages=${DEBS:-100}
 log=$dir/log
 
 [ "$(id -u)" -eq 0 ] || { echo "programs.sh: needs root" >&2; exit 1; }
@@ -114,7 +115,7 @@ sqlite_wal() {
     for writer in 1 2 3; do
         for _ in $(seq 40); do
             echo "insert into t(b) values (randomblob(3000));"
-        done | sqlite3 -cmd '.timeout 20000' "$mnt/db" &
+        done | sqlite3 -cmd '.timeout 300000' "$mnt/db" &
     done
     wait
     [ "$(sqlite3 "$mnt/db" 'select count(*) from t; pragma integrity_check;')" = $'120\nok' ]
@@ -185,7 +186,8 @@ sys.exit(f"{failed}" if failed else 0)
 PYTHON
 }
 
-# Packages made here, a hundred of them, so that no archive has to be reached; dpkg makes every file durable.
+# Packages made here, a hundred of them unless DEBS says otherwise, so that no archive has to be reached; dpkg makes
+# every file durable.
 dpkg_unpack() {
     need dpkg dpkg-deb || return 0
     local version
@@ -196,7 +198,7 @@ dpkg_unpack() {
         pack $version
         dpkg --instdir="$mnt/root" --admindir="$mnt/admin" --log=/dev/null --force-depends \
             --unpack "$work/debs-$version"/*.deb >/dev/null
-        [ "$(grep -c '^Status: install ok unpacked' "$mnt/admin/status")" -eq 100 ]
+        [ "$(grep -c '^Status: install ok unpacked' "$mnt/admin/status")" -eq "$packages" ]
         dpkg --root="$mnt/root" --admindir="$mnt/admin" --verify
         diff -r --no-dereference "$work/packed-$version" "$mnt/root"
     done
@@ -213,7 +215,7 @@ pack() {
     local number name at file files
     mapfile -t files < <(find "$work/tree" -type f -size -64k | sort)
     mkdir "$work/debs-$1" "$work/packed-$1"
-    for number in $(seq 100); do
+    for number in $(seq "$packages"); do
         name=piece-$number
         at=$work/package
         rm -rf "$at"
@@ -265,6 +267,18 @@ begin() {
     "$brindle" mount -o "$options" "${used[@]}" "$mnt"
 }
 
+# Unmounts it. What a program has left running may have it open for a moment.
+end() {
+    local said
+    for _ in $(seq 300); do
+        said=$(cd /; "$brindle" umount "$mnt" 2>&1) && return 0
+        [[ $said == *busy* ]] || break
+        sleep 0.2
+    done
+    echo "$said"
+    return 1
+}
+
 # btrfs-progs look for the other devices of a pool among block devices only.
 referee() {
     local loops=() status=0 image
@@ -288,7 +302,7 @@ for setting in "${settings[@]}"; do
         status=$?
         set -e
         grep '^skipped' "$log" || true
-        if [ $status -eq 0 ] && (cd /; "$brindle" umount "$mnt") 2>>"$log" && referee >>"$log" 2>&1; then
+        if [ $status -eq 0 ] && end >>"$log" && referee >>"$log" 2>&1; then
             echo "passed: $setting: $case"
         else
             echo "FAILED: $setting: $case"

@@ -1,5 +1,6 @@
 //! `filesystem defragment`, on a mount and on devices.
 
+use super::mount::unmount;
 use super::support::{brindle_fails, brindle_prints, text};
 use serde_json::Value;
 use std::fs::File;
@@ -59,7 +60,7 @@ fn metadata_is_defragmented_on_a_mount_and_on_devices() {
     assert!(before < 80 && after > 93, "{before} %, then {after} %");
     let all = json(&["filesystem", "defragment", "--all", "--json", text(&place)]);
     assert!(all["leaves"].as_u64() > done["leaves"].as_u64(), "{all}");
-    brindle_prints(["umount", text(&place)]);
+    unmount(&place);
     let said = brindle_prints(["filesystem", "defragment", text(&image)]);
     assert!(said.starts_with("Done: "), "{said}");
     brindle_prints(["check", text(&image)]);

@@ -5,8 +5,9 @@ use super::support::{brindle, brindle_fails, brindle_prints, text};
 use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Images of a pool, and one that is empty.
 struct Pool {
@@ -237,7 +238,7 @@ fn who_serves_a_mount_is_killed_while_a_device_leaves() {
     let mounted = brindle_kernel::Mounted::open(&place).expect("it is served");
     let how_far = || mounted.device_report().expect("it answers");
     while how_far().moved_bytes == 0 && how_far().ended == 0 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     let process = mounted.server().expect("it answers").process;
     drop(mounted);
@@ -246,7 +247,14 @@ fn who_serves_a_mount_is_killed_while_a_device_leaves() {
     brindle(["umount", text(&place)]);
     // With the device, if it is a member still, or without.
     let words = ["-q", "device", "remove", "1", "--pool", pool.image(0), pool.image(1), pool.image(2)];
-    let output = brindle(words);
+    // Who was killed may have the images open for a moment.
+    let is_open = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("is in use");
+    let begin = Instant::now();
+    let mut output = brindle(words);
+    while is_open(&output) && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+        output = brindle(words);
+    }
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("no device with the id 1"), "{said}");
     pool.check(&[1, 2]);

@@ -23,7 +23,7 @@ pub(super) fn is_mounted(path: &Path) -> bool {
 
 /// Unmounts it. What this process has just closed may still be open in a child of another test that is being started.
 pub(super) fn unmount(place: &Path) {
-    const TRIES: usize = 500;
+    const TRIES: usize = 6000;
     for _ in 0..TRIES {
         let output = brindle(["umount", text(place)]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -289,8 +289,8 @@ fn real_programs_work_and_leave_a_sound_pool() {
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/programs.sh");
     let mut command = Command::new(script);
-    // The other settings take minutes each: `make programs` plays them.
-    command.env("BRINDLE", env!("CARGO_BIN_EXE_brindle")).env("SETTINGS", "plain");
+    // The other settings take minutes each, and so do many packages: `make programs` plays them.
+    command.env("BRINDLE", env!("CARGO_BIN_EXE_brindle")).env("SETTINGS", "plain").env("DEBS", "25");
     let output = command.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,6 @@
 //! Where things go, as the command line has it: classes, hints, tiers, and what it says of them.
 
+use super::mount::unmount;
 use super::support::{brindle_fails, brindle_prints, text};
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ impl Pool {
     }
 
     fn unmount(&self) {
-        brindle_prints(["umount", text(&self.place())]);
+        unmount(&self.place());
     }
 
     fn usage(&self) -> String {

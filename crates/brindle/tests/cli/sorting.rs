@@ -5,7 +5,7 @@ use super::support::{brindle, brindle_fails, brindle_prints, text, with_devices}
 use rustix::fs::FallocateFlags;
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -246,7 +246,7 @@ fn a_balance_goes_on_after_its_server_was_killed() {
     fill(&place);
     served.prints(&["filesystem", "sync"]);
     let mut child =
-        served.starts(&["balance", "start", "--rate", "8M", "-dconvert=raid1", "-mconvert=raid1c3"]);
+        served.starts(&["balance", "start", "--rate", "1M", "-dconvert=raid1", "-mconvert=raid1c3"]);
     wait_until("it has moved something", || served.has_moved_something());
     served.kill();
     child.wait().expect("it has nobody to ask");
@@ -370,15 +370,16 @@ fn a_watch_moves_what_becomes_misplaced_until_it_is_told_to_stop() {
     assert!(said.contains("allocation_hint"), "{said}");
     // It does not keep the mount busy, and ends with it.
     let watch = Command::new(env!("CARGO_BIN_EXE_brindle"))
-        .args(["tier", "watch", "--interval", "1", text(&place)])
+        .args(["-v", "tier", "watch", "--interval", "1", text(&place)])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let child = watch.expect("the binary was built");
-    std::thread::sleep(Duration::from_millis(100));
+    let mut child = watch.expect("the binary was built");
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    assert!(said.any(|line| line.expect("text").contains("watching")), "it has begun");
     served.unmount();
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{:?}", said.collect::<Vec<_>>());
     assert!(String::from_utf8_lossy(&output.stdout).contains("not mounted there any more"));
     served.check();
 }
@@ -400,13 +401,13 @@ fn a_watch_goes_on_while_somebody_writes_to_a_full_pool() {
     let mut watch = served.starts(&["-v", "tier", "watch", "--interval", "1"]);
     let mut growing = File::create(place.join("growing")).expect("new");
     let (begin, mut refused) = (Instant::now(), 0);
-    while begin.elapsed() < Duration::from_secs(4) {
+    while begin.elapsed() < Duration::from_secs(4) || refused == 0 {
+        assert!(begin.elapsed() < PATIENCE, "the pool is full");
         if growing.write_all(&vec![7; 1 << 20]).is_err() {
             refused += 1;
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    assert!(refused > 0, "the pool is full");
     assert!(watch.try_wait().expect("our child").is_none(), "it goes on");
     drop((filler, growing));
     served.unmount();

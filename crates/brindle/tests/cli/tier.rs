@@ -62,6 +62,10 @@ fn status_and_plan_of_a_mounted_pool_agree_with_those_of_its_devices() {
     assert_eq!(unmounted["devices"], status["devices"]);
 }
 
+/// A watch whose fence is due at once, and for ever, where nothing lies wrong.
+const FENCED_FOR_EVER: [&str; 7] =
+    ["watch", "--interval", "1", "--low-water", "100G", "--data-reserve", "1M"];
+
 /// How much lies on the wrong devices.
 fn wrong_bytes(pool: &TierPool) -> u64 {
     let status = pool.json("status");
@@ -239,15 +243,13 @@ fn a_watch_that_is_ended_while_its_fence_stands_takes_it_down() {
     let pool = TierPool::filled();
     let sizes = pool.sizes();
     pool.tier_prints(&["apply"]);
-    // The fence is due at once, and for ever.
-    let words = ["watch", "--interval", "1", "--low-water", "100G", "--data-reserve", "1M"];
-    let mut child = pool.tier_starts(&words);
+    let mut child = pool.tier_starts(&FENCED_FOR_EVER);
     pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
     let said = pool.tier_fails(&["recover"]);
     assert!(said.contains("another process"), "{said}");
     child.kill().expect("a child of ours");
     child.wait().expect("it ends");
-    let child = pool.tier_starts(&words);
+    let child = pool.tier_starts(&FENCED_FOR_EVER);
     pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
     host::run("kill", &["-INT", &child.id().to_string()]);
     let output = child.wait_with_output().expect("it ends");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long it is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A process that is being taken apart holds a device for a moment after it can no longer be seen to.
-const UNSEEN: Duration = Duration::from_millis(200);
+const UNSEEN: Duration = Duration::from_secs(1);
 /// How often it is looked.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The type of our mounts.

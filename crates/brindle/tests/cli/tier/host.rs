@@ -191,25 +191,25 @@ impl TierPool {
 
     /// Waits until a fence is about to be put up.
     pub(crate) fn wait_for_a_journal(&self) {
-        for _ in 0..3000 {
+        for _ in 0..12_000 {
             let entries = std::fs::read_dir(self.state()).into_iter().flatten().flatten();
             if entries.into_iter().any(|entry| entry.path().extension().is_some_and(|end| end == "json")) {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        panic!("no journal in half a minute");
+        panic!("no journal in two minutes");
     }
 
     /// Waits until the status is as it is to be.
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
-        for _ in 0..300 {
+        for _ in 0..1500 {
             if is_so(&self.json("status")) {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-        panic!("not in a minute: {what}: {}", self.json("status"));
+        panic!("not in five minutes: {what}: {}", self.json("status"));
     }
 
     /// Makes files that fill a leaf each with an attribute.
@@ -234,13 +234,13 @@ impl TierPool {
 
     /// Waits until such an operation is under way.
     pub(crate) fn wait_until_busy(&self, operation: &str) {
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             if self.exclusive_operation() == operation {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        panic!("no {operation} in ten seconds");
+        panic!("no {operation} in a minute");
     }
 
     /// The first chunk of a content, by its logical address.

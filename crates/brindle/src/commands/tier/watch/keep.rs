@@ -32,6 +32,7 @@ pub(super) fn run(command: &WatchCommand, stop: &Stop) -> Result<ExitCode> {
         );
     }
     let fsid = Mounted::open(&command.pool)?.filesystem()?.fsid;
+    tracing::info!("watching {}", command.pool.display());
     let every = Duration::from_secs(command.files_interval.saturating_mul(60));
     let mut keeper =
         Keeper { command, stop, fsid: Uuid(fsid), every, files_due: Some(Instant::now()), failed: None };
