@@ -32,12 +32,9 @@ impl RefusedPages {
         operations: Arc<Operations>,
         thread: &ControlThread,
     ) {
-        if !self.note(node, range) {
-            return;
-        }
-        let refused = Arc::clone(self);
-        if !thread.run(Box::new(move || refused.forget(&operations))) {
-            self.take();
+        if self.note(node, range) {
+            let refused = Arc::clone(self);
+            thread.run(Box::new(move || refused.forget(&operations)));
         }
     }
 
