@@ -16,7 +16,7 @@ use crate::convert::{
     new_time, timestamp,
 };
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
-use crate::operations::{Ioctl, Listed, Operations, is_slow};
+use crate::operations::{Ioctl, Listed, Operations, Place, Rename, is_slow};
 use brindle_fs::{AttributeChange, FileType, NewInode, Whence, read_for};
 use brindle_ondisk::to_u64;
 use control_thread::ControlThread;
@@ -499,8 +499,10 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let _turn = self.turns.begin(Pace::Quick);
-        let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
-        self.rename_with_contents(caller(request), from, to, flags.bits(), reply);
+        let place =
+            |parent: INodeNo, name: &OsStr| Place { parent: parent.0, name: name.as_bytes().to_vec() };
+        let (from, to) = (place(parent, name), place(new_parent, new_name));
+        self.rename_with_contents(Rename { caller: caller(request), from, to, flags: flags.bits() }, reply);
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -5,11 +5,12 @@
 //! is still open to be written, or mapped, the kernel may have pages that have not come to us yet: it is asked for
 //! them first. That means to wait for requests that we have to answer, so that who serves requests must not do it;
 //! nor may the thread that does other long things, for one of those may wait for the directories, which the
-//! kernel keeps locked until the rename is answered.
+//! kernel keeps locked until the rename is answered. The kernel hands such pages over one by one, a large file's
+//! slowly; but nearly all that programs rename over others is closed by then, and of that there is nothing to ask for.
 
 use super::Adapter;
 use super::replies::reply_empty;
-use crate::permission::Caller;
+use crate::operations::Rename;
 use fuser::ReplyEmpty;
 use std::sync::Arc;
 
@@ -18,25 +19,17 @@ const ALL: std::ops::Range<u64> = 0..u64::MAX;
 
 impl Adapter {
     /// Renames, and answers; perhaps later, once the kernel has written back what it has of the files that move.
-    pub(super) fn rename_with_contents(
-        &self,
-        caller: Caller,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-        flags: u32,
-        reply: ReplyEmpty,
-    ) {
-        let unwritten = self.operations.unwritten_movers(from, to, flags);
+    pub(super) fn rename_with_contents(&self, rename: Rename, reply: ReplyEmpty) {
+        let unwritten = self.operations.unwritten_movers(&rename);
         if unwritten.is_empty() {
-            return reply_empty(self.operations.rename(caller, from, to, flags), reply);
+            return reply_empty(self.operations.rename(&rename), reply);
         }
         let operations = Arc::clone(&self.operations);
-        let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
         self.renames.run(Box::new(move || {
             for node in unwritten {
                 operations.forget_contents(node, &ALL);
             }
-            reply_empty(operations.rename(caller, (from.0, &from.1), (to.0, &to.1), flags), reply);
+            reply_empty(operations.rename(&rename), reply);
         }));
     }
 }

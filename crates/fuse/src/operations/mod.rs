@@ -12,6 +12,7 @@ mod settings;
 mod subvolumes;
 
 pub(crate) use control::{Ioctl, is_slow};
+pub(crate) use names::{Place, Rename};
 
 use crate::MountOptions;
 use crate::attributes::{Stat, offset_behind};

@@ -11,6 +11,23 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
+/// A name, and the node of the directory that it is in.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) parent: u64,
+    pub(crate) name: Vec<u8>,
+}
+
+/// A rename as somebody asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rename {
+    pub(crate) caller: Caller,
+    pub(crate) from: Place,
+    pub(crate) to: Place,
+    /// `renameat2`'s.
+    pub(crate) flags: u32,
+}
+
 impl Operations {
     /// Makes a file, directory, symbolic link or special file. The kernel remembers it.
     pub(crate) fn create(&self, parent: u64, name: &[u8], new: &NewInode<'_>) -> Result<Stat, Errno> {
@@ -48,32 +65,27 @@ impl Operations {
         number(self.filesystem.remove_directory(self.inode(parent)?, name))
     }
 
-    pub(crate) fn rename(
-        &self,
-        caller: Caller,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-        flags: u32,
-    ) -> Result<(), Errno> {
-        let mode = rename_mode(caller, flags).ok_or(Errno::INVAL)?;
-        let (from_parent, to_parent) = (self.inode(from.0)?, self.inode(to.0)?);
-        number(self.filesystem.rename(from_parent, from.1, to_parent, to.1, mode))
+    pub(crate) fn rename(&self, rename: &Rename) -> Result<(), Errno> {
+        let Rename { from, to, .. } = rename;
+        let mode = rename.mode().ok_or(Errno::INVAL)?;
+        let (from_parent, to_parent) = (self.inode(from.parent)?, self.inode(to.parent)?);
+        number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))
     }
 
     /// The nodes that this rename would give the name of another, and of which the kernel may have pages that it has not
     /// written back to us yet.
-    pub(crate) fn unwritten_movers(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Vec<u64> {
-        if flags & RENAME_NOREPLACE != 0 || !self.handles.has_writers() {
+    pub(crate) fn unwritten_movers(&self, rename: &Rename) -> Vec<u64> {
+        if rename.flags & RENAME_NOREPLACE != 0 || !self.handles.has_writers() {
             return Vec::new();
         }
-        let find = |(parent, name): (u64, &[u8])| {
-            let entry = self.filesystem.lookup(self.inode(parent).ok()?, name).ok()??;
+        let find = |place: &Place| {
+            let entry = self.filesystem.lookup(self.inode(place.parent).ok()?, &place.name).ok()??;
             Some(entry.inode)
         };
-        let Some((source, target)) = find(from).zip(find(to)) else {
+        let Some((source, target)) = find(&rename.from).zip(find(&rename.to)) else {
             return Vec::new();
         };
-        let is_exchange = flags & RENAME_EXCHANGE != 0;
+        let is_exchange = rename.flags & RENAME_EXCHANGE != 0;
         let moved = [Some(source), is_exchange.then_some(target)].into_iter().flatten();
         moved.filter(|id| self.handles.has_writer(*id)).filter_map(|id| self.numbers.known(id)).collect()
     }
@@ -83,12 +95,14 @@ impl Operations {
     }
 }
 
-fn rename_mode(caller: Caller, flags: u32) -> Option<RenameMode> {
-    match flags {
-        0 => Some(RenameMode::Replace),
-        RENAME_NOREPLACE => Some(RenameMode::NoReplace),
-        RENAME_EXCHANGE => Some(RenameMode::Exchange),
-        RENAME_WHITEOUT => Some(RenameMode::Whiteout { uid: caller.uid, gid: caller.gid }),
-        _ => None,
+impl Rename {
+    fn mode(&self) -> Option<RenameMode> {
+        match self.flags {
+            0 => Some(RenameMode::Replace),
+            RENAME_NOREPLACE => Some(RenameMode::NoReplace),
+            RENAME_EXCHANGE => Some(RenameMode::Exchange),
+            RENAME_WHITEOUT => Some(RenameMode::Whiteout { uid: self.caller.uid, gid: self.caller.gid }),
+            _ => None,
+        }
     }
 }
