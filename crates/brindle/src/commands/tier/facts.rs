@@ -197,7 +197,8 @@ fn served_classes(mounted: &Mounted) -> Result<HashMap<DevId, PlacementClass>> {
 fn explain(error: ControlError) -> anyhow::Error {
     match &error {
         ControlError::Refused { source, .. } if *source == rustix::io::Errno::PERM => {
-            anyhow::Error::new(error).context("only root can look into a mounted pool")
+            anyhow::Error::new(error)
+                .context("only root, or who has mounted it, can look into a mounted pool")
         }
         _ => error.into(),
     }
