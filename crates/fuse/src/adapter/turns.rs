@@ -8,7 +8,8 @@
 //! The thread that works must not keep requests waiting. Another one is called at once where a request is known to take
 //! long, or where others have kept requests waiting lately; before a device is waited for that is read; where a request
 //! may take long and the next one is there already; and else by a watcher, who sees that a request has not ended within
-//! [`PATIENCE`]. Whoever ends a request and finds that another one waits is parked in turn.
+//! [`PATIENCE`]. (If its thread could go on and only had to give its processor to others, that says nothing of the
+//! requests to come.) Whoever ends a request and finds that another one waits is parked in turn.
 //!
 //! Where devices are waited for again and again, all that would be in vain: nobody is parked or looks out then, all
 //! threads sleep in the kernel, and each request wakes one.
@@ -18,6 +19,7 @@
 //! they are in the kernel, and one thread that is none always waits beside them.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{Pid, gettid};
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -78,6 +80,8 @@ struct State {
     calls: usize,
     /// How many requests have begun.
     begun: u64,
+    /// The thread of the last of them.
+    worker: Option<Pid>,
     /// So many requests have a thread called at once.
     caution: u32,
     /// For so many requests nobody is parked.
@@ -89,6 +93,7 @@ struct State {
 /// What is left in a thread that has had a request.
 struct Mark {
     shared: Arc<Shared>,
+    thread: Pid,
     /// It has looked out in vain since its last request.
     is_tired: bool,
 }
@@ -101,7 +106,7 @@ impl Mark {
     fn new(shared: &Arc<Shared>) -> Self {
         let called = Arc::clone(shared);
         brindle_fs::before_wait(move || called.device_is_waited_for());
-        Self { shared: Arc::clone(shared), is_tired: false }
+        Self { shared: Arc::clone(shared), thread: gettid(), is_tired: false }
     }
 }
 
@@ -122,12 +127,13 @@ impl Turns {
 
     /// A request begins, in one of the threads.
     pub(super) fn begin(&self, pace: Pace) -> Turn<'_> {
-        let is_stranger = MARK.with_borrow_mut(|mark| {
+        let (is_stranger, thread) = MARK.with_borrow_mut(|mark| {
             let is_stranger = mark.is_none();
-            mark.get_or_insert_with(|| Mark::new(&self.0)).is_tired = false;
-            is_stranger
+            let mark = mark.get_or_insert_with(|| Mark::new(&self.0));
+            mark.is_tired = false;
+            (is_stranger, mark.thread)
         });
-        self.0.begin(pace, is_stranger);
+        self.0.begin(pace, is_stranger, thread);
         Turn(&self.0)
     }
 
@@ -167,6 +173,7 @@ impl Shared {
             parked: 0,
             calls: 0,
             begun: 0,
+            worker: None,
             caution: 0,
             ease: 0,
             is_watched: false,
@@ -183,7 +190,7 @@ impl Shared {
         }
     }
 
-    fn begin(&self, pace: Pace, is_stranger: bool) {
+    fn begin(&self, pace: Pace, is_stranger: bool, thread: Pid) {
         let mut state = self.state();
         if is_stranger {
             state.strangers -= 1;
@@ -191,6 +198,7 @@ impl Shared {
             state.waiting -= 1;
         }
         state.begun += 1;
+        state.worker = Some(thread);
         if !state.is_watched {
             state.is_watched = true;
             self.watched.notify_one();
@@ -286,10 +294,14 @@ impl Shared {
             if state.begun != begun {
                 idle = 0;
             } else if state.is_unattended() {
-                if self.has_request() {
-                    state.caution = CAUTION;
+                let worker = state.worker;
+                drop(state);
+                let is_kept_waiting = self.has_request() && !worker.is_some_and(could_go_on);
+                state = self.state();
+                if state.begun == begun && state.is_unattended() {
+                    state.caution = if is_kept_waiting { CAUTION } else { state.caution };
+                    self.call(&mut state);
                 }
-                self.call(&mut state);
             } else {
                 idle += 1;
                 state.is_watched = idle < IDLE_TICKS;
@@ -313,6 +325,14 @@ impl State {
         // Those that are called are parked still, and count as waiting.
         self.threads - self.strangers - self.waiting - (self.parked - self.calls)
     }
+}
+
+/// Whether a thread has something to do and waits for nothing but a processor.
+fn could_go_on(thread: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+    // The name stands in brackets, and may have some in it.
+    let state = stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('R')));
+    state == Some(true)
 }
 
 #[cfg(test)]
@@ -394,6 +414,35 @@ mod tests {
     }
 
     #[test]
+    fn who_works_or_wants_to_is_told_from_who_waits() {
+        let (is_over, thread) = (Arc::new(AtomicUsize::new(0)), channel::<Pid>());
+        let (watched, teller) = (Arc::clone(&is_over), thread.0.clone());
+        let works = std::thread::spawn(move || {
+            teller.send(gettid()).expect("somebody asks");
+            while watched.load(Ordering::SeqCst) == 0 {
+                std::hint::spin_loop();
+            }
+        });
+        let worker = thread.1.recv().expect("it runs");
+        while !could_go_on(worker) {
+            std::thread::yield_now();
+        }
+        is_over.store(1, Ordering::SeqCst);
+        works.join().expect("no thread panics");
+        let (end, ended) = channel::<()>();
+        let waits = std::thread::spawn(move || {
+            thread.0.send(gettid()).expect("somebody asks");
+            ended.recv().expect_err("nothing is said");
+        });
+        let waiter = thread.1.recv().expect("it runs");
+        while could_go_on(waiter) {
+            std::thread::yield_now();
+        }
+        drop(end);
+        waits.join().expect("no thread panics");
+    }
+
+    #[test]
     fn another_one_waits_for_requests_while_a_device_is_waited_for() {
         let (kernel, ours) = UnixStream::pair().expect("a pair");
         let shared = Shared::new(ours.into(), 3);
@@ -405,7 +454,7 @@ mod tests {
             let state = shared.state();
             (state.waiting, state.calls, state.ease)
         };
-        shared.begin(Pace::Quick, false);
+        shared.begin(Pace::Quick, false, gettid());
         assert_eq!(counts(), (0, 0, 0));
         shared.device_is_waited_for();
         shared.device_is_waited_for();
@@ -414,7 +463,7 @@ mod tests {
         shared.finish();
         assert_eq!(counts(), (2, 1, EASE));
         for left in (0..EASE).rev() {
-            shared.begin(Pace::Quick, false);
+            shared.begin(Pace::Quick, false, gettid());
             assert_eq!(counts(), (1, 1, left));
             if left > 0 {
                 shared.finish();
