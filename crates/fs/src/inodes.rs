@@ -1,4 +1,5 @@
-//! Inodes in memory: one [`Inode`] each, shared by all who use it, gone when nobody does.
+//! Inodes in memory: one [`Inode`] each, shared by all who use it, gone when nobody does. The directories whose names
+//! changed lately stay a while, with what was looked up of them.
 //!
 //! **Locks**, outermost first; nobody waits for one while it holds a later one:
 //! 1. the lock of renames ([`WriteState::renames`](crate::filesystem::WriteState)): who moves a directory to another
@@ -23,13 +24,15 @@ use crate::data::FileState;
 use crate::namespace::NameState;
 use brindle_ondisk::RootId;
 use brindle_policy::read::Readahead;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The table is split into so many, each with a lock of its own.
 const SHARDS: usize = 16;
 /// A shard is swept when it has twice as many entries as after the last sweep, and so many at the least.
 const SWEEP_MIN: usize = 64;
+/// How many directories a shard keeps.
+const DIRECTORIES: usize = 8;
 
 /// An inode that somebody uses.
 #[derive(Debug)]
@@ -72,6 +75,8 @@ pub(crate) struct InodeTable {
 #[derive(Debug, Default)]
 struct Shard {
     inodes: HashMap<InodeId, Weak<Inode>>,
+    /// Directories that came last, the oldest one first.
+    directories: VecDeque<Arc<Inode>>,
     /// How many entries there may be until those without an inode are looked for.
     sweep_at: usize,
 }
@@ -79,16 +84,19 @@ struct Shard {
 impl InodeTable {
     /// The inode of this id, in memory from now on for as long as the answer is kept.
     pub(crate) fn get(&self, id: InodeId) -> Arc<Inode> {
+        self.shard(id).get(id)
+    }
+
+    /// The same, for a directory whose names are about to change: it stays for the next one who changes some.
+    pub(crate) fn directory(&self, id: InodeId) -> Arc<Inode> {
         let mut shard = self.shard(id);
-        if let Some(inode) = shard.inodes.get(&id).and_then(Weak::upgrade) {
-            return inode;
+        let inode = shard.get(id);
+        if !shard.directories.iter().any(|kept| Arc::ptr_eq(kept, &inode)) {
+            if shard.directories.len() == DIRECTORIES {
+                shard.directories.pop_front();
+            }
+            shard.directories.push_back(Arc::clone(&inode));
         }
-        if shard.inodes.len() >= shard.sweep_at.max(SWEEP_MIN) {
-            shard.inodes.retain(|_, inode| inode.strong_count() > 0);
-            shard.sweep_at = shard.inodes.len() * 2;
-        }
-        let inode = Arc::new(Inode::new(id));
-        shard.inodes.insert(id, Arc::downgrade(&inode));
         inode
     }
 
@@ -115,6 +123,21 @@ impl InodeTable {
     }
 }
 
+impl Shard {
+    fn get(&mut self, id: InodeId) -> Arc<Inode> {
+        if let Some(inode) = self.inodes.get(&id).and_then(Weak::upgrade) {
+            return inode;
+        }
+        if self.inodes.len() >= self.sweep_at.max(SWEEP_MIN) {
+            self.inodes.retain(|_, inode| inode.strong_count() > 0);
+            self.sweep_at = self.inodes.len() * 2;
+        }
+        let inode = Arc::new(Inode::new(id));
+        self.inodes.insert(id, Arc::downgrade(&inode));
+        inode
+    }
+}
+
 /// Locks the names of several inodes, each once, in their order.
 pub(crate) fn lock_names<'i>(inodes: &[&'i Arc<Inode>]) -> NameLocks<'i> {
     let mut sorted: Vec<&'i Arc<Inode>> = inodes.to_vec();
@@ -127,7 +150,16 @@ pub(crate) fn lock_names<'i>(inodes: &[&'i Arc<Inode>]) -> NameLocks<'i> {
 #[derive(Debug)]
 pub(crate) struct NameLocks<'i>(Vec<(InodeId, MutexGuard<'i, NameState>)>);
 
-impl NameLocks<'_> {
+impl<'i> NameLocks<'i> {
+    /// Those of a directory, and of something in it whose id is the greater one.
+    pub(crate) fn in_order(
+        (directory, above): (&Inode, MutexGuard<'i, NameState>),
+        child: &'i Inode,
+    ) -> NameLocks<'i> {
+        assert!(directory.id < child.id, "names are locked by ascending id");
+        NameLocks(vec![(directory.id, above), (child.id, child.names())])
+    }
+
     /// The state of one of them.
     pub(crate) fn of(&mut self, id: InodeId) -> &mut NameState {
         let found = self.0.iter_mut().find(|(locked, _)| *locked == id);
@@ -167,6 +199,19 @@ mod tests {
             (256..256 + SHARDS as u64).map(|number| table.shard(id(number)).inodes.len()).sum();
         assert!(entries <= SHARDS * (SWEEP_MIN + 1), "{entries} entries");
         assert!(Arc::ptr_eq(&kept, &table.get(id(256))));
+    }
+
+    #[test]
+    fn a_few_directories_stay_with_what_is_known_of_them() {
+        let table = InodeTable::default();
+        table.directory(id(256)).names().next_index = Some(7);
+        assert_eq!(table.get(id(256)).names().next_index, Some(7), "nobody had to hold it");
+        for number in 257..100_000 {
+            table.directory(id(number));
+        }
+        assert!(table.find(id(256)).is_none());
+        let kept = (256..100_000).filter(|number| table.find(id(*number)).is_some()).count();
+        assert_eq!(kept, SHARDS * DIRECTORIES);
     }
 
     #[test]

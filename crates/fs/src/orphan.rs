@@ -50,6 +50,11 @@ impl Filesystem {
         self.inodes.get(id)
     }
 
+    /// The same of a directory whose names are about to change.
+    pub(crate) fn directory(&self, id: InodeId) -> Arc<Inode> {
+        self.inodes.directory(id)
+    }
+
     /// Says that somebody has the inode open: until as many calls of [`release`](Self::release) it stays even if it
     /// loses its last name.
     pub fn acquire(&self, id: InodeId) -> Result<Arc<Inode>, FsError> {

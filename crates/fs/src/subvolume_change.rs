@@ -42,7 +42,7 @@ impl Filesystem {
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let directory = self.inode(parent);
+        let directory = self.directory(parent);
         let mut names = directory.names();
         self.changeable_directory(parent, false)?;
         self.check_free(place)?;
@@ -90,7 +90,7 @@ impl Filesystem {
         let subvolume = self.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let directory = self.inode(parent);
+        let directory = self.directory(parent);
         self.write_back_all(Some(source))?;
         let mut names = directory.names();
         self.changeable_directory(parent, false)?;
@@ -168,7 +168,7 @@ impl Filesystem {
         if access.is_deleted {
             return Err(FsError::DeletedSubvolume(id));
         }
-        let directory = self.inode(home.directory);
+        let directory = self.directory(home.directory);
         let _names = directory.names();
         // The lock of the directory is held: from here on the name stays.
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;

@@ -40,12 +40,32 @@ pub(crate) struct FirstName<'a> {
 impl Filesystem {
     /// Makes a file, directory, symbolic link, device node, pipe or socket.
     pub fn create(&self, parent: InodeId, name: &[u8], new: &NewInode<'_>) -> Result<Attributes, FsError> {
+        self.create_in(parent, name, new, 0).map(|(attributes, _)| attributes)
+    }
+
+    /// The same, open from the beginning as if by [`acquire`](Self::acquire).
+    pub fn create_acquired(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<(Attributes, Arc<Inode>), FsError> {
+        self.create_in(parent, name, new, 1)
+    }
+
+    fn create_in(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        new: &NewInode<'_>,
+        opens: u32,
+    ) -> Result<(Attributes, Arc<Inode>), FsError> {
         check_name(name)?;
         self.writing()?;
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let directory = self.inode(parent);
+        let directory = self.directory(parent);
         let mut names = directory.names();
         let above = self.changeable_directory(parent, false)?;
         let slot = self.slot(place)?;
@@ -57,13 +77,22 @@ impl Filesystem {
         let planned = self
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
         let index = self.new_index(place.tree, parent, &mut names)?;
-        self.change(Need::items(planned.items() + 4), |edit| {
+        let inode = self.inode(planned.id);
+        // Whoever finds the name waits until the opener is counted. New numbers are greater than all before.
+        let mut new_names = inode.names();
+        if planned.kind == FileType::Regular {
+            inode.data.load(0);
+        }
+        let attributes = self.change(Need::items(planned.items() + 4), |edit| {
             let first = FirstName { parent: parent.number, name, index };
             let item = edit.insert_inode(place.tree, &planned, Some(first))?;
             edit.add_entry(place, index, planned.entry())?;
             edit.directory(place.tree, parent.number, directory_bytes(name))?;
             Ok(planned.attributes(&item))
-        })
+        })?;
+        new_names.opens = opens;
+        drop(new_names);
+        Ok((attributes, inode))
     }
 
     /// Makes a file without a name, open as if by [`acquire`](Self::acquire) (`O_TMPFILE`). `parent` decides in

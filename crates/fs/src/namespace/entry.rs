@@ -51,6 +51,17 @@ pub(crate) struct NamePlace {
     pub(crate) form: NameForm,
 }
 
+impl NamePlace {
+    /// What an item of an inode says of a name, if it has it among those in the same directory.
+    pub(crate) fn in_item(place: Place<'_>, key: &Key, data: &[u8]) -> Option<Self> {
+        if (key.item_type, key.offset()) != (KeyType::INODE_REF, place.directory.number.get()) {
+            return None;
+        }
+        let found = find::<InodeRefHeader>(data, |_, name| name == place.name)?;
+        Some(Self { index: found.header.index.get(), form: NameForm::Ref })
+    }
+}
+
 impl Filesystem {
     /// The item of a name's hash, and the entry of the name in it.
     pub(crate) fn slot(&self, place: Place<'_>) -> Result<Slot, FsError> {
@@ -102,8 +113,17 @@ impl Filesystem {
         place: Place<'_>,
         act: impl FnOnce(&Child, &mut NameLocks<'_>) -> Result<T, FsError>,
     ) -> Result<T, FsError> {
+        let missing = || FsError::NotFound(place.name.to_vec());
+        {
+            let names = directory.names();
+            let child = self.child(place, self.slot(place)?.entry.ok_or_else(missing)?)?;
+            // As a rule a directory is older than what it holds, and comes first.
+            if directory.id() < child.inode.id() {
+                return act(&child, &mut NameLocks::in_order((directory, names), &child.inode));
+            }
+        }
         loop {
-            let entry = self.slot(place)?.entry.ok_or_else(|| FsError::NotFound(place.name.to_vec()))?;
+            let entry = self.slot(place)?.entry.ok_or_else(missing)?;
             let child = self.child(place, entry)?;
             let mut locks = lock_names(&[directory, &child.inode]);
             // Before the locks were held the name may have come to stand for something else.
@@ -164,11 +184,9 @@ impl Filesystem {
     pub(crate) fn name_place(&self, place: Place<'_>, number: ObjectId) -> Result<NamePlace, FsError> {
         let parent = place.directory.number;
         let key = Key::new(number, KeyType::INODE_REF, parent.get());
-        let index = self.pool().with_item(place.tree, &key, |data| {
-            find::<InodeRefHeader>(data, |_, name| name == place.name).map(|found| found.header.index.get())
-        })?;
-        if let Some(index) = index.flatten() {
-            return Ok(NamePlace { index, form: NameForm::Ref });
+        let found = self.pool().with_item(place.tree, &key, |data| NamePlace::in_item(place, &key, data))?;
+        if let Some(found) = found.flatten() {
+            return Ok(found);
         }
         let key = Key::new(number, KeyType::INODE_EXTREF, extref_hash(parent, place.name));
         let index = self.pool().with_item(place.tree, &key, |data| {

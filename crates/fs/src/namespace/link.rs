@@ -23,7 +23,7 @@ impl Filesystem {
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let (directory, inode) = (self.inode(parent), self.inode(id));
+        let (directory, inode) = (self.directory(parent), self.inode(id));
         let mut locks = lock_names(&[&directory, &inode]);
         self.changeable_directory(parent, false)?;
         let before = self.attributes(id)?;

@@ -62,7 +62,7 @@ impl Filesystem {
             ordered.iter().map(|subvolume| subvolume.begin_write()).collect::<Result<Vec<_>, _>>()?;
         let from = Place { tree: from_subvolume.tree(), directory: from_parent, name: from_name };
         let to = Place { tree: to_subvolume.tree(), directory: to_parent, name: to_name };
-        let (from_directory, to_directory) = (self.inode(from_parent), self.inode(to_parent));
+        let (from_directory, to_directory) = (self.directory(from_parent), self.directory(to_parent));
         let left = loop {
             let source = self.slot(from)?.entry.ok_or_else(|| FsError::NotFound(from_name.to_vec()))?;
             let target = self.slot(to)?.entry;

@@ -60,7 +60,7 @@ impl Filesystem {
         let subvolume = self.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let left = self.with_child(&self.inode(parent), place, |child, locks| {
+        let left = self.with_child(&self.directory(parent), place, |child, locks| {
             self.changeable_directory(parent, true)?;
             if child.entry.kind == FileType::Directory {
                 return Err(FsError::IsADirectory(child.inode.id()));
@@ -86,7 +86,7 @@ impl Filesystem {
         let subvolume = self.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let below = self.with_child(&self.inode(parent), place, |child, locks| {
+        let below = self.with_child(&self.directory(parent), place, |child, locks| {
             self.changeable_directory(parent, true)?;
             let id = child.inode.id();
             if child.entry.kind != FileType::Directory {
@@ -143,24 +143,33 @@ impl Filesystem {
     ) -> Result<Leaving, FsError> {
         frozen_flags(before)?;
         let number = before.id.number;
+        let mut found = None;
         let fate = if before.nlink > 1 {
             Fate::Stays
         } else if opens > 0 || !inode.data.is_clean() {
             Fate::Waits
         } else {
-            self.count_items(place.tree, number)?.map_or(Fate::Waits, Fate::Goes)
+            self.look_through(place, number, &mut found)?.map_or(Fate::Waits, Fate::Goes)
         };
-        Ok(Leaving { number, place: self.name_place(place, number)?, nlink: before.nlink, fate })
+        let place = found.map_or_else(|| self.name_place(place, number), Ok)?;
+        Ok(Leaving { number, place, nlink: before.nlink, fate })
     }
 
-    /// How many items an inode has; `None` if they are too many to go at once.
-    fn count_items(&self, tree: &Arc<Tree>, number: ObjectId) -> Result<Option<usize>, FsError> {
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
+    /// How many items an inode has; `None` if they are too many to go at once. What it has of the name is found on the
+    /// way, if it is where names are as a rule.
+    fn look_through(
+        &self,
+        place: Place<'_>,
+        number: ObjectId,
+        name: &mut Option<NamePlace>,
+    ) -> Result<Option<usize>, FsError> {
+        let mut cursor = self.pool().cursor(place.tree, Readahead::None);
         cursor.seek(&Key::new(number, KeyType::INODE_ITEM, 0))?;
         for count in 0..=ITEMS_AT_ONCE {
-            if cursor.key().is_none_or(|key| key.objectid != number) {
+            let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == number) else {
                 return Ok(Some(count));
-            }
+            };
+            *name = name.or_else(|| NamePlace::in_item(place, &key, data));
             cursor.next()?;
         }
         Ok(None)

@@ -4,7 +4,7 @@ use super::{Operations, number};
 use crate::handles::Handle;
 use crate::permission::Caller;
 use crate::refusals::Refusal;
-use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, Whence};
+use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, Inode, InodeFlags, OpenFile, Whence};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -39,8 +39,18 @@ impl Operations {
     }
 
     /// Opens a file whose attributes are known, perhaps to write it.
-    pub(super) fn open_known(&self, attributes: &Attributes, writes: bool) -> Result<u64, Errno> {
+    fn open_known(&self, attributes: &Attributes, writes: bool) -> Result<u64, Errno> {
         let inode = number(self.filesystem.acquire(attributes.id))?;
+        self.open_acquired(attributes, inode, writes)
+    }
+
+    /// The same, once somebody has acquired it.
+    pub(super) fn open_acquired(
+        &self,
+        attributes: &Attributes,
+        inode: Arc<Inode>,
+        writes: bool,
+    ) -> Result<u64, Errno> {
         match self.filesystem.open_known(attributes) {
             Ok(file) => Ok(self.handles.add(Handle::new(file, inode, writes))),
             Err(error) => {

@@ -45,8 +45,8 @@ impl Operations {
         writes: bool,
     ) -> Result<(Stat, u64), Errno> {
         let parent = self.inode(parent)?;
-        let made = number(self.filesystem.create(parent, name, new))?;
-        let handle = self.open_known(&made, writes)?;
+        let (made, inode) = number(self.filesystem.create_acquired(parent, name, new))?;
+        let handle = self.open_acquired(&made, inode, writes)?;
         Ok((self.remembered(&made), handle))
     }
 
