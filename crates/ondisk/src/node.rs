@@ -282,11 +282,12 @@ impl Node {
 
     /// The slot of a key, or the slot before which it would stand.
     pub fn search(&self, key: &Key) -> Result<usize, usize> {
-        if self.is_leaf() {
-            self.items().binary_search_by(|item| item.key.cmp(key))
+        let slot = if self.is_leaf() {
+            self.items().partition_point(|item| item.key.is_before(key))
         } else {
-            self.key_ptrs().binary_search_by(|pointer| pointer.key.cmp(key))
-        }
+            self.key_ptrs().partition_point(|pointer| pointer.key.is_before(key))
+        };
+        if self.key(slot) == Some(*key) { Ok(slot) } else { Err(slot) }
     }
 
     /// The slots, as many as fit: the checker refuses a block that claims more.

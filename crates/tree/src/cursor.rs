@@ -356,6 +356,36 @@ impl<'p> Cursor<'p> {
     }
 }
 
+/// The leaf where a key is or would be, for who needs nothing else: a cursor's descent without its path. `None` if
+/// something on the way is not in memory, or not what it should be, which is for a cursor to say.
+pub(crate) fn leaf_in_memory(pool: &Pool, tree: &Tree, key: &Key) -> Option<Arc<Node>> {
+    let state = tree.read();
+    let mut expected = state.root_expectation();
+    let mut bound: Option<Key> = None;
+    loop {
+        let clean;
+        let node = match state.dirty.get(&expected.bytenr) {
+            Some(dirty) => dirty,
+            None => {
+                clean = pool.node_in_memory(&expected)?;
+                &clean
+            }
+        };
+        let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
+        let is_within = last.zip(bound).is_none_or(|(last, bound)| last < bound);
+        if !is_within || !may_hold(tree.id(), node.header().owner) {
+            return None;
+        }
+        if node.is_leaf() {
+            return Some(Arc::clone(node));
+        }
+        let slot = node.search(key).unwrap_or_else(|slot| slot.saturating_sub(1));
+        let pointers = node.key_ptrs();
+        bound = pointers.get(slot + 1).map(|next| next.key).or(bound);
+        expected = NodeExpectation::child(pointers.get(slot)?, node.level());
+    }
+}
+
 /// Whether a tree can hold blocks of this owner: subvolumes share theirs with each other, log and relocation
 /// trees go by several names, and any other tree has only its own.
 pub(crate) fn may_hold(tree: RootId, owner: RootId) -> bool {

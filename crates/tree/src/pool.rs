@@ -1,6 +1,7 @@
 //! A pool whose trees can be read.
 
 use crate::cache::NodeCache;
+use crate::cursor::leaf_in_memory;
 use crate::transaction::Writer;
 use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
 use brindle_device::Device;
@@ -185,6 +186,10 @@ impl Pool {
         key: &Key,
         act: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, TreeError> {
+        if let Some(leaf) = leaf_in_memory(self, tree, key) {
+            let found = leaf.search(key).ok().and_then(|slot| leaf.item(slot));
+            return Ok(found.map(|(_, data)| act(data)));
+        }
         let mut cursor = self.cursor(tree, Readahead::None);
         cursor.seek(key)?;
         Ok(cursor.item().filter(|(found, _)| found == key).map(|(_, data)| act(data)))
