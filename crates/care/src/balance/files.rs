@@ -48,6 +48,15 @@ pub fn look_at_files(
     }
 }
 
+/// What came of going through all files once.
+#[derive(Debug, Default)]
+struct Pass {
+    /// Why something could not be moved, if anything.
+    refused: Option<String>,
+    /// How many extents came to lie in parts.
+    cut: u64,
+}
+
 /// Moves what lies in the wrong tier; why something could not be moved, if anything.
 pub(super) fn put_right(
     filesystem: &Filesystem,
@@ -55,8 +64,24 @@ pub(super) fn put_right(
     wish: &mut Wish,
     watcher: Watcher<'_>,
 ) -> Result<Option<String>, BalanceError> {
+    let first = go_through(filesystem, progress, wish, watcher)?;
+    if first.cut == 0 || *wish != Wish::GoOn {
+        return Ok(first.refused);
+    }
+    // The parts of an extent that files of both tiers share may belong elsewhere than all of it did. What had no room
+    // is tried again, and counted again.
+    progress.left = 0;
+    Ok(go_through(filesystem, progress, wish, watcher)?.refused)
+}
+
+fn go_through(
+    filesystem: &Filesystem,
+    progress: &mut Progress,
+    wish: &mut Wish,
+    watcher: Watcher<'_>,
+) -> Result<Pass, BalanceError> {
     let pool = filesystem.pool();
-    let (mut from, mut refused) = (Logical::new(0), None);
+    let (mut from, mut pass) = (Logical::new(0), Pass::default());
     loop {
         let facts = facts(pool)?;
         let mut survey = Survey::new(&facts, filesystem.small_file_bytes(), from);
@@ -65,28 +90,28 @@ pub(super) fn put_right(
             *wish == Wish::GoOn
         })?;
         if !is_whole {
-            return Ok(refused);
+            return Ok(pass);
         }
         let work = by_block_group(&survey, &facts);
         progress.expected += brindle_ondisk::to_u64(work.len());
         progress.expected_bytes += work.iter().map(Work::bytes).sum::<u64>();
         for work in &work {
-            match carry_out(pool, work, progress, wish, watcher) {
+            match carry_out(pool, work, progress, &mut pass, wish, watcher) {
                 Ok(()) => progress.done += u64::from(*wish == Wish::GoOn),
                 Err(TreeError::NoSpace(why)) => {
                     tracing::warn!("data at logical {} stays: no space left: {why}", work.group);
                     progress.left += 1;
-                    refused.get_or_insert(why);
+                    pass.refused.get_or_insert(why);
                 }
                 Err(error) => return Err(error.into()),
             }
             if *wish != Wish::GoOn {
-                return Ok(refused);
+                return Ok(pass);
             }
         }
         match survey.behind() {
             Some(behind) => from = behind,
-            None => return Ok(refused),
+            None => return Ok(pass),
         }
     }
 }
@@ -127,6 +152,7 @@ fn carry_out(
     pool: &Pool,
     work: &Work,
     progress: &mut Progress,
+    pass: &mut Pass,
     wish: &mut Wish,
     watcher: Watcher<'_>,
 ) -> Result<(), TreeError> {
@@ -139,9 +165,10 @@ fn carry_out(
         let why = format!("the {} devices are full", work.target);
         return Err(TreeError::NoSpace(why));
     }
-    let before = progress.moved_bytes;
+    let (before, cut_before) = (progress.moved_bytes, pass.cut);
     pool.move_data(work.group, &work.extents, work.target, &mut |moved: &Moved| {
         progress.moved_bytes = before + moved.bytes;
+        pass.cut = cut_before + moved.cut;
         *wish = watcher(progress);
         if *wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

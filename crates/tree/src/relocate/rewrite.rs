@@ -198,6 +198,7 @@ impl Editor<'_> {
         let Some(known) = plan.data.get(&carried.from.start) else { return Ok(()) };
         let is_whole = carried.parts.len() == 1;
         moved.extents += 1;
+        moved.cut += u64::from(!is_whole);
         for part in carried.parts {
             let range = DataRange { start: part.to.start, length: part.to.length };
             if !is_whole && !plan.grown.parts.contains(&range.start) {

@@ -170,6 +170,27 @@ fn long_extents_go_in_parts_where_free_space_is_in_pieces() {
 }
 
 #[test]
+fn parts_that_belong_elsewhere_than_their_extent_did_go_there_at_once() {
+    let mut pool = pool();
+    pool.write.moved_extent_bytes_max = 64 << 10;
+    let fs = pool.open();
+    let large = put(&fs, fs.root(), "large", 2 * MIB).expect("room");
+    let clone = fs.create(fs.root(), b"clone", &NewInode { mode: 0o100_644, ..NewInode::default() });
+    let clone = clone.expect("room").id;
+    let (source, target) = (fs.open_file(large).expect("there"), fs.open_file(clone).expect("there"));
+    assert_eq!(fs.copy_range(&source, 512 << 10, &target, 0, 256 << 10).expect("room"), 256 << 10);
+    fs.write_back(&target).expect("room");
+    drop((source, target));
+    mark(&fs, clone, "fast");
+    assert_eq!(look(&fs).fast_on_bulk.bytes, 2 << 20, "all of the extent");
+    let moved = apply(&fs).expect("there is room").progress.moved_bytes;
+    assert!(is_on_flash(&fs, clone));
+    assert_eq!((wrong_bytes(&fs), moved), (0, (4 << 20) - (256 << 10)), "all but what is shared went back");
+    assert!(contents(&fs, large) == vec![0; 2 * MIB] && contents(&fs, clone) == vec![0; 256 << 10]);
+    pool.close(fs);
+}
+
+#[test]
 fn marks_and_limits_that_come_later_move_what_is_there() {
     let mut pool = pool();
     pool.write.small_file_bytes = None;
