@@ -92,10 +92,10 @@ impl Filesystem {
 
     fn new(pool: Pool, options: &OpenOptions, write: Option<WriteState>) -> Result<Self, FsError> {
         let mut warnings: Vec<String> = pool.volume().warnings().iter().map(ToString::to_string).collect();
-        if TreeRoot::log_root_tree(&pool.superblock()).is_some() {
+        if write.is_none() && TreeRoot::log_root_tree(&pool.superblock()).is_some() {
             warnings.push(
                 "the pool has a log tree: what was fsynced after the last commit is not shown, for the log is \
-                 not replayed"
+                 replayed only by who may write"
                     .to_owned(),
             );
         }
@@ -104,6 +104,9 @@ impl Filesystem {
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
         let (inodes, data) = (InodeTable::default(), DataContext::new(&write_options));
         let mut filesystem = Self { pool, subvolumes, root, warnings, neighbours, inodes, data, write };
+        if filesystem.write.is_some() {
+            filesystem.replay_log()?;
+        }
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)
     }

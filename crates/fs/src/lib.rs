@@ -7,7 +7,8 @@
 //! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next, as do
 //! small files that lie one behind the other.
 //!
-//! A pool with a non-empty log tree is read as of its last full commit; [`Filesystem::warnings`] says so.
+//! A log, of what was fsynced after the last commit, is replayed when the pool is opened to be written (`replay`). Who
+//! only reads sees the last commit; [`Filesystem::warnings`] says so.
 
 mod acl;
 mod attributes;
@@ -29,6 +30,7 @@ mod neighbours;
 mod orphan;
 mod packed;
 mod read;
+mod replay;
 mod seek;
 mod statfs;
 mod subvolume;

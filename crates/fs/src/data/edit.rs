@@ -234,6 +234,20 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         }
     }
 
+    /// Changes of the inode item only what the changes of the extents come to.
+    pub(super) fn finish_bytes(self) -> Result<(), FsError> {
+        if self.gained_bytes == self.freed_bytes {
+            return Ok(());
+        }
+        let key = self.file.key(KeyType::INODE_ITEM, 0);
+        let changed = self.editor.update(self.tree, &key, |bytes| {
+            let item = InodeItem::mut_from_bytes(bytes).ok()?;
+            item.nbytes = (item.nbytes.get() + self.gained_bytes).saturating_sub(self.freed_bytes).into();
+            Some(())
+        })?;
+        changed.flatten().ok_or(FsError::NoInode(self.file))
+    }
+
     fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
         let sector = self.filesystem.sector();
         let pieces = self.filesystem.pieces(self.tree, self.file, range, usize::MAX)?;

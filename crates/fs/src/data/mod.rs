@@ -20,6 +20,7 @@ mod piece;
 mod plan;
 mod promise;
 mod ranges;
+mod replayed;
 mod state;
 mod truncate;
 mod write;

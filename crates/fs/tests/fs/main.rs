@@ -8,6 +8,7 @@ mod extremes;
 mod fragmentation;
 mod golden;
 mod kernel;
+mod logged;
 mod model;
 mod pingpong;
 mod placement;

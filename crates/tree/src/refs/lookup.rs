@@ -43,6 +43,12 @@ impl Editor<'_> {
         total(&extent, record.as_ref(), head.as_ref())
     }
 
+    /// Whether an extent has an item, or a change of its references waits.
+    pub(crate) fn is_known(&self, extent: &Extent) -> Result<bool, TreeError> {
+        let (record, head) = self.all_that_is_known(extent)?;
+        Ok(record.is_some() || head.is_some())
+    }
+
     /// Whether anything but this one place in a file of `tree`, however often, may refer to an extent of data: another
     /// file, or a snapshot. What is not shared may be written in place. What is about to move counts as shared.
     pub fn is_data_shared(

@@ -76,6 +76,19 @@ impl Space {
         taken
     }
 
+    /// Takes this range, if it is free.
+    pub(super) fn take_exactly(&self, pool: &Pool, span: Span) -> Result<bool, TreeError> {
+        let Some(group) = self.lock().group_of(span.0).map(|group| group.start) else { return Ok(false) };
+        self.look_up(pool, group)?;
+        let mut state = self.lock();
+        let free = state.group(group).and_then(|group| group.free.as_ref()?.holding(span.0));
+        let is_free = free.is_some_and(|free| span.1 > 0 && span.1 <= free.0 + free.1 - span.0);
+        if is_free {
+            state.reserve(span);
+        }
+        Ok(is_free)
+    }
+
     fn take_from(
         &self,
         pool: &Pool,

@@ -163,6 +163,11 @@ impl Space {
         self.take_blocks(pool, content, count, hint)
     }
 
+    /// Takes a range that nobody has, if all of it is free: what only a log knows. Reads trees.
+    pub(crate) fn claim(&self, pool: &Pool, start: Logical, length: u64) -> Result<bool, TreeError> {
+        self.take_exactly(pool, (start.get(), length))
+    }
+
     /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or
     /// [`Pool::reserve_extent`].
     pub(crate) fn extent_recorded(&self, start: Logical, length: u64) {

@@ -36,6 +36,11 @@ impl Pool {
         let wanted = writer.gate.running();
         let mut durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
         writer.check_alive()?;
+        if writer.waits_for_log.load(Ordering::Acquire) {
+            return Err(TreeError::UnderWay(
+                "its log is being replayed, and there is no room to do that at once",
+            ));
+        }
         if durable.generation >= wanted || !self.has_changes(writer) {
             return Ok(());
         }
@@ -50,6 +55,7 @@ impl Pool {
     fn has_changes(&self, writer: &Writer) -> bool {
         writer.refs.len() > 0
             || writer.space.has_changes()
+            || self.superblock().log_root.get() != 0
             || writer.label.lock().unwrap_or_else(PoisonError::into_inner).is_some()
             || self.has_new_statistics(&writer.statistics)
             || self.known_trees().iter().any(|tree| tree.is_dirty())

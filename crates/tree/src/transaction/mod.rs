@@ -85,6 +85,8 @@ pub(crate) struct Writer {
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.
     exclusive: Mutex<Option<&'static str>>,
+    /// The log that the pool has is not in any transaction yet: none may be committed, for that would give it up.
+    pub(crate) waits_for_log: AtomicBool,
     /// Why nothing is written any more.
     aborted: OnceLock<Arc<str>>,
     pub(crate) options: WriterOptions,

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 impl Pool {
-    /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that nobody has replayed, a
+    /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that nobody replays, a
     /// relocation or a replacement that is under way.
     pub fn open_writable(
         devices: Vec<Arc<dyn WritableDevice>>,
@@ -22,7 +22,7 @@ impl Pool {
     ) -> Result<Self, TreeError> {
         let volume = Volume::open_writable(devices, &options.volume)?;
         let pool = Self::from_volume(volume, options.cache_bytes)?;
-        pool.check_nothing_is_under_way()?;
+        pool.check_nothing_is_under_way(writer)?;
         let space = Space::load(&pool, writer)?;
         let durable = pool.superblock().generation;
         let running = Generation::new(durable.get() + 1);
@@ -41,6 +41,7 @@ impl Pool {
             copies_are_current: AtomicBool::new(false),
             commits: Mutex::default(),
             exclusive: Mutex::default(),
+            waits_for_log: AtomicBool::new(TreeRoot::log_root_tree(&pool.superblock()).is_some()),
             aborted: OnceLock::new(),
             options: writer.clone(),
         };
@@ -49,11 +50,10 @@ impl Pool {
         Ok(pool)
     }
 
-    fn check_nothing_is_under_way(&self) -> Result<(), TreeError> {
-        if TreeRoot::log_root_tree(&self.superblock()).is_some() {
+    fn check_nothing_is_under_way(&self, writer: &WriterOptions) -> Result<(), TreeError> {
+        if !writer.replays_log && TreeRoot::log_root_tree(&self.superblock()).is_some() {
             return Err(TreeError::UnderWay(
-                "it has a log tree, with what was fsynced after the last commit, and brindle does not replay logs yet: \
-                 mount it once with the kernel (or give the log up: btrfs rescue zero-log)",
+                "it has a log tree, with what was fsynced after the last commit: mount it once, which replays the log",
             ));
         }
         let root_tree = self.tree(RootId::ROOT_TREE)?;

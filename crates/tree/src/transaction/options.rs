@@ -23,6 +23,9 @@ pub struct WriterOptions {
     /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
     /// limit, but where it is to be seen what comes of that.
     pub moved_extent_bytes_max: u64,
+    /// Whoever opens the pool replays its log, if it has one, before anything else. Without this a pool with a log is
+    /// refused.
+    pub replays_log: bool,
     /// What time it is.
     pub clock: Clock,
 }
@@ -34,6 +37,7 @@ impl Default for WriterOptions {
             placement: PlacementMode::default(),
             classes: BTreeMap::new(),
             moved_extent_bytes_max: u64::MAX,
+            replays_log: false,
             clock: Arc::new(system_time),
         }
     }
@@ -46,6 +50,7 @@ impl fmt::Debug for WriterOptions {
             .field("placement", &self.placement)
             .field("classes", &self.classes)
             .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
+            .field("replays_log", &self.replays_log)
             .finish_non_exhaustive()
     }
 }

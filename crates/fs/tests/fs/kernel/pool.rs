@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const DEVICE_BYTES: u64 = 512 << 20;
 
 /// A pool on loop devices, mounted by the kernel. Nothing of it is left behind.
-pub(super) struct KernelPool {
+pub(crate) struct KernelPool {
     images: Vec<PathBuf>,
     mount_point: PathBuf,
     is_mounted: bool,
@@ -25,7 +25,7 @@ impl KernelPool {
     }
 
     /// A fresh pool, made and mounted with more options.
-    pub(super) fn make_with(
+    pub(crate) fn make_with(
         profile: &str,
         devices: usize,
         nodesize: &str,
@@ -61,11 +61,11 @@ impl KernelPool {
         mounted.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    pub(super) fn mount_point(&self) -> &Path {
+    pub(crate) fn mount_point(&self) -> &Path {
         &self.mount_point
     }
 
-    pub(super) fn images(&self) -> &[PathBuf] {
+    pub(crate) fn images(&self) -> &[PathBuf] {
         &self.images
     }
 
@@ -80,7 +80,7 @@ impl KernelPool {
     }
 
     /// Lets the kernel write everything.
-    pub(super) fn unmount(&mut self) {
+    pub(crate) fn unmount(&mut self) {
         run("umount", [""; 0], [&self.mount_point]);
         self.is_mounted = false;
     }

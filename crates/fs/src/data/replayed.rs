@@ -1,0 +1,72 @@
+//! Extents that a log has, entered where the kernel would have committed them.
+
+use super::edit::FileEditor;
+use super::piece::{Piece, Place};
+use crate::{Filesystem, FsError, InodeId};
+use brindle_ondisk::item::{Compression, FileExtent, InodeFlags, InodeItem};
+use brindle_ondisk::{Incompat, Key};
+use brindle_tree::{DataRange, Editor, LogTree, Tree};
+use std::sync::Arc;
+
+impl Filesystem {
+    /// Takes everything out of a file that begins behind its end.
+    pub(crate) fn drop_behind(
+        &self,
+        editor: &Editor<'_>,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        size: u64,
+    ) -> Result<(), FsError> {
+        let mut file = FileEditor::new(editor, self, tree, file);
+        if let Some(end) = size.checked_next_multiple_of(self.sector()) {
+            file.make_room(&(end..u64::MAX))?;
+        }
+        file.finish_bytes()
+    }
+
+    /// Puts an extent of a log into its file, and its checksums into their tree. An extent that only the log knows is taken
+    /// out of free space.
+    pub(crate) fn replay_extent(
+        &self,
+        editor: &Editor<'_>,
+        tree: &Arc<Tree>,
+        log: &LogTree,
+        (file, inode): (InodeId, &InodeItem),
+        (key, extent): (Key, &FileExtent<'_>),
+    ) -> Result<(), FsError> {
+        let piece = Piece::from_item(key.offset(), extent);
+        let end = piece.end(self.sector());
+        let there = self.pieces(tree, file, &(piece.start..end), 1)?;
+        if there.first() == Some(&piece) {
+            return Ok(());
+        }
+        let mut change = FileEditor::new(editor, self, tree, file);
+        let is_hole = matches!(&piece.place, Place::OnDisk(span) if span.is_hole());
+        if is_hole && self.has_implicit_holes() {
+            change.make_room(&(piece.start..end))?;
+            return change.finish_bytes();
+        }
+        match piece.compression {
+            Compression::Lzo => editor.use_feature(Incompat::COMPRESS_LZO),
+            Compression::Zstd => editor.use_feature(Incompat::COMPRESS_ZSTD),
+            Compression::None | Compression::Zlib => {}
+        }
+        let is_new = match piece.span() {
+            Some(span) => editor.claim_data(span.extent())?,
+            None => false,
+        };
+        change.put(&piece, is_new)?;
+        change.finish_bytes()?;
+        let Some(span) = piece.span().filter(|span| !span.is_prealloc) else { return Ok(()) };
+        if !inode.inode_flags().contains(InodeFlags::NODATASUM) {
+            let range = match piece.compression {
+                Compression::None => DataRange { start: span.disk + span.offset, length: span.length },
+                _ => span.extent(),
+            };
+            for (start, checksums) in editor.logged_checksums(log, range)? {
+                editor.insert_checksums(start, &checksums)?;
+            }
+        }
+        Ok(())
+    }
+}

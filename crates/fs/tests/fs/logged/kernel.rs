@@ -1,0 +1,142 @@
+//! Logs that the kernel leaves: what was fsynced is there when brindle has replayed them, as when the kernel has.
+
+use super::{assert_clean, assert_same, open};
+use crate::golden::{read_whole, top_level};
+use crate::kernel::pool::{KernelPool, run, try_run};
+use crate::kernel::{can_make, patiently};
+use brindle_device::{Device, FileDevice, WritableDevice};
+use brindle_fs::Filesystem;
+use brindle_testing::manifest::Manifest;
+use brindle_testing::model::Model;
+use brindle_testing::operations::{Generator, Mix, MountedTarget, Operation, Target};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// How many logs are replayed of each kind of pool.
+const ROUNDS: usize = 6;
+/// Operations between two of them, each followed by an fsync.
+const OPERATIONS: usize = 40;
+
+/// What is on the devices of a pool that the kernel has mounted, as a crash would leave it.
+struct Crashed {
+    scratch: TempDir,
+}
+
+impl Crashed {
+    fn of(pool: &KernelPool) -> Self {
+        let scratch = tempfile::Builder::new().prefix("brindle-log-").tempdir().expect("room");
+        let crashed = Self { scratch };
+        std::fs::create_dir(crashed.mount_point()).expect("room");
+        for name in ["ours", "theirs"] {
+            run("cp", ["--sparse=always"], [&pool.images()[0], &crashed.image(name)]);
+        }
+        crashed
+    }
+
+    fn image(&self, whose: &str) -> PathBuf {
+        self.scratch.path().join(whose)
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.scratch.path().join("mount")
+    }
+
+    /// What the kernel shows of one of them, whose log it replays if nobody has.
+    fn as_kernel_sees(&self, whose: &str) -> Manifest {
+        let mount_point = self.mount_point();
+        run("mount", ["-t", "btrfs", "-o", "loop"], [&self.image(whose), &mount_point]);
+        let found = Manifest::of_directory(&mount_point).expect("readable");
+        patiently(|| try_run("umount", [""; 0], [&mount_point])).unwrap_or_else(|error| panic!("{error}"));
+        found
+    }
+
+    fn has_log(&self) -> bool {
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&self.image("ours")).expect("an image"));
+        let read = Filesystem::open(vec![device], &top_level()).expect("opens to be read");
+        read.pool().superblock().log_root.get() != 0
+    }
+
+    /// What brindle shows when it has replayed the log.
+    fn as_brindle_sees(&self, name: &str) -> Manifest {
+        let device = FileDevice::open_writable(&self.image("ours")).expect("an image");
+        let devices = vec![Arc::new(device) as Arc<dyn WritableDevice>];
+        let filesystem = open(devices).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(filesystem.pool().superblock().log_root.get(), 0, "{name}: the log is replayed");
+        let found = read_whole(&filesystem, name);
+        filesystem.shutdown().unwrap_or_else(|error| panic!("{name}: {error}"));
+        found
+    }
+
+    fn check(&self, name: &str) {
+        let image = self.image("ours");
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image).expect("an image"));
+        assert_clean(name, device);
+        try_run("btrfs", ["check", "--check-data-csum"], [&image])
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+/// Lets the kernel do what follows from a seed, and compares what both make of the logs it leaves.
+fn replay_as_the_kernel(seed: u64, nodesize: &str, options: &str, mkfs_options: &[&str]) {
+    if !can_make() {
+        return;
+    }
+    // No commit but those that the kernel needs itself.
+    let mut pool =
+        KernelPool::make_with("single", 1, nodesize, &format!("commit=300,{options}"), mkfs_options);
+    let mut target = MountedTarget::new(pool.mount_point(), || panic!("it stays mounted"));
+    let mut model = Model::new();
+    let seed = std::env::var("BRINDLE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
+    let mix = Mix { subvolumes: 0, sync: 1, sync_file: 30, remount: 0, names_max: 60, ..Mix::default() };
+    let mut generator = Generator::new(seed, mix);
+    let mut crashes = Vec::new();
+    for round in 0..rounds() {
+        let mut last = Operation::Sync;
+        for number in 0.. {
+            last = generator.next(&model);
+            let (done, expected) = (target.apply(&last).is_ok(), model.apply(&last).is_ok());
+            assert_eq!(done, expected, "seed {seed}: {last:?}");
+            if number >= OPERATIONS && matches!(last, Operation::SyncFile { .. }) {
+                break;
+            }
+        }
+        let name = format!("seed {seed}, round {round}, {last:?}");
+        crashes.push((name, Crashed::of(&pool)));
+    }
+    // The kernel does not mount copies of what it has mounted.
+    pool.unmount();
+    let logs = crashes.iter().filter(|(_, crashed)| crashed.has_log()).count();
+    assert!(logs > 0, "seed {seed}: no log was left");
+    for (name, crashed) in crashes {
+        let found = crashed.as_brindle_sees(&name);
+        crashed.check(&name);
+        assert_same(&name, &crashed.as_kernel_sees("theirs"), &found);
+        assert_same(&name, &crashed.as_kernel_sees("ours"), &found);
+    }
+}
+
+/// More by `BRINDLE_LOGS`.
+fn rounds() -> usize {
+    std::env::var("BRINDLE_LOGS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
+}
+
+#[test]
+fn logs_are_replayed_as_the_kernel_replays_them() {
+    replay_as_the_kernel(1, "16384", "compress=no", &[]);
+}
+
+#[test]
+fn logs_of_compressed_files_are_replayed() {
+    replay_as_the_kernel(2, "4096", "compress=zstd", &[]);
+}
+
+#[test]
+fn logs_with_holes_that_are_told_are_replayed() {
+    replay_as_the_kernel(3, "4096", "compress=no", &["-O", "^no-holes"]);
+}
+
+#[test]
+fn logs_are_replayed_where_free_space_has_no_tree() {
+    replay_as_the_kernel(4, "16384", "nospace_cache,compress=no", &["-R", "^free-space-tree"]);
+}

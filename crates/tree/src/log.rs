@@ -1,0 +1,142 @@
+//! Log trees: what was fsynced after the last commit, as the kernel leaves it when a pool is not unmounted.
+//!
+//! The superblock points to a tree of log trees, which has a root item for each subvolume with a log; the log tree has
+//! copies of items of that subvolume, and the checksums of the data that they refer to. Neither its blocks nor that data
+//! are in the extent tree: to the space that the last commit tells of, they are free. So whoever replays a log first
+//! has its blocks kept ([`Editor::keep_log`]), and takes each extent of data that only the log knows
+//! ([`Editor::claim_data`]). All of it belongs to one transaction, whose superblock points to no log; until
+//! [`Pool::log_is_replayed`] is called, nothing is committed.
+
+use crate::refs::Extent;
+use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot};
+use brindle_ondisk::{
+    Defect, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64, to_usize,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The log of a subvolume.
+#[derive(Debug)]
+pub struct LogTree {
+    /// Whose.
+    pub subvolume: RootId,
+    /// Its items.
+    pub tree: Arc<Tree>,
+}
+
+impl Pool {
+    /// The logs of all subvolumes, if there are any.
+    pub fn log_trees(&self) -> Result<Vec<LogTree>, TreeError> {
+        let Some(root) = TreeRoot::log_root_tree(&self.superblock()) else { return Ok(Vec::new()) };
+        let mut cursor = self.cursor(&Tree::fixed(root), Readahead::None);
+        cursor.seek(&Key::MIN)?;
+        let mut found = Vec::new();
+        while let Some((key, data)) = cursor.item() {
+            let failed = |defect| TreeError::item(RootId::TREE_LOG, key, defect);
+            match Item::parse(&key, data).map_err(failed)? {
+                Item::Root(item) if key.item_type == KeyType::ROOT_ITEM => {
+                    let tree = Tree::fixed(TreeRoot::from_item(RootId::TREE_LOG, &item));
+                    found.push(LogTree { subvolume: RootId::new(key.offset()), tree });
+                }
+                _ => return Err(failed(Defect::new("no root item in the tree of log trees", 0))),
+            }
+            cursor.next()?;
+        }
+        Ok(found)
+    }
+
+    /// What the log says is in the running transaction: it may be committed.
+    pub fn log_is_replayed(&self) -> Result<(), TreeError> {
+        self.writer()?.waits_for_log.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// All blocks of a tree.
+    fn blocks_of(&self, root: TreeRoot) -> Result<Vec<Logical>, TreeError> {
+        let (mut found, mut waiting) = (Vec::new(), vec![root.expectation()]);
+        while let Some(expected) = waiting.pop() {
+            found.push(expected.bytenr);
+            if expected.level == Some(0) {
+                continue;
+            }
+            let node = self.read_node(&expected)?;
+            let children = node.key_ptrs().iter();
+            waiting.extend(children.map(|child| NodeExpectation::child(child, node.level())));
+        }
+        Ok(found)
+    }
+}
+
+impl Editor<'_> {
+    /// Sees to it that no block of the log is overwritten before this transaction is durable.
+    pub fn keep_log(&self) -> Result<(), TreeError> {
+        let mut roots: Vec<TreeRoot> = self.pool.log_trees()?.iter().map(|log| log.tree.root()).collect();
+        roots.extend(TreeRoot::log_root_tree(&self.pool.superblock()));
+        for root in roots {
+            for block in self.pool.blocks_of(root)? {
+                let length = self.pool.nodesize().into();
+                self.claim(block, length)?;
+                self.writer.space.extent_freed(block, length, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an extent of data that a log refers to, unless it is known already; whether it was not. Its first reference is
+    /// that of a new extent then.
+    pub fn claim_data(&self, range: DataRange) -> Result<bool, TreeError> {
+        if self.is_known(&Extent::data(range))? {
+            return Ok(false);
+        }
+        self.claim(range.start, range.length)?;
+        Ok(true)
+    }
+
+    /// The checksums of a range of data, as far as a log has them, by where they begin.
+    pub fn logged_checksums(
+        &self,
+        log: &LogTree,
+        range: DataRange,
+    ) -> Result<Vec<(Logical, Vec<u8>)>, TreeError> {
+        let (sector, size) = self.checksum_unit();
+        let end = range.start.get().saturating_add(range.length);
+        let mut cursor = self.pool.cursor(&log.tree, Readahead::None);
+        cursor.seek_last(&checksum_key(range.start))?;
+        if cursor.key().is_none_or(|key| key.item_type != KeyType::EXTENT_CSUM) {
+            cursor.seek(&checksum_key(range.start))?;
+        }
+        let mut found = Vec::new();
+        while let Some((key, data)) = cursor.item().filter(|(key, _)| key.item_type == KeyType::EXTENT_CSUM) {
+            let first = key.offset();
+            if first >= end {
+                break;
+            }
+            let sectors = to_u64(data.len() / size);
+            let from = range.start.get().saturating_sub(first).div_ceil(sector).min(sectors);
+            let to = (end - first).div_ceil(sector).min(sectors);
+            if from < to {
+                let bytes = to_usize(from) * size..to_usize(to) * size;
+                found.push((Logical::new(first + from * sector), data[bytes].to_vec()));
+            }
+            cursor.next()?;
+        }
+        Ok(found)
+    }
+
+    fn checksum_unit(&self) -> (u64, usize) {
+        let context = self.pool.volume().tree_context();
+        (context.sectorsize.into(), context.checksum_type.size())
+    }
+
+    /// Takes a range that must be free.
+    fn claim(&self, start: Logical, length: u64) -> Result<(), TreeError> {
+        if self.writer.space.claim(self.pool, start, length)? {
+            return Ok(());
+        }
+        Err(TreeError::Space { start, length, problem: "a log has it, and it is not free" })
+    }
+}
+
+fn checksum_key(start: Logical) -> Key {
+    Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, start.get())
+}
