@@ -41,9 +41,7 @@ fn a_copy_that_is_lost_is_survived_and_all_that_are_are_not() {
             damage: |victim| overwrite_superblocks(victim, &[0, 1], &ZEROS),
             outcome: Refused(&[
                 "no btrfs pool found",
-                "single/dev1",
-                "the magic number is [00, 00",
-                "expected \"_BHRfS_M\"",
+                "single/dev1: not a btrfs device (no superblock magic",
             ]),
         },
         Case {
