@@ -8,6 +8,7 @@ use brindle_testing::manifest::Manifest;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Whether mounts can be tested here. Skipping is allowed, but not where everything must run.
 pub(crate) fn can_mount() -> bool {
@@ -113,14 +114,14 @@ impl Written {
 
     /// Mounts it (again).
     pub(crate) fn mount_with(&mut self, write: &WriteOptions, options: &MountOptions) {
-        let device = FileDevice::open_writable(&self.image).expect("nobody else has it");
+        let device = patiently(|| FileDevice::open_writable(&self.image)).expect("nobody else has it");
         self.handle = Some(mount_writable(Arc::new(device), &self.at, write, options));
     }
 
     /// Mounts it again, on a device that fails when it is told to.
     pub(crate) fn remount_faulty(&mut self) -> (Arc<FaultyDevice>, MountHandle) {
         self.unmount();
-        let device = FileDevice::open_writable(&self.image).expect("nobody else has it");
+        let device = patiently(|| FileDevice::open_writable(&self.image)).expect("nobody else has it");
         let faulty = Arc::new(FaultyDevice::new(Arc::new(device)));
         let device: Arc<dyn WritableDevice> = Arc::<FaultyDevice>::clone(&faulty);
         let handle = mount_writable(device, &self.at, &WriteOptions::default(), &writable_options());
@@ -155,12 +156,8 @@ impl Written {
 
     pub(crate) fn unmount(&mut self) {
         let handle = self.handle.take().expect("it is mounted");
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         // A child that another test starts has our files open, for a moment.
-        while let Err(error) = handle.unmount() {
-            assert!(std::time::Instant::now() < end, "{error}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        patiently(|| handle.unmount()).unwrap_or_else(|error| panic!("{error}"));
         handle.wait().expect("all of it is durable");
     }
 
@@ -195,7 +192,15 @@ pub(crate) struct KernelMount {
 
 impl KernelMount {
     pub(crate) fn of(image: &Path, at: &Path, options: &str) -> Self {
-        run(Command::new("mount").args(["-o", &format!("loop,{options}")]).arg(image).arg(at));
+        // A loop device of the last mount of this image may be on its way to the end.
+        let mount = || {
+            let mut mount = Command::new("mount");
+            let output = mount.args(["-o", &format!("loop,{options}")]).arg(image).arg(at).output();
+            let output = output.expect("the program starts");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.success() { Ok(()) } else { Err(said) }
+        };
+        patiently(mount).unwrap_or_else(|said| panic!("{}: {said}", image.display()));
         Self { at: at.to_owned() }
     }
 }
@@ -213,8 +218,19 @@ pub(crate) fn writable_options() -> MountOptions {
         allow_other: true,
         devices: true,
         set_user_id: true,
-        commit_interval: std::time::Duration::from_secs(3600),
+        commit_interval: Duration::from_secs(3600),
         ..MountOptions::default()
+    }
+}
+
+/// Tries what somebody who is about to end may be in the way of, for a minute.
+pub(crate) fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match act() {
+            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            done => return done,
+        }
     }
 }
 

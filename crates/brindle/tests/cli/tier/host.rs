@@ -131,7 +131,9 @@ impl TierPool {
 
     /// `brindle tier` with a state directory of its own.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        // Where the tests run in the background of a shell, SIGINT is ignored, and by who is started, too.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_brindle")]);
         command.arg("tier").args(words).env("BRINDLE_STATE_DIR", self.state()).env_remove("BRINDLE_LOG");
         command
     }
