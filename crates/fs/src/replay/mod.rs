@@ -107,10 +107,12 @@ impl Replay<'_> {
         let number = key.objectid;
         match (stage, item) {
             (Stage::Inodes, Item::Inode(inode)) => self.replay_inode(number, inode),
-            (Stage::Entries, Item::DirIndex(entries)) => (*entries).into_iter().try_for_each(|entry| match entry {
-                Ok(entry) => self.replay_entry(number, key.offset(), &entry),
-                Err(defect) => Err(TreeError::item(RootId::TREE_LOG, key, defect).into()),
-            }),
+            (Stage::Entries, Item::DirIndex(entries)) => {
+                (*entries).into_iter().try_for_each(|entry| match entry {
+                    Ok(entry) => self.replay_entry(number, key.offset(), &entry),
+                    Err(defect) => Err(TreeError::item(RootId::TREE_LOG, key, defect).into()),
+                })
+            }
             (Stage::Rest, Item::Xattr(_)) => self.replay_xattr(&key, data),
             (Stage::Rest, Item::InodeRef(names)) => {
                 let parent = ObjectId::new(key.offset());

@@ -1,5 +1,6 @@
 //! A pool on loop devices, mounted by the kernel.
 
+use super::patiently;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ impl KernelPool {
 
     /// Lets the kernel write everything.
     pub(crate) fn unmount(&mut self) {
-        run("umount", [""; 0], [&self.mount_point]);
+        patiently(|| try_run("umount", [""; 0], [&self.mount_point])).unwrap_or_else(|why| panic!("{why}"));
         self.is_mounted = false;
     }
 }

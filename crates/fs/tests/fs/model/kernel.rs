@@ -4,7 +4,7 @@ use super::pool::Pool;
 use super::rules::{create, directory, file};
 use super::target::{Ground, Library};
 use crate::golden::assert_same;
-use crate::kernel::{can_make, contents};
+use crate::kernel::{can_make, contents, patiently};
 use crate::walk::{Limits, Walk};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{FileType, Filesystem, InodeId, OpenOptions, WriteOptions};
@@ -17,9 +17,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 fn run(command: &mut Command) {
+    try_run(command).unwrap_or_else(|said| panic!("{said}"));
+}
+
+fn try_run(command: &mut Command) -> Result<(), String> {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}: {said}", output.status)) }
+}
+
+/// The same with what another test's child, or a loop device on its way to the end, may be in the way of.
+fn run_patiently(command: &mut Command) {
+    patiently(|| try_run(command)).unwrap_or_else(|said| panic!("{said}"));
 }
 
 /// An image that the kernel has mounted.
@@ -42,7 +51,7 @@ impl Mounted {
     }
 
     fn mount(&self) {
-        run(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.point()));
+        run_patiently(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.point()));
     }
 
     fn point(&self) -> std::path::PathBuf {
@@ -50,7 +59,7 @@ impl Mounted {
     }
 
     fn unmount(&self) {
-        run(Command::new("umount").arg(self.point()));
+        run_patiently(Command::new("umount").arg(self.point()));
     }
 
     fn image(&self) -> std::path::PathBuf {
