@@ -6,6 +6,7 @@ mod contents;
 mod control;
 mod defragment;
 mod devices;
+mod long_work;
 mod names;
 mod search;
 mod settings;

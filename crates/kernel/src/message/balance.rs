@@ -1,5 +1,6 @@
 //! What a mount of ours is told of a balance, and tells.
 
+use super::work::WorkReport;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A balance to begin or go on with (ours).
@@ -32,20 +33,8 @@ pub struct BalanceReport {
     pub item: [u8; 448],
     /// [`BALANCE_REPORT_NONE`] and the following.
     pub state: u64,
-    /// How the last one ended: [`BALANCE_ENDED_DONE`] and the following, 0 if none has.
-    pub ended: u64,
-    /// How many block groups are to be emptied.
-    pub expected: u64,
-    /// How many have been.
-    pub done: u64,
-    /// How many had no room elsewhere.
-    pub left: u64,
-    /// How many bytes are used in all that are to be emptied.
-    pub expected_bytes: u64,
-    /// How many bytes have been moved.
-    pub moved_bytes: u64,
-    /// Why it failed, with a zero at the end.
-    pub error: [u8; 512],
+    /// How far it is.
+    pub work: WorkReport,
 }
 
 /// There is no balance.
@@ -54,11 +43,3 @@ pub const BALANCE_REPORT_NONE: u64 = 0;
 pub const BALANCE_REPORT_RUNNING: u64 = 1;
 /// One is paused, or was interrupted.
 pub const BALANCE_REPORT_PAUSED: u64 = 2;
-/// The last one came to its end.
-pub const BALANCE_ENDED_DONE: u64 = 1;
-/// The last one was paused.
-pub const BALANCE_ENDED_PAUSED: u64 = 2;
-/// The last one was cancelled.
-pub const BALANCE_ENDED_CANCELLED: u64 = 3;
-/// The last one failed.
-pub const BALANCE_ENDED_FAILED: u64 = 4;

@@ -1,5 +1,6 @@
 //! What a mount of ours is told of a change of its devices, and tells.
 
+use super::work::WorkReport;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A change of devices to begin (ours).
@@ -51,27 +52,10 @@ pub const DEVICE_BULK: u64 = 1 << 3;
 pub struct DeviceReport {
     /// Whether there is one under way.
     pub is_running: u64,
-    /// How the last one ended: [`DEVICE_ENDED_DONE`] and the following, 0 if none has.
-    pub ended: u64,
     /// What it is, or the last one was: [`DEVICE_ADD`] and the following.
     pub change: u64,
     /// Which device it is about, as soon as that is known.
     pub devid: u64,
-    /// How many block groups are to be emptied.
-    pub expected: u64,
-    /// How many have been.
-    pub done: u64,
-    /// How many bytes are used in all that are to be emptied.
-    pub expected_bytes: u64,
-    /// How many bytes have been moved.
-    pub moved_bytes: u64,
-    /// Why it failed, with a zero at the end.
-    pub error: [u8; 512],
+    /// How far it is.
+    pub work: WorkReport,
 }
-
-/// The last one came to its end.
-pub const DEVICE_ENDED_DONE: u64 = 1;
-/// The last one was stopped.
-pub const DEVICE_ENDED_STOPPED: u64 = 2;
-/// The last one failed.
-pub const DEVICE_ENDED_FAILED: u64 = 3;

@@ -102,7 +102,7 @@ fn show_status(command: &StatusCommand) -> Result<ExitCode> {
                 BALANCE_REPORT_PAUSED => "paused",
                 _ => "none",
             };
-            (state, progress_of(&report))
+            (state, progress_of(&report.work))
         }
         paths => {
             let is_there = balance::interrupted(&open_pool(paths)?)?.is_some();

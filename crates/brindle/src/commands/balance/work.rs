@@ -10,9 +10,8 @@ use brindle_care::balance::{self, Pace, Progress, Wish};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::Filesystem;
 use brindle_kernel::message::{
-    BALANCE_ENDED_CANCELLED, BALANCE_ENDED_FAILED, BALANCE_ENDED_PAUSED, BALANCE_FORCE,
-    BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL, BalanceReport,
-    BalanceStart, text,
+    BALANCE_FORCE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
+    BalanceStart, WORK_ENDED_CANCELLED, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, text,
 };
 use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::item::BalanceItem;
@@ -174,15 +173,10 @@ pub(crate) fn on_mount(
     let mut is_told = false;
     loop {
         let report = mounted.balance_report().map_err(explain_silence)?;
-        let progress = progress_of(&report);
+        let progress = progress_of(&report.work);
         show(bar, &progress);
         if report.state != BALANCE_REPORT_RUNNING {
-            return match report.ended {
-                BALANCE_ENDED_FAILED => bail!("{}", String::from_utf8_lossy(text(&report.error))),
-                BALANCE_ENDED_PAUSED => Ok((progress, Wish::Pause)),
-                BALANCE_ENDED_CANCELLED => Ok((progress, Wish::Cancel)),
-                _ => Ok((progress, Wish::GoOn)),
-            };
+            return Ok((progress, wish_at_end(&report.work)?));
         }
         if stop.is_set() && !is_told {
             is_told = true;
@@ -193,13 +187,18 @@ pub(crate) fn on_mount(
 }
 
 /// What a report says.
-pub(super) fn progress_of(report: &BalanceReport) -> Progress {
-    Progress {
-        expected: report.expected,
-        done: report.done,
-        left: report.left,
-        expected_bytes: report.expected_bytes,
-        moved_bytes: report.moved_bytes,
+pub(crate) fn progress_of(report: &WorkReport) -> Progress {
+    let WorkReport { expected, done, left, expected_bytes, moved_bytes, .. } = *report;
+    Progress { expected, done, left, expected_bytes, moved_bytes }
+}
+
+/// What was wanted in the end of work that has ended, or why it failed.
+pub(crate) fn wish_at_end(report: &WorkReport) -> Result<Wish> {
+    match report.ended {
+        WORK_ENDED_FAILED => bail!("{}", String::from_utf8_lossy(text(&report.error))),
+        WORK_ENDED_PAUSED => Ok(Wish::Pause),
+        WORK_ENDED_CANCELLED => Ok(Wish::Cancel),
+        _ => Ok(Wish::GoOn),
     }
 }
 

@@ -2,7 +2,7 @@
 //! mount, or by the kernel.
 
 use crate::cli::JsonOption;
-use crate::commands::balance::work::{explain_silence, progress_bar, show};
+use crate::commands::balance::work::{explain_silence, progress_bar, progress_of, show, wish_at_end};
 use crate::commands::device_word::refuse_twice;
 use crate::commands::options::MountOptions;
 use crate::commands::pool::open_writable;
@@ -17,9 +17,8 @@ use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, Host, SystemHost};
 use brindle_kernel::Mounted;
 use brindle_kernel::message::{
-    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_ENDED_FAILED, DEVICE_ENDED_STOPPED, DEVICE_FAST,
-    DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK,
-    SIZE_TO, field, text,
+    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
+    DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO, field,
 };
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use brindle_policy::placement::PlacementClass;
@@ -262,31 +261,17 @@ fn on_mount(mounted: &Mounted, change: &Change, stop: &Stop, bar: &ProgressBar) 
     let mut is_told = false;
     loop {
         let report = mounted.device_report().map_err(explain_silence)?;
-        let progress = progress_of(&report);
+        let progress = progress_of(&report.work);
         show(bar, &progress);
         if report.is_running == 0 {
             let devid = Some(report.devid).filter(|devid| *devid != 0);
-            return match report.ended {
-                DEVICE_ENDED_FAILED => bail!("{}", String::from_utf8_lossy(text(&report.error))),
-                DEVICE_ENDED_STOPPED => Ok(Outcome { devid, progress, wish: Wish::Cancel }),
-                _ => Ok(Outcome { devid, progress, wish: Wish::GoOn }),
-            };
+            return Ok(Outcome { devid, progress, wish: wish_at_end(&report.work)? });
         }
         if stop.is_set() && !is_told {
             is_told = true;
             mounted.stop_device_change()?;
         }
         std::thread::sleep(LOOK_EVERY);
-    }
-}
-
-fn progress_of(report: &DeviceReport) -> Progress {
-    Progress {
-        expected: report.expected,
-        done: report.done,
-        left: 0,
-        expected_bytes: report.expected_bytes,
-        moved_bytes: report.moved_bytes,
     }
 }
 

@@ -1,0 +1,151 @@
+//! What takes long on the mounted pool: a thread does it, requests begin it, stop it, and ask how far it is.
+
+use brindle_care::balance::{Ended, Pace, Progress, Watcher, Wish};
+use brindle_kernel::message::{
+    WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, field,
+};
+use rustix::io::Errno;
+use std::fmt::Display;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Work of one kind, one at a time, each about some `S`. Dropped, one that runs is stopped and waited for.
+#[derive(Debug)]
+pub(super) struct LongWork<S> {
+    name: &'static str,
+    /// What is wanted of one that runs when the mount ends.
+    last_wish: Wish,
+    shared: Arc<Shared<S>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared<S> {
+    state: Mutex<State<S>>,
+    /// Somebody wants something else.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State<S> {
+    is_running: bool,
+    subject: S,
+    wish: Wish,
+    progress: Progress,
+    ended: u64,
+    error: String,
+}
+
+impl<S: Default + Copy + Send + 'static> LongWork<S> {
+    pub(super) fn new(name: &'static str, last_wish: Wish) -> Self {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        Self { name, last_wish, shared, thread: Mutex::default() }
+    }
+
+    /// Begins one, which says in the end what it was about.
+    pub(super) fn start<E: Display>(
+        &self,
+        subject: S,
+        pace: Option<Pace>,
+        work: impl FnOnce(Watcher<'_>) -> Result<(Ended, S), E> + Send + 'static,
+    ) -> Result<(), Errno> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut state = self.shared.lock();
+            if state.is_running {
+                return Err(Errno::INPROGRESS);
+            }
+            *state = State { is_running: true, subject, ..State::default() };
+        }
+        let (shared, name) = (Arc::clone(&self.shared), self.name);
+        let run = move || {
+            let begun = Instant::now();
+            let done = work(&mut |progress: &Progress| shared.step(progress, pace, begun));
+            if let Err(error) = &done {
+                tracing::error!("{name}: {error}");
+            }
+            shared.lock().end(done);
+        };
+        match std::thread::Builder::new().name(self.name.to_owned()).spawn(run) {
+            Ok(spawned) => {
+                // The one before has ended: it would be running else.
+                *thread = Some(spawned);
+                Ok(())
+            }
+            Err(_) => {
+                self.shared.lock().is_running = false;
+                Err(Errno::AGAIN)
+            }
+        }
+    }
+
+    /// Wants something else of the one that runs; false if none does.
+    pub(super) fn stop(&self, wish: Wish) -> bool {
+        let mut state = self.shared.lock();
+        if state.is_running {
+            state.wish = wish;
+            self.shared.changed.notify_all();
+        }
+        state.is_running
+    }
+
+    /// Whether one runs, what it, or the last one, is about, and how far it is.
+    pub(super) fn report(&self) -> (bool, S, WorkReport) {
+        let state = self.shared.lock();
+        let Progress { expected, done, left, expected_bytes, moved_bytes } = state.progress;
+        let text = state.error.as_bytes();
+        const ROOM: usize = 511;
+        let error = field(&text[..text.len().min(ROOM)]).unwrap_or([0; 512]);
+        let report =
+            WorkReport { ended: state.ended, expected, done, left, expected_bytes, moved_bytes, error };
+        (state.is_running, state.subject, report)
+    }
+}
+
+impl<S> Shared<S> {
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how far it is, waits as long as the pace wants it, and says what is wanted.
+    fn step(&self, progress: &Progress, pace: Option<Pace>, begun: Instant) -> Wish {
+        let mut state = self.lock();
+        state.progress = *progress;
+        let owed = pace.map(|pace| pace.owed(progress.moved_bytes, begun.elapsed())).unwrap_or_default();
+        let goes_on = |state: &mut State<S>| state.wish == Wish::GoOn;
+        let waited = self.changed.wait_timeout_while(state, owed, goes_on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.wish
+    }
+}
+
+impl<S> State<S> {
+    fn end<E: Display>(&mut self, done: Result<(Ended, S), E>) {
+        self.is_running = false;
+        self.ended = match done {
+            Ok((Ended { progress, wish }, subject)) => {
+                (self.progress, self.subject) = (progress, subject);
+                match wish {
+                    Wish::GoOn => WORK_ENDED_DONE,
+                    Wish::Pause => WORK_ENDED_PAUSED,
+                    Wish::Cancel => WORK_ENDED_CANCELLED,
+                }
+            }
+            Err(error) => {
+                self.error = error.to_string();
+                WORK_ENDED_FAILED
+            }
+        };
+    }
+}
+
+impl<S> Drop for LongWork<S> {
+    fn drop(&mut self) {
+        self.shared.lock().wish = self.last_wish;
+        self.shared.changed.notify_all();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.join().ok();
+        }
+    }
+}
