@@ -77,7 +77,10 @@ fn an_ordinary_user_changes_neither_devices_nor_tiers_of_the_administrators_moun
     // What is his own he may mark.
     let output = as_nobody(&["property", "set", text(&own), "tier", "fast"]).expect("it could be reached");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Nor is root's image his to mount.
+    // Nor are root's images his to mount, wherever ordinary users may open `/dev/fuse`.
+    for image in [&first, &second] {
+        fs::set_permissions(image, fs::Permissions::from_mode(0o600)).expect("our own");
+    }
     let output = as_nobody(&["mount", text(&first), text(&second), text(&own)]).expect("it could be reached");
     assert_ne!(output.status.code(), Some(0));
     unmount(&place);
