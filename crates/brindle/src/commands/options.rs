@@ -24,6 +24,8 @@ pub(crate) struct MountOptions {
     pub(crate) read_policy: Option<String>,
     /// How much memory tree blocks may take, in bytes (`metadata_memory=`).
     pub(crate) metadata_bytes: Option<usize>,
+    /// The log is not to be replayed.
+    leaves_log: bool,
     /// How the pool is written.
     pub(crate) write: WriteChoices,
     /// What concerns the host alone, in the order given.
@@ -47,7 +49,7 @@ const HOST_OPTIONS: [&str; 11] = [
 ];
 
 /// Options of mount(8), FUSE and the kernel's btrfs that change nothing here.
-const WITHOUT_EFFECT: [&str; 20] = [
+const WITHOUT_EFFECT: [&str; 18] = [
     "defaults",
     "auto",
     "noauto",
@@ -64,8 +66,6 @@ const WITHOUT_EFFECT: [&str; 20] = [
     "dirsync",
     "sync",
     "async",
-    "norecovery",
-    "nologreplay",
     "ssd",
     "nossd",
 ];
@@ -86,6 +86,16 @@ impl MountOptions {
     pub(crate) fn has(&self, name: &str, opposite: &str) -> bool {
         let last = self.host.iter().rev().find(|option| **option == name || **option == opposite);
         last.is_some_and(|option| *option == name)
+    }
+
+    /// Refuses to mount a pool to be written whose log is to stay.
+    pub(crate) fn check_log(&self) -> Result<()> {
+        if self.leaves_log && !self.has("ro", "rw") {
+            bail!(
+                "option 'nologreplay' goes with 'ro' only: a log that is not replayed is lost with the next commit"
+            );
+        }
+        Ok(())
     }
 
     /// Which subvolume is the root.
@@ -121,6 +131,8 @@ impl MountOptions {
         };
         match (name, value) {
             ("degraded", None) => self.degraded = true,
+            // Who only reads replays none.
+            ("norecovery" | "nologreplay", None) | ("rescue", Some("nologreplay")) => self.leaves_log = true,
             ("subvol", Some(path)) => self.subvol = Some(path.as_bytes().to_vec()),
             ("subvolid", Some(id)) => {
                 let id = id.parse().with_context(|| format!("option '{option}': the id is not a number"))?;
@@ -189,6 +201,16 @@ mod tests {
         let options = MountOptions::parse(&["nodev,rw", "dev,ro"]).expect("all known");
         assert!(options.has("dev", "nodev") && options.has("ro", "rw"));
         assert!(!options.has("suid", "nosuid"));
+    }
+
+    #[test]
+    fn a_log_stays_where_nothing_is_written() {
+        let checked = |option: &str| MountOptions::parse(&[option]).expect("known").check_log();
+        for option in ["norecovery", "nologreplay", "rescue=nologreplay"] {
+            assert!(checked(option).is_err(), "{option}");
+            assert!(checked(&format!("ro,{option}")).is_ok(), "{option}");
+        }
+        assert!(checked("rw").is_ok());
     }
 
     #[test]

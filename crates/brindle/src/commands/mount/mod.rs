@@ -13,6 +13,7 @@ use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
 use crate::commands::tier::warning;
+use crate::commands::usage::OrWrongUsage;
 use anyhow::{Context, Result};
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
@@ -134,6 +135,7 @@ pub(crate) struct MountCommand {
 pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     command.operands.require("mount");
     let mut options = MountOptions::parse(&command.options)?;
+    options.check_log().or_wrong_usage()?;
     options.metadata_bytes.get_or_insert_with(memory::budget_bytes);
     refuse_twice(devices(command, &options)?.iter().map(|(path, _)| path.as_path()))?;
     if command.foreground || command.fake || background::is_served() {
