@@ -125,7 +125,7 @@ fn what_the_kernel_made_can_be_removed_and_used_again() {
         let mounted = Mounted::at(scratch);
         contents::fill(&mounted.point());
         mounted.unmount();
-        let device = crate::kernel::patiently(|| FileDevice::open_writable(&image)).expect("an image");
+        let device = patiently(|| FileDevice::open_writable(&image)).expect("an image");
         let device = Arc::new(device) as Arc<dyn WritableDevice>;
         let options = OpenOptions::default();
         let fs = Filesystem::open_writable(vec![device], &options, &WriteOptions::default()).expect("opens");
