@@ -22,9 +22,9 @@
 use crate::InodeId;
 use crate::data::FileState;
 use crate::namespace::NameState;
-use brindle_ondisk::RootId;
+use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The table is split into so many, each with a lock of its own.
@@ -74,7 +74,7 @@ pub(crate) struct InodeTable {
 
 #[derive(Debug, Default)]
 struct Shard {
-    inodes: HashMap<InodeId, Weak<Inode>>,
+    inodes: IdMap<InodeId, Weak<Inode>>,
     /// Directories that came last, the oldest one first.
     directories: VecDeque<Arc<Inode>>,
     /// How many entries there may be until those without an inode are looked for.

@@ -2,9 +2,8 @@
 
 use crate::{Filesystem, FsError, InodeId, SubvolumeChoice, Timestamp};
 use brindle_ondisk::item::{RootFlags, RootItem};
-use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
+use brindle_ondisk::{IdMap, Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_tree::{Pool, Readahead, Tree, TreeError};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A subvolume or snapshot.
@@ -40,7 +39,7 @@ struct Place {
 
 /// The subvolumes in use, each looked up once.
 #[derive(Debug, Default)]
-pub(crate) struct Subvolumes(RwLock<HashMap<RootId, Arc<SubvolumeState>>>);
+pub(crate) struct Subvolumes(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 
 /// What all who use a subvolume share.
 #[derive(Debug)]

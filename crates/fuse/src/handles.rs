@@ -2,7 +2,7 @@
 //! name goes.
 
 use brindle_fs::{Inode, InodeId, OpenFile};
-use std::collections::HashMap;
+use brindle_ondisk::IdMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +40,7 @@ impl Handle {
 #[derive(Debug)]
 pub(crate) struct Handles {
     last: AtomicU64,
-    shards: [Mutex<HashMap<u64, Arc<Handle>>>; SHARDS],
+    shards: [Mutex<IdMap<u64, Arc<Handle>>>; SHARDS],
 }
 
 impl Default for Handles {
@@ -78,13 +78,13 @@ impl Handles {
     }
 
     fn any(&self, is_meant: impl Fn(&Handle) -> bool) -> bool {
-        let is_in = |shard: &Mutex<HashMap<u64, Arc<Handle>>>| {
+        let is_in = |shard: &Mutex<IdMap<u64, Arc<Handle>>>| {
             shard.lock().unwrap_or_else(PoisonError::into_inner).values().any(|handle| is_meant(handle))
         };
         self.shards.iter().any(is_in)
     }
 
-    fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<Handle>>> {
+    fn shard(&self, number: u64) -> MutexGuard<'_, IdMap<u64, Arc<Handle>>> {
         let index = brindle_ondisk::to_usize(number) % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }

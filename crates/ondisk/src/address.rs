@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, Default)]
         #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
         #[repr(transparent)]
         pub struct $name(U64);
@@ -22,6 +22,12 @@ macro_rules! identifier {
             /// The plain number.
             pub const fn get(self) -> u64 {
                 self.0.get()
+            }
+        }
+
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                state.write_u64(self.get());
             }
         }
 

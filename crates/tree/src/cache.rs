@@ -4,8 +4,7 @@
 //! in unreferenced and earns its second chance by being asked for again, a node has one from the start, so that
 //! one long scan of leaves does not push out the upper levels.
 
-use brindle_ondisk::{Logical, Node};
-use std::collections::HashMap;
+use brindle_ondisk::{IdMap, Logical, Node};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -35,7 +34,7 @@ pub(crate) struct NodeCache {
 
 #[derive(Default)]
 struct Shard {
-    slots: HashMap<Logical, usize>,
+    slots: IdMap<Logical, usize>,
     ring: Vec<Entry>,
     hand: usize,
 }

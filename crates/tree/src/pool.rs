@@ -7,10 +7,9 @@ use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
 use brindle_device::Device;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{
-    Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
+    Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
 use brindle_volume::Volume;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -38,7 +37,7 @@ pub struct Pool {
     volume: Volume,
     cache: NodeCache,
     /// The trees that somebody has asked for.
-    trees: RwLock<HashMap<RootId, Arc<Tree>>>,
+    trees: RwLock<IdMap<RootId, Arc<Tree>>>,
     /// How often data has been moved to another place.
     pub(crate) moves: AtomicU64,
     /// What it takes to change them; empty if the pool is only read.

@@ -2,8 +2,7 @@
 
 use crate::TreeRoot;
 use crate::editor::RecentKeys;
-use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
-use std::collections::HashMap;
+use brindle_ondisk::{Generation, IdMap, Logical, Node, NodeExpectation, RootId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -28,7 +27,7 @@ pub(crate) struct TreeState {
     /// Where it begins; a virtual address while the root is changed and has no place yet.
     pub(crate) root: TreeRoot,
     /// The blocks that the running transaction has made, by virtual or (once assigned) real address.
-    pub(crate) dirty: HashMap<Logical, Arc<Node>>,
+    pub(crate) dirty: IdMap<Logical, Arc<Node>>,
     /// Blocks of this generation or older may be shared with a snapshot; 0 where nothing is ever shared.
     pub(crate) last_snapshot: Generation,
     /// What the tree of roots says, as far as this transaction has brought it up to date.
@@ -46,7 +45,7 @@ impl Tree {
     pub fn new(root: TreeRoot, last_snapshot: Generation) -> Self {
         let state = TreeState {
             root,
-            dirty: HashMap::new(),
+            dirty: IdMap::default(),
             last_snapshot,
             recorded: Some(root),
             has_news: false,

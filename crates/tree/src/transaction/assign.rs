@@ -3,8 +3,7 @@
 use crate::space::block_kind;
 use crate::tree::{TreeState, is_virtual};
 use crate::{Editor, Tree, TreeError};
-use brindle_ondisk::{Logical, Node, RootId, to_usize};
-use std::collections::HashMap;
+use brindle_ondisk::{IdMap, Logical, Node, RootId, to_usize};
 use std::sync::Arc;
 
 impl Editor<'_> {
@@ -17,7 +16,7 @@ impl Editor<'_> {
         let mut levels: Vec<Vec<Logical>> = vec![Vec::new(); to_usize(u64::from(state.root.level)) + 1];
         collect(&state, state.root.bytenr, &mut levels);
         let content = block_kind(tree.id());
-        let mut places: HashMap<Logical, Logical> = HashMap::new();
+        let mut places: IdMap<Logical, Logical> = IdMap::default();
         let mut hint = None;
         for level in &levels {
             let found = self.writer.space.allocate_blocks(self.pool, content, level.len(), hint)?;
@@ -31,7 +30,7 @@ impl Editor<'_> {
     }
 
     /// Blocks and what points to them get the new addresses.
-    fn move_blocks(&self, tree: RootId, state: &mut TreeState, places: &HashMap<Logical, Logical>) {
+    fn move_blocks(&self, tree: RootId, state: &mut TreeState, places: &IdMap<Logical, Logical>) {
         let dirty = std::mem::take(&mut state.dirty);
         state.dirty = dirty
             .into_iter()
@@ -66,7 +65,7 @@ fn collect(state: &TreeState, at: Logical, levels: &mut [Vec<Logical>]) {
     }
 }
 
-fn repoint(node: &mut Node, place: Option<Logical>, places: &HashMap<Logical, Logical>) {
+fn repoint(node: &mut Node, place: Option<Logical>, places: &IdMap<Logical, Logical>) {
     if let Some(place) = place {
         node.set_address(place);
     }

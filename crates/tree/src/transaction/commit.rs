@@ -6,11 +6,10 @@ use crate::space::Pinned;
 use crate::{Editor, Pool, Tree, TreeError};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{
-    Generation, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
+    Generation, IdMap, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
 use brindle_volume::SuperblockCopies;
 use rayon::prelude::*;
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use zerocopy::FromBytes;
@@ -260,7 +259,7 @@ impl Editor<'_> {
         }
         // A reader finds a block in one place or the other: the tree stays locked until all have moved.
         let mut state = tree.write();
-        let dirty: HashMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
+        let dirty: IdMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
         self.writer.pressure.vanished(dirty.len());
         for (at, node) in &dirty {
             self.pool.remember_node(*at, node);

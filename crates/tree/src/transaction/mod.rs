@@ -48,10 +48,9 @@ use crate::space::{MetadataReservation, Space, Urgency};
 use crate::statistics::Statistics;
 use crate::tree::virtual_address;
 use crate::{Editor, Pool, TreeError};
-use brindle_ondisk::{Generation, Incompat, Logical, Node};
+use brindle_ondisk::{Generation, IdMap, Incompat, Logical, Node};
 use gate::Gate;
 use pressure::{Degree, Pressure};
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,7 +70,7 @@ pub(crate) struct Writer {
     gate: Gate,
     next_virtual: AtomicU64,
     /// Blocks that are final and not written yet.
-    frozen: RwLock<HashMap<Logical, Arc<Node>>>,
+    frozen: RwLock<IdMap<Logical, Arc<Node>>>,
     /// Held by whoever commits, or needs that nobody does.
     commit: Mutex<Durable>,
     /// Features that the next superblock is to have.
