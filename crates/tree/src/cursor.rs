@@ -365,17 +365,18 @@ pub(crate) fn leaf_in_memory(pool: &Pool, tree: &Tree, key: &Key) -> Option<Arc<
     loop {
         let clean;
         let node = match state.dirty.get(&expected.bytenr) {
+            // What the transaction has changed, it has looked at.
             Some(dirty) => dirty,
             None => {
                 clean = pool.node_in_memory(&expected)?;
+                let last = clean.len().checked_sub(1).and_then(|slot| clean.key(slot));
+                let is_within = last.zip(bound).is_none_or(|(last, bound)| last < bound);
+                if !is_within || !may_hold(tree.id(), clean.header().owner) {
+                    return None;
+                }
                 &clean
             }
         };
-        let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
-        let is_within = last.zip(bound).is_none_or(|(last, bound)| last < bound);
-        if !is_within || !may_hold(tree.id(), node.header().owner) {
-            return None;
-        }
         if node.is_leaf() {
             return Some(Arc::clone(node));
         }
