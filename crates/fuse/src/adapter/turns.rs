@@ -261,18 +261,22 @@ impl Shared {
 
     /// Waits for the next request without going to sleep; whether there is one.
     fn look_out(&self) -> bool {
+        // Where many ask it is there already, and nobody needs the time.
+        if self.has_request() {
+            return true;
+        }
         let begin = Instant::now();
-        while !self.has_request() {
+        loop {
             let before = Instant::now();
             if before.duration_since(begin) >= self.lookout {
                 return false;
             }
             std::thread::yield_now();
-            if before.elapsed() >= GIVEN_AWAY {
-                return self.has_request();
+            let is_there = self.has_request();
+            if is_there || before.elapsed() >= GIVEN_AWAY {
+                return is_there;
             }
         }
-        true
     }
 
     /// Whether reading would not have to wait.
