@@ -269,14 +269,15 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         for edit in plan.edits {
             match edit {
                 Edit::Remove(piece) => {
-                    if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
-                        self.editor.drop_data_reference(span.extent(), &reference);
-                    }
                     match new.take_if(|new| new.start == piece.start) {
                         Some(new) => self.editor.replace(self.tree, &new.key(self.file), &new.to_item())?,
                         None => {
                             self.editor.remove(self.tree, &piece.key(self.file))?;
                         }
+                    }
+                    // Not before: of a leaf that a snapshot has too, the copy's references come with the change of it.
+                    if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+                        self.editor.drop_data_reference(span.extent(), &reference);
                     }
                 }
                 Edit::Shorten(front) => self.rewrite(&front)?,

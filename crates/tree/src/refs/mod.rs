@@ -9,7 +9,8 @@
 //! The life of a head: the first change makes it; later ones are added to it; [`Editor::run_delayed_refs`] takes it
 //! out and applies it as a whole. An extent whose references are all gone is freed then, not before: between two
 //! operations an extent must never be without references if it is to live, so *who replaces a reference adds the
-//! new one first*. A new extent that is applied without references never had an item; its space is given up like
+//! new one first*, and who takes a reference out of a leaf drops it after that: if a snapshot has the leaf too, the
+//! references that follow from copying it come with the change. A new extent that is applied without references never had an item; its space is given up like
 //! that of any other.
 //!
 //! Who wants to know how many references there are adds what waits to what the extent tree has
