@@ -23,6 +23,8 @@ impl Filesystem {
         let mut found = SectorChecksums { bytes: vec![0; sectors * size], found: 0 };
         let end = start + length;
         let mut cursor = self.pool().cursor(&self.pool().tree(RootId::CSUM_TREE)?, Readahead::None);
+        // Items may be divided meanwhile: what is known is not counted again.
+        let mut known = start;
         // The item that holds the first checksum may begin well before it.
         let key = |at: Logical| Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get());
         cursor.seek_last(&key(start))?;
@@ -35,14 +37,16 @@ impl Filesystem {
                 break;
             }
             if let Ok(Item::Csums(checksums)) = Item::parse(&key, data) {
-                // Both begins count from the same origin, so either difference is whole sectors.
-                let skip_item = start.distance_from(item_start).unwrap_or(0) / sector;
-                let skip_range = item_start.distance_from(start).unwrap_or(0) / sector;
+                // All begins count from the same origin, so every difference is whole sectors.
+                let from = known.max(item_start);
+                let skip_item = from.distance_from(item_start).unwrap_or(0) / sector;
+                let skip_range = from.distance_from(start).unwrap_or(0) / sector;
                 let source = checksums.get(to_usize(skip_item) * size..).unwrap_or_default();
                 let target = found.bytes.get_mut(to_usize(skip_range) * size..).unwrap_or_default();
                 let shared = source.len().min(target.len()) / size * size;
                 target[..shared].copy_from_slice(&source[..shared]);
                 found.found += shared / size;
+                known = from + to_u64(shared / size) * sector;
             }
             cursor.next()?;
         }

@@ -139,16 +139,17 @@ impl Filesystem {
             let memory = file.inode.data.memory();
             let length = to_usize(memory.size.saturating_sub(offset)).min(buffer.len());
             let gaps = if length == 0 { Vec::new() } else { memory.copy_to(offset, &mut buffer[..length]) };
-            (memory.size, length, memory.version, gaps)
+            (memory.size, length, memory.settled_version(), gaps)
         };
         if gaps.is_empty() {
             return Ok(Some(length));
         }
+        let Some(items) = items else { return Ok(None) };
         let version = Version { items, moves };
         file.with_state(|state| state.use_version(version));
         let reading = Reading { file, version };
         let read = self.read_gaps(reading, size, offset, &mut buffer[..length], &gaps);
-        if (Version { items: file.inode.data.stamp(), moves: self.pool().moves() }) != version {
+        if file.inode.data.memory().settled_version() != Some(items) || self.pool().moves() != moves {
             return Ok(None);
         }
         read.map(|()| Some(length))

@@ -102,6 +102,7 @@ impl Filesystem {
         flags: InodeFlags,
     ) -> Result<(), FsError> {
         self.enter_transaction(need, |transaction| {
+            let _changing = inode.data.begin_change();
             let mut editor = FileEditor::new(transaction, self, tree, inode.id());
             for mut output in step {
                 output.piece.generation = transaction.generation();
@@ -143,6 +144,7 @@ impl Filesystem {
             let next = if to == end { behind } else { Some(to) };
             let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
             self.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
+                let _changing = inode.data.begin_change();
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 match &mut entered {
                     Some(before) => self.follow(tree, inode.id(), before, &mut piece)?,

@@ -155,6 +155,7 @@ impl Filesystem {
         let behind =
             left.first().map(|left: &Range<u64>| left.start).or((to < range.end).then_some(to)).or(behind);
         let checksums = self.write_in_place(contents, &overwrites, flags)?;
+        let _changing = inode.data.begin_change();
         let mut editor = FileEditor::new(transaction, self, tree, inode.id());
         for (overwrite, checksums) in overwrites.iter().zip(checksums) {
             if overwrite.piece.is_zeros() {

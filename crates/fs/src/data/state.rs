@@ -18,7 +18,9 @@
 //! what the reader takes from memory, if it looked before the items changed (`version` moves on with them); if it
 //! looked later, its extents are new. Only one that looked before, and reads from the devices what was written and
 //! written back meanwhile, might find a place that something else has got since; so whoever has read from the
-//! devices looks at `version` again, and reads anew if it has moved.
+//! devices looks at `version` again, and reads anew if it has moved. While items change (`Changing`), what writeback
+//! does not replace may be gone for a moment, too: what is left of an extent behind a new one comes when the item that
+//! it was in has gone. Who reads then begins anew.
 //!
 //! **Sizes.** `size` is what everybody sees; `disk_size` what the inode item has. The item never counts a byte that
 //! is only in memory: it ends where the first such byte behind the old end begins.
@@ -55,6 +57,8 @@ pub(crate) struct Memory {
     pub(super) promised: u64,
     /// Moves on with each change of the items.
     pub(crate) version: u64,
+    /// The items are being changed.
+    is_changing: bool,
     /// When the contents were changed last, if the inode item does not say so yet.
     pub(super) changed: Option<Timestamp>,
     /// Its number among the files with dirty data.
@@ -82,7 +86,32 @@ impl WritingPiece {
     }
 }
 
+/// The items of a file change as long as this lasts.
+#[must_use = "items change as long as this lasts"]
+pub(super) struct Changing<'s>(&'s FileState);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut memory = self.0.memory();
+        memory.is_changing = false;
+        memory.version += 1;
+    }
+}
+
+impl Memory {
+    /// The version of the items, unless they are being changed.
+    pub(crate) fn settled_version(&self) -> Option<u64> {
+        (!self.is_changing).then_some(self.version)
+    }
+}
+
 impl FileState {
+    /// The items are about to be changed, by who writes back.
+    pub(super) fn begin_change(&self) -> Changing<'_> {
+        self.memory().is_changing = true;
+        Changing(self)
+    }
+
     /// Moves on whenever [`overlay`](Self::overlay) may answer otherwise for other reasons than new writes: who
     /// reads an inode item and then lays the state over it begins anew if this has moved meanwhile.
     pub(crate) fn stamp(&self) -> u64 {
