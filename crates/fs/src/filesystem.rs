@@ -105,7 +105,7 @@ impl Filesystem {
         let (inodes, data) = (InodeTable::default(), DataContext::new(&write_options));
         let mut filesystem = Self { pool, subvolumes, root, warnings, neighbours, inodes, data, write };
         if filesystem.write.is_some() {
-            filesystem.replay_log()?;
+            filesystem.replay_log().map_err(|error| FsError::Log(Box::new(error)))?;
         }
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)

@@ -10,7 +10,7 @@
 use crate::refs::Extent;
 use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot};
 use brindle_ondisk::{
-    Defect, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64, to_usize,
+    BlockGroupType, Defect, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64, to_usize,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ impl Editor<'_> {
         for root in roots {
             for block in self.pool.blocks_of(root)? {
                 let length = self.pool.nodesize().into();
-                self.claim(block, length)?;
+                self.claim(BlockGroupType::METADATA, block, length)?;
                 self.writer.space.extent_freed(block, length, false);
             }
         }
@@ -88,7 +88,7 @@ impl Editor<'_> {
         if self.is_known(&Extent::data(range))? {
             return Ok(false);
         }
-        self.claim(range.start, range.length)?;
+        self.claim(BlockGroupType::DATA, range.start, range.length)?;
         Ok(true)
     }
 
@@ -128,9 +128,9 @@ impl Editor<'_> {
         (context.sectorsize.into(), context.checksum_type.size())
     }
 
-    /// Takes a range that must be free.
-    fn claim(&self, start: Logical, length: u64) -> Result<(), TreeError> {
-        if self.writer.space.claim(self.pool, start, length)? {
+    /// Takes a range that must be free, where such things are.
+    fn claim(&self, kind: BlockGroupType, start: Logical, length: u64) -> Result<(), TreeError> {
+        if self.writer.space.claim(self.pool, kind, start, length)? {
             return Ok(());
         }
         Err(TreeError::Space { start, length, problem: "a log has it, and it is not free" })

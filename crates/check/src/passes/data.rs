@@ -1,4 +1,5 @@
-//! All data that has checksums, every copy of it.
+//! All data that has checksums, every copy of it. A copy on a device that is missing is no bad one: only data of which
+//! nothing else is left can't be read.
 
 use crate::Finding;
 use crate::Statistics;
@@ -9,6 +10,7 @@ use crate::read::Reader;
 use crate::regions::Regions;
 use crate::walk::{Leaf, Visitor};
 use brindle_ondisk::{Checksum, Item, Logical, RootId, to_u64, to_usize};
+use brindle_volume::{AttemptFailure, ReadError};
 
 /// Bytes read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -86,9 +88,11 @@ impl Verify<'_> {
             }
             let (now, later) = rest.split_at(count * sum_size);
             let copies = self.reader.volume.copies(Logical::new(at)).unwrap_or(0);
+            let mut absent = vec![0; count];
             for mirror in 0..copies {
-                self.mirror(state, at, mirror, now);
+                self.mirror(state, at, mirror, now, &mut absent);
             }
+            self.report_lost(at, copies, &absent);
             let length = to_u64(count) * sectorsize;
             self.progress.advance(length);
             state.items += to_u64(count);
@@ -97,7 +101,8 @@ impl Verify<'_> {
         }
     }
 
-    fn mirror(&self, state: &mut Statistics, start: u64, mirror: usize, sums: &[u8]) {
+    /// Verifies one copy; of sectors that a missing device has, it is counted how many copies are `absent`.
+    fn mirror(&self, state: &mut Statistics, start: u64, mirror: usize, sums: &[u8], absent: &mut [usize]) {
         let context = &self.reader.context;
         let sum_size = context.checksum_type.size();
         let sectorsize = to_usize(context.sectorsize.into());
@@ -112,10 +117,22 @@ impl Verify<'_> {
             let at = start + to_u64(index * sectorsize);
             match self.reader.volume.read_mirror(Logical::new(at), mirror, sector) {
                 Ok(()) => self.verify(at, mirror, sector, sum),
+                Err(error) if is_absent(&error) => absent[index] += 1,
                 Err(error) => {
                     let (at, error) = (Logical::new(at), error.to_string());
                     self.ledger.report(page::DATA, Finding::DataUnreadable { at, mirror, error });
                 }
+            }
+        }
+    }
+
+    /// Reports the sectors that no device has that is there.
+    fn report_lost(&self, start: u64, copies: usize, absent: &[usize]) {
+        for (index, absent) in absent.iter().enumerate() {
+            if *absent > 0 && *absent == copies {
+                let at = Logical::new(start + to_u64(index) * u64::from(self.reader.context.sectorsize));
+                let error = "every device that has a copy is missing".to_owned();
+                self.ledger.report(page::DATA, Finding::DataUnreadable { at, mirror: 0, error });
             }
         }
     }
@@ -136,4 +153,10 @@ impl Verify<'_> {
             self.ledger.report(page::DATA, Finding::Data { at, mirror, place, found, expected });
         }
     }
+}
+
+/// Whether a copy can't be read for the one reason that its device is missing.
+fn is_absent(error: &ReadError) -> bool {
+    let ReadError::Failed { attempts, .. } = error else { return false };
+    attempts.iter().all(|attempt| matches!(attempt.failure, AttemptFailure::Missing))
 }

@@ -4,7 +4,7 @@ use super::edit::FileEditor;
 use super::piece::{Piece, Place};
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{Compression, FileExtent, InodeFlags, InodeItem};
-use brindle_ondisk::{Incompat, Key};
+use brindle_ondisk::{Defect, Incompat, Key};
 use brindle_tree::{DataRange, Editor, LogTree, Tree};
 use std::sync::Arc;
 
@@ -36,6 +36,15 @@ impl Filesystem {
     ) -> Result<(), FsError> {
         let piece = Piece::from_item(key.offset(), extent);
         let end = piece.end(self.sector());
+        if !inode.is_regular() && !inode.is_symlink() {
+            let defect = Defect::new("file extent of a log is of no file, mode", inode.mode.get().into());
+            return Err(FsError::Item { file, key, defect });
+        }
+        if piece.generation > editor.generation() {
+            let defect =
+                Defect::new("file extent of a log is of the future, generation", piece.generation.get());
+            return Err(FsError::Item { file, key, defect });
+        }
         let there = self.pieces(tree, file, &(piece.start..end), 1)?;
         if there.first() == Some(&piece) {
             return Ok(());

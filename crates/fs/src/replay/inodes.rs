@@ -4,7 +4,7 @@ use super::Replay;
 use crate::FsError;
 use crate::packed::find;
 use brindle_ondisk::item::{DirEntryHeader, InodeItem};
-use brindle_ondisk::{Generation, Item, Key, KeyType, ObjectId};
+use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, ObjectId};
 use brindle_tree::Readahead;
 use std::ops::RangeInclusive;
 use zerocopy::IntoBytes;
@@ -32,8 +32,18 @@ impl Replay<'_> {
         let key = Key::new(number, KeyType::INODE_ITEM, 0);
         // The log has it only because something else refers to it.
         let only_exists = logged.generation == Generation::new(0);
+        let latest = logged.generation.max(logged.transid);
+        if latest > self.edit.generation() {
+            let defect = Defect::new("inode of a log is of the future, generation", latest.get());
+            return Err(FsError::Item { file: self.id(number), key, defect });
+        }
         let mut new = *logged;
-        match self.inode_item(number)? {
+        let before = self.inode_item(number)?;
+        if before.as_ref().is_some_and(|before| before.file_type_bits() != logged.file_type_bits()) {
+            let defect = Defect::new("inode of a log has another type, mode", logged.mode.get().into());
+            return Err(FsError::Item { file: self.id(number), key, defect });
+        }
+        match before {
             None => {
                 new.nbytes = U64::new(0);
                 if new.is_directory() {

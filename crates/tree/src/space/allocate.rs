@@ -76,9 +76,16 @@ impl Space {
         taken
     }
 
-    /// Takes this range, if it is free.
-    pub(super) fn take_exactly(&self, pool: &Pool, span: Span) -> Result<bool, TreeError> {
-        let Some(group) = self.lock().group_of(span.0).map(|group| group.start) else { return Ok(false) };
+    /// Takes this range, if it is free and in a block group of that kind.
+    pub(super) fn take_exactly(
+        &self,
+        pool: &Pool,
+        kind: BlockGroupType,
+        span: Span,
+    ) -> Result<bool, TreeError> {
+        let group =
+            self.lock().group_of(span.0).filter(|group| group.kind.contains(kind)).map(|group| group.start);
+        let Some(group) = group else { return Ok(false) };
         self.look_up(pool, group)?;
         let mut state = self.lock();
         let free = state.group(group).and_then(|group| group.free.as_ref()?.holding(span.0));

@@ -88,6 +88,12 @@ impl Space {
                                 self.wait_for_a_promise(state);
                                 continue;
                             }
+                            Err(_)
+                                if urgency == Urgency::Freeing && self.can_do_alone(&state, load, bytes) =>
+                            {
+                                state.promised_metadata += bytes;
+                                return Ok(Some(MetadataReservation { bytes }));
+                            }
                             Err(error) => return Err(error),
                         },
                     }
@@ -131,6 +137,13 @@ impl Space {
         let promised_data = if self.is_mixed { state.promised_data } else { 0 };
         let available = state.totals(self.metadata()).available.saturating_sub(promised_data);
         (self.needed(state, load, bytes) + kept, available)
+    }
+
+    /// Whether there is room for one operation and the commit behind it, and a little more, when nobody else has anything
+    /// to do: others may have filled the pool further than is done here.
+    fn can_do_alone(&self, state: &State, load: Load, bytes: u64) -> bool {
+        let (_, available) = self.balance(state, load, bytes, Urgency::Freeing);
+        available >= self.needed(state, load, bytes) + kept_back(0, self.nodesize).commit
     }
 
     /// Whether a commit makes room: it does if things are pinned or changed, and there is a good part of the space

@@ -163,9 +163,16 @@ impl Space {
         self.take_blocks(pool, content, count, hint)
     }
 
-    /// Takes a range that nobody has, if all of it is free: what only a log knows. Reads trees.
-    pub(crate) fn claim(&self, pool: &Pool, start: Logical, length: u64) -> Result<bool, TreeError> {
-        self.take_exactly(pool, (start.get(), length))
+    /// Takes a range that nobody has, if all of it is free, and in a block group of that kind: what only a log knows.
+    /// Reads trees.
+    pub(crate) fn claim(
+        &self,
+        pool: &Pool,
+        kind: BlockGroupType,
+        start: Logical,
+        length: u64,
+    ) -> Result<bool, TreeError> {
+        self.take_exactly(pool, kind, (start.get(), length))
     }
 
     /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or

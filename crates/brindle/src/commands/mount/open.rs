@@ -70,8 +70,10 @@ fn open(path: &Path, patience: &Patience) -> Result<FileDevice, DeviceError> {
 /// Whether it may be read all the same. What is in use may not: what is read would change meanwhile.
 fn can_only_be_read(error: &anyhow::Error) -> bool {
     let of_pool = error.downcast_ref::<FsError>();
-    if let Some(FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_)) | TreeError::UnderWay(_))) =
-        of_pool
+    if let Some(
+        FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_)) | TreeError::UnderWay(_))
+        | FsError::Log(_),
+    ) = of_pool
     {
         return true;
     }

@@ -115,6 +115,41 @@ fn raid6() {
     compare("raid6", 4, 2);
 }
 
+/// The kernel keeps less room for deletions than is kept here, and fills a pool further.
+#[test]
+fn a_mixed_pool_that_the_kernel_filled_can_be_emptied() {
+    const FILES: usize = 600;
+    if !can_make() {
+        return;
+    }
+    let mut pool = KernelPool::make_mixed(120 << 20);
+    let top = pool.mount_point().to_owned();
+    let name = |number: usize| top.join(format!("file {number}"));
+    (0..50).for_each(|number| std::fs::write(name(number), b"small").expect("room"));
+    let fill = std::fs::File::create(top.join("fill")).expect("room");
+    let block = vec![1; 1 << 20];
+    while std::io::Write::write_all(&mut &fill, &block).is_ok() && fill.sync_all().is_ok() {}
+    drop(fill);
+    for number in 50..FILES {
+        let written = std::fs::write(name(number), vec![2; 3000]);
+        if written.and_then(|()| std::fs::File::open(name(number))?.sync_all()).is_err() {
+            break;
+        }
+    }
+    pool.unmount();
+    let device = patiently(|| FileDevice::open_writable(&pool.images()[0])).expect("an image");
+    let devices = vec![Arc::new(device) as Arc<dyn brindle_device::WritableDevice>];
+    let write = brindle_fs::WriteOptions::default();
+    let filesystem = Filesystem::open_writable(devices, &top_level(), &write).expect("opens");
+    for entry in filesystem.read_directory(filesystem.root(), 0, usize::MAX).expect("readable") {
+        let name = String::from_utf8_lossy(&entry.name);
+        filesystem.unlink(filesystem.root(), &entry.name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    filesystem.shutdown().expect("durable");
+    drop(filesystem);
+    pool.check();
+}
+
 /// Tries what a loop device that is being detached, or a child of another test that is being started, may be in the
 /// way of: for ten seconds at the most.
 pub(crate) fn patiently<T, E>(mut action: impl FnMut() -> Result<T, E>) -> Result<T, E> {

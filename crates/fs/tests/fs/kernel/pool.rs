@@ -48,6 +48,18 @@ impl KernelPool {
         pool
     }
 
+    /// A fresh pool of one small device, with data and metadata in the same block groups.
+    pub(super) fn make_mixed(device_bytes: u64) -> Self {
+        let scratch = tempfile::tempdir().expect("temporary directory");
+        let (image, mount_point) = (scratch.path().join("dev1.img"), scratch.path().join("mount"));
+        std::fs::create_dir(&mount_point).expect("directory");
+        File::create(&image).and_then(|file| file.set_len(device_bytes)).expect("a sparse file");
+        run("mkfs.btrfs", ["-q", "-f", "-K", "--mixed"], [&image]);
+        let mut pool = Self { images: vec![image], mount_point, is_mounted: false, _scratch: scratch };
+        pool.mount("compress=no");
+        pool
+    }
+
     /// Lets the kernel mount it.
     pub(super) fn mount(&mut self, options: &str) {
         let loops: Vec<String> =

@@ -6,7 +6,9 @@ use crate::golden::{read_whole, top_level};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, FsError, WriteOptions};
+use brindle_ondisk::RootId;
 use brindle_sim::{Image, ImageDevice, LossMode, Random, Recorder};
+use brindle_testing::damage::Victim;
 use brindle_testing::golden::{Golden, SparseImage};
 use brindle_testing::manifest::{Entry, Kind, Manifest, Time};
 use std::sync::Arc;
@@ -38,11 +40,14 @@ fn assert_same(name: &str, expected: &Manifest, found: &Manifest) {
 }
 
 fn assert_clean(name: &str, device: Arc<dyn Device>) {
+    let findings = findings(device);
+    assert!(findings.is_empty(), "{name}: {findings:#?}");
+}
+
+fn findings(device: Arc<dyn Device>) -> Vec<String> {
     let options = CheckOptions { all_copies: true, check_data_csum: true, ..CheckOptions::default() };
     let report = brindle_check::check(vec![device], &options, &NoProgress).expect("a pool");
-    let findings: Vec<String> =
-        report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).take(20).collect();
-    assert!(findings.is_empty(), "{name}: {findings:#?}");
+    report.findings().map(|(pass, finding)| format!("{pass}: {finding}")).take(20).collect()
 }
 
 #[test]
@@ -82,4 +87,75 @@ fn a_crash_while_a_log_is_replayed_leaves_it_or_what_it_says() {
             filesystem.shutdown().unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
+}
+
+/// The devices of a pool as a victim has them, to be written.
+fn devices(victim: &Victim) -> Vec<Arc<ImageDevice>> {
+    let device = |one| Arc::new(ImageDevice::new("one", image(one), DeviceClass::Solid));
+    victim.images().iter().map(device).collect()
+}
+
+fn writable(devices: &[Arc<ImageDevice>]) -> Vec<Arc<dyn WritableDevice>> {
+    devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect()
+}
+
+#[test]
+fn a_log_that_can_not_be_read_is_said_to_be_one_and_nothing_is_written() {
+    let mut victim = Victim::load("log-tree");
+    let leaves: Vec<_> = victim.leaves(RootId::TREE_LOG).collect();
+    victim.edit_block_raw(leaves.last().expect("a log").at, |bytes| bytes[200..300].fill(0x55));
+    let devices = devices(&victim);
+    let error = open(writable(&devices)).expect_err("it can't be read");
+    assert!(matches!(error, FsError::Log(_)), "{error:?}");
+    let text = error.to_string();
+    for word in ["the log of what was fsynced", "checksum is", "ro", "zero-log"] {
+        assert!(text.contains(word), "{text}");
+    }
+    assert_eq!(devices[0].image().first_difference(&image(&victim.images()[0])), None);
+}
+
+/// Bytes of a log that are nonsense with a right checksum: it is refused, and stays, or nothing but what it says of its
+/// files is nonsense.
+#[test]
+fn a_log_of_nonsense_does_no_harm() {
+    let healthy = Victim::load("log-tree");
+    let leaves: Vec<_> = healthy.leaves(RootId::TREE_LOG).map(|leaf| leaf.at).collect();
+    let (mut refused, mut replayed) = (0, 0);
+    for seed in 0..nonsense() {
+        let mut victim = Victim::load("log-tree");
+        let mut random = Random::new(seed);
+        victim.edit_block(*random.pick(&leaves), |bytes| {
+            for _ in 0..=random.index(5) {
+                let at = random.index(bytes.len());
+                bytes[at] = random.number().to_le_bytes()[0];
+            }
+        });
+        let devices = devices(&victim);
+        match open(writable(&devices)) {
+            Err(_) => {
+                refused += 1;
+                assert_eq!(
+                    devices[0].image().first_difference(&image(&victim.images()[0])),
+                    None,
+                    "seed {seed}"
+                );
+            }
+            Ok(filesystem) => {
+                replayed += 1;
+                filesystem.shutdown().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                let mut findings = findings(Arc::clone(&devices[0]) as Arc<dyn Device>);
+                findings.retain(|finding| !OF_FILES.iter().any(|pass| finding.starts_with(pass)));
+                assert!(findings.is_empty(), "seed {seed}: {findings:#?}");
+            }
+        }
+    }
+    assert!(refused > 0 && replayed > 0, "{refused} were refused, {replayed} replayed");
+}
+
+/// What is examined of files alone.
+const OF_FILES: [&str; 3] = ["files: ", "checksums: ", "data: "];
+
+/// More by `BRINDLE_NONSENSE`.
+fn nonsense() -> u64 {
+    std::env::var("BRINDLE_NONSENSE").ok().and_then(|number| number.parse().ok()).unwrap_or(40)
 }
