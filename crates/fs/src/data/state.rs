@@ -58,7 +58,7 @@ pub(crate) struct Memory {
     /// Moves on with each change of the items.
     pub(crate) version: u64,
     /// The items are being changed.
-    is_changing: bool,
+    pub(super) is_changing: bool,
     /// When the contents were changed last, if the inode item does not say so yet.
     pub(super) changed: Option<Timestamp>,
     /// Its number among the files with dirty data.
