@@ -249,6 +249,8 @@ fn a_watch_that_is_ended_while_its_fence_stands_takes_it_down() {
     assert!(said.contains("another process"), "{said}");
     child.kill().expect("a child of ours");
     child.wait().expect("it ends");
+    // The fence that is waited for is to be that of the next one, who hears signals by then.
+    pool.tier_prints(&["recover"]);
     let child = pool.tier_starts(&FENCED_FOR_EVER);
     pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
     host::run("kill", &["-INT", &child.id().to_string()]);
