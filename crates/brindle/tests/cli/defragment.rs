@@ -2,10 +2,10 @@
 
 use super::mount::unmount;
 use super::support::{brindle_fails, brindle_prints, text};
+use brindle_testing::referee::btrfs_check;
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 
 const FILES: usize = 3000;
 
@@ -65,8 +65,8 @@ fn metadata_is_defragmented_on_a_mount_and_on_devices() {
     assert!(said.starts_with("Done: "), "{said}");
     brindle_prints(["check", text(&image)]);
     // The kernel's own examiner, where it is there.
-    match Command::new("btrfs").args(["check", "--check-data-csum", text(&image)]).output() {
-        Ok(said) => assert!(said.status.success(), "{said:?}"),
-        Err(_) => println!("skipped: needs btrfs-progs"),
+    match btrfs_check(&image) {
+        Some(said) => said.unwrap_or_else(|said| panic!("{said}")),
+        None => println!("skipped: needs btrfs-progs"),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::mount::{can_mount, is_mounted, unmount};
 use super::support::{brindle, brindle_prints, text};
+use brindle_testing::referee::btrfs_check;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -80,13 +81,9 @@ impl Served {
         let findings = said.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  note:"));
         let only_lags = has_crashed && findings.into_iter().all(|line| line.contains(" has generation "));
         assert!(output.status.success() || only_lags, "{said}");
-        let mut check = Command::new("btrfs");
-        match check.args(["check", "--readonly", "--check-data-csum"]).arg(self.image()).output() {
-            Err(_) => println!("skipped: btrfs check, which is not installed"),
-            Ok(output) => {
-                let said = [output.stdout, output.stderr].concat();
-                assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
-            }
+        match btrfs_check(&self.image()) {
+            Some(said) => said.unwrap_or_else(|said| panic!("{said}")),
+            None => println!("skipped: btrfs check, which is not installed"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the kernel says of pools whose devices brindle has changed, and what becomes of hints when it replaces a device.
 
-use super::host::{LoopPool, can_mount, options, run};
-use super::{scrub, use_pool};
+use super::host::{LoopPool, assert_btrfs_check, can_mount, options, run};
+use super::{read_back, scrub, use_pool};
 use crate::support::MIB;
 use brindle_care::balance::{self, Progress, Wish};
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, remove, resize};
@@ -12,7 +12,7 @@ use brindle_ondisk::{DevId, Profile, Uuid};
 use brindle_policy::balance::Balance;
 use brindle_policy::placement::AllocationHint;
 use brindle_tree::Pool;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -48,20 +48,6 @@ fn forget(pool: &LoopPool) {
     for device in pool.loops.iter().chain(&pool.spares) {
         let _ = Command::new("btrfs").args(["device", "scan", "--forget"]).arg(device).output();
     }
-}
-
-fn check(device: &Path, what: &str) {
-    let said = run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(device));
-    assert!(said.contains("no error found"), "{what}: {said}");
-}
-
-fn read_back(mount_point: &Path, what: &str) {
-    for number in 0..60u32 {
-        let found = std::fs::read(mount_point.join(format!("file{number}"))).expect("readable");
-        let expected = vec![number.to_le_bytes()[0]; 1000 * number as usize * number as usize / 16];
-        assert!(found == expected, "{what}: file{number}");
-    }
-    assert_eq!(std::fs::read(mount_point.join("snapshot/within")).expect("readable"), b"text");
 }
 
 /// Where the last chunk on a device ends.
@@ -107,7 +93,7 @@ fn the_kernel_takes_what_devices_were_changed() {
         let removed = pool.loops.remove(0);
         let added = std::mem::replace(&mut pool.spares[0], removed);
         pool.loops.push(added);
-        check(&pool.loops[0], what);
+        assert_btrfs_check(&pool.loops[0], what);
         run(Command::new("btrfs").args(["device", "scan"]).args(&pool.loops));
         pool.mount("rw");
         read_back(&pool.mount_point(), what);
@@ -119,7 +105,7 @@ fn the_kernel_takes_what_devices_were_changed() {
         run(Command::new("btrfs").args(["device", "remove", &(count + 2).to_string()]).arg(&point));
         read_back(&point, what);
         pool.unmount();
-        check(&pool.loops[0], what);
+        assert_btrfs_check(&pool.loops[0], what);
         forget(&pool);
         let filesystem = open(&pool.loops);
         assert_eq!(filesystem.pool().superblock().num_devices.get(), count as u64, "{what}");
@@ -140,7 +126,7 @@ fn a_hint_follows_a_device_that_the_kernel_replaces() {
     pool.unmount();
     forget(&pool);
     pool.spares[0] = std::mem::replace(&mut pool.loops[0], spare);
-    check(&pool.loops[0], "replaced");
+    assert_btrfs_check(&pool.loops[0], "replaced");
     let filesystem = open(&pool.loops);
     let devices = filesystem.pool().volume().devices();
     let first = devices.iter().find(|device| device.devid == DevId::new(1)).expect("a member");

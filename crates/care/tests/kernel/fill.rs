@@ -1,6 +1,6 @@
 //! Pools filled while they are made: the kernel mounts them, finds what the source has, and goes on writing; then we do.
 
-use super::host::{LoopPool, can_mount, options, run};
+use super::host::{LoopPool, assert_btrfs_check, can_mount, options};
 use super::source::{Amounts, Description, describe, make};
 use super::{MIB, open, scrub, use_pool};
 use crate::support::{assert_clean, examine};
@@ -13,7 +13,6 @@ use brindle_fs::{Compression, CompressionChoice, Filesystem, NewInode, OpenOptio
 use brindle_ondisk::{ChecksumType, Profile};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -103,8 +102,7 @@ fn fill(paths: &[PathBuf], source: &Path, setting: &Setting) {
 
 fn check(what: &str, pool: &LoopPool) {
     assert_clean(what, &examine(pool.images.iter().map(|path| open(path)).collect()));
-    let said = run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(&pool.loops[0]));
-    assert!(said.contains("no error found"), "{what}: {said}");
+    assert_btrfs_check(&pool.loops[0], what);
 }
 
 fn compare(what: &str, expected: &Description, found: &Description) {

@@ -2,6 +2,7 @@
 
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::FileDevice;
+use brindle_testing::referee::btrfs_check;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -48,6 +49,11 @@ pub(crate) fn run(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
     said
+}
+
+/// `btrfs check` has nothing to say of the pool of this device.
+pub(crate) fn assert_btrfs_check(device: &Path, what: &str) {
+    btrfs_check(device).expect("btrfs-progs").unwrap_or_else(|said| panic!("{what}: {said}"));
 }
 
 /// A pool in image files, and the loop devices that show them.
@@ -111,6 +117,14 @@ impl LoopPool {
         for device in &self.loops {
             // What is no btrfs yet is none of its business.
             let _ = Command::new("btrfs").args(["device", "scan"]).arg(device).output();
+        }
+    }
+
+    /// Takes the loop devices away again, and has the kernel forget them.
+    pub(crate) fn detach(&mut self) {
+        for device in std::mem::take(&mut self.loops) {
+            run(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&device));
+            run(Command::new("losetup").arg("--detach").arg(&device));
         }
     }
 

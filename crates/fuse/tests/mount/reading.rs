@@ -7,6 +7,7 @@ use brindle_fuse::{MountError, MountHandle, MountOptions};
 use brindle_kernel::Mounted;
 use brindle_testing::golden::{self, Golden};
 use brindle_testing::manifest::Manifest;
+use brindle_testing::referee::btrfs_check;
 use rustix::fs::{RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -578,7 +579,7 @@ fn an_ordinary_user_may_write_and_make_subvolumes() {
     run(as_nobody("fusermount3").arg("-u").arg(&at));
     let output = server.wait_with_output().expect("server");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(&rich.image));
+    btrfs_check(&rich.image).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
     let handle = mount_on(&rich.image, &rich.directory("again"), &MountOptions::default());
     let file = handle.mountpoint().join("sub/file");
     assert_eq!(std::fs::read(&file).expect("read"), b"hello\n");

@@ -5,6 +5,7 @@ use brindle_fs::{Filesystem, OpenOptions, RootId, SubvolumeChoice, WriteOptions}
 use brindle_fuse::{MountHandle, MountOptions};
 use brindle_sim::FaultyDevice;
 use brindle_testing::manifest::Manifest;
+use brindle_testing::referee::btrfs_check;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -130,11 +131,7 @@ impl Written {
 
     /// What btrfs-progs has to say of it.
     pub(crate) fn check(&self) {
-        let mut check = Command::new("btrfs");
-        check.args(["check", "--readonly", "--check-data-csum"]).arg(&self.image);
-        let output = check.output().expect("btrfs");
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+        btrfs_check(&self.image).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
     }
 
     pub(crate) fn remount(&mut self) {

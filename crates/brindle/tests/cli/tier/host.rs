@@ -1,6 +1,7 @@
 //! The host: loop devices that rotate or do not, and a pool on them; taken down when dropped.
 
 use crate::support::{is_root, text};
+use brindle_testing::referee::btrfs_check;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -284,7 +285,7 @@ impl TierPool {
     /// Unmounts it, and has `btrfs check` look at it.
     pub(crate) fn check(&mut self) {
         self.unmount();
-        run("btrfs", &["check", "--check-data-csum", text(Path::new(&self.loops[0]))]);
+        btrfs_check(Path::new(&self.loops[0])).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
     }
 }
 

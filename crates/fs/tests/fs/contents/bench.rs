@@ -7,8 +7,8 @@ use brindle_fs::{Filesystem, InodeFlags, InodeId, OpenOptions, WriteOptions};
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeItem};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sim::FaultyDevice;
+use brindle_testing::referee::btrfs_check;
 use brindle_tree::Need;
-use std::process::Command;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -76,14 +76,10 @@ impl Bench {
         for (offset, bytes) in self.device.written() {
             std::os::unix::fs::FileExt::write_all_at(image.as_file(), &bytes, offset).expect("space");
         }
-        let run = Command::new("btrfs").args(["check", "--check-data-csum"]).arg(image.path()).output();
-        let Ok(output) = run else {
-            eprintln!("skipped: btrfs check is not installed");
-            return;
-        };
-        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        let is_clean = output.status.success() && text.contains("no error found");
-        assert!(is_clean, "{when}:\n{text}");
+        match btrfs_check(image.path()) {
+            Some(said) => said.unwrap_or_else(|said| panic!("{when}: {said}")),
+            None => eprintln!("skipped: btrfs check is not installed"),
+        }
     }
 }
 

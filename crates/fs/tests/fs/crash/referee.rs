@@ -5,15 +5,14 @@ use super::subject::LibrarySubject;
 use super::{ONE, crash};
 use crate::kernel::pool::{run, try_run};
 use crate::kernel::{can_make, patiently};
-use crate::pingpong::pool::is_complaint;
 use crate::simulated::{Layout, Library};
 use brindle_device::WritableDevice;
 use brindle_ondisk::{Profile, Uuid};
 use brindle_testing::crash::{NewDevice, Promise, Subject};
+use brindle_testing::referee::btrfs_check;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How much is copied at a time, or left a hole, in bytes.
@@ -24,7 +23,6 @@ const SECTOR_BYTES: u64 = 4096;
 /// A subject whose states btrfs-progs examines, too.
 struct Refereed {
     library: LibrarySubject,
-    options: &'static [&'static str],
 }
 
 /// No other pool that is attached here has this UUID: btrfs-progs tell devices by it.
@@ -50,18 +48,9 @@ impl Refereed {
         let loops: Vec<PathBuf> = (0..devices.len())
             .map(|number| attach(number).unwrap_or_else(|why| panic!("{why}")).into())
             .collect();
-        let check =
-            Command::new("btrfs").args(["check", "--readonly"]).args(self.options).arg(&loops[0]).output();
+        let check = btrfs_check(&loops[0]);
         run("losetup", ["--detach"], &loops);
-        let output = check.expect("btrfs-progs");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        let is_content = output.status.success() && said.contains("no error found");
-        if is_content && !said.lines().any(is_complaint) {
-            Ok(())
-        } else {
-            Err(format!("btrfs check: {said}"))
-        }
+        check.expect("btrfs-progs")
     }
 }
 
@@ -104,12 +93,9 @@ impl Subject for Refereed {
 
 /// A few states, of pools of this kind.
 fn judge_some(name: &str, seed: u64, library: LibrarySubject) {
-    let has_parity = library.layout().data.has_parity();
-    // Parity is not of the same moment as the data beside it, and btrfs-progs read it for another copy.
-    let options = if has_parity { &[][..] } else { &["--check-data-csum"] };
     let mut test = crash(&format!("referee::{name}"), seed).of(1, 60, 5);
     test.sector_bytes = SECTOR_BYTES;
-    test.run(&Refereed { library, options });
+    test.run(&Refereed { library });
 }
 
 #[test]

@@ -115,10 +115,6 @@ impl LibrarySubject {
         Self { habits: Habits { defragments_every: 4, ..hasty.habits }, ..hasty }
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// As [`hasty`](Self::hasty), with data that is moved between tiers now and then, and whenever the pool is opened.
     pub(crate) fn sorting(layout: Layout) -> Self {
         let plain = Self::hasty(layout);

@@ -1,6 +1,7 @@
 //! A pool on loop devices, mounted by the kernel.
 
 use super::patiently;
+use brindle_testing::referee::btrfs_check;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -87,9 +88,9 @@ impl KernelPool {
         let loops: Vec<String> =
             self.images.iter().map(|image| run("losetup", ["-f", "--show"], [image])).collect();
         run("btrfs", ["device", "scan"], &loops);
-        let checked = try_run("btrfs", ["check", "--check-data-csum"], &loops[..1]);
+        let checked = btrfs_check(loops[0].as_ref());
         run("losetup", ["-d"], &loops);
-        checked.unwrap_or_else(|error| panic!("{error}"));
+        checked.expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
     }
 
     /// Lets the kernel write everything.

@@ -9,6 +9,7 @@ use brindle_fs::Filesystem;
 use brindle_testing::manifest::Manifest;
 use brindle_testing::model::Model;
 use brindle_testing::operations::{Generator, Mix, MountedTarget, Operation, Target};
+use brindle_testing::referee::btrfs_check;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -72,8 +73,7 @@ impl Crashed {
         let image = self.image("ours");
         let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image).expect("an image"));
         assert_clean(name, device);
-        try_run("btrfs", ["check", "--check-data-csum"], [&image])
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        btrfs_check(&image).expect("btrfs-progs").unwrap_or_else(|said| panic!("{name}: {said}"));
     }
 }
 

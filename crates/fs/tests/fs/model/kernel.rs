@@ -11,6 +11,7 @@ use brindle_fs::{FileType, Filesystem, InodeId, OpenOptions, WriteOptions};
 use brindle_testing::manifest::Manifest;
 use brindle_testing::model::Model;
 use brindle_testing::operations::{Generator, Mix, Target};
+use brindle_testing::referee::btrfs_check;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
@@ -83,7 +84,7 @@ fn hand_over(pool: &Pool, library: &mut Library, model: &Model) {
     run(Command::new("btrfs").args(["scrub", "start", "-B"]).arg(&top));
     remove_half(&top);
     mounted.unmount();
-    run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(mounted.image()));
+    btrfs_check(&mounted.image()).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
 }
 
 /// Removes every other thing, and makes some in their places.
@@ -144,13 +145,13 @@ fn what_the_kernel_made_can_be_removed_and_used_again() {
         fs.shutdown().expect("closes");
         let expected = Walk::of(&fs, Limits::NONE).expect_whole(features);
         drop(fs);
-        run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(mounted.image()));
+        btrfs_check(&mounted.image()).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
         mounted.mount();
         let found = Manifest::of_directory(&mounted.point()).expect("readable");
         assert_same(features, &found, &expected);
         remove_half(&mounted.point());
         mounted.unmount();
-        run(Command::new("btrfs").args(["check", "--check-data-csum"]).arg(mounted.image()));
+        btrfs_check(&mounted.image()).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
     }
 }
 

@@ -6,9 +6,9 @@ use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, FixedHost, NewInode, OpenOptions, Timestamp, WriteOptions};
 use brindle_ondisk::Uuid;
+use brindle_testing::referee::btrfs_check;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 /// The size of the one device, in bytes.
@@ -73,14 +73,10 @@ impl Pool {
     pub(crate) fn assert_btrfs_check(&self, when: &str) {
         let image = tempfile::NamedTempFile::new().expect("room");
         self.write_to(image.path());
-        let mut command = Command::new("btrfs");
-        let Ok(output) = command.args(["check", "--check-data-csum"]).arg(image.path()).output() else {
-            eprintln!("skipped: btrfs check is not installed");
-            return;
-        };
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(output.status.success() && said.contains("no error found"), "{when}: {said}");
+        match btrfs_check(image.path()) {
+            Some(said) => said.unwrap_or_else(|said| panic!("{when}: {said}")),
+            None => eprintln!("skipped: btrfs check is not installed"),
+        }
     }
 }
 

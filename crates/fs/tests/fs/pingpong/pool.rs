@@ -6,6 +6,7 @@ use crate::model::target::Ground;
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
+use brindle_testing::referee::btrfs_check;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::fs::FileExt;
@@ -157,16 +158,7 @@ impl SharedPool {
         for device in &self.loops {
             run("btrfs", ["device", "scan"], [device]);
         }
-        let output = std::process::Command::new("btrfs")
-            .args(["check", "--check-data-csum"])
-            .arg(&self.loops[0])
-            .output()
-            .expect("btrfs-progs");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(output.status.success() && said.contains("no error found"), "{when}: {said}");
-        let complaint = said.lines().find(|line| is_complaint(line));
-        assert_eq!(complaint, None, "{when}: {said}");
+        btrfs_check(&self.loops[0]).expect("btrfs-progs").unwrap_or_else(|said| panic!("{when}: {said}"));
         self.forget();
     }
 
@@ -229,13 +221,4 @@ impl Ground for SharedPool {
             .collect();
         assert!(findings.is_empty(), "{when}: {findings:#?}");
     }
-}
-
-/// Whether `btrfs check` complains, of this pool: it also looks at those of others, which come and go.
-pub(crate) fn is_complaint(line: &str) -> bool {
-    let lower = line.to_lowercase();
-    let is_bad = ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad "]
-        .iter()
-        .any(|word| lower.contains(word));
-    is_bad && !line.contains("cannot scan") && !line.contains("space cache will be invalidated")
 }

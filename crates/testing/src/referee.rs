@@ -1,0 +1,71 @@
+//! What btrfs-progs say of a pool that nobody has mounted.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Words of a line that tells of something wrong.
+const COMPLAINTS: [&str; 7] = ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad "];
+/// What `btrfs check` also says of a sound pool: it looks at all devices of the host, those of others that come and go
+/// included.
+const HARMLESS: [&str; 2] = ["cannot scan", "space cache will be invalidated"];
+
+/// Has `btrfs check` examine the pool of this image or block device, data included; of several devices, the host must
+/// know them. Fails with all that it printed if it complains; `None` where it is not installed.
+///
+/// Of pools with parity only the trees are examined. btrfs-progs 6.2 rebuild data from parity with what they
+/// happen to find in memory, and complain of second copies of sound pools, the kernel's own as well: one in twelve,
+/// while the kernel reads each of those without each of its devices in turn.
+pub fn btrfs_check(device: &Path) -> Option<Result<(), String>> {
+    let mut check = Command::new("btrfs");
+    check.args(["check", "--readonly"]);
+    if !has_parity(device)? {
+        check.arg("--check-data-csum");
+    }
+    let output = check.arg(device).output().ok()?;
+    let said = all_of(&output);
+    let is_content = output.status.success() && said.contains("no error found");
+    let complains = said.lines().any(is_complaint);
+    Some(if is_content && !complains {
+        Ok(())
+    } else {
+        Err(format!("btrfs check: {}: {said}", output.status))
+    })
+}
+
+/// Whether a chunk of the pool has parity; `None` where btrfs-progs are not installed.
+fn has_parity(device: &Path) -> Option<bool> {
+    let dump =
+        Command::new("btrfs").args(["inspect-internal", "dump-tree", "-t", "chunk"]).arg(device).output();
+    let said = all_of(&dump.ok()?);
+    Some(said.contains("|RAID5") || said.contains("|RAID6"))
+}
+
+fn all_of(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+fn is_complaint(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    COMPLAINTS.iter().any(|word| lower.contains(word)) && !HARMLESS.iter().any(|words| line.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_complaint;
+
+    #[test]
+    fn complaints_are_told_from_what_is_harmless() {
+        for line in
+            ["ERROR: errors found in fs roots", "mirror 2 bytenr 7 csum 0x1 expected csum 0x2 mismatch"]
+        {
+            assert!(is_complaint(line), "{line}");
+        }
+        for line in [
+            "no error found",
+            "ERROR: cannot scan /dev/loop3: Input/output error",
+            "[1/7] checking root items",
+        ] {
+            assert!(!is_complaint(line), "{line}");
+        }
+    }
+}
