@@ -15,7 +15,7 @@ pub enum FsError {
     /// A log could not be replayed.
     #[error(
         "the log of what was fsynced after the last commit can't be replayed: {0}. The pool is as it was: mounted with \
-         ro it shows the last commit, and `btrfs rescue zero-log` gives the log up"
+         ro,nologreplay it shows the last commit, and `btrfs rescue zero-log` gives the log up"
     )]
     Log(Box<FsError>),
     /// Data could not be read.

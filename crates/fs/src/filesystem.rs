@@ -8,7 +8,7 @@ use crate::subvolume::{SubvolumeState, Subvolumes};
 use crate::{FsError, InodeId, WriteOptions};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::RootId;
-use brindle_tree::{Pool, Tree, TreeError, TreeRoot};
+use brindle_tree::{Pool, Tree, TreeError};
 use std::sync::{Arc, Mutex};
 
 /// How a filesystem is opened.
@@ -92,10 +92,10 @@ impl Filesystem {
 
     fn new(pool: Pool, options: &OpenOptions, write: Option<WriteState>) -> Result<Self, FsError> {
         let mut warnings: Vec<String> = pool.volume().warnings().iter().map(ToString::to_string).collect();
-        if write.is_none() && TreeRoot::log_root_tree(&pool.superblock()).is_some() {
+        if write.is_none() && pool.has_log() {
             warnings.push(
-                "the pool has a log tree: what was fsynced after the last commit is not shown, for the log is \
-                 replayed only by who may write"
+                "the pool has a log, which is replayed when the pool is mounted and can be written: until then, what \
+                 was fsynced after the last commit is not shown"
                     .to_owned(),
             );
         }

@@ -5,7 +5,7 @@ use brindle_ondisk::{
     BlockGroupType, CompatRo, DevId, Incompat, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64,
 };
 use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
-use brindle_tree::{Readahead, TreeError, TreeRoot};
+use brindle_tree::{Readahead, TreeError};
 use brindle_volume::DeviceStatus;
 
 /// What `statfs` tells, in bytes.
@@ -170,7 +170,7 @@ impl Filesystem {
     /// The reserve that the kernel keeps for its own trees: what the trees that every write changes use now,
     /// but no less than a few paths through each. A mount that leaves a log alone keeps none.
     fn reserve_bytes(&self) -> Result<u64, FsError> {
-        if TreeRoot::log_root_tree(&self.pool().superblock()).is_some() {
+        if !self.is_writable() && self.pool().has_log() {
             return Ok(0);
         }
         let mut used = 0u64;

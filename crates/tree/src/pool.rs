@@ -76,6 +76,11 @@ impl Pool {
         self.volume.superblock()
     }
 
+    /// Whether the last commit has a log of what was fsynced after it.
+    pub fn has_log(&self) -> bool {
+        TreeRoot::log_root_tree(&self.superblock()).is_some()
+    }
+
     /// How the node cache has done.
     pub fn cache_statistics(&self) -> CacheStatistics {
         self.cache.statistics()

@@ -98,6 +98,11 @@ impl MountOptions {
         Ok(())
     }
 
+    /// Whether a log is not to be replayed.
+    pub(crate) fn leaves_log(&self) -> bool {
+        self.leaves_log
+    }
+
     /// Which subvolume is the root.
     pub(crate) fn subvolume(&self) -> SubvolumeChoice {
         match (&self.subvol, self.subvolid) {
@@ -131,7 +136,6 @@ impl MountOptions {
         };
         match (name, value) {
             ("degraded", None) => self.degraded = true,
-            // Who only reads replays none.
             ("norecovery" | "nologreplay", None) | ("rescue", Some("nologreplay")) => self.leaves_log = true,
             ("subvol", Some(path)) => self.subvol = Some(path.as_bytes().to_vec()),
             ("subvolid", Some(id)) => {

@@ -48,9 +48,14 @@ impl PoolOptions {
 
 /// Opens a filesystem, and logs what the user should know of it.
 pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
-    let filesystem = Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)?;
+    let filesystem = open_to_read(paths, mount)?;
     greet(&filesystem, mount)?;
     Ok(filesystem)
+}
+
+/// Opens a filesystem, without a word.
+pub(crate) fn open_to_read(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
+    Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)
 }
 
 /// Opens a filesystem to write it, and logs what the user should know of it.
@@ -80,7 +85,7 @@ fn explain(error: FsError) -> anyhow::Error {
 }
 
 /// Logs what the user should know of an opened filesystem.
-fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()> {
+pub(crate) fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()> {
     mount.check_root(filesystem.root().tree)?;
     let volume = filesystem.pool().volume();
     // The volume has logged its own.

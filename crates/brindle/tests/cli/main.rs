@@ -8,6 +8,7 @@ mod devices;
 mod ends;
 mod files;
 mod inspect;
+mod logged;
 mod mount;
 mod placement;
 mod reads;

@@ -1,7 +1,7 @@
 //! `mount` and `umount`: the process in the background, the options, and other ways to be called.
 
 use super::support::{
-    Image, brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text, with_devices,
+    Image, Loops, brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text, with_devices,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -271,15 +271,14 @@ fn a_write_protected_pool_is_mounted_to_be_read() {
     let image = Image::unpack("single");
     let place = image.beside("place");
     std::fs::create_dir(&place).expect("new");
-    let attach = Command::new("losetup").args(["--find", "--show", "-r"]).arg(&image.devices[0]).output();
-    let device = String::from_utf8(attach.expect("losetup").stdout).expect("a path").trim().to_owned();
-    let output = brindle(["mount", &device, text(&place)]);
+    let loops = Loops::attach(&image.devices, &["--read-only"]);
+    let device = text(&loops.0[0]);
+    let output = brindle(["mount", device, text(&place)]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("mounting read-only"), "{said}");
     unmount(&place);
-    let said = brindle_fails(1, ["mount", "-o", "rw", &device, text(&place)]);
-    assert!(said.contains(&device), "{said}");
-    Command::new("losetup").args(["-d", &device]).status().expect("losetup");
+    let said = brindle_fails(1, ["mount", "-o", "rw", device, text(&place)]);
+    assert!(said.contains(device), "{said}");
 }
 
 #[test]

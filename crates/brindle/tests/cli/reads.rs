@@ -1,11 +1,10 @@
 //! Which copy is read, as the command line has it, and what it says of what was read.
 
 use super::mount::unmount;
-use super::support::{Image, brindle_fails, brindle_prints, is_root, text, with_devices};
+use super::support::{Image, Loops, brindle_fails, brindle_prints, is_root, text, with_devices};
 use brindle_device::{Device, FileDevice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -80,29 +79,6 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
     assert!(brindle_fails(1, words).contains("'fastest' is no read policy"));
 }
 
-/// Loop devices, gone when dropped.
-struct Loops(Vec<PathBuf>);
-
-impl Loops {
-    fn attach(images: &[PathBuf]) -> Self {
-        let attach = |image: &PathBuf| {
-            let output =
-                Command::new("losetup").args(["--find", "--show"]).arg(image).output().expect("losetup");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
-        };
-        Self(images.iter().map(attach).collect())
-    }
-}
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        for device in &self.0 {
-            let _ = Command::new("losetup").arg("--detach").arg(device).output();
-        }
-    }
-}
-
 /// Somebody else's reads of a device, past all caches, until it is told to stop.
 fn keep_busy(device: &Path, is_over: &AtomicBool) {
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
@@ -130,7 +106,7 @@ fn the_host_says_what_waits_for_a_disk() {
     }
     let of_image = FileDevice::open(&images[0]).expect("there it is").host_in_flight();
     assert_eq!(of_image, None, "a file has no queue");
-    let loops = Loops::attach(&images);
+    let loops = Loops::attach(&images, &[]);
     let [busy, idle] =
         [0, 1].map(|number: usize| FileDevice::open(&loops.0[number]).expect("a block device"));
     let is_over = AtomicBool::new(false);

@@ -86,6 +86,31 @@ pub(crate) fn is_root(what: &str) -> bool {
     is_root
 }
 
+/// Loop devices, gone when dropped.
+pub(crate) struct Loops(pub(crate) Vec<PathBuf>);
+
+impl Loops {
+    /// One for each image, with these options of losetup.
+    pub(crate) fn attach(images: &[PathBuf], options: &[&str]) -> Self {
+        let attach = |image: &PathBuf| {
+            let mut command = Command::new("losetup");
+            let output = command.args(["--find", "--show"]).args(options).arg(image).output();
+            let output = output.expect("losetup");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+        };
+        Self(images.iter().map(attach).collect())
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            let _ = Command::new("losetup").arg("--detach").arg(device).output();
+        }
+    }
+}
+
 /// Panics with the first lines that differ.
 pub(crate) fn assert_same_lines(what: &str, expected: &[u8], found: &[u8]) {
     let lines =

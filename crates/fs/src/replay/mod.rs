@@ -19,7 +19,7 @@ use crate::namespace::edit::Edit;
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
-use brindle_tree::{LogTree, Need, Readahead, Tree, TreeError, TreeRoot};
+use brindle_tree::{LogTree, Need, Readahead, Tree, TreeError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ struct Replay<'a> {
 impl Filesystem {
     /// Replays the log, if there is one, and makes what it says durable. Nobody else may use the filesystem yet.
     pub(crate) fn replay_log(&self) -> Result<(), FsError> {
-        if TreeRoot::log_root_tree(&self.pool().superblock()).is_none() {
+        if !self.pool().has_log() {
             return Ok(());
         }
         let logs = self.pool().log_trees()?;

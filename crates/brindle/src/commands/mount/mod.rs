@@ -27,7 +27,9 @@ use std::sync::Arc;
 const EXAMPLES: &str = "\
 MOUNT OPTIONS
   rw                   read and write; the default, where the pool allows it
-  ro                   only read
+  ro                   only read; what was fsynced after the last commit is replayed first from the log, if there is
+                       one and the devices can be written, as by the kernel
+  nologreplay          with ro: the log stays as it is, nothing is written, and the last commit is shown
   degraded             go on without missing devices if everything can be read without them
   subvol=PATH          the subvolume at PATH, from the top level, is the root
   subvolid=ID          the subvolume of this id is the root; 5 is the top level

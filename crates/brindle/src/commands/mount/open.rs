@@ -2,7 +2,7 @@
 
 use super::ending::Patience;
 use crate::commands::options::MountOptions;
-use crate::commands::pool::{open_filesystem, open_writable};
+use crate::commands::pool::{greet, open_filesystem, open_to_read, open_writable};
 use anyhow::{Context, Result};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
@@ -23,7 +23,7 @@ pub(super) fn filesystem(
 ) -> Result<(Filesystem, Option<String>)> {
     let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
     if options.has("ro", "rw") {
-        return Ok((open_filesystem(&paths, options)?, None));
+        return Ok((read_only(devices, &paths, options)?, None));
     }
     let error = match writable(devices, options) {
         Ok(filesystem) => return Ok((filesystem, None)),
@@ -35,6 +35,26 @@ pub(super) fn filesystem(
     let filesystem = open_filesystem(&paths, options)?;
     tracing::warn!("mounting read-only: {error}");
     Ok((filesystem, Some(error.to_string())))
+}
+
+/// Opens the filesystem to read it. As with the kernel, a log is replayed first where the devices can be written.
+fn read_only(
+    devices: &[(PathBuf, Option<PlacementClass>)],
+    paths: &[&Path],
+    options: &MountOptions,
+) -> Result<Filesystem> {
+    let filesystem = open_to_read(paths, options)?;
+    if !filesystem.pool().has_log() || options.leaves_log() {
+        greet(&filesystem, options)?;
+        return Ok(filesystem);
+    }
+    // What it has read will change.
+    drop(filesystem);
+    let replayed = writable(devices, options).and_then(|filesystem| Ok(filesystem.shutdown()?));
+    if let Err(error) = replayed {
+        tracing::warn!("the log is not replayed: {error}");
+    }
+    open_filesystem(paths, options)
 }
 
 fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Filesystem> {
