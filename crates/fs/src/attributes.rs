@@ -163,7 +163,7 @@ impl Filesystem {
     /// What there is to know of an inode.
     pub fn attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
         if id.is_empty_subvolume() {
-            return Ok(Attributes::empty_subvolume(id));
+            return self.empty_subvolume(id);
         }
         let key = id.key(KeyType::INODE_ITEM, 0);
         loop {
@@ -181,6 +181,16 @@ impl Filesystem {
         }
     }
 
+    /// The place of a subvolume in a snapshot is as old as the snapshot. (The kernel shows the time at which it looked.)
+    fn empty_subvolume(&self, id: InodeId) -> Result<Attributes, FsError> {
+        let born =
+            self.pool().root_item(id.tree)?.map_or_else(Timestamp::default, |(_, item)| (&item.otime).into());
+        let times = (born, born, born, born);
+        let mut attributes = Attributes::empty_subvolume(id);
+        (attributes.accessed, attributes.changed, attributes.modified, attributes.created) = times;
+        Ok(attributes)
+    }
+
     /// What there is to know of several inodes, in the order asked for. Faster than one by one where their
     /// numbers lie together.
     pub fn attributes_of(&self, ids: &[InodeId]) -> Vec<Result<Attributes, FsError>> {
@@ -196,7 +206,7 @@ impl Filesystem {
             for index in run {
                 let id = ids[*index];
                 if id.is_empty_subvolume() {
-                    found[*index] = Ok(Attributes::empty_subvolume(id));
+                    found[*index] = self.empty_subvolume(id);
                     continue;
                 }
                 let key = id.key(KeyType::INODE_ITEM, 0);

@@ -73,6 +73,24 @@ fn dropping_goes_on_after_a_crash() {
 }
 
 #[test]
+fn the_place_of_a_subvolume_in_a_snapshot_is_as_old_as_the_snapshot() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let outer = fs.create_subvolume(fs.root(), b"outer", &NEW_SUBVOLUME).expect("made");
+    fs.create_subvolume(InodeId::root_of(outer), b"inner", &NEW_SUBVOLUME).expect("made");
+    let snapshot = fs.snapshot(outer, fs.root(), b"snapshot", false).expect("made");
+    let all = fs.subvolumes().expect("readable");
+    let born = all.iter().find(|found| found.id == snapshot).expect("listed").created;
+    assert!(born.seconds > 0);
+    let place = fs.lookup(InodeId::root_of(snapshot), b"inner").expect("readable").expect("there").inode;
+    let found = [fs.attributes(place), fs.attributes_of(&[place]).remove(0)];
+    for found in found.map(|found| found.expect("known")) {
+        assert_eq!((found.mode, found.uid, found.gid, found.nlink), (0o040_755, 0, 0, 1));
+        assert_eq!((found.modified, found.changed, found.accessed), (born, born, born));
+    }
+}
+
+#[test]
 fn what_must_not_be_deleted_is_not() {
     let pool = Pool::new();
     let fs = pool.open();
