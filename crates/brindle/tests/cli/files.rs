@@ -30,7 +30,9 @@ fn ls_lists_every_name() {
         let expected = image.golden.manifest.entry(path.as_bytes()).expect("the name is in the manifest");
         assert_eq!(entry["mode"], format!("{:04o}", expected.mode), "{path}");
         assert_eq!(entry["size"], expected.size, "{path}");
-        assert_eq!(entry["modified"]["seconds"], expected.mtime.sec, "{path}");
+        if !expected.has_no_times() {
+            assert_eq!(entry["modified"]["seconds"], expected.mtime.sec, "{path}");
+        }
     }
 }
 

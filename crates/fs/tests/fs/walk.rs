@@ -2,7 +2,6 @@
 //! own. What can't be read is noted, and so is what the library says in two different ways.
 
 use brindle_fs::{Attributes, FileType, Filesystem, FsError, InodeId, Timestamp};
-use brindle_ondisk::ObjectId;
 use brindle_testing::manifest::{self, Entry, Kind, Manifest, Time, escape};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -10,9 +9,6 @@ use std::fmt;
 
 /// Entries asked for at once: few, so that a listing is continued often.
 const LISTING_ENTRIES: usize = 7;
-
-/// The place of a subvolume in a snapshot: its times are nowhere, and the kernel shows others at each look.
-const EMPTY_SUBVOLUME: ObjectId = ObjectId::new(2);
 
 /// How much of it all is looked at. A damaged directory may hold itself, a damaged file may be endless.
 #[derive(Clone, Copy, Debug)]
@@ -153,9 +149,6 @@ impl Walker<'_> {
         entry.ctime = Some(time(attributes.changed));
         entry.btime = Some(time(attributes.created));
         entry.ino = Some(id.number.get());
-        if entry.kind == Kind::Directory && id.number == EMPTY_SUBVOLUME {
-            entry.mtime = Time { sec: 0, nsec: 0 };
-        }
         entry.xattrs = xattrs.into_iter().map(|xattr| (xattr.name, xattr.value)).collect();
         Ok(entry)
     }

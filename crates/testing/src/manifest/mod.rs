@@ -238,7 +238,9 @@ impl Entry {
         note("gid", self.gid.to_string(), other.gid.to_string());
         note("link count", self.nlink.to_string(), other.nlink.to_string());
         note("size", self.size.to_string(), other.size.to_string());
-        note("mtime", self.mtime.to_string(), other.mtime.to_string());
+        if !self.has_no_times() {
+            note("mtime", self.mtime.to_string(), other.mtime.to_string());
+        }
         if let (Some(ours), Some(theirs)) = (self.flags, other.flags) {
             note("flags", format!("{ours:#x}"), format!("{theirs:#x}"));
         }
@@ -249,6 +251,13 @@ impl Entry {
         note("hard link to", link(&self.same_as), link(&other.same_as));
         found.extend(self.xattr_differences(other));
         found
+    }
+
+    /// Whether it is the place of a subvolume in a snapshot: its times were not recorded, as the kernel shows others at
+    /// each look.
+    #[must_use]
+    pub fn has_no_times(&self) -> bool {
+        self.kind == Kind::Directory && self.mtime == Time { sec: 0, nsec: 0 }
     }
 
     fn xattr_differences(&self, other: &Self) -> Vec<String> {
