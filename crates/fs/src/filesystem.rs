@@ -126,6 +126,11 @@ impl Filesystem {
         self.write.is_some() && self.pool.read_only_reason().is_none()
     }
 
+    /// Whether it was opened to be read.
+    pub(crate) fn is_only_read(&self) -> bool {
+        self.write.is_none()
+    }
+
     /// What changing something takes, or a refusal.
     pub(crate) fn writing(&self) -> Result<&WriteState, FsError> {
         let read_only = |why| FsError::Tree(TreeError::ReadOnly(why));

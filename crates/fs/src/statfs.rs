@@ -170,7 +170,7 @@ impl Filesystem {
     /// The reserve that the kernel keeps for its own trees: what the trees that every write changes use now,
     /// but no less than a few paths through each. A mount that leaves a log alone keeps none.
     fn reserve_bytes(&self) -> Result<u64, FsError> {
-        if !self.is_writable() && self.pool().has_log() {
+        if self.is_only_read() && self.pool().has_log() {
             return Ok(0);
         }
         let mut used = 0u64;

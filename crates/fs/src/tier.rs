@@ -44,6 +44,10 @@ impl TierWish {
 impl Filesystem {
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     pub fn small_file_bytes(&self) -> u64 {
+        if self.is_only_read() {
+            // Asked only by who wants to know what the pool has stored.
+            return self.pool().settings().map_or(0, |settings| settings.small_file_bytes);
+        }
         self.data.small_file_bytes.load(Ordering::Relaxed)
     }
 

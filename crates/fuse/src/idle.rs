@@ -52,7 +52,7 @@ impl IdleDefragment {
         }
         if self.from.is_none() {
             self.pass_ended = Some(now);
-            self.commits = filesystem.pool().commit_statistics()?.commits;
+            self.commits = filesystem.pool().commit_statistics().commits;
         }
         Ok(true)
     }
@@ -63,7 +63,7 @@ impl IdleDefragment {
             quiet: now.saturating_duration_since(self.quiet_since),
             is_under_way: self.from.is_some(),
             since_pass: self.pass_ended.map(|ended| now.saturating_duration_since(ended)),
-            has_changed: filesystem.pool().commit_statistics()?.commits != self.commits,
+            has_changed: filesystem.pool().commit_statistics().commits != self.commits,
         };
         Ok(is_due(self.mode, &facts))
     }

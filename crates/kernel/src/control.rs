@@ -249,6 +249,15 @@ impl Mounted {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
+    /// Refuses a mount of brindle's that is not written, before `what` is begun.
+    pub fn require_written(&self, what: &'static str) -> Result<(), ControlError> {
+        if self.kind == Kind::Kernel || self.server()?.is_writable != 0 {
+            return Ok(());
+        }
+        let why = self.read_only_reason()?.unwrap_or_else(|| "nobody wanted it to be written".to_owned());
+        Err(ControlError::ReadOnly { path: self.path.clone(), what, why })
+    }
+
     /// Makes durable all that was written. That some of it, since the last sync, found no room is for those to hear
     /// who wrote it, and is no reason not to go on here.
     pub fn sync(&self) -> Result<Synced, ControlError> {

@@ -175,9 +175,14 @@ impl Pool {
 
     /// Whether a chunk may be written: no seed is, and what is missing must be tolerable.
     pub(crate) fn is_writable(&self, chunk: &Chunk) -> bool {
+        self.takes_writes(chunk, |device| device.writable.is_some())
+    }
+
+    /// The same, with these devices.
+    pub(crate) fn takes_writes(&self, chunk: &Chunk, is_there: impl Fn(&PoolDevice) -> bool) -> bool {
         let device = |stripe: usize| &self.devices[chunk.stripes[stripe].device];
         (0..chunk.stripes.len()).all(|stripe| !device(stripe).is_seed)
-            && chunk.layout.survives(|stripe| device(stripe).writable.is_none())
+            && chunk.layout.survives(|stripe| !is_there(device(stripe)))
     }
 
     /// The index of a device, known or missing, or among those given that belong to the seed.

@@ -52,7 +52,7 @@ pub struct DeviceCounters {
     pub repaired: u64,
 }
 
-/// A device that is there and may be written, for those who decide what goes where.
+/// A device that is there and may be written, or could be, for those who decide what goes where.
 #[derive(Clone, Debug)]
 pub struct WritableDeviceStatus {
     /// What messages call it: the path, where there is one.
@@ -101,7 +101,7 @@ pub struct ChunkStatus {
     pub length: u64,
     /// What it holds, and its profile.
     pub kind: BlockGroupType,
-    /// It may be written: no device of it belongs to a seed, and enough of them are there.
+    /// It may be written, or could be if the pool were: no device of it belongs to a seed, and enough of them are there.
     pub writable: bool,
     /// Its pieces on the devices.
     pub stripes: Vec<StripeStatus>,

@@ -1,5 +1,6 @@
 //! The volume: a pool's devices behind one logical address space.
 
+use crate::device::PoolDevice;
 use crate::pool::{MarkContext, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
@@ -151,7 +152,7 @@ impl Volume {
     /// Looks how long a device is by now, in bytes; `None` if it is not there, or not written.
     pub fn refresh_size(&self, devid: DevId) -> Result<Option<u64>, DeviceError> {
         let pool = self.snapshot();
-        let is_it = |device: &&crate::device::PoolDevice| device.devid == devid && !device.is_intruder;
+        let is_it = |device: &&PoolDevice| device.devid == devid && !device.is_intruder;
         let device = pool.devices.iter().filter(is_it).find_map(|device| device.writable.as_ref());
         device.map(|device| device.refresh_size()).transpose()
     }
@@ -206,7 +207,7 @@ impl Volume {
             start: chunk.start,
             length: chunk.length,
             kind: chunk.kind,
-            writable: pool.is_writable(chunk),
+            writable: pool.takes_writes(chunk, |device| self.takes_chunks(device)),
             stripes: chunk
                 .stripes
                 .iter()
@@ -245,16 +246,21 @@ impl Volume {
         devices
     }
 
-    /// The devices that new chunks may lie on, by devid.
+    /// The devices that may be written, by devid.
     pub fn writable_devices(&self) -> Vec<WritableDeviceStatus> {
+        if self.is_writable { self.chunk_devices() } else { Vec::new() }
+    }
+
+    /// The devices that new chunks may lie on, by devid; of a pool that is only read: where they could.
+    pub fn chunk_devices(&self) -> Vec<WritableDeviceStatus> {
         let pool = self.snapshot();
-        let status = |device: &crate::device::PoolDevice| {
-            let writable = device.writable.as_ref()?;
-            let is_fast = writable.class() == DeviceClass::Solid;
+        let status = |device: &PoolDevice| {
+            let there = device.device.as_ref().filter(|_| self.takes_chunks(device))?;
+            let is_fast = there.class() == DeviceClass::Solid;
             Some(WritableDeviceStatus {
                 name: device.name(),
                 item: device.item,
-                size_bytes: writable.size_bytes(),
+                size_bytes: there.size_bytes(),
                 class: if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk },
                 hint: stored_hint(device),
             })
@@ -262,6 +268,14 @@ impl Volume {
         let mut devices: Vec<_> = pool.devices.iter().filter_map(status).collect();
         devices.sort_by_key(|device| device.item.devid);
         devices
+    }
+
+    /// Whether chunks on it may be written, or could be if the pool were.
+    fn takes_chunks(&self, device: &PoolDevice) -> bool {
+        match self.is_writable {
+            true => device.writable.is_some(),
+            false => device.device.is_some() && !device.is_seed && !device.is_intruder,
+        }
     }
 
     /// The pool as it is known now; what is added later doesn't change it.
@@ -277,6 +291,6 @@ impl Volume {
 }
 
 /// What the pool stores of a device; what nobody knows counts as nothing.
-fn stored_hint(device: &crate::device::PoolDevice) -> AllocationHint {
+fn stored_hint(device: &PoolDevice) -> AllocationHint {
     AllocationHint::from_disk(device.item.device_type.get()).unwrap_or_default()
 }

@@ -297,6 +297,51 @@ fn real_programs_work_and_leave_a_sound_pool() {
     eprintln!("{said}");
 }
 
+#[test]
+fn a_read_only_mount_answers_what_only_reads() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::unpack("raid1");
+    let place = image.beside("place");
+    std::fs::create_dir(&place).expect("new");
+    let mount = |options: &str| {
+        let words = ["-q", "mount", "-o", options];
+        brindle_prints(with_devices(
+            &words,
+            &[image.devices.as_slice(), std::slice::from_ref(&place)].concat(),
+        ));
+    };
+    let ask = |words: &[&str]| brindle_prints(words.iter().copied().chain([text(&place)]));
+    let questions: [&[&str]; 5] = [
+        &["filesystem", "usage"],
+        &["filesystem", "df", "--json"],
+        &["tier", "status", "--json"],
+        &["tier", "plan", "--json"],
+        &["property", "get"],
+    ];
+    // A plan that has something to do says so by its exit code.
+    let answer = |words: &[&str]| brindle(words.iter().copied().chain([text(&place)]));
+    let ask_all = || questions.map(|words| String::from_utf8(answer(words).stdout).expect("text"));
+    mount("rw,metadata_defrag=off");
+    brindle_prints(["property", "set", text(&place), "small_files", "64K"]);
+    unmount(&place);
+    mount("rw,metadata_defrag=off");
+    let expected = ask_all();
+    assert!(expected[4].contains("small_files=65536\n"), "{}", expected[4]);
+    assert!(expected.iter().all(|answer| !answer.is_empty()));
+    unmount(&place);
+    mount("ro");
+    assert_eq!(ask_all(), expected);
+    assert!(ask(&["filesystem", "commit-stats"]).contains('0'));
+    assert_eq!(ask(&["filesystem", "sync"]), "");
+    for words in [&["tier", "apply"][..], &["tier", "watch"]] {
+        let said = brindle_fails(1, words.iter().copied().chain([text(&place)]));
+        assert!(said.contains("the pool is mounted read-only"), "{said}");
+    }
+    unmount(&place);
+}
+
 /// A pool that the kernel has mounted, until dropped.
 struct KernelMount {
     loop_device: String,

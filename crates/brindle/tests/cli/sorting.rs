@@ -345,6 +345,13 @@ fn tiers_of_a_mount_and_of_its_devices_are_shown_and_put_right_alike() {
         brindle_prints(with_devices(&["-q", "tier", "apply"], &served.devices)).contains("Nothing lay wrong")
     );
     served.check();
+    let reversed = |command| ["tier", command, "--fast=1", "--fast=2", "--bulk=3", "--bulk=4"];
+    let words = [&reversed("status")[..], &["--json"]].concat();
+    let of_reversed = || json(with_devices(&words, &served.devices));
+    assert_ne!(wrong(&of_reversed()), (0, 0));
+    brindle_prints(with_devices(&reversed("apply"), &served.devices));
+    assert_eq!(wrong(&of_reversed()), (0, 0), "{}", of_reversed());
+    served.check();
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl Operations {
                 number(self.filesystem.pool().set_placement(mode).map_err(Into::into)).map(|()| Vec::new())
             }
             command::BRINDLE_SPACE => Ok(self.space_report()?.as_bytes().to_vec()),
-            command::BRINDLE_COMMITS => Ok(self.commits_report()?.as_bytes().to_vec()),
+            command::BRINDLE_COMMITS => Ok(self.commits_report().as_bytes().to_vec()),
             command::TRIM => {
                 caller.require_administrator()?;
                 let mut range = read::<TrimRange>(input)?;
@@ -267,7 +267,7 @@ impl Operations {
         Ok(report)
     }
 
-    fn commits_report(&self) -> Result<CommitsReport, Errno> {
+    fn commits_report(&self) -> CommitsReport {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let report = |of: &brindle_fs::CommitReport| CommitReport {
             blocks: of.blocks,
@@ -276,13 +276,13 @@ impl Operations {
             rounds: of.rounds,
             phases_ns: of.phases.map(nanoseconds),
         };
-        let statistics = number(self.filesystem.pool().commit_statistics().map_err(Into::into))?;
-        Ok(CommitsReport {
+        let statistics = self.filesystem.pool().commit_statistics();
+        CommitsReport {
             commits: statistics.commits,
             longest_ns: nanoseconds(statistics.longest),
             last: report(&statistics.last),
             total: report(&statistics.total),
-        })
+        }
     }
 
     fn filesystem_info(&self) -> FilesystemInfo {

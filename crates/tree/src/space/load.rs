@@ -236,7 +236,7 @@ fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Resul
         let chosen = chosen.get(&status.name).copied();
         device_of(&status, extents, chosen)
     };
-    Ok(pool.volume().writable_devices().into_iter().map(device).collect())
+    Ok(pool.volume().chunk_devices().into_iter().map(device).collect())
 }
 
 /// A device, of which these parts belong to chunks.

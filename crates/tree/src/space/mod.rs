@@ -120,7 +120,9 @@ impl Space {
         let mut state = space.load_state(pool, options)?;
         let has_empty = state.groups().any(group::Group::is_empty);
         state.may_remove = has_empty;
-        space.announce(&state);
+        if pool.volume().is_writable() {
+            space.announce(&state);
+        }
         *space.lock() = state;
         Ok(space)
     }

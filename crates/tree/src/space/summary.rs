@@ -3,7 +3,7 @@
 use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
-use crate::{Pool, TreeError};
+use crate::{Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, DevId};
 use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode, classes, room_for};
 
@@ -90,10 +90,18 @@ pub struct DeviceSpace {
 }
 
 impl Pool {
-    /// How much space there is as of now.
+    /// How much space there is as of now; of a pool that is only read, as of the last commit.
     pub fn space_summary(&self) -> Result<SpaceSummary, TreeError> {
-        let space = &self.writer()?.space;
-        let state = space.lock();
+        match self.writer() {
+            Ok(writer) => Ok(writer.space.summary(self)),
+            Err(_) => Ok(Space::load(self, &WriterOptions::default())?.summary(self)),
+        }
+    }
+}
+
+impl Space {
+    fn summary(&self, pool: &Pool) -> SpaceSummary {
+        let state = self.lock();
         let mut groups: Vec<GroupSummary> = Vec::new();
         for group in state.groups() {
             let spread = state.spread(group);
@@ -116,8 +124,8 @@ impl Pool {
             hint: device.hint,
             stored_type: device.stored_type,
         };
-        let kept = space.kept_back(&state);
-        Ok(SpaceSummary {
+        let kept = self.kept_back(&state);
+        SpaceSummary {
             groups,
             devices: state.devices.iter().zip(classes).map(device).collect(),
             promised_data_bytes: state.promised_data,
@@ -125,14 +133,12 @@ impl Pool {
             kept_back_bytes: kept.freeing + kept.commit,
             placement: state.placement,
             has_tiers: state.fast.is_some(),
-            data_room: space.room(self, &state, content(space.is_mixed, BlockGroupType::DATA)),
-            fast_data_room: space.room(self, &state, Content::FastData),
-            metadata_room: space.room(self, &state, content(space.is_mixed, BlockGroupType::METADATA)),
-        })
+            data_room: self.room(pool, &state, content(self.is_mixed, BlockGroupType::DATA)),
+            fast_data_room: self.room(pool, &state, Content::FastData),
+            metadata_room: self.room(pool, &state, content(self.is_mixed, BlockGroupType::METADATA)),
+        }
     }
-}
 
-impl Space {
     /// What still fits of a content.
     fn room(&self, pool: &Pool, state: &State, content: Content) -> Room {
         let free = |content| state.totals(content).available;

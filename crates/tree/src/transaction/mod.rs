@@ -266,9 +266,10 @@ impl Pool {
         }
     }
 
-    /// What commits did since the pool was opened.
-    pub fn commit_statistics(&self) -> Result<CommitStatistics, TreeError> {
-        Ok(*self.writer()?.commits.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What commits did since the pool was opened: nothing if it is only read.
+    pub fn commit_statistics(&self) -> CommitStatistics {
+        let of_writer = |writer: &Writer| *writer.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        self.writer().map_or_else(|_| CommitStatistics::default(), of_writer)
     }
 
     /// Gives the pool another label, with zeros behind it, from the next commit on.

@@ -8,7 +8,7 @@ use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use brindle_care::balance::{self, Pace, Progress, Wish};
 use brindle_device::{FileDevice, WritableDevice};
-use brindle_fs::Filesystem;
+use brindle_fs::{Filesystem, PlacementClass};
 use brindle_kernel::message::{
     BALANCE_FORCE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
     BalanceStart, WORK_ENDED_CANCELLED, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, text,
@@ -18,6 +18,7 @@ use brindle_ondisk::item::BalanceItem;
 use brindle_policy::balance::Balance;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,6 +50,11 @@ pub(crate) struct Job {
 impl Place {
     /// The pool of a mount point, or of devices.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self> {
+        Self::open_as(paths, BTreeMap::new())
+    }
+
+    /// The same; devices that are not mounted have these classes, by their names.
+    pub(crate) fn open_as(paths: &[PathBuf], classes: BTreeMap<String, PlacementClass>) -> Result<Self> {
         match paths {
             [path] if path.is_dir() => Self::of_mount(path),
             paths if paths.iter().any(|path| path.is_dir()) => {
@@ -61,7 +67,9 @@ impl Place {
                     Ok(Arc::new(FileDevice::open_writable(path)?))
                 };
                 let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-                Ok(Self::Open(Box::new(open_writable(devices, &MountOptions::parse::<&str>(&[])?)?)))
+                let mut options = MountOptions::default();
+                options.write.classes = classes;
+                Ok(Self::Open(Box::new(open_writable(devices, &options)?)))
             }
         }
     }

@@ -102,7 +102,9 @@ EXIT STATUS
 /// Mount a pool
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
-/// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process.
+/// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process. While files on it are open
+/// or somebody stands in it, SIGTERM takes it out of sight and makes durable what was written, and the process ends with
+/// the last of them, or at a second signal.
 ///
 /// A pool that can't be written (its devices are write-protected, it uses features that this version can only read)
 /// is mounted read-only, with a warning; with -o rw that is an error.

@@ -119,15 +119,24 @@ fn is_on_kernel_mount(paths: &[PathBuf]) -> Result<bool> {
 
 /// On a pool that is not mounted, or by the process that serves a mount: a balance of what lies wrong.
 fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
-    if !command.classes.is_empty() {
-        bail!(
-            "--fast and --bulk are for pools that the kernel has mounted; for others the pool keeps it: `brindle property \
-             set ... allocation_hint`"
-        );
+    if let [path] = command.pool.as_slice()
+        && path.is_dir()
+    {
+        Mounted::open(path)?.require_written("tier apply")?;
+        if !command.classes.is_empty() {
+            bail!(
+                "--fast and --bulk: a mount of brindle has classes of its own: `brindle mount DEVICE:fast`, `brindle \
+                 property set ... allocation_hint`"
+            );
+        }
     }
     let wanted = Only::wanted(command.only);
-    let refused = impossible(&Facts::gather(&command.pool, &command.classes)?.pool, wanted);
-    let place = Place::open(&command.pool)?;
+    let facts = Facts::gather(&command.pool, &command.classes)?;
+    let refused = impossible(&facts.pool, wanted);
+    let chosen = facts.chosen_classes();
+    // It has the devices open.
+    drop(facts);
+    let place = Place::open_as(&command.pool, chosen)?;
     if place.forget_misplaced()? {
         tracing::info!("goes on with what was interrupted");
     }

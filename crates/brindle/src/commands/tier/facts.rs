@@ -10,7 +10,7 @@ use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{ClassFacts, ClassReason, TierChunk, TierDevice, TierPool, TierStripe, classify};
 use brindle_tree::{Pool, Readahead};
 use clap::Args;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Which devices are fast.
@@ -80,6 +80,12 @@ impl Facts {
             Source::Mounted(mounted) if mounted.is_of_kernel() => Some(mounted),
             _ => None,
         }
+    }
+
+    /// What the user said of devices, by their names.
+    pub(crate) fn chosen_classes(&self) -> BTreeMap<String, PlacementClass> {
+        let chosen = self.devices.iter().filter(|device| device.class.1 == ClassReason::Chosen);
+        chosen.map(|device| (device.path.display().to_string(), device.class.0)).collect()
     }
 
     /// Looks at a mounted pool.

@@ -31,7 +31,10 @@ pub(super) fn run(command: &WatchCommand, stop: &Stop) -> Result<ExitCode> {
              `brindle mount DEVICE:fast`, `brindle property set ... allocation_hint`"
         );
     }
-    let fsid = Mounted::open(&command.pool)?.filesystem()?.fsid;
+    let mounted = Mounted::open(&command.pool)?;
+    mounted.require_written("tier watch")?;
+    let fsid = mounted.filesystem()?.fsid;
+    drop(mounted);
     tracing::info!("watching {}", command.pool.display());
     let every = Duration::from_secs(command.files_interval.saturating_mul(60));
     let mut keeper =
