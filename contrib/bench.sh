@@ -8,6 +8,7 @@
 # RUNS=5        how often each is measured
 # PEERS="..."   in `write` and `growth`, whom to measure, of: kernel null brindle fuse2fs
 # PEER_RUNS=1   how often fuse2fs is, whose directories take time by the square of what they hold
+# FILES=50000   in `write`, how many files are made and deleted; fuse2fs comes to an end with 5000
 # LIMIT=300     seconds after which fuse2fs is stopped at one thing; what is printed for it then is "at least"
 # COUNTS="..."  in `growth`, at how many files to measure
 # READ_SIZE=10G in `published-reads`, the length of the file
@@ -19,6 +20,7 @@ brindle=$(realpath "${BRINDLE:-target/release/brindle}")
 here=$(dirname "$(realpath "$0")")
 runs=${RUNS:-5}
 peer_runs=${PEER_RUNS:-1}
+files=${FILES:-50000}
 limit=${LIMIT:-300}
 read -ra peers <<<"${PEERS:-kernel null brindle fuse2fs}"
 read -ra counts <<<"${COUNTS:-10000 1000000 5000000}"
@@ -197,10 +199,10 @@ write() {
             loop=$(losetup --find --show "$image")
             mount_written "$who"
             mkdir "$mnt/one" "$mnt/eight" "$mnt/tree"
-            timed create-50000 "$who" python3 "$here/bench-tree.py" create "$mnt/one" 50000 1
-            timed delete-50000 "$who" python3 "$here/bench-tree.py" delete "$mnt/one" 50000 1
-            timed create-50000-by-8 "$who" python3 "$here/bench-tree.py" create "$mnt/eight" 50000 8
-            timed delete-50000-by-8 "$who" python3 "$here/bench-tree.py" delete "$mnt/eight" 50000 8
+            timed "create-$files" "$who" python3 "$here/bench-tree.py" create "$mnt/one" "$files" 1
+            timed "delete-$files" "$who" python3 "$here/bench-tree.py" delete "$mnt/one" "$files" 1
+            timed "create-$files-by-8" "$who" python3 "$here/bench-tree.py" create "$mnt/eight" "$files" 8
+            timed "delete-$files-by-8" "$who" python3 "$here/bench-tree.py" delete "$mnt/eight" "$files" 8
             timed untar-20000 "$who" tar -C "$mnt/tree" -xf "$tree.tar"
             timed write-1GiB "$who" fio --name=sequential --rw=write --bs=1M --size=1G "${fio[@]}"
             timed write-4k-random "$who" fio --name=random --rw=randwrite --bs=4k --size=256M "${fio[@]}"
