@@ -3,7 +3,7 @@
 use crate::ledger::Ledger;
 use crate::pass::{PASSES, page};
 use crate::read::Reader;
-use crate::{CheckOptions, Finding, Findings};
+use crate::{CheckOptions, Finding, Findings, TreeName};
 use brindle_device::Device;
 use brindle_ondisk::{Item, Logical, Node, NodeExpectation, RootId, Superblock};
 use brindle_volume::{Volume, VolumeError};
@@ -27,7 +27,7 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Poo
     let mut has_chunk_tree = false;
     let root = chunk_root(&volume.superblock());
     let reader = Reader::new(&volume, &ledger, false);
-    reader.walk_small(RootId::CHUNK_TREE, &root, &mut |leaf| {
+    reader.walk_small(TreeName::Id(RootId::CHUNK_TREE), &root, &mut |leaf| {
         has_chunk_tree = true;
         add_leaf(&volume, leaf, &ledger);
     });

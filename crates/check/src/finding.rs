@@ -140,32 +140,30 @@ pub enum Finding {
 
     // Trees
     /// A tree block can't be had, from no copy.
-    #[error("tree {tree}: {error}")]
+    #[error("{tree}: {error}")]
     Unreadable {
         /** The tree. */
-        tree: RootId,
+        tree: TreeName,
         /** Where the block should be. */
         at: Logical,
         /** What each copy had. */
         error: String,
     },
     /// A copy of a tree block is bad, another one good.
-    #[error("tree {tree}: bad copy, another one is good: {error}")]
+    #[error("{tree}: bad copy, another one is good: {error}")]
     BadCopy {
         /** The tree. */
-        tree: RootId,
+        tree: TreeName,
         /** Where the block is. */
         at: Logical,
         /** What is wrong. */
         error: String,
     },
     /// The keys of a block pass the first key of the next.
-    #[error(
-        "tree {tree}: block at logical {at}: last key {last} is not less than its parent's next key {bound}"
-    )]
+    #[error("{tree}: block at logical {at}: last key {last} is not less than its parent's next key {bound}")]
     KeyBeyondBound {
         /** The tree. */
-        tree: RootId,
+        tree: TreeName,
         /** The block. */
         at: Logical,
         /** Its last key. */
@@ -183,10 +181,10 @@ pub enum Finding {
         at: Logical,
     },
     /// A block's references are kept in a way that is not known.
-    #[error("tree {tree}: block at logical {at}: backref revision is {found}, expected 1")]
+    #[error("{tree}: block at logical {at}: backref revision is {found}, expected 1")]
     BackrefRevision {
         /// The tree.
-        tree: RootId,
+        tree: TreeName,
         /// The block.
         at: Logical,
         /// What its flags say.
@@ -490,6 +488,27 @@ pub enum Finding {
         /** What is wrong. */
         defect: Defect,
     },
+}
+
+/// A tree, to be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TreeName {
+    /// By its id, which is its own.
+    Id(/** The id. */ RootId),
+    /// The log of a subvolume.
+    LogOf(/** The subvolume. */ RootId),
+    /// The tree of the logs.
+    Logs,
+}
+
+impl fmt::Display for TreeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "tree {id}"),
+            Self::LogOf(subvolume) => write!(f, "log tree of subvolume {subvolume}"),
+            Self::Logs => f.write_str("tree of log trees"),
+        }
+    }
 }
 
 /// Who uses an extent.

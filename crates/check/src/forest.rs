@@ -203,7 +203,7 @@ impl Forest {
     fn read_node(&self, id: BlockId, reader: &Reader<'_>, ledger: &Ledger) -> Option<Node> {
         let (first_key, bound) = self.pending.get(&id).copied().unwrap_or_default();
         let block = self.block(id);
-        let tree = self.tree_of(id).id;
+        let tree = self.tree_of(id).name();
         let node = reader.block(tree, &NodeExpectation { first_key, ..block.expectation() });
         let Some(node) = node else {
             block.set(BAD);
@@ -248,7 +248,7 @@ impl Forest {
     /// Reads each block again for those who say something else of it than its home.
     fn settle_claims(&mut self, reader: &Reader<'_>, ledger: &Ledger) {
         for claim in std::mem::take(&mut self.claims) {
-            let tree = self.trees[claim.tree as usize].id;
+            let tree = self.trees[claim.tree as usize].name();
             let mut expected = claim.expected;
             // The bound is that of the last child too, and of its last child.
             while let Some(node) = reader.block(tree, &expected) {

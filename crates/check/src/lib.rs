@@ -41,7 +41,7 @@ mod space;
 mod walk;
 
 pub use bootstrap::{Pool, open};
-pub use finding::{Finding, Reference};
+pub use finding::{Finding, Reference, TreeName};
 pub use options::{CheckOptions, NoProgress, Progress};
 pub use pass::{Needs, PASSES, Pass};
 pub use report::{Findings, PassReport, Report, Statistics};

@@ -2,10 +2,8 @@
 
 use crate::ledger::Ledger;
 use crate::pass::page;
-use crate::{Finding, Statistics};
-use brindle_ondisk::{
-    CorruptNode, Key, KeyPtr, Logical, Node, NodeExpectation, RootId, TreeContext, to_usize,
-};
+use crate::{Finding, Statistics, TreeName};
+use brindle_ondisk::{CorruptNode, Key, KeyPtr, Logical, Node, NodeExpectation, TreeContext, to_usize};
 use brindle_volume::Volume;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +29,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a block of a tree and reports what is wrong with it; `None` if no copy is good.
-    pub(crate) fn block(&self, tree: RootId, expected: &NodeExpectation) -> Option<Node> {
+    pub(crate) fn block(&self, tree: TreeName, expected: &NodeExpectation) -> Option<Node> {
         let bad = RefCell::new(Vec::new());
         let validate = |bytes| {
             Node::check(bytes, &self.context, expected).inspect_err(|corrupt: &CorruptNode| {
@@ -85,7 +83,7 @@ impl<'a> Reader<'a> {
     /// Keys within bounds make it see no block twice.
     pub(crate) fn walk_small(
         &self,
-        tree: RootId,
+        tree: TreeName,
         root: &NodeExpectation,
         visit: &mut dyn FnMut(&Node),
     ) -> bool {
@@ -94,7 +92,7 @@ impl<'a> Reader<'a> {
 
     fn walk_below(
         &self,
-        tree: RootId,
+        tree: TreeName,
         expected: &NodeExpectation,
         bound: Option<Key>,
         visit: &mut dyn FnMut(&Node),
@@ -125,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads each copy by itself.
-    fn copies(&self, tree: RootId, expected: &NodeExpectation) {
+    fn copies(&self, tree: TreeName, expected: &NodeExpectation) {
         let at = expected.bytenr;
         for mirror in 0..self.volume.copies(at).unwrap_or(0) {
             let mut bytes = vec![0; to_usize(self.context.nodesize.into())].into_boxed_slice();
@@ -142,7 +140,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Whether the keys of a block pass the first key of what follows it.
-pub(crate) fn beyond_bound(tree: RootId, node: &Node, bound: Option<Key>) -> Option<Finding> {
+pub(crate) fn beyond_bound(tree: TreeName, node: &Node, bound: Option<Key>) -> Option<Finding> {
     let last = node.len().checked_sub(1).and_then(|slot| node.key(slot))?;
     let bound = bound.filter(|bound| last >= *bound)?;
     let at: Logical = node.header().bytenr;

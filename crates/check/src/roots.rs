@@ -1,5 +1,6 @@
 //! All trees of a pool: those that the superblock names, those in the root tree, and log trees.
 
+use crate::TreeName;
 use crate::read::Reader;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock};
@@ -41,6 +42,15 @@ impl Tree {
         Self { id, kind, root, dropped_to: None, item: None }
     }
 
+    /// What findings call it.
+    pub(crate) fn name(&self) -> TreeName {
+        match (self.kind, &self.item) {
+            (TreeKind::Log, Some((_, subvolume))) => TreeName::LogOf(RootId::new(*subvolume)),
+            (TreeKind::Log, None) => TreeName::Logs,
+            _ => TreeName::Id(self.id),
+        }
+    }
+
     /// The first block of the tree.
     pub(crate) fn bytenr(&self) -> u64 {
         self.root.bytenr.get()
@@ -59,14 +69,14 @@ pub(crate) fn find(reader: &Reader<'_>, superblock: &Superblock) -> Vec<Tree> {
     let level = superblock.chunk_root_level;
     let chunks = Tree::new(RootId::CHUNK_TREE, TreeKind::Chunk, chunk_root, chunk_root_generation, level);
     let mut trees = vec![chunks];
-    reader.walk_small(RootId::ROOT_TREE, &root_tree.root, &mut |leaf| add_roots(leaf, kind_of, &mut trees));
+    reader.walk_small(root_tree.name(), &root_tree.root, &mut |leaf| add_roots(leaf, kind_of, &mut trees));
     trees.push(root_tree);
     if superblock.log_root.get() != 0 {
         // The log is of the transaction that would have been next.
         let generation = Generation::new(generation.get().saturating_add(1));
         let level = superblock.log_root_level;
         let log = Tree::new(RootId::TREE_LOG, TreeKind::Log, superblock.log_root, generation, level);
-        reader.walk_small(RootId::TREE_LOG, &log.root, &mut |leaf| {
+        reader.walk_small(log.name(), &log.root, &mut |leaf| {
             add_roots(leaf, |_| TreeKind::Log, &mut trees);
         });
         trees.push(log);

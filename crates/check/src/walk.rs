@@ -153,13 +153,16 @@ impl Walk<'_> {
     ) {
         let block = self.forest.block(id);
         let tree = self.forest.tree_of(id);
-        let read =
-            if self.is_first { self.reader.block(tree.id, expected) } else { self.reader.again(expected) };
+        let read = if self.is_first {
+            self.reader.block(tree.name(), expected)
+        } else {
+            self.reader.again(expected)
+        };
         let Some(node) = read else {
             block.mark_bad();
             return visitor.elsewhere(state, id);
         };
-        if let Some(finding) = beyond_bound(tree.id, &node, bound).filter(|_| self.is_first) {
+        if let Some(finding) = beyond_bound(tree.name(), &node, bound).filter(|_| self.is_first) {
             self.ledger.report(page::TREES, finding);
         }
         visitor.leaf(state, &Leaf { id, node: &node, tree, is_full_backref: block.has_full_backref() });

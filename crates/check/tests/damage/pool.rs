@@ -73,6 +73,8 @@ impl Pool {
         match tree {
             RootId::ROOT_TREE => return Some(self.superblock().root),
             RootId::CHUNK_TREE => return Some(self.superblock().chunk_root),
+            // That of all logs.
+            RootId::TREE_LOG => return Some(self.superblock().log_root),
             _ => {}
         }
         let is_it = |place: &Place| {

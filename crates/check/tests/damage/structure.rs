@@ -3,7 +3,7 @@
 use super::pool::{Pool, add};
 use super::{Damage, try_out};
 use brindle_ondisk::item::{DevExtent, DevItem};
-use brindle_ondisk::{Generation, Key, KeyType, Logical, NodeHeader, RootId};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, NodeHeader, RootId};
 use std::mem::offset_of;
 
 /// A node of level 1 and its first children.
@@ -177,6 +177,28 @@ const DAMAGES: &[Damage] = &[
         },
         pass: "trees",
         says: "tree 3: logical",
+    },
+    Damage {
+        name: "a log that can't be read",
+        image: "log-tree",
+        mutate: |pool| {
+            let place = pool.items(RootId::TREE_LOG).remove(0);
+            assert_eq!(place.key.offset(), RootId::FS_TREE.get());
+            let Ok(Item::Root(root)) = Item::parse(&place.key, &place.data) else { panic!("a root item") };
+            pool.edit_raw(root.bytenr, 4096, usize::MAX, |bytes| bytes[1000] ^= 4);
+        },
+        pass: "trees",
+        says: "log tree of subvolume 5: logical",
+    },
+    Damage {
+        name: "a tree of log trees that can't be read",
+        image: "log-tree",
+        mutate: |pool| {
+            let root = pool.root(RootId::TREE_LOG);
+            pool.edit_raw(root, 4096, usize::MAX, |bytes| bytes[1000] ^= 4);
+        },
+        pass: "trees",
+        says: "tree of log trees: logical",
     },
     Damage {
         name: "a leaf of a tree that does not have it",
