@@ -32,11 +32,6 @@ impl Replay<'_> {
         let key = Key::new(number, KeyType::INODE_ITEM, 0);
         // The log has it only because something else refers to it.
         let only_exists = logged.generation == Generation::new(0);
-        let latest = logged.generation.max(logged.transid);
-        if latest > self.edit.generation() {
-            let defect = Defect::new("inode of a log is of the future, generation", latest.get());
-            return Err(FsError::Item { file: self.id(number), key, defect });
-        }
         let mut new = *logged;
         let before = self.inode_item(number)?;
         if before.as_ref().is_some_and(|before| before.file_type_bits() != logged.file_type_bits()) {

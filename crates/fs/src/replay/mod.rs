@@ -11,6 +11,9 @@
 //!
 //! A name that comes to stand for another inode, or an index for another name, takes it from whoever had it. Nothing
 //! here is seen by anybody before all of it is durable; should it fail, the log is still there.
+//!
+//! That an item makes sense by itself has been seen to where its block was read, as everywhere; what is refused here does
+//! not fit what is there.
 
 mod inodes;
 mod names;
@@ -108,20 +111,17 @@ impl Replay<'_> {
         match (stage, item) {
             (Stage::Inodes, Item::Inode(inode)) => self.replay_inode(number, inode),
             (Stage::Entries, Item::DirIndex(entries)) => {
-                (*entries).into_iter().try_for_each(|entry| match entry {
-                    Ok(entry) => self.replay_entry(number, key.offset(), &entry),
-                    Err(defect) => Err(TreeError::item(RootId::TREE_LOG, key, defect).into()),
-                })
+                entries.flatten().try_for_each(|entry| self.replay_entry(number, key.offset(), &entry))
             }
             (Stage::Rest, Item::Xattr(_)) => self.replay_xattr(&key, data),
             (Stage::Rest, Item::InodeRef(names)) => {
                 let parent = ObjectId::new(key.offset());
-                let names = names.map(|name| name.map(|name| (parent, name.index, name.name)));
-                self.replay_names(&key, names.collect::<Result<_, _>>())
+                let names = names.flatten().map(|name| (parent, name.index, name.name));
+                self.replay_names(&key, &names.collect::<Vec<_>>())
             }
             (Stage::Rest, Item::InodeExtref(names)) => {
-                let names = names.map(|name| name.map(|name| (name.parent, name.index, name.name)));
-                self.replay_names(&key, names.collect::<Result<_, _>>())
+                let names = names.flatten().map(|name| (name.parent, name.index, name.name));
+                self.replay_names(&key, &names.collect::<Vec<_>>())
             }
             (Stage::Rest, Item::FileExtent(extent)) => match self.inode_item(number)? {
                 Some(inode) => {

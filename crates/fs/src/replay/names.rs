@@ -6,8 +6,8 @@ use crate::namespace::entry::NamePlace;
 use crate::packed::find;
 use crate::{FileType, FsError, InodeId};
 use brindle_ondisk::item::{DirEntry, DirEntryHeader, InodeExtrefHeader, InodeItem, InodeRefHeader};
-use brindle_ondisk::{Defect, Item, Key, KeyType, ObjectId, RootId, extref_hash};
-use brindle_tree::{Readahead, TreeError};
+use brindle_ondisk::{Item, Key, KeyType, ObjectId, extref_hash};
+use brindle_tree::Readahead;
 use std::ops::RangeInclusive;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
@@ -103,12 +103,7 @@ impl<'a> Replay<'a> {
     }
 
     /// All names of one item of an inode: it has these, and of those that the item had before no others.
-    pub(super) fn replay_names(
-        &mut self,
-        key: &Key,
-        names: Result<Vec<Name<'_>>, Defect>,
-    ) -> Result<(), FsError> {
-        let names = names.map_err(|defect| TreeError::item(RootId::TREE_LOG, *key, defect))?;
+    pub(super) fn replay_names(&mut self, key: &Key, names: &[Name<'_>]) -> Result<(), FsError> {
         let number = key.objectid;
         // A subvolume's root says that it is its own parent, which is no name.
         if number == InodeId::root_of(self.tree.id()).number || self.inode_item(number)?.is_none() {
@@ -120,7 +115,7 @@ impl<'a> Replay<'a> {
             }
         }
         let form = if key.item_type == KeyType::INODE_REF { NameForm::Ref } else { NameForm::Extref };
-        for name in names {
+        for name in names.iter().copied() {
             // A directory that is neither in the log nor in the subvolume has gone.
             if self.inode_item(name.0)?.is_some_and(|item| item.is_directory()) {
                 self.give(number, name, form)?;

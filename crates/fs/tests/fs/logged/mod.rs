@@ -6,7 +6,7 @@ use crate::golden::{read_whole, top_level};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, FsError, WriteOptions};
-use brindle_ondisk::RootId;
+use brindle_ondisk::{KeyType, RootId};
 use brindle_sim::{Image, ImageDevice, LossMode, Random, Recorder};
 use brindle_testing::damage::Victim;
 use brindle_testing::golden::{Golden, SparseImage};
@@ -112,6 +112,23 @@ fn a_log_that_can_not_be_read_is_said_to_be_one_and_nothing_is_written() {
         assert!(text.contains(word), "{text}");
     }
     assert_eq!(devices[0].image().first_difference(&image(&victim.images()[0])), None);
+}
+
+#[test]
+fn a_log_of_the_future_is_refused() {
+    // Generation and transaction of an inode, and the generation of an extent.
+    for (kind, at) in [(KeyType::INODE_ITEM, 4), (KeyType::INODE_ITEM, 12), (KeyType::EXTENT_DATA, 4)] {
+        let mut victim = Victim::load("log-tree");
+        let leaves: Vec<_> = victim.leaves(RootId::TREE_LOG).map(|leaf| leaf.at).collect();
+        for leaf in leaves {
+            victim.edit_leaf(leaf, |items| {
+                let items = items.iter_mut().filter(|item| item.key.item_type == kind);
+                items.for_each(|item| item.data[at] = 1);
+            });
+        }
+        let error = open(writable(&devices(&victim))).expect_err("nobody has written that yet");
+        assert!(error.to_string().contains("future"), "{error}");
+    }
 }
 
 /// Bytes of a log that are nonsense with a right checksum: it is refused, and stays, or nothing but what it says of its
