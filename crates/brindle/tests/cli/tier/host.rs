@@ -235,17 +235,6 @@ impl TierPool {
         std::fs::read_to_string(path).expect("of a mounted pool").trim().to_owned()
     }
 
-    /// Waits until such an operation is under way.
-    pub(crate) fn wait_until_busy(&self, operation: &str) {
-        for _ in 0..60_000 {
-            if self.exclusive_operation() == operation {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        panic!("no {operation} in a minute");
-    }
-
     /// The first chunk of a content, by its logical address.
     pub(crate) fn first_chunk(&self, content: &str) -> u64 {
         run("sync", &["-f", text(&self.at())]);
