@@ -2,6 +2,7 @@
 
 use crate::data::DataContext;
 use crate::inodes::InodeTable;
+use crate::log::LogBook;
 use crate::neighbours::Neighbours;
 use crate::orphan::Orphans;
 use crate::subvolume::{SubvolumeState, Subvolumes};
@@ -45,6 +46,8 @@ pub struct Filesystem {
     pub(crate) inodes: InodeTable,
     /// What writing contents takes.
     pub(crate) data: DataContext,
+    /// What the log does not have of files.
+    pub(crate) log_book: LogBook,
     /// What changing anything takes; `None` if the filesystem is only read.
     write: Option<WriteState>,
 }
@@ -103,7 +106,9 @@ impl Filesystem {
         let (subvolumes, neighbours) = (Subvolumes::default(), Neighbours::default());
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
         let (inodes, data) = (InodeTable::default(), DataContext::new(&write_options));
-        let mut filesystem = Self { pool, subvolumes, root, warnings, neighbours, inodes, data, write };
+        let log_book = LogBook::default();
+        let mut filesystem =
+            Self { pool, subvolumes, root, warnings, neighbours, inodes, data, log_book, write };
         if filesystem.write.is_some() {
             filesystem.replay_log().map_err(|error| FsError::Log(Box::new(error)))?;
         }

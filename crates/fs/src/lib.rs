@@ -25,6 +25,7 @@ mod extents;
 mod filesystem;
 mod inode_flags;
 mod inodes;
+mod log;
 mod namespace;
 mod neighbours;
 mod orphan;
@@ -48,7 +49,10 @@ pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
-pub use brindle_tree::{CommitPhase, CommitReport, CommitStatistics, Readahead, Spread, TreeError, TreeKind};
+pub use brindle_tree::{
+    CommitPhase, CommitReport, CommitStatistics, LogStatistics, Readahead, Spread, TreeError, TreeKind,
+    Unlogged,
+};
 pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{DecompressError, decompress};

@@ -37,6 +37,8 @@ pub struct WriteOptions {
     /// Commits that are asked for take all contents along that are in memory, those of an fsync too (`flushoncommit`).
     /// Not those that are made in the midst of an operation, for room.
     pub flush_on_commit: bool,
+    /// An fsync writes to the log what has changed of its file (`treelog`); without this it is a commit (`notreelog`).
+    pub tree_log: bool,
     /// Freed space is given back to the devices (`discard=async`).
     pub discard: bool,
     /// When the time of the last access is kept.
@@ -63,6 +65,7 @@ impl Default for WriteOptions {
             max_inline_bytes: MAX_INLINE_BYTES,
             dirty_bytes_max: DIRTY_BYTES_MAX,
             flush_on_commit: false,
+            tree_log: true,
             discard: false,
             atime: AtimeMode::default(),
             placement: PlacementMode::default(),

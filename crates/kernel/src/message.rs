@@ -444,6 +444,10 @@ pub struct CommitsReport {
     pub last: CommitReport,
     /// All together.
     pub total: CommitReport,
+    /// How often a log was written, for how many fsyncs, with how many items, in how many blocks.
+    pub log: [u64; 4],
+    /// Fsyncs that were commits, by reason.
+    pub log_commits: [u64; 7],
 }
 
 /// A setting of a mount (ours): a name and a value, each with a zero at the end.

@@ -34,7 +34,7 @@ pub use cursor::{Cursor, Readahead};
 pub use defragment::Defragmented;
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
-pub use log::LogTree;
+pub use log::{LogChange, LogExtents, LogStatistics, LogTicket, LogTree, Logging, Unlogged};
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::DataRange;
 pub use relocate::{Moved, Observer, Relocation};

@@ -219,8 +219,9 @@ impl Pool {
         // A cached node was checked against what another parent said; this one may say something else.
         let cached = self.cache.get(expected.bytenr).filter(|node| is_expected(node, expected));
         cached.or_else(|| {
-            let frozen = self.writer.get()?.frozen_node(expected.bytenr);
-            frozen.filter(|node| is_expected(node, expected))
+            let writer = self.writer.get()?;
+            let ours = writer.frozen_node(expected.bytenr).or_else(|| writer.log.block(expected.bytenr));
+            ours.filter(|node| is_expected(node, expected))
         })
     }
 

@@ -15,6 +15,7 @@ pub(crate) struct WriteChoices {
     nodatasum: bool,
     max_inline_bytes: Option<u32>,
     flush_on_commit: bool,
+    no_tree_log: bool,
     discard: bool,
     /// When the time of the last access is kept.
     pub(crate) atime: AtimeMode,
@@ -75,6 +76,8 @@ impl WriteChoices {
             ("user_subvol_rm_allowed", None) => self.owners_delete_subvolumes = true,
             ("flushoncommit", None) => self.flush_on_commit = true,
             ("noflushoncommit", None) => self.flush_on_commit = false,
+            ("treelog", None) => self.no_tree_log = false,
+            ("notreelog", None) => self.no_tree_log = true,
             ("max_inline" | "commit" | "small_files", None) => {
                 bail!("option '{name}' needs a value: {name}=...")
             }
@@ -101,6 +104,7 @@ impl WriteChoices {
             nodatasum: self.nodatasum,
             max_inline_bytes: self.max_inline_bytes.unwrap_or(usual.max_inline_bytes),
             flush_on_commit: self.flush_on_commit,
+            tree_log: !self.no_tree_log,
             discard: self.discard,
             atime: self.atime,
             placement: self.placement,
@@ -207,6 +211,13 @@ mod tests {
     }
 
     #[test]
+    fn fsyncs_are_logged_unless_told_otherwise() {
+        let logs = |options: &[&str]| choices(options).expect("right").for_filesystem().tree_log;
+        assert!(logs(&[]) && logs(&["notreelog", "treelog"]));
+        assert!(!logs(&["notreelog"]));
+    }
+
+    #[test]
     fn small_files_have_a_length() {
         let small = |option| choices(&[option]).map(|options| options.for_filesystem().small_file_bytes);
         assert_eq!(small("small_files=64K").expect("right"), Some(65_536));
@@ -232,6 +243,7 @@ mod tests {
             "ssd_metadata=strict",
             "no_ssd_metadata",
             "commit=5",
+            "notreelog",
             "small_files=1",
             "user_subvol_rm_allowed",
             "metadata_defrag",

@@ -29,7 +29,7 @@ pub(super) struct FileEditor<'e, 'p> {
 
 impl Filesystem {
     /// The extents that share something with a range, in order, the first `limit` of them.
-    pub(super) fn pieces(
+    pub(crate) fn pieces(
         &self,
         tree: &Arc<Tree>,
         file: InodeId,
@@ -54,7 +54,7 @@ impl Filesystem {
     }
 
     /// The last extents of a file that end behind `from`, in order, at most `limit`.
-    pub(super) fn last_pieces(
+    pub(crate) fn last_pieces(
         &self,
         tree: &Arc<Tree>,
         file: InodeId,
@@ -124,6 +124,8 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     pub(super) fn exchange_inline(&mut self, before: &Piece, after: &Piece) -> Result<(), FsError> {
         self.freed_bytes += before.counted_bytes();
         self.gained_bytes += after.counted_bytes();
+        self.note(before);
+        self.note(after);
         Ok(self.editor.replace(self.tree, &after.key(self.file), &after.to_item())?)
     }
 
@@ -251,6 +253,8 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
         let sector = self.filesystem.sector();
         let pieces = self.filesystem.pieces(self.tree, self.file, range, usize::MAX)?;
+        self.note_range(range.clone());
+        pieces.iter().for_each(|piece| self.note(piece));
         let cut = pieces.iter().find(|piece| {
             let is_inline = matches!(piece.place, Place::Inline(_));
             is_inline && (piece.start < range.start || piece.end(sector) > range.end)
@@ -291,6 +295,15 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         new.map_or(Ok(()), |new| self.insert(new))
     }
 
+    /// What is in the place of a piece is not what the log has, if it has something.
+    fn note(&self, piece: &Piece) {
+        self.note_range(piece.start..piece.end(self.filesystem.sector()));
+    }
+
+    fn note_range(&self, range: Range<u64>) {
+        self.filesystem.log_book.note(self.editor.generation(), self.file, range);
+    }
+
     fn refer(&self, piece: &Piece, is_new: bool) {
         if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
             self.editor.add_data_reference(span.extent(), &reference, is_new);
@@ -298,11 +311,13 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     fn insert(&self, piece: &Piece) -> Result<(), FsError> {
+        self.note(piece);
         Ok(self.editor.insert(self.tree, &piece.key(self.file), &piece.to_item())?)
     }
 
     /// Changes an item that stays where it is, and as long as it is.
     fn rewrite(&self, piece: &Piece) -> Result<(), FsError> {
+        self.note(piece);
         let item = piece.to_item();
         let key = piece.key(self.file);
         let copied = self.editor.update(self.tree, &key, |bytes| {

@@ -29,4 +29,5 @@ mod writeback;
 pub use allocate::AllocateMode;
 pub use context::CompressionChoice;
 pub(crate) use context::DataContext;
+pub(crate) use piece::{Piece, Place};
 pub(crate) use state::FileState;

@@ -277,11 +277,14 @@ impl Operations {
             phases_ns: of.phases.map(nanoseconds),
         };
         let statistics = self.filesystem.pool().commit_statistics();
+        let log = statistics.log;
         CommitsReport {
             commits: statistics.commits,
             longest_ns: nanoseconds(statistics.longest),
             last: report(&statistics.last),
             total: report(&statistics.total),
+            log: [log.syncs, log.fsyncs, log.items, log.blocks],
+            log_commits: log.commits,
         }
     }
 

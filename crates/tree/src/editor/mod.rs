@@ -27,7 +27,10 @@ mod remove;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blocks::Blocks;
 pub(crate) use habit::RecentKeys;
+pub(crate) use operations::{insert_all, replace};
+pub(crate) use remove::remove_range;
 
 use crate::transaction::Writer;
 use crate::{Pool, Tree, TreeError};
@@ -71,12 +74,12 @@ impl<'p> Editor<'p> {
     /// Adds items of ascending keys; much faster than one by one where they follow each other. If one of them is
     /// there already, those before it have been added.
     pub fn insert_all(&self, tree: &Tree, items: &[(Key, &[u8])]) -> Result<(), TreeError> {
-        operations::insert_all(self, tree, items)
+        insert_all(self, tree, items)
     }
 
     /// Adds an item, in place of the one of this key if there is one.
     pub fn replace(&self, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
-        operations::replace(self, tree, key, data)
+        replace(self, tree, key, data)
     }
 
     /// Changes the bytes of an item, not their number; `None` if there is no such item. `change` must not touch the
@@ -132,6 +135,6 @@ impl<'p> Editor<'p> {
         last: &Key,
         judge: impl FnMut(&Key, &[u8]) -> Verdict,
     ) -> Result<usize, TreeError> {
-        remove::remove_range(self, tree, first, last, judge)
+        remove_range(self, tree, first, last, judge)
     }
 }

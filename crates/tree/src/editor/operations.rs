@@ -18,7 +18,7 @@ pub(super) fn insert<B: Blocks>(blocks: &B, tree: &Tree, key: &Key, data: &[u8])
     Ok(())
 }
 
-pub(super) fn insert_all<B: Blocks>(
+pub(crate) fn insert_all<B: Blocks>(
     blocks: &B,
     tree: &Tree,
     items: &[(Key, &[u8])],
@@ -41,7 +41,7 @@ pub(super) fn insert_all<B: Blocks>(
     Ok(())
 }
 
-pub(super) fn replace<B: Blocks>(blocks: &B, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
+pub(crate) fn replace<B: Blocks>(blocks: &B, tree: &Tree, key: &Key, data: &[u8]) -> Result<(), TreeError> {
     let mut edit = Edit::at(blocks, tree, key)?;
     edit.check_size(key, data.len())?;
     let is_there = edit.is_at(key);

@@ -233,7 +233,7 @@ pub(super) fn remove<B: Blocks>(blocks: &B, tree: &Tree, key: &Key) -> Result<bo
 }
 
 /// Removes what `judge` condemns between two keys; how many items it were.
-pub(super) fn remove_range<B: Blocks>(
+pub(crate) fn remove_range<B: Blocks>(
     blocks: &B,
     tree: &Tree,
     first: &Key,

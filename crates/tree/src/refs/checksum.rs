@@ -68,7 +68,7 @@ impl Packing {
     }
 
     /// The items for checksums from `start` on.
-    fn split<'a>(&self, start: Logical, sums: &'a [u8]) -> impl Iterator<Item = (Key, &'a [u8])> {
+    fn split<'a>(self, start: Logical, sums: &'a [u8]) -> impl Iterator<Item = (Key, &'a [u8])> + use<'a> {
         let (length, step) = (self.most * self.size, self.covered(self.most * self.size));
         sums.chunks(length).zip(0u64..).map(move |(piece, number)| (key(start + number * step), piece))
     }
@@ -83,6 +83,15 @@ impl Packing {
         let bytes = |to: u64| self.bytes(to.saturating_sub(run.start.get())).min(run.sums.len());
         Rest { before: bytes(start), behind: bytes(end) }
     }
+}
+
+/// The items of a checksum tree for checksums from `start` on.
+pub(crate) fn checksum_items<'a>(
+    context: &TreeContext,
+    start: Logical,
+    sums: &'a [u8],
+) -> impl Iterator<Item = (Key, &'a [u8])> {
+    Packing::new(context).split(start, sums)
 }
 
 fn key(at: Logical) -> Key {

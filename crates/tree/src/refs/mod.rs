@@ -32,6 +32,7 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use checksum::checksum_items;
 pub(crate) use delayed::{DelayedRefs, Extent, ExtentKind, Referrer};
 pub(crate) use lookup::Recorded;
 pub(crate) use sharing::{Under, data_of};

@@ -62,6 +62,13 @@ impl Space {
         Pinned { ranges, removed: std::mem::take(&mut state.removed) }
     }
 
+    /// Whether the block groups are those of the last commit.
+    pub(crate) fn has_committed_layout(&self) -> bool {
+        let state = self.lock();
+        let is_settled = state.removed.is_empty() && state.to_remove.is_empty();
+        is_settled && state.unwritten_chunks.is_empty() && !state.groups().any(|group| group.is_fresh)
+    }
+
     /// The transaction becomes durable with the next one.
     pub(super) fn keep_pins(&self, pinned: Pinned) {
         let mut state = self.lock();

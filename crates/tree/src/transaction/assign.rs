@@ -40,7 +40,8 @@ impl Editor<'_> {
                 if place.is_some() || points_to_moved {
                     repoint(Arc::make_mut(&mut node), place, places);
                 }
-                if place.is_some() {
+                // Nobody refers to blocks of a log.
+                if place.is_some() && tree != RootId::TREE_LOG {
                     self.block_assigned(tree, &node);
                 }
                 (place.unwrap_or(at), node)

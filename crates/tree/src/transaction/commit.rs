@@ -45,7 +45,10 @@ impl Pool {
         }
         let committed = self.commit_running(writer);
         match &committed {
-            Ok(generation) => durable.generation = *generation,
+            Ok(generation) => {
+                durable.generation = *generation;
+                writer.durable.store(generation.get(), Ordering::Release);
+            }
             Err(error) => writer.abort(error),
         }
         committed.map(|_| ())
@@ -80,6 +83,7 @@ impl Pool {
         tally.count_references(advanced?);
         tally.ends(CommitPhase::Advance);
         let generation = writer.gate.close();
+        writer.log.end(writer, self.nodesize());
         tally.ends(CommitPhase::Close);
         let editor = Editor { pool: self, writer, generation };
         let frozen = editor.settle(&mut tally).and_then(|()| editor.freeze(&mut tally));
@@ -143,7 +147,7 @@ impl Pool {
     }
 
     /// A block as it goes to disk; the tree checker has the last word.
-    fn seal(&self, at: Logical, node: &Node) -> Result<Node, TreeError> {
+    pub(crate) fn seal(&self, at: Logical, node: &Node) -> Result<Node, TreeError> {
         let context = self.volume().tree_context();
         let mut sealed = node.clone();
         sealed.seal(context);

@@ -43,6 +43,7 @@ pub use options::{Clock, WriterOptions};
 pub use pressure::PressureListener;
 pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
 
+use crate::log::Log;
 use crate::refs::DelayedRefs;
 use crate::space::{MetadataReservation, Space, Urgency};
 use crate::statistics::Statistics;
@@ -67,19 +68,22 @@ pub(crate) struct Writer {
     pub(crate) space: Space,
     pub(crate) statistics: Statistics,
     pub(crate) pressure: Pressure,
+    pub(crate) log: Log,
     gate: Gate,
     next_virtual: AtomicU64,
     /// Blocks that are final and not written yet.
     frozen: RwLock<IdMap<Logical, Arc<Node>>>,
     /// Held by whoever commits, or needs that nobody does.
-    commit: Mutex<Durable>,
+    pub(crate) commit: Mutex<Durable>,
+    /// The generation that is durable, for who does not hold the commit lock.
+    durable: AtomicU64,
     /// Features that the next superblock is to have.
-    features: Mutex<Incompat>,
+    pub(crate) features: Mutex<Incompat>,
     /// The label that the next superblock is to have, if another.
     label: Mutex<Option<Box<[u8; 256]>>>,
     /// Whether all copies of the superblock are of the last commit, or will be with the next flush. Those that are
     /// found may not be: a crash may have come between the first ones and the others.
-    copies_are_current: AtomicBool,
+    pub(crate) copies_are_current: AtomicBool,
     /// What commits did so far.
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.
@@ -93,8 +97,8 @@ pub(crate) struct Writer {
 
 /// What is on disk.
 #[derive(Debug)]
-struct Durable {
-    generation: Generation,
+pub(crate) struct Durable {
+    pub(crate) generation: Generation,
 }
 
 impl Writer {
@@ -116,7 +120,22 @@ impl Writer {
         }
     }
 
-    fn check_alive(&self) -> Result<(), TreeError> {
+    /// Takes part in the running transaction; which one that is.
+    pub(crate) fn enter(&self) -> Generation {
+        self.gate.enter()
+    }
+
+    /// Ends what [`enter`](Self::enter) has begun.
+    pub(crate) fn leave(&self) {
+        self.gate.leave();
+    }
+
+    /// The generation that is durable.
+    pub(crate) fn durable_generation(&self) -> Generation {
+        Generation::new(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<(), TreeError> {
         match self.aborted.get() {
             Some(why) => Err(TreeError::ReadOnly(Arc::clone(why))),
             None => Ok(()),
@@ -219,6 +238,8 @@ impl Pool {
         let _durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
         writer.check_alive()?;
         let generation = writer.gate.close();
+        // What is done now may move what files have, and a log would not know.
+        writer.log.forbid(generation);
         let done = act(&Editor { pool: self, writer, generation });
         writer.gate.open(generation);
         done
@@ -268,7 +289,10 @@ impl Pool {
 
     /// What commits did since the pool was opened: nothing if it is only read.
     pub fn commit_statistics(&self) -> CommitStatistics {
-        let of_writer = |writer: &Writer| *writer.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_writer = |writer: &Writer| {
+            let commits = *writer.commits.lock().unwrap_or_else(PoisonError::into_inner);
+            CommitStatistics { log: writer.log.statistics(), ..commits }
+        };
         self.writer().map_or_else(|_| CommitStatistics::default(), of_writer)
     }
 

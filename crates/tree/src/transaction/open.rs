@@ -3,6 +3,7 @@
 use super::gate::Gate;
 use super::pressure::Pressure;
 use super::{Durable, Writer};
+use crate::log::Log;
 use crate::refs::DelayedRefs;
 use crate::space::Space;
 use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
@@ -32,10 +33,12 @@ impl Pool {
             space,
             statistics: pool.load_statistics()?,
             pressure: Pressure::new(options.cache_bytes, nodesize),
+            log: Log::default(),
             gate: Gate::new(running),
             next_virtual: 0.into(),
             frozen: RwLock::default(),
             commit: Mutex::new(Durable { generation: durable }),
+            durable: durable.get().into(),
             features: Mutex::new(Incompat::empty()),
             label: Mutex::new(None),
             copies_are_current: AtomicBool::new(false),

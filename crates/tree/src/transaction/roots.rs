@@ -41,9 +41,10 @@ impl Editor<'_> {
         self.plant(id, offset, &item, copy, self.generation)
     }
 
-    fn empty_leaf(&self, id: RootId) -> Result<Node, TreeError> {
+    /// A root without items, for a tree that is not there yet.
+    pub(crate) fn empty_leaf(&self, id: RootId) -> Result<Node, TreeError> {
         // What all blocks have in common, a block of the pool's own knows.
-        let like = self.pool.read_node(&self.pool.tree(RootId::CHUNK_TREE)?.root().expectation());
+        let like = self.pool.read_node(&TreeRoot::chunk_tree(&self.pool.superblock()).expectation());
         let nodesize = self.pool.nodesize();
         let header = NodeHeader {
             fsid: self.pool.volume().tree_context().tree_uuid,

@@ -1,5 +1,6 @@
 //! What commits did, counted. Nothing depends on it.
 
+use crate::LogStatistics;
 use brindle_ondisk::{RootId, to_u64};
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,8 @@ pub struct CommitStatistics {
     pub total: CommitReport,
     /// How long the longest took.
     pub longest: Duration,
+    /// What was logged between them.
+    pub log: LogStatistics,
 }
 
 impl CommitStatistics {

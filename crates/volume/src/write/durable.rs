@@ -101,6 +101,32 @@ impl Volume {
         self.set_superblock(template.clone());
         Ok(())
     }
+
+    /// Writes the first superblock of every device, and makes it durable: that of the last commit, pointing to another
+    /// log. Of its generation there is one without, or with an older one, on a device that fails; so none may, and none
+    /// may be behind.
+    pub fn write_log_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
+        if !self.is_writable() {
+            return Err(WriteError::ReadOnly);
+        }
+        let pool = self.snapshot();
+        if let Some(index) = pool.behind().first() {
+            return Err(WriteError::Behind { devices: vec![pool.devices[*index].name()] });
+        }
+        let failed = on_each(&pool, |member, device| {
+            let written = write_copies(template, &member.item, device, SuperblockCopies::First);
+            written.and_then(|()| device.flush()).inspect_err(|error| {
+                tracing::warn!("{error}");
+                count(&member.counters.write_errors);
+            })
+        });
+        if !failed.is_empty() {
+            let failures = failed.into_iter().map(|(_, error)| error).collect();
+            return Err(WriteError::Superblocks { failures });
+        }
+        self.set_superblock(template.clone());
+        Ok(())
+    }
 }
 
 /// Writes one device's copies. The first one is what counts: nobody looks at the others while it is there.

@@ -4,7 +4,7 @@ use crate::cli::JsonOption;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
-use brindle_fs::{CommitPhase, TreeKind};
+use brindle_fs::{CommitPhase, TreeKind, Unlogged};
 use brindle_kernel::Mounted;
 use brindle_kernel::message::{CommitReport, CommitsReport};
 use clap::Args;
@@ -26,7 +26,10 @@ EXIT STATUS
 /// Show what the commits of a mounted pool did since it was mounted
 ///
 /// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats. Of tree blocks each is counted
-/// once, whatever the number of its copies.
+/// once, whatever the number of its copies. The last lines tell how often a log was written for fsyncs instead of a
+/// commit, and why it could not be: notreelog (off), no regular file with one name (kind), names that changed since the
+/// last commit (names), extents that a log can't tell (extents), new chunks or moved data (layout), a log that has grown
+/// large (space), a device that failed (devices).
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CommitStatsCommand {
@@ -67,6 +70,23 @@ fn all_json(report: &CommitsReport) -> Value {
         "total_commit_ms": milliseconds(time(&report.total)),
         "last": report_json(&report.last),
         "total": report_json(&report.total),
+        "log": log_json(report),
+    })
+}
+
+fn log_json(report: &CommitsReport) -> Value {
+    let commits: Map<String, Value> = Unlogged::ALL
+        .iter()
+        .zip(report.log_commits)
+        .map(|(why, count)| (why.name().to_owned(), json!(count)))
+        .collect();
+    let [syncs, fsyncs, items, blocks] = report.log;
+    json!({
+        "syncs": syncs,
+        "fsyncs": fsyncs,
+        "items": items,
+        "blocks": blocks,
+        "commits_instead": commits,
     })
 }
 
@@ -109,6 +129,19 @@ fn print(out: &mut impl Write, report: &CommitsReport, mode: UnitMode) -> io::Re
     for (index, phase) in CommitPhase::ALL.iter().enumerate() {
         let shown = |report: &CommitReport| format!("{} us", report.phases_ns[index] / 1000);
         writeln!(out, "{:<16} {:>12} {:>12}", phase.name(), shown(last), shown(total))?;
+    }
+    print_log(out, report)
+}
+
+fn print_log(out: &mut impl Write, report: &CommitsReport) -> io::Result<()> {
+    writeln!(out)?;
+    let counts = ["logs written", "fsyncs logged", "items", "blocks"].into_iter().zip(report.log);
+    for (name, count) in counts {
+        writeln!(out, "{name:<16} {count:>25}")?;
+    }
+    for (why, count) in Unlogged::ALL.iter().zip(report.log_commits).filter(|(_, count)| *count > 0) {
+        let name = format!("commits ({})", why.name());
+        writeln!(out, "{name:<16} {count:>25}")?;
     }
     Ok(())
 }

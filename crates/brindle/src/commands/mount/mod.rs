@@ -64,6 +64,8 @@ MOUNT OPTIONS
                        not full; latency: the one that was fastest lately; queue: the one with least to do
   user_subvol_rm_allowed
                        who owns a subvolume may delete it, not only root and who mounted
+  notreelog            an fsync is a commit of everything; treelog, the default, writes to a log what has changed of
+                       its file, where that is enough, and whoever mounts the pool next replays it after a crash
   flushoncommit        every fsync, and every other commit that is asked for, takes the contents of all files along;
                        otherwise only those of its file, and every commit= seconds those of all
   allow_other          other users may look inside (an ordinary user may allow that only if
@@ -74,8 +76,8 @@ MOUNT OPTIONS
   noexec, and others of mount(8) that change nothing here
 
 WHAT IS DURABLE
-  What fsync(2) or fdatasync(2) returned for, and everything with it; what was written before a commit; all of
-  it once `brindle umount` returns. A name that a file was given after it was closed, in place of another file, has
+  What fsync(2) or fdatasync(2) returned for, and with notreelog everything else; what was written before a commit;
+  all of it once `brindle umount` returns. A name that a file was given after it was closed, in place of another file, has
   the old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by FUSE: `brindle filesystem sync`
   does it. umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
   then, too, wait for the serving process to end before the devices are used otherwise.

@@ -1,5 +1,6 @@
 //! Contents that are written, against plain arrays of bytes.
 
 mod bench;
+mod logged;
 mod random;
 mod rules;

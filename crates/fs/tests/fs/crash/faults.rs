@@ -85,6 +85,16 @@ fn one_of_four_devices_with_two_parities_fails() {
 }
 
 #[test]
+fn devices_fail_while_fsyncs_are_logged() {
+    let test = faults("devices_fail_while_fsyncs_are_logged", 3300, 40);
+    let mix = Mix { sync_file: 30, contents: 55, names: 25, ..test.mix.clone() };
+    let test = FaultTest { mix, ..test };
+    test.run(&LibrarySubject::failing(ONE).logging());
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    test.run(&LibrarySubject::failing(layout).logging());
+}
+
+#[test]
 fn the_only_device_fails_to_be_read() {
     let test = faults("the_only_device_fails_to_be_read", 2900, 40);
     FaultTest { kind: FaultKind::Reading, ..test }.run(&LibrarySubject::failing(ONE));

@@ -1,6 +1,7 @@
 //! Crashes at any write and flush, and devices that fail.
 
 mod faults;
+mod logs;
 mod referee;
 mod replaced;
 mod subject;

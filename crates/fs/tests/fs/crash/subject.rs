@@ -20,6 +20,8 @@ pub(crate) struct LibrarySubject {
     contents: Contents,
     /// What is moved comes to lie in parts.
     moves_in_parts: bool,
+    /// An fsync is logged where it can be.
+    logs: bool,
 }
 
 /// How contents are written.
@@ -63,6 +65,7 @@ impl LibrarySubject {
             may_be_degraded: false,
             contents: Contents::Plain,
             moves_in_parts: false,
+            logs: false,
         }
     }
 
@@ -115,6 +118,11 @@ impl LibrarySubject {
         Self { habits: Habits { defragments_every: 4, ..hasty.habits }, ..hasty }
     }
 
+    /// This one, and an fsync is logged where it can be.
+    pub(crate) fn logging(self) -> Self {
+        Self { logs: true, ..self }
+    }
+
     /// As [`hasty`](Self::hasty), with data that is moved between tiers now and then, and whenever the pool is opened.
     pub(crate) fn sorting(layout: Layout) -> Self {
         let plain = Self::hasty(layout);
@@ -147,6 +155,7 @@ impl Subject for LibrarySubject {
         }
         pool.write.nodatasum = self.contents == Contents::Unsummed;
         pool.write.nodatacow = self.contents == Contents::InPlace;
+        pool.write.tree_log = self.logs;
         if self.moves_in_parts {
             pool.write.moved_extent_bytes_max = PART_BYTES;
         }
@@ -181,7 +190,7 @@ impl Subject for LibrarySubject {
         if self.is_hasty {
             Promise { fsync_commits: false, snapshot_commits: false, commits_only_when_asked: false }
         } else {
-            Promise { snapshot_commits: true, ..Promise::default() }
+            Promise { fsync_commits: !self.logs, snapshot_commits: true, ..Promise::default() }
         }
     }
 }

@@ -6,10 +6,13 @@ use crate::kernel::pool::{KernelPool, run, try_run};
 use crate::kernel::{can_make, patiently};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::Filesystem;
+use brindle_sim::Image;
 use brindle_testing::manifest::Manifest;
 use brindle_testing::model::Model;
 use brindle_testing::operations::{Generator, Mix, MountedTarget, Operation, Target};
 use brindle_testing::referee::btrfs_check;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -18,17 +21,40 @@ use tempfile::TempDir;
 const ROUNDS: usize = 6;
 /// Operations between two of them, each followed by an fsync.
 const OPERATIONS: usize = 40;
+/// A pool is copied in pieces of this size, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
 
-/// What is on the devices of a pool that the kernel has mounted, as a crash would leave it.
-struct Crashed {
+/// What is on the devices of a pool that is mounted, as a crash would leave it, twice.
+pub(super) struct Crashed {
     scratch: TempDir,
 }
 
 impl Crashed {
-    fn of(pool: &KernelPool) -> Self {
+    fn empty() -> Self {
         let scratch = tempfile::Builder::new().prefix("brindle-log-").tempdir().expect("room");
         let crashed = Self { scratch };
         std::fs::create_dir(crashed.mount_point()).expect("room");
+        crashed
+    }
+
+    /// Of a device in memory.
+    pub(super) fn as_of(image: &Image) -> Self {
+        let crashed = Self::empty();
+        let file = File::create(crashed.image("ours")).expect("room");
+        file.set_len(image.size_bytes()).expect("room");
+        let mut piece = vec![0; PIECE_BYTES];
+        for offset in (0..image.size_bytes()).step_by(PIECE_BYTES) {
+            image.read(offset, &mut piece);
+            if piece.iter().any(|byte| *byte != 0) {
+                file.write_all_at(&piece, offset).expect("room");
+            }
+        }
+        run("cp", ["--sparse=always"], [&crashed.image("ours"), &crashed.image("theirs")]);
+        crashed
+    }
+
+    fn of(pool: &KernelPool) -> Self {
+        let crashed = Self::empty();
         for name in ["ours", "theirs"] {
             run("cp", ["--sparse=always"], [&pool.images()[0], &crashed.image(name)]);
         }
@@ -44,7 +70,7 @@ impl Crashed {
     }
 
     /// What the kernel shows of one of them, whose log it replays if nobody has.
-    fn as_kernel_sees(&self, whose: &str) -> Manifest {
+    pub(super) fn as_kernel_sees(&self, whose: &str) -> Manifest {
         let mount_point = self.mount_point();
         run("mount", ["-t", "btrfs", "-o", "loop"], [&self.image(whose), &mount_point]);
         let found = Manifest::of_directory(&mount_point).expect("readable");
@@ -59,7 +85,7 @@ impl Crashed {
     }
 
     /// What brindle shows when it has replayed the log.
-    fn as_brindle_sees(&self, name: &str) -> Manifest {
+    pub(super) fn as_brindle_sees(&self, name: &str) -> Manifest {
         let device = FileDevice::open_writable(&self.image("ours")).expect("an image");
         let devices = vec![Arc::new(device) as Arc<dyn WritableDevice>];
         let filesystem = open(devices).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -69,8 +95,8 @@ impl Crashed {
         found
     }
 
-    fn check(&self, name: &str) {
-        let image = self.image("ours");
+    pub(super) fn check(&self, name: &str, whose: &str) {
+        let image = self.image(whose);
         let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image).expect("an image"));
         assert_clean(name, device);
         btrfs_check(&image).expect("btrfs-progs").unwrap_or_else(|said| panic!("{name}: {said}"));
@@ -110,7 +136,7 @@ fn replay_as_the_kernel(seed: u64, nodesize: &str, options: &str, mkfs_options: 
     assert!(logs > 0, "seed {seed}: no log was left");
     for (name, crashed) in crashes {
         let found = crashed.as_brindle_sees(&name);
-        crashed.check(&name);
+        crashed.check(&name, "ours");
         assert_same(&name, &crashed.as_kernel_sees("theirs"), &found);
         assert_same(&name, &crashed.as_kernel_sees("ours"), &found);
     }

@@ -1,6 +1,7 @@
 //! Pools with logs of what was fsynced: replayed when they are opened to be written, as a whole or not at all.
 
 mod kernel;
+mod ours;
 
 use crate::golden::{read_whole, top_level};
 use brindle_check::{CheckOptions, NoProgress};

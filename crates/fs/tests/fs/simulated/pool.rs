@@ -36,6 +36,8 @@ impl Pool {
             write: WriteOptions {
                 host,
                 compression: layout.compression(),
+                // A test that wants logs says so: without them an fsync is a commit, which promises more.
+                tree_log: false,
                 small_file_bytes: (layout.fast > 0).then_some(16 << 10),
                 ..WriteOptions::default()
             },

@@ -10,8 +10,9 @@ use brindle_policy::balance::Balance;
 use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
 use brindle_testing::operations::{Operation, Target};
+use brindle_tree::LogStatistics;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A pool in memory that is opened to write.
 pub(crate) struct Library {
@@ -43,6 +44,11 @@ pub(crate) struct Habits {
     /// No more than so many bytes are free of fast devices for data whenever the pool is opened; 0 for all that there are.
     pub(crate) fast_bytes: u64,
 }
+
+/// How often a log was written, in all runs.
+pub(crate) static LOG_SYNCS: AtomicU64 = AtomicU64::new(0);
+/// How often an fsync was a commit, in all runs.
+pub(crate) static LOG_COMMITS: AtomicU64 = AtomicU64::new(0);
 
 /// Parts of extents that are moved in parts.
 pub(crate) const PART_BYTES: u64 = 8192;
@@ -127,6 +133,15 @@ impl Library {
             eprintln!("{findings}");
             UNSOUND
         })
+    }
+
+    /// Whether a crash now would leave a log.
+    pub(crate) fn has_log(&self) -> bool {
+        self.system().fs().pool().superblock().log_root.get() != 0
+    }
+
+    fn log_statistics(&self) -> LogStatistics {
+        self.system().fs().pool().commit_statistics().log
     }
 
     fn write_back(&self) -> Outcome {
@@ -229,7 +244,12 @@ impl Target for Library {
             }
             Operation::SyncFile { path } => {
                 self.write_back()?;
+                let before = self.log_statistics();
                 self.system().sync_file(path)?;
+                let after = self.log_statistics();
+                LOG_SYNCS.fetch_add(after.syncs - before.syncs, Ordering::Relaxed);
+                let commits = |log: &LogStatistics| log.commits.iter().sum::<u64>();
+                LOG_COMMITS.fetch_add(commits(&after) - commits(&before), Ordering::Relaxed);
                 self.examine()
             }
             Operation::Remount => self.remount(),

@@ -1,9 +1,7 @@
-//! Log trees: what was fsynced after the last commit, as the kernel leaves it when a pool is not unmounted.
+//! Reading the logs that a crash left.
 //!
-//! The superblock points to a tree of log trees, which has a root item for each subvolume with a log; the log tree has
-//! copies of items of that subvolume, and the checksums of the data that they refer to. Neither its blocks nor that data
-//! are in the extent tree: to the space that the last commit tells of, they are free. So whoever replays a log first
-//! has its blocks kept ([`Editor::keep_log`]), and takes each extent of data that only the log knows
+//! Neither the blocks of a log nor the data that only it knows are in the extent tree: to the space that the last commit
+//! tells of, they are free. So whoever replays a log first has its blocks kept ([`Editor::keep_log`]), and takes each extent of data that only the log knows
 //! ([`Editor::claim_data`]). All of it belongs to one transaction, whose superblock points to no log; until
 //! [`Pool::log_is_replayed`] is called, nothing is committed.
 

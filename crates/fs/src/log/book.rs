@@ -1,0 +1,183 @@
+//! Which ranges of files the running transaction has changed.
+
+use crate::InodeId;
+use brindle_ondisk::Generation;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So many ranges are remembered of a file.
+const RANGES_MAX: usize = 4096;
+/// So many ranges are remembered of all files together.
+const ALL_RANGES_MAX: usize = 1 << 18;
+
+/// Which ranges of files the running transaction has changed, and the log does not have.
+#[derive(Debug, Default)]
+pub(crate) struct LogBook(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    /// The transaction that all of this is about.
+    generation: Generation,
+    files: HashMap<InodeId, Changes>,
+    ranges: usize,
+}
+
+/// What has changed of a file.
+#[derive(Debug)]
+enum Changes {
+    /// Ranges that do not touch each other: where each begins and ends.
+    Ranges(BTreeMap<u64, u64>),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl LogBook {
+    /// A range of a file has changed.
+    pub(crate) fn note(&self, generation: Generation, file: InodeId, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let mut book = self.of(generation);
+        let is_full = book.ranges >= ALL_RANGES_MAX;
+        let changes = book.files.entry(file).or_insert_with(|| Changes::Ranges(BTreeMap::new()));
+        let Changes::Ranges(ranges) = changes else { return };
+        let before = ranges.len();
+        add(ranges, range);
+        let after = ranges.len();
+        if is_full || after > RANGES_MAX {
+            *changes = Changes::Unknown;
+            book.ranges -= before;
+        } else {
+            book.ranges = book.ranges + after - before;
+        }
+    }
+
+    /// Nobody can tell what has changed of a file.
+    pub(crate) fn give_up(&self, generation: Generation, file: InodeId) {
+        let mut book = self.of(generation);
+        if let Some(Changes::Ranges(ranges)) = book.files.insert(file, Changes::Unknown) {
+            book.ranges -= ranges.len();
+        }
+    }
+
+    /// What has changed of a file that the log does not have, in order; `None` if nobody knows.
+    pub(crate) fn changes(&self, generation: Generation, file: InodeId) -> Option<Vec<Range<u64>>> {
+        match self.of(generation).files.get(&file) {
+            None => Some(Vec::new()),
+            Some(Changes::Ranges(ranges)) => Some(ranges.iter().map(|(start, end)| *start..*end).collect()),
+            Some(Changes::Unknown) => None,
+        }
+    }
+
+    /// The log has all that has changed of a file before its end. It does not say what has gone behind that, which a
+    /// replay cuts off: should the file grow again, it must.
+    pub(crate) fn forget_before(&self, generation: Generation, file: InodeId, end: u64) {
+        let mut book = self.of(generation);
+        let Some(Changes::Ranges(mut ranges)) = book.files.remove(&file) else { return };
+        book.ranges -= ranges.len();
+        let mut behind = ranges.split_off(&end);
+        if let Some((_, last)) = ranges.last_key_value().filter(|(_, last)| **last > end) {
+            behind.insert(end, *last);
+        }
+        if !behind.is_empty() {
+            book.ranges += behind.len();
+            book.files.insert(file, Changes::Ranges(behind));
+        }
+    }
+
+    /// The book of a transaction. Whoever asks is part of it, so there is none before it any more.
+    fn of(&self, generation: Generation) -> MutexGuard<'_, Book> {
+        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if book.generation != generation {
+            *book = Book { generation, ..Book::default() };
+        }
+        book
+    }
+}
+
+/// Adds a range to ranges that do not touch each other.
+fn add(ranges: &mut BTreeMap<u64, u64>, range: Range<u64>) {
+    let Range { mut start, mut end } = range;
+    while let Some((first, last)) = ranges.range(..=end).next_back().map(|(first, last)| (*first, *last)) {
+        if last < start {
+            break;
+        }
+        (start, end) = (start.min(first), end.max(last));
+        ranges.remove(&first);
+    }
+    ranges.insert(start, end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_ondisk::{ObjectId, RootId, to_usize};
+    use proptest::prelude::*;
+
+    const FILE: InodeId = InodeId { tree: RootId::FS_TREE, number: ObjectId::new(300) };
+    const NOW: Generation = Generation::new(7);
+
+    fn only(range: Range<u64>) -> Option<Vec<Range<u64>>> {
+        Some(std::iter::once(range).collect())
+    }
+
+    #[test]
+    fn another_transaction_begins_with_nothing() {
+        let book = LogBook::default();
+        book.note(NOW, FILE, 0..10);
+        assert_eq!(book.changes(NOW, FILE), only(0..10));
+        let next = Generation::new(8);
+        assert_eq!(book.changes(next, FILE), Some(Vec::new()));
+        book.give_up(next, FILE);
+        book.note(next, FILE, 0..10);
+        assert_eq!(book.changes(next, FILE), None);
+    }
+
+    #[test]
+    fn what_has_gone_behind_the_end_is_remembered() {
+        let book = LogBook::default();
+        for range in [0..10, 20..u64::MAX] {
+            book.note(NOW, FILE, range);
+        }
+        book.forget_before(NOW, FILE, 30);
+        assert_eq!(book.changes(NOW, FILE), only(30..u64::MAX));
+        book.forget_before(NOW, FILE, 30);
+        assert_eq!(book.changes(NOW, FILE), only(30..u64::MAX));
+        book.note(NOW, FILE, 5..7);
+        book.note(NOW, FILE, 12..30);
+        book.forget_before(NOW, FILE, 40);
+        assert_eq!(book.changes(NOW, FILE), only(40..u64::MAX));
+        book.forget_before(NOW, FILE, u64::MAX);
+        assert_eq!((book.changes(NOW, FILE), book.of(NOW).ranges), (Some(Vec::new()), 0));
+    }
+
+    #[test]
+    fn too_many_ranges_are_not_known() {
+        let book = LogBook::default();
+        for number in 0..=RANGES_MAX as u64 {
+            assert!(book.changes(NOW, FILE).is_some());
+            book.note(NOW, FILE, number * 10..number * 10 + 1);
+        }
+        assert_eq!(book.changes(NOW, FILE), None);
+        assert_eq!(book.of(NOW).ranges, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_are_what_was_noted(noted in proptest::collection::vec((0u64..60, 1u64..12), 1..30)) {
+            let book = LogBook::default();
+            let mut plain = [false; 80];
+            for (start, length) in noted {
+                book.note(NOW, FILE, start..start + length);
+                (start..start + length).for_each(|at| plain[to_usize(at)] = true);
+            }
+            let ranges = book.changes(NOW, FILE).expect("few");
+            let mut found = [false; 80];
+            ranges.iter().cloned().flatten().for_each(|at| found[to_usize(at)] = true);
+            prop_assert_eq!(found, plain);
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+            prop_assert_eq!(book.of(NOW).ranges, ranges.len());
+        }
+    }
+}

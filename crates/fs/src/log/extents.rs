@@ -1,0 +1,113 @@
+//! What a log has to say of a file's extents.
+
+use crate::data::{Piece, Place};
+use crate::{Filesystem, FsError, InodeId};
+use brindle_ondisk::item::{Compression, InodeFlags, InodeItem};
+use brindle_ondisk::{Generation, Logical, to_usize};
+use brindle_tree::{LogExtents, Tree};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A log with more extents of one file than this is not faster than a commit.
+const EXTENTS_MAX: usize = 1 << 16;
+
+/// Checksums, by where they begin.
+type Checksums = Vec<(Logical, Vec<u8>)>;
+
+impl Filesystem {
+    /// What there is now in the ranges of a file that have changed; `None` if a log can't say it.
+    pub(super) fn extents_to_log(
+        &self,
+        tree: &Arc<Tree>,
+        log: Option<&Arc<Tree>>,
+        file: InodeId,
+        inode: &InodeItem,
+        (generation, changed): (Generation, Vec<Range<u64>>),
+    ) -> Result<Option<(Vec<LogExtents>, Checksums)>, FsError> {
+        let end = inode.size.get().next_multiple_of(self.sector());
+        // A replay cuts off at the end.
+        if !self.last_pieces(tree, file, end, 1)?.is_empty() {
+            return Ok(None);
+        }
+        let has_checksums = !inode.inode_flags().contains(InodeFlags::NODATASUM);
+        let (mut extents, mut checksums) = (Vec::new(), Vec::new());
+        let (mut done, mut count) = (0, 0);
+        for range in changed {
+            let range = range.start.max(done)..range.end;
+            if range.is_empty() {
+                continue;
+            }
+            let (range, pieces) = self.widened(tree, log, file, range)?;
+            done = range.end;
+            count += pieces.len();
+            if count > EXTENTS_MAX {
+                return Ok(None);
+            }
+            for piece in pieces.iter().filter(|piece| has_checksums && piece.generation >= generation) {
+                let Some(range) = checksummed(piece) else { continue };
+                let found = self.checksums(range.0, range.1)?;
+                if found.found != to_usize(range.1 / self.sector()) {
+                    return Ok(None);
+                }
+                checksums.push((range.0, found.bytes));
+            }
+            let items = self.with_holes(&pieces, range.start..range.end.min(end), generation);
+            let items = items.iter().map(|piece| (piece.key(file), piece.to_item())).collect();
+            extents.push(LogExtents { range: (range.start, range.end - 1), items });
+        }
+        Ok(Some((extents, checksums)))
+    }
+
+    /// A range so wide that no extent, of the file or of what the log has of it, lies in it in part; with the file's.
+    fn widened(
+        &self,
+        tree: &Arc<Tree>,
+        log: Option<&Arc<Tree>>,
+        file: InodeId,
+        range: Range<u64>,
+    ) -> Result<(Range<u64>, Vec<Piece>), FsError> {
+        let mut range = range;
+        loop {
+            let now = self.pieces(tree, file, &range, usize::MAX)?;
+            let logged = match log {
+                Some(log) => self.pieces(log, file, &range, usize::MAX)?,
+                None => Vec::new(),
+            };
+            let all = || now.iter().chain(&logged);
+            let start = all().map(|piece| piece.start).min().unwrap_or(range.start).min(range.start);
+            let end = all().map(|piece| piece.end(self.sector())).max().unwrap_or(range.end).max(range.end);
+            if (start..end) == range {
+                return Ok((range, now));
+            }
+            range = start..end;
+        }
+    }
+
+    /// Pieces with what lies between them in a range.
+    fn with_holes(&self, pieces: &[Piece], range: Range<u64>, generation: Generation) -> Vec<Piece> {
+        let (mut all, mut at) = (Vec::new(), range.start);
+        for piece in pieces {
+            if piece.start > at {
+                all.push(Piece::hole(at, piece.start - at, generation));
+            }
+            at = piece.end(self.sector());
+            all.push(piece.clone());
+        }
+        if at < range.end {
+            all.push(Piece::hole(at, range.end - at, generation));
+        }
+        all
+    }
+}
+
+/// Where the data lies that a piece has checksums of.
+fn checksummed(piece: &Piece) -> Option<(Logical, u64)> {
+    let Place::OnDisk(span) = &piece.place else { return None };
+    if span.is_hole() || span.is_prealloc {
+        return None;
+    }
+    Some(match piece.compression {
+        Compression::None => (span.disk + span.offset, span.length),
+        _ => (span.disk, span.disk_length),
+    })
+}

@@ -1,0 +1,116 @@
+//! Fsyncs that are logged: what they write, and what a crash leaves of it.
+
+use super::bench::{Bench, Setup, create};
+use brindle_fs::{Filesystem, InodeFlags, LogStatistics, OpenFile};
+
+const SECTOR: u64 = 4096;
+
+fn statistics(filesystem: &Filesystem) -> LogStatistics {
+    filesystem.pool().commit_statistics().log
+}
+
+fn file(filesystem: &Filesystem, number: u64) -> OpenFile {
+    filesystem.open_file(create(filesystem, number, InodeFlags::empty())).expect("opens")
+}
+
+fn read(filesystem: &Filesystem, file: &OpenFile) -> Vec<u8> {
+    let mut bytes = vec![9; usize::try_from(file.size()).expect("small")];
+    assert_eq!(filesystem.read(file, 0, &mut bytes).expect("reads"), bytes.len());
+    bytes
+}
+
+#[test]
+fn a_file_that_was_cut_off_and_grows_again_has_a_hole() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let cut = file(&filesystem, 0);
+    filesystem.write(&cut, 0, &vec![1; 1 << 20]).expect("writes");
+    filesystem.write_back(&cut).expect("writes");
+    filesystem.commit().expect("commits");
+    filesystem.truncate(&cut, 5000).expect("truncates");
+    filesystem.sync_file(&cut).expect("syncs");
+    filesystem.write(&cut, 900_000, &[2; 1000]).expect("writes");
+    filesystem.sync_file(&cut).expect("syncs");
+    assert_eq!((statistics(&filesystem).syncs, statistics(&filesystem).commits), (2, [0; 7]));
+    let id = cut.id();
+    // Nobody closes it, and nothing more is written.
+    drop((cut, filesystem));
+    let filesystem = bench.open();
+    let found = read(&filesystem, &filesystem.open_file(id).expect("opens"));
+    assert_eq!(found.len(), 901_000);
+    assert!(found[..5000].iter().all(|byte| *byte == 1));
+    assert!(found[5000..900_000].iter().all(|byte| *byte == 0), "what was cut off is back");
+    assert!(found[900_000..].iter().all(|byte| *byte == 2));
+    drop(filesystem);
+    bench.assert_clean("replayed");
+}
+
+#[test]
+fn s3_18_and_s3_20_a_small_write_is_logged_as_such_however_large_the_file() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    for (number, extents) in [(0, 10), (1, 4000)] {
+        let file = file(&filesystem, number);
+        for extent in 0..extents {
+            filesystem.write(&file, extent * 2 * SECTOR, &[1; 4096]).expect("writes");
+        }
+        filesystem.write_back(&file).expect("writes");
+        filesystem.commit().expect("commits");
+        for round in 0..5 {
+            let before = statistics(&filesystem);
+            filesystem.write(&file, (round + 1) * 2 * SECTOR, &[2; 4096]).expect("writes");
+            filesystem.sync_file(&file).expect("syncs");
+            let after = statistics(&filesystem);
+            // The inode, its name, the extent, and its checksum.
+            assert_eq!(after.items - before.items, 4, "{extents} extents");
+            assert_eq!(
+                (after.syncs, after.blocks),
+                (before.syncs + 1, before.blocks + 2),
+                "{extents} extents"
+            );
+            filesystem.sync_file(&file).expect("syncs");
+            assert_eq!(statistics(&filesystem), after, "nothing is new");
+        }
+    }
+    assert_eq!(statistics(&filesystem).commits, [0; 7]);
+}
+
+#[test]
+fn s2_09_what_eight_threads_sync_is_there_after_a_crash() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 30;
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let files: Vec<OpenFile> = (0..THREADS).map(|number| file(&filesystem, number)).collect();
+    for file in &files {
+        filesystem.write(file, 0, &vec![0xff; 256 << 10]).expect("writes");
+    }
+    filesystem.sync().expect("commits");
+    std::thread::scope(|scope| {
+        for (file, seed) in files.iter().zip(0u64..) {
+            let filesystem = &filesystem;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let at = (round * 7 + seed) % 60;
+                    filesystem.write(file, at * SECTOR, &[round.to_le_bytes()[0]; 5000]).expect("writes");
+                    filesystem.sync_file(file).expect("syncs");
+                    if (round, seed) == (ROUNDS / 2, 0) {
+                        filesystem.commit().expect("commits");
+                    }
+                }
+            });
+        }
+    });
+    let done = statistics(&filesystem);
+    assert!(done.syncs > 0 && done.syncs <= done.fsyncs, "{done:?}");
+    let expected: Vec<Vec<u8>> = files.iter().map(|file| read(&filesystem, file)).collect();
+    let ids: Vec<_> = files.iter().map(OpenFile::id).collect();
+    drop((files, filesystem));
+    let filesystem = bench.open();
+    for (id, expected) in ids.iter().zip(&expected) {
+        assert!(read(&filesystem, &filesystem.open_file(*id).expect("opens")) == *expected);
+    }
+    drop(filesystem);
+    bench.assert_clean("replayed");
+    bench.assert_btrfs_check("replayed");
+}

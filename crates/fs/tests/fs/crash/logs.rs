@@ -1,0 +1,83 @@
+//! Fsyncs that are logged, crashed at any write and flush.
+
+use super::subject::{Contents, LibrarySubject};
+use super::{ONE, crash};
+use crate::simulated::{LOG_COMMITS, LOG_SYNCS, Layout};
+use brindle_fs::Compression;
+use brindle_ondisk::Profile;
+use brindle_testing::crash::CrashTest;
+use brindle_testing::operations::Mix;
+use std::sync::atomic::Ordering;
+
+/// Many fsyncs, few commits.
+fn fsyncs(name: &str, seed: u64) -> CrashTest {
+    let test = crash(&format!("logs::{name}"), seed);
+    let mix = Mix { sync_file: 30, sync: 1, contents: 55, names: 25, ..test.mix.clone() };
+    test.mixed(mix)
+}
+
+fn run(test: &CrashTest, subject: &LibrarySubject) {
+    let (syncs, commits) = (LOG_SYNCS.load(Ordering::Relaxed), LOG_COMMITS.load(Ordering::Relaxed));
+    test.run(subject);
+    let (syncs, commits) =
+        (LOG_SYNCS.load(Ordering::Relaxed) - syncs, LOG_COMMITS.load(Ordering::Relaxed) - commits);
+    assert!(syncs > 0, "no log was written, {commits} commits");
+    eprintln!("{syncs} logs written, {commits} fsyncs that were commits");
+}
+
+#[test]
+fn one_device() {
+    run(&fsyncs("one_device", 6000).of(6, 80, 600), &LibrarySubject::new(ONE).logging());
+}
+
+#[test]
+fn two_mirrors() {
+    let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    run(&fsyncs("two_mirrors", 6100).of(4, 80, 500), &LibrarySubject::new(layout).logging());
+}
+
+#[test]
+fn parity() {
+    let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
+    run(&fsyncs("parity", 6200).of(4, 80, 500), &LibrarySubject::new(layout).logging());
+}
+
+#[test]
+fn compressed_with_holes_that_are_told() {
+    let layout = Layout {
+        nodesize: 16384,
+        compression: Some(Compression::Zstd),
+        features: "^no-holes,^block-group-tree",
+        ..ONE
+    };
+    let test = fsyncs("compressed_with_holes_that_are_told", 6300).of(4, 80, 500);
+    run(&test, &LibrarySubject::new(layout).logging());
+}
+
+#[test]
+fn contents_that_are_written_early() {
+    let test = fsyncs("contents_that_are_written_early", 6400).of(4, 80, 500);
+    run(&test, &LibrarySubject::hasty(ONE).logging());
+    run(&test, &LibrarySubject::hasty(ONE).of(Contents::InPlace).logging());
+    run(&test, &LibrarySubject::hasty(ONE).of(Contents::Unsummed).logging());
+}
+
+#[test]
+fn files_that_stay() {
+    let test = fsyncs("files_that_stay", 6500);
+    let mix = Mix { names: 6, contents: 80, sync_file: 40, subvolumes: 0, ..test.mix.clone() };
+    run(&test.mixed(mix).of(8, 80, 500), &LibrarySubject::new(ONE).logging());
+}
+
+#[test]
+fn names_and_subvolumes() {
+    let test = fsyncs("names_and_subvolumes", 6600);
+    let mix = Mix { names: 70, contents: 15, sync_file: 40, subvolumes: 6, ..test.mix.clone() };
+    run(&test.mixed(mix).of(8, 100, 500), &LibrarySubject::new(ONE).logging());
+}
+
+#[test]
+fn block_groups_that_move() {
+    let test = fsyncs("block_groups_that_move", 6700).of(4, 80, 500);
+    run(&test, &LibrarySubject::relocating(ONE).logging());
+}

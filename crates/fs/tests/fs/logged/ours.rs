@@ -1,0 +1,115 @@
+//! Logs that brindle leaves: the kernel replays them as brindle does, and both find what was fsynced.
+
+use super::kernel::Crashed;
+use super::{assert_clean, assert_same};
+use crate::kernel::can_make;
+use crate::simulated::{Habits, Layout, Library, Pool};
+use brindle_device::{DeviceClass, WritableDevice};
+use brindle_fs::Compression;
+use brindle_ondisk::{Profile, Uuid};
+use brindle_sim::{Image, ImageDevice};
+use brindle_testing::model::{Expectation, Model, TreePath};
+use brindle_testing::operations::{Generator, Mix, Operation, Target};
+use std::sync::Arc;
+
+/// How many logs are replayed of each kind of pool.
+const ROUNDS: usize = 6;
+/// Operations between two of them, at the least.
+const OPERATIONS: usize = 25;
+
+const PLAIN: Layout = Layout {
+    devices: 1,
+    device_mib: 512,
+    data: Profile::Single,
+    metadata: Profile::Dup,
+    nodesize: 4096,
+    features: "",
+    compression: None,
+    fast: 0,
+};
+
+/// A pool as it was when an fsync had returned.
+struct Left {
+    name: String,
+    crashed: Crashed,
+    synced: TreePath,
+    expected: Expectation,
+}
+
+/// Does what follows from a seed, and has both replay the logs that are left.
+fn kernel_replays(seed: u64, uuid: u8, layout: &Layout) {
+    if !can_make() {
+        return;
+    }
+    let seed = std::env::var("BRINDLE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
+    for left in leave(seed, uuid, layout) {
+        let (name, crashed) = (&left.name, &left.crashed);
+        let theirs = crashed.as_kernel_sees("theirs");
+        crashed.check(name, "theirs");
+        let found = theirs.entry(left.synced.bytes());
+        assert!(left.expected.allows(left.synced.bytes(), found), "{name}: the kernel finds {found:?}");
+        let ours = crashed.as_brindle_sees(name);
+        crashed.check(name, "ours");
+        assert_same(name, &theirs, &ours);
+    }
+}
+
+fn leave(seed: u64, uuid: u8, layout: &Layout) -> Vec<Left> {
+    let device = Arc::new(ImageDevice::new("one", Image::new(layout.device_bytes()), DeviceClass::Solid));
+    let devices: Vec<Arc<dyn WritableDevice>> = vec![Arc::clone(&device) as _];
+    // The kernel tells pools by their UUIDs, those that other tests have mounted included.
+    layout.mkfs_named(&devices, Uuid([uuid; 16]));
+    let mut pool = Pool::on(devices, layout);
+    pool.write.tree_log = true;
+    let mut library = Library::open(pool, Habits::default()).expect("opens");
+    let mut model = Model::new();
+    let mix = Mix { subvolumes: 0, sync: 2, sync_file: 30, remount: 0, names_max: 60, ..Mix::default() };
+    let mut generator = Generator::new(seed, mix);
+    let (mut left, mut since) = (Vec::new(), 0);
+    while left.len() < rounds() {
+        let operation = generator.next(&model);
+        let (done, expected) = (library.apply(&operation).is_ok(), model.apply(&operation).is_ok());
+        assert_eq!(done, expected, "seed {seed}: {operation:?}");
+        since += 1;
+        assert!(since < 100 * OPERATIONS, "seed {seed}: no log is left");
+        let Operation::SyncFile { path } = &operation else { continue };
+        if since >= OPERATIONS && done && library.has_log() {
+            left.push(Left {
+                name: format!("seed {seed}, log {}, {operation:?}", left.len()),
+                crashed: Crashed::as_of(&device.image()),
+                synced: path.clone(),
+                expected: model.expectation(),
+            });
+            since = 0;
+        }
+    }
+    library.close().expect("closes");
+    assert_clean("closed", device);
+    left
+}
+
+/// More by `BRINDLE_LOGS`.
+fn rounds() -> usize {
+    std::env::var("BRINDLE_LOGS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
+}
+
+#[test]
+fn the_kernel_replays_logs_as_brindle_does() {
+    kernel_replays(1, 0xb1, &PLAIN);
+}
+
+#[test]
+fn the_kernel_replays_logs_of_compressed_files() {
+    let layout = Layout { nodesize: 16384, compression: Some(Compression::Zstd), ..PLAIN };
+    kernel_replays(2, 0xb2, &layout);
+}
+
+#[test]
+fn the_kernel_replays_logs_with_holes_that_are_told() {
+    kernel_replays(3, 0xb3, &Layout { features: "^block-group-tree,^no-holes", ..PLAIN });
+}
+
+#[test]
+fn the_kernel_replays_logs_where_free_space_has_no_tree() {
+    kernel_replays(4, 0xb4, &Layout { features: "^block-group-tree,^free-space-tree", ..PLAIN });
+}

@@ -1,0 +1,180 @@
+//! Log trees: what was fsynced after the last commit. The superblock points to a tree of log trees, which has a root
+//! item for each subvolume with a log; the log tree has copies of items of that subvolume, and the checksums of the
+//! data that they refer to. Whoever mounts the pool next, the kernel or brindle, replays it ([`LogTree`]).
+//!
+//! **The walk of an fsync.** Contents are on the devices, and the running transaction N has the inode's items. Whoever
+//! fsyncs
+//! 1. takes part in N ([`Pool::begin_logging`]), not before N - 1 is durable, for the log says what has changed since;
+//! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
+//!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
+//! 3. syncs ([`Pool::sync_log`]): whoever gets the commit lock first writes for all who have entered something by then.
+//!    Changed blocks of the log get places and are written; flush; the first superblock of every device, that of the last
+//!    commit but for the root of the log; flush.
+//!
+//! **Blocks.** They have places in metadata space, and nothing that refers to them: reserved, not used, as far as
+//! `space` knows. One that has been written is copied when it changes again, as a superblock reaches it. All places
+//! go with the commit of N, which pins them until it is durable.
+//!
+//! **A crash** before the superblocks of a sync finds the log of the last sync, whole; between those of several devices
+//! the one or the other, both whole. What N has freed is pinned, so that neither what the last commit reaches nor what
+//! the log refers to is overwritten. The superblocks of N itself point to no log.
+//!
+//! **What can't be logged** is a commit ([`Unlogged`] says why), and so is whatever fails: a log is never the only way.
+
+mod blocks;
+mod enter;
+mod replayed;
+mod sync;
+
+pub use enter::{LogChange, LogExtents, Logging};
+pub use replayed::LogTree;
+pub use sync::LogTicket;
+
+use crate::transaction::Writer;
+use crate::{Pool, Tree};
+use brindle_ondisk::{Generation, IdMap, Logical, Node, ObjectId, RootId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The log of the running transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    state: Mutex<LogState>,
+    /// Blocks that have places, by these; copies that have been replaced stay until the commit.
+    blocks: RwLock<IdMap<Logical, Arc<Node>>>,
+    /// Until this transaction is durable, nothing is logged.
+    unfit: AtomicU64,
+    statistics: Mutex<LogStatistics>,
+}
+
+/// What changes of a log.
+#[derive(Debug, Default)]
+struct LogState {
+    /// The log trees, by subvolume.
+    trees: BTreeMap<RootId, Arc<Tree>>,
+    /// The tree of log trees.
+    roots: Option<Arc<Tree>>,
+    /// The subvolumes as of the last commit; `None` for what was none.
+    committed: HashMap<RootId, Option<Arc<Tree>>>,
+    /// The inodes that the log has.
+    inodes: HashMap<(RootId, ObjectId), Entered>,
+    /// Which inode the log gives a name of a directory to.
+    names: HashMap<(RootId, ObjectId, Vec<u8>), ObjectId>,
+    /// Which inode the log gives an index of a directory to.
+    indexes: HashMap<(RootId, ObjectId, u64), ObjectId>,
+    /// How many syncs have begun, of this log and of those before: the next one takes along what is entered now.
+    begun: u64,
+    /// The number of the last one that is durable, counted from 1.
+    synced: u64,
+}
+
+/// An inode that the log has.
+#[derive(Debug)]
+struct Entered {
+    /// The sync that took it along.
+    number: u64,
+    /// The directory of its name, the index there, and the name.
+    name: (ObjectId, u64, Vec<u8>),
+}
+
+/// Why an fsync was a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlogged {
+    /// Nothing is to be logged (`notreelog`).
+    Off,
+    /// It is no regular file with one name.
+    Kind,
+    /// A name of it, or of a directory above it, is not as in the last commit.
+    Names,
+    /// What has changed of its extents is not known, or not to be told.
+    Extents,
+    /// Chunks or devices have changed, or data was moved, or a snapshot made.
+    Layout,
+    /// There is no room for the log, or it has grown large.
+    Space,
+    /// A device did not take it.
+    Devices,
+}
+
+impl Unlogged {
+    /// All of them, in the order of [`LogStatistics::commits`].
+    pub const ALL: [Self; 7] =
+        [Self::Off, Self::Kind, Self::Names, Self::Extents, Self::Layout, Self::Space, Self::Devices];
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Kind => "kind",
+            Self::Names => "names",
+            Self::Extents => "extents",
+            Self::Layout => "layout",
+            Self::Space => "space",
+            Self::Devices => "devices",
+        }
+    }
+}
+
+/// What the log of a pool did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// How often a log was written.
+    pub syncs: u64,
+    /// Fsyncs that it was written for.
+    pub fsyncs: u64,
+    /// Items that they entered.
+    pub items: u64,
+    /// Blocks written, each counted once whatever the number of its copies.
+    pub blocks: u64,
+    /// Fsyncs that were commits, by [`Unlogged`].
+    pub commits: [u64; Unlogged::ALL.len()],
+}
+
+impl Log {
+    fn state(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of the log, by its place.
+    pub(crate) fn block(&self, at: Logical) -> Option<Arc<Node>> {
+        self.blocks.read().unwrap_or_else(PoisonError::into_inner).get(&at).map(Arc::clone)
+    }
+
+    /// Until a transaction is durable, nothing is logged.
+    pub(crate) fn forbid(&self, generation: Generation) {
+        self.unfit.fetch_max(generation.get(), Ordering::AcqRel);
+    }
+
+    fn is_forbidden(&self, generation: Generation) -> bool {
+        self.unfit.load(Ordering::Acquire) >= generation.get()
+    }
+
+    /// The transaction is being committed, with what the log says: the log ends. Nobody else is part of the transaction.
+    pub(crate) fn end(&self, writer: &Writer, nodesize: u32) {
+        let mut state = self.state();
+        let blocks = std::mem::take(&mut *self.blocks.write().unwrap_or_else(PoisonError::into_inner));
+        for at in blocks.keys() {
+            writer.space.extent_freed(*at, nodesize.into(), false);
+        }
+        *state = LogState { begun: state.begun, synced: state.begun, ..LogState::default() };
+    }
+
+    /// What the log did.
+    pub(crate) fn statistics(&self) -> LogStatistics {
+        *self.counts()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, LogStatistics> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// An fsync was a commit.
+    pub fn count_unlogged(&self, why: Unlogged) {
+        if let Ok(writer) = self.writer() {
+            writer.log.counts().commits[why as usize] += 1;
+        }
+    }
+}

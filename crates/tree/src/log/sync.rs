@@ -1,0 +1,153 @@
+//! A log becomes durable.
+
+use super::Unlogged;
+use super::blocks::LogBlocks;
+use super::enter::root_item;
+use crate::editor::replace;
+use crate::space::{MetadataReservation, Urgency};
+use crate::transaction::Writer;
+use crate::{Editor, Pool, TreeError, TreeRoot};
+use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
+use rayon::prelude::*;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use zerocopy::IntoBytes;
+
+/// Places that a log may take before its fsyncs become a commit, in bytes.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// What was entered into the log, and when: it is durable with this sync, or this transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogTicket {
+    pub(super) generation: Generation,
+    pub(super) number: u64,
+}
+
+/// What a sync is to write.
+struct Placed {
+    /// Its number.
+    number: u64,
+    /// The tree of logs.
+    root: TreeRoot,
+    /// Changed blocks, in the order of their places.
+    blocks: Vec<(Logical, Arc<Node>)>,
+}
+
+impl Pool {
+    /// Makes what was entered durable, if nobody has yet. No transaction may be joined by the caller.
+    pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
+        let writer = self.writer()?;
+        let durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.check_alive()?;
+        if durable.generation >= ticket.generation || writer.log.state().synced >= ticket.number {
+            return Ok(Ok(()));
+        }
+        let editor = Editor { pool: self, writer, generation: ticket.generation };
+        if !self.is_fit_for_log(writer, ticket.generation)? {
+            return Ok(Err(Unlogged::Layout));
+        }
+        let Some(reservation) = self.reserve_for_log(writer)? else { return Ok(Err(Unlogged::Space)) };
+        let placed = editor.place_log();
+        writer.space.release_metadata(reservation);
+        // From here on a log that is not written is of no use any more: it has blocks that are not where they should be.
+        let placed = placed.inspect_err(|_| writer.log.forbid(ticket.generation));
+        let Placed { number, root, blocks } = placed?;
+        // Places may have been found in a chunk that was made for them.
+        if !self.is_fit_for_log(writer, ticket.generation)? {
+            writer.log.forbid(ticket.generation);
+            return Ok(Err(Unlogged::Layout));
+        }
+        if let Err(error) = self.write_log(root, &blocks) {
+            tracing::warn!("a log was not written: {error}");
+            writer.log.forbid(ticket.generation);
+            return Ok(Err(Unlogged::Devices));
+        }
+        // A sync changes one sector of the superblock, which can't be torn; the commit changes more, and if it tears them,
+        // the others must know the log.
+        writer.copies_are_current.store(false, Ordering::Relaxed);
+        writer.log.state().synced = number;
+        let mut counts = writer.log.counts();
+        counts.syncs += 1;
+        counts.blocks += to_u64(blocks.len());
+        Ok(Ok(()))
+    }
+
+    /// Whether what the log refers to will be found by way of the last commit.
+    fn is_fit_for_log(&self, writer: &Writer, generation: Generation) -> Result<bool, TreeError> {
+        let features = *writer.features.lock().unwrap_or_else(PoisonError::into_inner);
+        // A device that is not there, and not known to be, would come back with a superblock as new as that of the log.
+        Ok(!writer.log.is_forbidden(generation)
+            && self.volume().devices_to_mark().is_empty()
+            && writer.space.has_committed_layout()
+            && !self.tree(RootId::CHUNK_TREE)?.is_dirty()
+            && self.superblock().incompat().contains(features))
+    }
+
+    /// Room for all blocks that the log has changed, and for what its next places take of others; `None` if there is
+    /// none.
+    fn reserve_for_log(&self, writer: &Writer) -> Result<Option<MetadataReservation>, TreeError> {
+        let nodesize = u64::from(self.nodesize());
+        let waiting: usize = {
+            let state = writer.log.state();
+            // The tree of logs is of a block or two.
+            state.trees.values().map(|tree| tree.read().dirty.len()).sum::<usize>() + 2
+        };
+        let placed = writer.log.blocks.read().unwrap_or_else(PoisonError::into_inner).len();
+        if to_u64(placed + waiting) * nodesize > LOG_BYTES_MAX {
+            return Ok(None);
+        }
+        match writer.space.reserve_metadata(self, to_u64(waiting) * nodesize, Urgency::Normal) {
+            Err(TreeError::NoSpace(_)) => Ok(None),
+            reserved => reserved,
+        }
+    }
+
+    fn write_log(&self, root: TreeRoot, blocks: &[(Logical, Arc<Node>)]) -> Result<(), TreeError> {
+        let sealed: Vec<(Logical, Node)> = blocks
+            .par_iter()
+            .map(|(at, node)| Ok((*at, self.seal(*at, node)?)))
+            .collect::<Result<_, TreeError>>()?;
+        let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
+        self.volume().write_blocks(&writes)?;
+        self.volume().make_whole()?;
+        let mut superblock = Box::new(Superblock::clone(&self.superblock()));
+        (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
+        self.volume().write_log_superblocks(&superblock)?;
+        Ok(())
+    }
+}
+
+impl Editor<'_> {
+    /// Gives all changed blocks of the log their places.
+    fn place_log(&self) -> Result<Placed, TreeError> {
+        let log = &self.writer.log;
+        let mut state = log.state();
+        let roots = match &state.roots {
+            Some(roots) => Arc::clone(roots),
+            None => {
+                let roots = self.new_log_tree()?;
+                state.roots = Some(Arc::clone(&roots));
+                roots
+            }
+        };
+        for (subvolume, tree) in &state.trees {
+            if self.assign_addresses(tree)? > 0 {
+                let key = Key::new(RootId::TREE_LOG.object_id(), KeyType::ROOT_ITEM, subvolume.get());
+                let item = root_item(tree.root(), self.pool.nodesize());
+                replace(&LogBlocks(*self), &roots, &key, item.as_bytes())?;
+            }
+        }
+        self.assign_addresses(&roots)?;
+        let mut placed = Vec::new();
+        for tree in state.trees.values().chain([&roots]) {
+            // A reader finds a block in one place or the other: the tree stays locked until all have moved.
+            let mut tree = tree.write();
+            let dirty = std::mem::take(&mut tree.dirty);
+            placed.extend(dirty.iter().map(|(at, node)| (*at, Arc::clone(node))));
+            log.blocks.write().unwrap_or_else(PoisonError::into_inner).extend(dirty);
+        }
+        placed.sort_unstable_by_key(|(at, _)| *at);
+        state.begun += 1;
+        Ok(Placed { number: state.begun, root: roots.root(), blocks: placed })
+    }
+}
