@@ -221,6 +221,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
             change(item, &mut memory);
             item.nbytes = (item.nbytes.get() + gained).saturating_sub(freed).into();
             item.transid = generation;
+            // By this an fsync sees that contents have changed in place, if nothing else tells.
             item.sequence = item.sequence.get().wrapping_add(1).into();
             memory.disk_size = item.size.get();
             memory.version += 1;

@@ -1,7 +1,8 @@
 //! Fsyncs that are logged: what they write, and what a crash leaves of it.
 
 use super::bench::{Bench, Setup, create};
-use brindle_fs::{Filesystem, InodeFlags, LogStatistics, OpenFile};
+use brindle_fs::{Filesystem, FixedHost, InodeFlags, LogStatistics, OpenFile, Timestamp, WriteOptions};
+use std::sync::Arc;
 
 const SECTOR: u64 = 4096;
 
@@ -113,4 +114,25 @@ fn s2_09_what_eight_threads_sync_is_there_after_a_crash() {
     drop(filesystem);
     bench.assert_clean("replayed");
     bench.assert_btrfs_check("replayed");
+}
+
+/// Nothing of the file's items changes but the count of its changes, for no time passes.
+#[test]
+fn contents_that_are_overwritten_in_place_at_the_same_moment_are_synced_each_time() {
+    let host = Arc::new(FixedHost::new(Timestamp { seconds: 1_800_000_000, nanoseconds: 5 }));
+    let write = WriteOptions { host, ..WriteOptions::default() };
+    let bench = Bench::new(&Setup { write, ..Setup::default() });
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::NODATACOW | InodeFlags::NODATASUM);
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem.write(&file, 0, &[1; 8192]).expect("writes");
+    filesystem.write_back(&file).expect("writes");
+    filesystem.commit().expect("commits");
+    for round in 1..5 {
+        filesystem.write(&file, 4096, &[2; 4096]).expect("writes");
+        filesystem.sync_file(&file).expect("syncs");
+        assert_eq!((statistics(&filesystem).syncs, statistics(&filesystem).commits), (round, [0; 7]));
+        filesystem.sync_file(&file).expect("syncs");
+        assert_eq!(statistics(&filesystem).syncs, round, "nothing is new");
+    }
 }
