@@ -217,6 +217,7 @@ mount_written() {
     case $1 in
         kernel) mkfs.btrfs -q -f "$loop" >/dev/null && mount -o noatime "$loop" "$mnt" ;;
         brindle) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime "$loop" "$mnt" ;;
+        notreelog) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime,notreelog "$loop" "$mnt" ;;
         fuse2fs) mkfs.ext4 -q -F "$loop" && fuse2fs -o noatime "$loop" "$mnt" ;;
         null)
             "$null" "$mnt" &
@@ -225,12 +226,38 @@ mount_written() {
 }
 unmount_written() {
     case $1 in
-        brindle) "$brindle" umount "$mnt" ;;
+        brindle | notreelog) "$brindle" umount "$mnt" ;;
         *)
             umount "$mnt"
             # Whoever serves it lets go of the device a little later.
             until [ "$1" != fuse2fs ] || ! fuser -s "$loop" 2>/dev/null; do sleep 0.1; done ;;
     esac
+}
+
+# Many fsyncs, on one loop device made anew for each run; `notreelog` is brindle whose fsync is a commit. The mixed job is
+# the one by which the kernel's fast fsync was published, by amount of work instead of time.
+fsync() {
+    local image=$dir/fsync.img who run
+    local fio=(fio --directory="$mnt" --rw=randwrite --fsync=1 --fallocate=none --direct=0 --ioengine=sync --minimal)
+    local mixed=4k/20:8k/20:16k/20:32k/10:64k/10:128k/5:256k/5:512k/5:1m/5
+    for run in $(seq "$runs"); do
+        for who in kernel notreelog brindle; do
+            echo "fsync: run $run of $runs, $who" >&2
+            rm -f "$image"
+            truncate -s 8G "$image"
+            loop=$(losetup --find --show "$image")
+            mount_written "$who"
+            "${fio[@]}" --name=once --bs=1M --fsync=0 --size=128M --numjobs=8 --end_fsync=1 >/dev/null
+            sync "$mnt"/*
+            timed fsync-4k-1000 "$who" "${fio[@]}" --name=once --bs=4k --size=128M --io_size=4M --overwrite=1
+            timed fsync-4k-8x500 "$who" "${fio[@]}" --name=once --bs=4k --size=128M --io_size=2M --numjobs=8 --overwrite=1
+            timed fsync-mixed-8x16M "$who" "${fio[@]}" --name=once --bssplit="$mixed" --size=128M --io_size=16M --numjobs=8 --overwrite=1
+            unmount_written "$who"
+            losetup -d "$loop"
+            loop=
+        done
+    done
+    rm -f "$image"
 }
 
 # What grows with the number of files: operations of the library by itself (crates/fs/examples/operations.rs), and the
@@ -303,7 +330,7 @@ published_reads() {
 }
 
 cases=("$@")
-[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write growth)
+[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write fsync growth)
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 for case in "${cases[@]}"; do
     case $case in
@@ -325,9 +352,10 @@ for case in "${cases[@]}"; do
         memory) make_image million 8G; memory ;;
         rootdir) rootdir ;;
         write) write ;;
+        fsync) fsync ;;
         growth) growth ;;
         published-reads) published_reads ;;
-        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, growth, published-reads" >&2; exit 2 ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, fsync, growth, published-reads" >&2; exit 2 ;;
     esac
 done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
