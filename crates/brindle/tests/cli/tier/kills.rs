@@ -109,10 +109,11 @@ fn recover_ends_the_balance_that_a_crash_has_left_paused() {
     let sizes = pool.sizes();
     pool.tier_prints(&["apply"]);
     let mut child = pool.tier_starts(&FENCED_FOR_EVER);
-    pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
+    // That there is to be one is written down before it stands.
+    pool.wait_until("the pool is fenced", |_| pool.sizes() != sizes);
     child.kill().expect("a child of ours");
     child.wait().expect("it ends");
-    assert_ne!(pool.sizes(), sizes, "a fence stands");
+    assert_eq!(pool.json("status")["fenced"], true);
     // What `apply` asks the kernel for: a balance of one chunk. A crash in its midst leaves it paused.
     let is_paused = (0..50).any(|_| pool.pause_a_balance_of(pool.first_chunk("DATA")));
     assert!(is_paused, "never in its midst");

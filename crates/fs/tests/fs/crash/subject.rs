@@ -179,9 +179,11 @@ impl Subject for LibrarySubject {
         let check_data_csum = !self.layout.data.has_parity() && !self.may_be_degraded;
         let mut options = CheckOptions { check_data_csum, threads: Some(1), ..CheckOptions::default() };
         options.volume.degraded = self.may_be_degraded;
+        // A device whose superblock is behind is asked last, and what is rebuilt from parity instead may be wrong.
+        let may_be_stale = self.may_be_degraded || self.layout.metadata.has_parity();
         // One superblock is enough to open it; the next commit writes all.
         findings(devices, &options, |pass, finding| {
-            let is_stale = self.may_be_degraded && matches!(finding, Finding::BadCopy { .. });
+            let is_stale = may_be_stale && matches!(finding, Finding::BadCopy { .. });
             pass != "superblocks" && !is_stale
         })
     }
