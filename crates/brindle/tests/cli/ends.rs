@@ -1,7 +1,7 @@
 //! Servers that end while programs write: asked to by a signal, or killed.
 
 use super::mount::{can_mount, is_mounted, unmount};
-use super::support::{brindle, brindle_prints, text};
+use super::support::{brindle_prints, text};
 use brindle_testing::referee::btrfs_check;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -74,13 +74,9 @@ impl Served {
         assert!(status.success(), "{status}: {said}");
     }
 
-    /// Has both examine it. After a crash the other superblocks may be older than the first one, which is what counts.
-    fn check(&self, has_crashed: bool) {
-        let output = brindle(["check", "--check-data-csum", text(&self.image())]);
-        let said = String::from_utf8_lossy(&output.stdout);
-        let findings = said.lines().filter(|line| line.starts_with("  ") && !line.starts_with("  note:"));
-        let only_lags = has_crashed && findings.into_iter().all(|line| line.contains(" has generation "));
-        assert!(output.status.success() || only_lags, "{said}");
+    /// Has both examine it.
+    fn check(&self) {
+        brindle_prints(["check", "--check-data-csum", text(&self.image())]);
         match btrfs_check(&self.image()) {
             Some(said) => said.unwrap_or_else(|said| panic!("{said}")),
             None => println!("skipped: btrfs check, which is not installed"),
@@ -185,7 +181,7 @@ fn what_was_fsynced_survives_a_server_that_is_killed() {
         while is_mounted(&served.place()) {
             Command::new("umount").args(["-l", text(&served.place())]).status().expect("umount");
         }
-        served.check(true);
+        served.check();
         served.mount();
         for (writer, directory) in directories.iter().enumerate() {
             from[writer] = assert_survived(directory, writer, &durable[writer]) + 1;
@@ -193,7 +189,7 @@ fn what_was_fsynced_survives_a_server_that_is_killed() {
         unmount(&served.place());
         served.wait_for_success();
     }
-    served.check(false);
+    served.check();
 }
 
 /// Writes behind what is there until told to stop; how many blocks were written.
@@ -247,7 +243,7 @@ fn a_server_that_is_asked_to_end_serves_its_writers_and_loses_nothing() {
         writers.into_iter().map(|writer| writer.join().expect("no write fails")).collect()
     });
     served.wait_for_success();
-    served.check(false);
+    served.check();
     served.mount();
     for (writer, blocks) in written.iter().enumerate() {
         let found = fs::read(served.place().join(format!("file-{writer}"))).expect("it is there");

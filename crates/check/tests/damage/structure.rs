@@ -2,8 +2,9 @@
 
 use super::pool::{Pool, add};
 use super::{Damage, try_out};
+use brindle_check::CheckOptions;
 use brindle_ondisk::item::{DevExtent, DevItem};
-use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, NodeHeader, RootId};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, NodeHeader, RootId, Superblock};
 use std::mem::offset_of;
 
 /// A node of level 1 and its first children.
@@ -24,7 +25,7 @@ const DAMAGES: &[Damage] = &[
         image: "single",
         mutate: |pool| {
             pool.edit_superblock(1..2, |superblock| {
-                superblock.generation = Generation::new(superblock.generation.get() - 1);
+                superblock.generation = Generation::new(superblock.generation.get() - 2);
             });
         },
         pass: "superblocks",
@@ -279,4 +280,18 @@ const DAMAGES: &[Damage] = &[
 #[test]
 fn damage_to_structure_is_found() {
     try_out(DAMAGES);
+}
+
+/// The first copy is durable before the others are written.
+#[test]
+fn a_copy_of_the_superblock_that_is_one_behind_is_no_damage() {
+    let mut pool = Pool::load("single");
+    let behind = |superblock: &mut Superblock| {
+        superblock.generation = Generation::new(superblock.generation.get() - 1);
+    };
+    pool.edit_superblock(1..2, behind);
+    let report = pool.check(&CheckOptions::default());
+    assert!(report.is_clean());
+    let notes = &report.pass("superblocks").expect("it ran").notes;
+    assert!(notes.iter().any(|note| note.contains("is one behind")), "{notes:?}");
 }
