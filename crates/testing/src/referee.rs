@@ -12,9 +12,9 @@ const HARMLESS: [&str; 2] = ["cannot scan", "space cache will be invalidated"];
 /// Has `btrfs check` examine the pool of this image or block device, data included; of several devices, the host must
 /// know them. Fails with all that it printed if it complains; `None` where it is not installed.
 ///
-/// Of pools with parity only the trees are examined. btrfs-progs 6.2 rebuild data from parity with what they
-/// happen to find in memory, and complain of second copies of sound pools, the kernel's own as well: one in twelve,
-/// while the kernel reads each of those without each of its devices in turn.
+/// Of pools with parity only the trees are examined. btrfs-progs 6.2 rebuild data from parity with what they happen to
+/// find in memory, and complain of second copies of sound pools: of one in forty that the kernel made and wrote alone,
+/// while it reads those without each of their devices in turn.
 pub fn btrfs_check(device: &Path) -> Option<Result<(), String>> {
     let mut check = Command::new("btrfs");
     check.args(["check", "--readonly"]);
