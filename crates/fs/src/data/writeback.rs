@@ -40,8 +40,8 @@ struct Part {
 
 impl Filesystem {
     /// Makes a file durable (`fsync`): its dirty data, and what else has changed of it; everything, if that is not to be
-    /// had for less than a commit. Reports an error of an
-    /// earlier writeback once to each opener. No transaction may be joined by the caller.
+    /// had for less than a commit. Reports an error of an earlier writeback once to each opener. No transaction may be
+    /// joined by the caller.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
         // Whatever fails is noted as an error of the file.
         let written = self.write_back(file);

@@ -1,9 +1,9 @@
 //! Reading the logs that a crash left.
 //!
 //! Neither the blocks of a log nor the data that only it knows are in the extent tree: to the space that the last commit
-//! tells of, they are free. So whoever replays a log first has its blocks kept ([`Editor::keep_log`]), and takes each extent of data that only the log knows
-//! ([`Editor::claim_data`]). All of it belongs to one transaction, whose superblock points to no log; until
-//! [`Pool::log_is_replayed`] is called, nothing is committed.
+//! tells of, they are free. So whoever replays a log first has its blocks kept ([`Editor::keep_log`]), and takes each
+//! extent of data that only the log knows ([`Editor::claim_data`]). All of it belongs to one transaction, whose
+//! superblock points to no log; until [`Pool::log_is_replayed`] is called, nothing is committed.
 
 use crate::refs::Extent;
 use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot};

@@ -77,9 +77,9 @@ MOUNT OPTIONS
 
 WHAT IS DURABLE
   What fsync(2) or fdatasync(2) returned for, and with notreelog everything else; what was written before a commit;
-  all of it once `brindle umount` returns. A name that a file was given after it was closed, in place of another file, has
-  the old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by FUSE: `brindle filesystem sync`
-  does it. umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
+  all of it once `brindle umount` returns. A name that a file was given after it was closed, in place of another
+  file, has the old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by FUSE:
+  `brindle filesystem sync` does it. umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
   then, too, wait for the serving process to end before the devices are used otherwise.
 
   When a write fails, of contents or of a commit, in more copies than the profile can spare, the mount becomes
