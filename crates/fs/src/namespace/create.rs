@@ -15,7 +15,8 @@ use std::sync::Arc;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The longest target of a symbolic link, in bytes: `PATH_MAX` less the zero at the end, and it has to be inline.
+/// Upper bound of a symbolic link's target, in bytes: `PATH_MAX` without the terminating zero. The target is an inline
+/// extent, so a small node size lowers the bound further.
 const TARGET_BYTES_MAX: usize = 4095;
 
 /// An inode that is about to be made.
@@ -131,8 +132,9 @@ impl Filesystem {
         let tree = subvolume.tree().id();
         let invalid = |why| FsError::Invalid { file: InodeId { tree, number: ObjectId::new(0) }, why };
         let kind = FileType::from_mode(new.mode).ok_or_else(|| invalid("a new inode has no type"))?;
+        let target_bytes_max = TARGET_BYTES_MAX.min(self.item_bytes_max() - size_of::<FileExtentHeader>());
         match new.target {
-            Some(target) if target.len() > TARGET_BYTES_MAX => {
+            Some(target) if target.len() > target_bytes_max => {
                 return Err(FsError::NameTooLong(target.to_vec()));
             }
             Some(b"") => return Err(FsError::NotFound(Vec::new())),

@@ -235,3 +235,25 @@ fn a_pool_that_is_only_read_is_not_changed() {
     assert!(is_refused(fs.commit()));
     fs.sync().expect("nothing waits to be written");
 }
+
+#[test]
+fn a_target_too_long_for_a_tree_block_is_refused_and_nothing_is_lost() {
+    for (nodesize, longest) in [(4096, 3949), (16384, 4095)] {
+        let pool = Pool::with(|options| options.nodesize = Some(nodesize));
+        let fs = pool.open();
+        let symlink = |name: &[u8], length: usize| {
+            let target = vec![b'a'; length];
+            let new = NewInode { target: Some(&target), mode: 0o120_777, ..NewInode::default() };
+            fs.create(fs.root(), name, &new)
+        };
+        create(&fs, fs.root(), "kept", &file());
+        for length in [longest + 1, 4096, 5000] {
+            assert!(matches!(symlink(b"long", length), Err(FsError::NameTooLong(_))), "{nodesize}: {length}");
+        }
+        symlink(b"longest", longest).expect("fits");
+        create(&fs, fs.root(), "later", &file());
+        fs.shutdown().expect("still writable");
+        pool.assert_clean("after the refusals");
+        pool.assert_btrfs_check("after the refusals");
+    }
+}
