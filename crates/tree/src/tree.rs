@@ -75,6 +75,11 @@ impl Tree {
         !self.read().dirty.is_empty()
     }
 
+    /// True if a panic has interrupted a change of the tree.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.state.is_poisoned()
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, TreeState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }

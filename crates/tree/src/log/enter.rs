@@ -5,6 +5,7 @@ use super::sync::LogTicket;
 use super::{Entered, LogState, LogTree, Unlogged};
 use crate::editor::{insert_all, remove_range, replace};
 use crate::refs::checksum_items;
+use crate::transaction::Inside;
 use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot, Verdict};
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64};
@@ -14,12 +15,7 @@ use std::sync::{Arc, PoisonError};
 #[derive(Debug)]
 pub struct Logging<'p> {
     editor: Editor<'p>,
-}
-
-impl Drop for Logging<'_> {
-    fn drop(&mut self) {
-        self.editor.writer.leave();
-    }
+    _inside: Inside<'p>,
 }
 
 /// What an fsync says of an inode.
@@ -54,11 +50,13 @@ impl Pool {
         let writer = self.writer()?;
         loop {
             writer.check_alive()?;
-            let generation = writer.enter();
+            let inside = writer.enter();
+            let generation = inside.generation();
             if writer.durable_generation().get() + 1 == generation.get() {
-                return Ok(Logging { editor: Editor { pool: self, writer, generation } });
+                let editor = Editor { pool: self, writer, generation };
+                return Ok(Logging { editor, _inside: inside });
             }
-            writer.leave();
+            drop(inside);
             drop(writer.commit.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }

@@ -132,6 +132,13 @@ pub struct LogStatistics {
 }
 
 impl Log {
+    /// True if a panic has interrupted a change of the log.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.state.is_poisoned()
+            || self.blocks.is_poisoned()
+            || self.state().trees.values().any(|tree| tree.is_poisoned())
+    }
+
     fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use super::blocks::LogBlocks;
 use super::enter::root_item;
 use crate::editor::replace;
 use crate::space::{MetadataReservation, Urgency};
-use crate::transaction::Writer;
+use crate::transaction::{StopOnPanic, Writer};
 use crate::{Editor, Pool, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
 use rayon::prelude::*;
@@ -42,6 +42,7 @@ impl Pool {
         if durable.generation >= ticket.generation || writer.log.state().synced >= ticket.number {
             return Ok(Ok(()));
         }
+        let _guard = StopOnPanic(writer);
         let editor = Editor { pool: self, writer, generation: ticket.generation };
         if !self.is_fit_for_log(writer, ticket.generation)? {
             return Ok(Err(Unlogged::Layout));

@@ -154,6 +154,15 @@ impl Head {
 }
 
 impl DelayedRefs {
+    /// True if a panic has interrupted a change of what waits, or its way to the extent tree.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.heads.is_poisoned()
+            || self.gate.is_poisoned()
+            || self.sharing.iter().any(Mutex::is_poisoned)
+            || self.checksums.is_poisoned()
+            || self.conversions.is_poisoned()
+    }
+
     /// How many extents have changes waiting.
     pub(crate) fn len(&self) -> usize {
         lock(&self.heads).len()

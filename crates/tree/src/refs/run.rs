@@ -38,8 +38,13 @@ impl Batch {
 }
 
 impl Editor<'_> {
-    /// Applies what waits, at most `limit` extents; how many it were.
+    /// Applies what waits, of at most `limit` extents; returns their number. An error ends all writing, for what was taken
+    /// from the queue is then neither there nor, as a whole, in the extent tree.
     pub(crate) fn run_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
+        self.apply_delayed_refs(limit).inspect_err(|error| self.pool.abort(error))
+    }
+
+    fn apply_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
         let tree = self.pool.tree(RootId::EXTENT_TREE)?;
         let layout = self.layout();
         let mut done = 0;

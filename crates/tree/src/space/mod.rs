@@ -131,6 +131,11 @@ impl Space {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if a panic has interrupted a change of the state.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.state.is_poisoned() || self.loading.is_poisoned()
+    }
+
     /// Whether there is anything to write back.
     pub(crate) fn has_changes(&self) -> bool {
         self.has_work()

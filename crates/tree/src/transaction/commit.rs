@@ -2,6 +2,7 @@
 
 use super::Writer;
 use super::statistics::{CommitPhase, Tally};
+use super::stop::StopOnPanic;
 use crate::space::Pinned;
 use crate::{Editor, Pool, Tree, TreeError};
 use brindle_ondisk::item::DevItem;
@@ -43,7 +44,9 @@ impl Pool {
         if durable.generation >= wanted || !self.has_changes(writer) {
             return Ok(());
         }
+        let guard = StopOnPanic(writer);
         let committed = self.commit_running(writer);
+        drop(guard);
         match &committed {
             Ok(generation) => {
                 durable.generation = *generation;
@@ -77,20 +80,23 @@ impl Pool {
     /// `None` if it was written, and must not count by itself.
     fn commit_once(&self, writer: &Writer) -> Result<Option<Generation>, TreeError> {
         let mut tally = Tally::begin();
-        let generation = writer.gate.enter();
-        let advanced = Editor { pool: self, writer, generation }.run_delayed_refs(usize::MAX);
-        writer.gate.leave();
-        tally.count_references(advanced?);
+        let inside = writer.enter();
+        let advanced =
+            Editor { pool: self, writer, generation: inside.generation() }.run_delayed_refs(usize::MAX)?;
+        drop(inside);
+        tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
-        let generation = writer.gate.close();
+        let mut closed = writer.close_gate();
+        let generation = closed.generation();
+        self.check_sound(writer)?;
         writer.log.end(writer, self.nodesize());
         tally.ends(CommitPhase::Close);
         let editor = Editor { pool: self, writer, generation };
         let frozen = editor.settle(&mut tally).and_then(|()| editor.freeze(&mut tally));
-        let next = if frozen.is_ok() { Generation::new(generation.get() + 1) } else { generation };
         writer.pressure.begin();
-        writer.gate.open(next);
         let frozen = frozen?;
+        closed.advance();
+        drop(closed);
         tally.ends(CommitPhase::Settle);
         self.write_frozen(writer)?;
         tally.ends(CommitPhase::Write);

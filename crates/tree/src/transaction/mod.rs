@@ -23,6 +23,8 @@
 //! superblocks: nothing is unpinned, and the next transaction is committed at once, in its place too. An error in
 //! steps 1 to 5 ends all writing: the pool is read-only from then on, says why, and is on disk as of its last commit.
 //!
+//! A panic in the middle of a change does the same ([`stop`]).
+//!
 //! Locks, in the order in which they are taken: commit lock, gate, tree (subvolumes, then the tree of roots, then
 //! the others), `refs`, `space`. An operation must not join twice at a time, and must not commit while it is part
 //! of a transaction.
@@ -36,12 +38,14 @@ mod options;
 mod pressure;
 mod roots;
 mod statistics;
+mod stop;
 mod superblock;
 
 pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};
 pub use pressure::PressureListener;
 pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
+pub(crate) use stop::{Inside, StopOnPanic};
 
 use crate::log::Log;
 use crate::refs::DelayedRefs;
@@ -120,16 +124,6 @@ impl Writer {
         }
     }
 
-    /// Takes part in the running transaction; which one that is.
-    pub(crate) fn enter(&self) -> Generation {
-        self.gate.enter()
-    }
-
-    /// Ends what [`enter`](Self::enter) has begun.
-    pub(crate) fn leave(&self) {
-        self.gate.leave();
-    }
-
     /// The generation that is durable.
     pub(crate) fn durable_generation(&self) -> Generation {
         Generation::new(self.durable.load(Ordering::Acquire))
@@ -169,6 +163,7 @@ impl Need {
 pub struct Transaction<'p> {
     editor: Editor<'p>,
     reservation: MetadataReservation,
+    _inside: Inside<'p>,
 }
 
 impl<'p> Deref for Transaction<'p> {
@@ -181,9 +176,8 @@ impl<'p> Deref for Transaction<'p> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        let writer = self.editor.writer;
-        writer.space.release_metadata(std::mem::take(&mut self.reservation));
-        writer.gate.leave();
+        // Part in the transaction ends with the last field, once the space is given back.
+        self.editor.writer.space.release_metadata(std::mem::take(&mut self.reservation));
     }
 }
 
@@ -201,9 +195,9 @@ impl Pool {
         let nodesize = u64::from(self.volume().tree_context().nodesize);
         let bytes = brindle_ondisk::to_u64(need.items) * BLOCKS_PER_ITEM * nodesize;
         let reservation = self.reserve_metadata(writer, bytes, need.urgency)?;
-        let generation = writer.gate.enter();
-        let editor = Editor { pool: self, writer, generation };
-        let transaction = Transaction { editor, reservation };
+        let inside = writer.enter();
+        let editor = Editor { pool: self, writer, generation: inside.generation() };
+        let transaction = Transaction { editor, reservation, _inside: inside };
         writer.check_alive()?;
         Ok(transaction)
     }
@@ -229,7 +223,8 @@ impl Pool {
         Err(TreeError::NoSpace("metadata".to_owned()))
     }
 
-    /// Does something while nobody else changes anything and no commit can come between: what a snapshot needs.
+    /// Does something while nobody else changes anything and no commit can come between: what a snapshot needs. An error
+    /// must leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
     pub fn exclusively<T>(
         &self,
         act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
@@ -237,12 +232,11 @@ impl Pool {
         let writer = self.writer()?;
         let _durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
         writer.check_alive()?;
-        let generation = writer.gate.close();
+        let closed = writer.close_gate();
+        self.check_sound(writer)?;
         // What is done now may move what files have, and a log would not know.
-        writer.log.forbid(generation);
-        let done = act(&Editor { pool: self, writer, generation });
-        writer.gate.open(generation);
-        done
+        writer.log.forbid(closed.generation());
+        act(&Editor { pool: self, writer, generation: closed.generation() })
     }
 
     /// The same, with metadata space promised for so many changed blocks.

@@ -2,4 +2,5 @@
 
 mod cursor;
 mod readers;
+mod stop;
 mod writing;

@@ -37,7 +37,7 @@ impl Bench {
         Pool::open_writable(devices.collect(), &options, &WriterOptions::default()).expect("opens")
     }
 
-    fn assert_clean(&self, when: &str) {
+    pub(crate) fn assert_clean(&self, when: &str) {
         let devices = self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>);
         let options = CheckOptions { all_copies: true, ..CheckOptions::default() };
         let report = check(devices.collect(), &options, &NoProgress).expect("the pool opens");
@@ -47,7 +47,7 @@ impl Bench {
     }
 }
 
-type Model = BTreeMap<u64, Vec<u8>>;
+pub(crate) type Model = BTreeMap<u64, Vec<u8>>;
 
 fn name(number: u32) -> Vec<u8> {
     format!("user.attribute-{number}").into_bytes()
@@ -66,7 +66,7 @@ fn attribute(number: u32, value: &[u8]) -> Vec<u8> {
     [header.as_bytes(), &name, value].concat()
 }
 
-fn set(pool: &Pool, model: &mut Model, number: u32, length: usize) {
+pub(crate) fn set(pool: &Pool, model: &mut Model, number: u32, length: usize) {
     let data = attribute(number, &vec![number.to_le_bytes()[0]; length]);
     let transaction = pool.join(Need::items(1)).expect("room");
     let tree = pool.tree(RootId::FS_TREE).expect("a tree");
@@ -81,7 +81,7 @@ fn remove(pool: &Pool, model: &mut Model, number: u32) {
     assert_eq!(was_there, model.remove(&key(number).offset()).is_some());
 }
 
-fn found(pool: &Pool) -> Model {
+pub(crate) fn found(pool: &Pool) -> Model {
     let tree = pool.tree(RootId::FS_TREE).expect("a tree");
     let mut cursor = pool.cursor(&tree, Readahead::Forward);
     cursor.seek(&Key::first_of(ObjectId::FIRST_FREE, KeyType::XATTR_ITEM)).expect("seek");

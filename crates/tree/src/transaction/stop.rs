@@ -1,0 +1,112 @@
+//! Fail-stop: no commit publishes what an error or a panic has left half changed.
+//!
+//! A change that ends half way leaves trees, space and references that contradict each other, though each block by
+//! itself passes the tree checker. An operation that returns an error half way calls [`Pool::abort`]; a panic is noticed
+//! here, in two ways:
+//!
+//! - *On the way out.* Part in a transaction, the closed gate and the commit itself end all writing when they are dropped
+//!   by a thread that unwinds, before they let anybody else in. So a commit that waits for the thread finds the pool
+//!   stopped.
+//! - *Before each commit settles*, with the gate closed: a poisoned lock of trees, space or references tells of a panic
+//!   outside any transaction.
+//!
+//! The pool on disk stays that of the last commit and its log.
+
+use super::Writer;
+use crate::{Pool, TreeError};
+use brindle_ondisk::Generation;
+
+/// The reason that the pool gives after a panic.
+const PANIC: &str = "a panic has left a change half done";
+
+/// Ends all writing if it is dropped by a thread that unwinds.
+#[must_use = "it guards as long as it lives"]
+pub(crate) struct StopOnPanic<'w>(pub(crate) &'w Writer);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.stop_if_panicking();
+    }
+}
+
+/// Part in the running transaction: its commit waits until this is dropped.
+#[derive(Debug)]
+#[must_use = "part in the transaction lasts as long as it lives"]
+pub(crate) struct Inside<'w> {
+    writer: &'w Writer,
+    generation: Generation,
+}
+
+impl Inside<'_> {
+    /// The running transaction.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.writer.stop_if_panicking();
+        self.writer.gate.leave();
+    }
+}
+
+/// The closed gate of the running transaction: it opens when this is dropped.
+#[must_use = "the gate is closed as long as it lives"]
+pub(crate) struct ClosedGate<'w> {
+    writer: &'w Writer,
+    generation: Generation,
+}
+
+impl ClosedGate<'_> {
+    /// The running transaction.
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Makes the next transaction the running one.
+    pub(crate) fn advance(&mut self) {
+        self.generation = Generation::new(self.generation.get() + 1);
+    }
+}
+
+impl Drop for ClosedGate<'_> {
+    fn drop(&mut self) {
+        self.writer.stop_if_panicking();
+        self.writer.gate.open(self.generation);
+    }
+}
+
+impl Writer {
+    /// Takes part in the running transaction, once the gate is open.
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        Inside { writer: self, generation: self.gate.enter() }
+    }
+
+    /// Closes the gate and waits until every operation has left. The caller holds the commit lock.
+    pub(crate) fn close_gate(&self) -> ClosedGate<'_> {
+        ClosedGate { writer: self, generation: self.gate.close() }
+    }
+
+    /// Ends all writing if the calling thread unwinds.
+    pub(crate) fn stop_if_panicking(&self) {
+        if std::thread::panicking() {
+            self.abort(&PANIC);
+        }
+    }
+}
+
+impl Pool {
+    /// Refuses to go on if writing has ended, or a panic has poisoned what a commit would publish. Called with the gate
+    /// closed: an operation that the gate waited for may have failed half way.
+    pub(crate) fn check_sound(&self, writer: &Writer) -> Result<(), TreeError> {
+        let has_panicked = writer.space.is_poisoned()
+            || writer.refs.is_poisoned()
+            || writer.log.is_poisoned()
+            || self.known_trees().iter().any(|tree| tree.is_poisoned());
+        if has_panicked {
+            writer.abort(&PANIC);
+        }
+        writer.check_alive()
+    }
+}
