@@ -4,14 +4,15 @@
 use crate::namespace::edit::{Edit, Entry, NameForm, Place, directory_bytes, root_reference_keys};
 use crate::namespace::entry::{NamePlace, Target};
 use crate::namespace::{FirstName, Inheritance, NewInode, PlannedInode, check_name};
-use crate::subvolume::highest_number;
+use crate::subvolume::{SubvolumeState, WriteAccess, highest_number};
 use crate::uuid_tree::UuidKind;
 use crate::xattr_change::{COMPRESSION, compression_flag};
 use crate::{FileType, Filesystem, FsError, InodeFlags, InodeId, RootId, Timestamp};
 use brindle_ondisk::item::{RootFlags, RootItem, Timespec};
 use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, Uuid, name_hash};
 use brindle_tree::{Need, Readahead, TreeError};
-use std::sync::PoisonError;
+use std::cmp::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard};
 use zerocopy::{FromBytes, FromZeros};
 
 /// The mode of a new subvolume's root, as the kernel has it with the usual umask.
@@ -86,9 +87,9 @@ impl Filesystem {
     ) -> Result<RootId, FsError> {
         check_name(name)?;
         let write = self.writing()?;
-        let source_tree = self.tree(source)?;
+        let origin = self.subvolume_state(source)?;
         let subvolume = self.subvolume_state(parent.tree)?;
-        let access = subvolume.begin_write()?;
+        let access = begin_snapshot(&origin, &subvolume)?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.directory(parent);
         self.write_back_all(Some(source))?;
@@ -105,10 +106,8 @@ impl Filesystem {
             let edit = Edit { editor: *editor, now };
             let (_, before) = editor.pool().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
-            editor.snapshot(&source_tree, id, &item)?;
-            edit.name_subvolume(place, id, u64::MAX, index)?;
-            edit.add_uuid(UuidKind::Subvolume, uuid, id)?;
-            edit.add_uuid(UuidKind::Received, item.received_uuid, id)
+            let made = edit.make_snapshot(&origin, place, id, &item, index);
+            made.inspect_err(|error| editor.pool().abort(error))
         })?;
         drop(names);
         drop(access);
@@ -310,7 +309,35 @@ impl Filesystem {
     }
 }
 
+/// The right to make a snapshot: the source is not deleted meanwhile, and what gets the name may be changed. By ascending
+/// id, each subvolume once: a thread that held one twice would wait for itself behind a thread that wants it alone.
+fn begin_snapshot<'s>(
+    source: &'s SubvolumeState,
+    target: &'s SubvolumeState,
+) -> Result<[Option<RwLockReadGuard<'s, WriteAccess>>; 2], FsError> {
+    Ok(match source.tree().id().cmp(&target.tree().id()) {
+        Ordering::Less => [Some(source.begin_upkeep()?), Some(target.begin_write()?)],
+        Ordering::Equal => [Some(target.begin_write()?), None],
+        Ordering::Greater => [Some(target.begin_write()?), Some(source.begin_upkeep()?)],
+    })
+}
+
 impl Edit<'_> {
+    /// Makes a snapshot, and gives it its name. What fails here has been done in part.
+    fn make_snapshot(
+        &self,
+        origin: &SubvolumeState,
+        place: Place<'_>,
+        id: RootId,
+        item: &RootItem,
+        index: u64,
+    ) -> Result<(), TreeError> {
+        self.editor.snapshot(origin.tree(), id, item)?;
+        self.name_subvolume(place, id, u64::MAX, index)?;
+        self.add_uuid(UuidKind::Subvolume, item.uuid, id)?;
+        self.add_uuid(UuidKind::Received, item.received_uuid, id)
+    }
+
     /// Gives a subvolume its name. `offset` is that of the location in the entry.
     fn name_subvolume(&self, place: Place<'_>, id: RootId, offset: u64, index: u64) -> Result<(), TreeError> {
         let location = Key::new(id.object_id(), KeyType::ROOT_ITEM, offset);
