@@ -101,11 +101,12 @@ impl Filesystem {
         let before = self.attributes(id)?;
         check_allowed(&before, change)?;
         if let Some(size) = change.size {
-            let file = self.open_known(&before)?;
             if before.kind != FileType::Regular {
                 return Err(FsError::NotAFile(id));
             }
-            self.truncate(&file, size)?;
+            let file = self.open_known(&before)?;
+            let truncated = self.truncate(&file, size);
+            truncated.and(self.let_go(file))?;
         }
         if change.changes_item() {
             self.change_item(id, change)?;

@@ -61,7 +61,7 @@ pub(crate) struct WriteState {
     /// Held while a deleted subvolume is dropped, or blocks are moved that could be part of one.
     pub(crate) drops: Mutex<()>,
     /// Where orphans are still to be looked for.
-    pub(crate) orphans: Orphans,
+    pub(crate) orphans: Arc<Orphans>,
     /// The id of the next subvolume, once it has been looked up.
     pub(crate) next_subvolume: Mutex<Option<u64>>,
 }
@@ -87,7 +87,7 @@ impl Filesystem {
             options: write,
             renames: Mutex::default(),
             drops: Mutex::default(),
-            orphans: Orphans::default(),
+            orphans: Arc::default(),
             next_subvolume: Mutex::default(),
         };
         Self::new(pool, options, Some(state))
@@ -134,6 +134,11 @@ impl Filesystem {
     /// Whether it was opened to be read.
     pub(crate) fn is_only_read(&self) -> bool {
         self.write.is_none()
+    }
+
+    /// Where orphans are still to be looked for, also once writing has ended; `None` if the filesystem is only read.
+    pub(crate) fn orphans(&self) -> Option<&Arc<Orphans>> {
+        self.write.as_ref().map(|write| &write.orphans)
     }
 
     /// What changing something takes, or a refusal.

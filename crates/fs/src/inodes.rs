@@ -60,6 +60,14 @@ impl Inode {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes an opening back. Returns true if the inode has to be removed: it has no name, and this was the last one.
+    pub(crate) fn give_back(&self) -> bool {
+        let mut names = self.names();
+        assert!(names.opens > 0, "{} is released as often as it was acquired", self.id);
+        names.opens -= 1;
+        names.opens == 0 && names.is_unnamed
+    }
+
     /// Who reads it in order. Held for a moment.
     pub(crate) fn readahead(&self) -> MutexGuard<'_, Readahead> {
         self.readahead.lock().unwrap_or_else(PoisonError::into_inner)

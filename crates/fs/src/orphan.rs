@@ -1,5 +1,11 @@
 //! Inodes that have lost their last name: they stay while somebody has them open, and then go.
 //!
+//! **Who keeps an inode.** Each [`OpenFile`](crate::OpenFile), and each [`acquire`](Filesystem::acquire), is counted in
+//! the inode's `opens`; the count rises from 0 only while the inode has a name. Its items go under two locks: that of its
+//! names, which all changes of names and attributes hold, and its gate, which all use of contents holds. So whoever has
+//! found the inode under either lock finds it until the lock is given back, and an operation that comes too late is
+//! refused before it joins a transaction.
+//!
 //! In the subvolume's tree such an inode has a mark, the orphan item, from the same transaction on that takes its
 //! last name. Contents go in steps, each a part of one transaction, then the inode and the mark together. Whatever
 //! a crash leaves of it has the mark, and is found by [`Orphans`] after the next opening.
@@ -38,7 +44,7 @@ impl Default for Waiting {
 }
 
 impl Orphans {
-    /// A subvolume may have orphans.
+    /// Notes a subvolume that may have orphans.
     pub(crate) fn look_at(&self, id: RootId) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).subvolumes.push_back(id);
     }
@@ -55,8 +61,8 @@ impl Filesystem {
         self.inodes.directory(id)
     }
 
-    /// Says that somebody has the inode open: until as many calls of [`release`](Self::release) it stays even if it
-    /// loses its last name.
+    /// Counts an opening of the inode: until as many calls of [`release`](Self::release) it stays even if it loses its
+    /// last name.
     pub fn acquire(&self, id: InodeId) -> Result<Arc<Inode>, FsError> {
         let inode = self.inode(id);
         let subvolume = self.subvolume_state(id.tree)?;
@@ -81,53 +87,54 @@ impl Filesystem {
     pub fn release(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let is_unnamed = inode.names().is_unnamed;
         let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(inode) };
-        let mut names = inode.names();
-        assert!(names.opens > 0, "{} is released as often as it was acquired", inode.id());
-        names.opens -= 1;
-        let has_to_go = names.opens == 0 && names.is_unnamed;
-        drop(names);
-        let removed = if has_to_go { self.remove_unnamed(inode) } else { Ok(()) };
+        let removed = if inode.give_back() { self.remove_unnamed(inode) } else { Ok(()) };
         written.and(removed)
     }
 
-    /// Removes an inode that has lost its last name and that nobody has open, once it bears the mark.
+    /// Removes an inode that has lost its last name and is not open, once it bears the mark.
     pub(crate) fn remove_unnamed(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let mut names = inode.names();
         if names.opens > 0 || std::mem::replace(&mut names.is_going, true) {
             return Ok(());
         }
         drop(names);
-        let removed = self.remove_marked(inode.id());
+        let removed = self.remove_marked(inode);
         if removed.is_err() {
             inode.names().is_going = false;
         }
         removed
     }
 
-    fn remove_marked(&self, id: InodeId) -> Result<(), FsError> {
-        let before = match self.attributes(id) {
-            Ok(attributes) => attributes,
-            // A mark without an inode: a removal that a crash interrupted in an older implementation.
-            Err(FsError::NoInode(_)) => return self.remove_remnant(id),
+    /// Removes contents in steps, then the rest.
+    fn remove_marked(&self, inode: &Inode) -> Result<(), FsError> {
+        match self.attributes(inode.id()) {
+            Ok(before) if before.nlink == 0 && before.kind == FileType::Regular => {
+                self.drop_file_contents(inode.id())?;
+            }
+            Ok(_) | Err(FsError::NoInode(_)) => {}
             Err(error) => return Err(error),
-        };
-        // The kernel marks files, too, whose truncation it has begun.
-        if before.nlink > 0 {
-            let subvolume = self.subvolume_state(id.tree)?;
-            let _access = subvolume.begin_upkeep()?;
-            return self.change(Need::freeing(1), |edit| edit.remove_orphan(subvolume.tree(), id.number));
         }
-        if before.kind == FileType::Regular {
-            self.drop_file_contents(id)?;
-        }
-        self.remove_remnant(id)
+        self.remove_remnant(inode)
     }
 
-    fn remove_remnant(&self, id: InodeId) -> Result<(), FsError> {
+    /// Removes an inode without contents, and its mark. Only the mark goes if the inode has a name (the kernel marks
+    /// files, too, whose truncation it has begun), or is gone (a removal that a crash interrupted in an older
+    /// implementation).
+    fn remove_remnant(&self, inode: &Inode) -> Result<(), FsError> {
+        let id = inode.id();
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_upkeep()?;
+        let _names = inode.names();
+        let _alone = inode.data.exclusive();
+        let has_name = match self.attributes(id) {
+            Ok(attributes) => attributes.nlink > 0,
+            Err(FsError::NoInode(_)) => false,
+            Err(error) => return Err(error),
+        };
         self.change(Need::freeing(REMNANT_ITEMS), |edit| {
-            edit.remove_inode(subvolume.tree(), id.number)?;
+            if !has_name {
+                edit.remove_inode(subvolume.tree(), id.number)?;
+            }
             edit.remove_orphan(subvolume.tree(), id.number)
         })
     }

@@ -1,7 +1,7 @@
 //! Files that the kernel has open on a mount that is written. Each keeps its inode from disappearing when the last
 //! name goes.
 
-use brindle_fs::{Inode, InodeId, OpenFile};
+use brindle_fs::{InodeId, OpenFile};
 use brindle_ondisk::IdMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,6 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) file: OpenFile,
-    pub(crate) inode: Arc<Inode>,
     /// Whether it was opened to be written: the kernel may have pages that have not come to us yet.
     writes: bool,
     /// The time of access has been seen to.
@@ -21,8 +20,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(file: OpenFile, inode: Arc<Inode>, writes: bool) -> Self {
-        Self { file, inode, writes, is_accessed: AtomicBool::new(false) }
+    pub(crate) fn new(file: OpenFile, writes: bool) -> Self {
+        Self { file, writes, is_accessed: AtomicBool::new(false) }
     }
 
     /// Whether it was opened to be written.
@@ -74,7 +73,7 @@ impl Handles {
 
     /// Whether an inode is open to be written. Looks at all handles, for few ask.
     pub(crate) fn has_writer(&self, inode: InodeId) -> bool {
-        self.any(|handle| handle.writes && handle.inode.id() == inode)
+        self.any(|handle| handle.writes && handle.file.id() == inode)
     }
 
     fn any(&self, is_meant: impl Fn(&Handle) -> bool) -> bool {

@@ -30,7 +30,9 @@ use super::ranges::{DirtyRanges, copy_shared};
 use crate::{Attributes, FsError, Inode, Timestamp};
 use brindle_ondisk::to_u64;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 
 /// What is known of a file's contents that its items do not say yet.
 #[derive(Debug, Default)]
@@ -170,6 +172,15 @@ impl FileState {
     /// Entry for who takes contents away or moves them.
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if it is to be had at once.
+    pub(crate) fn try_exclusive(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        match self.gate.try_write() {
+            Ok(alone) => Some(alone),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The turn to write back.

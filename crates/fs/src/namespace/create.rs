@@ -5,7 +5,7 @@ use super::inherit::{Inheritance, inherit};
 use super::{NewInode, check_name};
 use crate::packed::append;
 use crate::subvolume::SubvolumeState;
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
+use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId, OpenFile};
 use brindle_ondisk::item::{
     DirEntryHeader, FileExtentHeader, FileExtentType, InodeItem, InodeRefHeader, Timespec,
 };
@@ -44,14 +44,16 @@ impl Filesystem {
         self.create_in(parent, name, new, 0).map(|(attributes, _)| attributes)
     }
 
-    /// The same, open from the beginning as if by [`acquire`](Self::acquire).
-    pub fn create_acquired(
+    /// Makes a regular file, open from the beginning.
+    pub fn create_open(
         &self,
         parent: InodeId,
         name: &[u8],
         new: &NewInode<'_>,
-    ) -> Result<(Attributes, Arc<Inode>), FsError> {
-        self.create_in(parent, name, new, 1)
+    ) -> Result<(Attributes, OpenFile), FsError> {
+        let (attributes, inode) = self.create_in(parent, name, new, 1)?;
+        let file = self.open_acquired(&attributes, inode)?;
+        Ok((attributes, file))
     }
 
     fn create_in(

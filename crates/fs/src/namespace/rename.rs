@@ -255,12 +255,12 @@ impl Filesystem {
     }
 
     /// What becomes of the inode that has the new name.
-    fn replaced(
+    fn replaced<'t>(
         &self,
         place: Place<'_>,
-        target: &Child,
+        target: &'t Child,
         locks: &mut NameLocks<'_>,
-    ) -> Result<(Leaving, Arc<Inode>), FsError> {
+    ) -> Result<(Leaving<'t>, Arc<Inode>), FsError> {
         let id = target.inode.id();
         let before = self.attributes(id)?;
         let leaving = self.leaving(place, &before, &target.inode, locks.of(id).opens)?;

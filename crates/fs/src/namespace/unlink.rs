@@ -7,7 +7,7 @@ use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::item::{ExtentDataRef, FileExtent};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_tree::{DataRange, Need, Readahead, Tree, TreeError, Verdict};
-use std::sync::Arc;
+use std::sync::{Arc, RwLockWriteGuard};
 use zerocopy::little_endian::{U32, U64};
 
 /// An inode of at most so many items goes as a whole, with its last name.
@@ -25,15 +25,17 @@ enum Fate {
 }
 
 /// An inode that is to lose a name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+#[derive(Debug)]
+pub(crate) struct Leaving<'i> {
     number: ObjectId,
     place: NamePlace,
     nlink: u32,
     fate: Fate,
+    /// The inode's gate, if it goes at once: its contents are not in use meanwhile, nor found afterwards.
+    _alone: Option<RwLockWriteGuard<'i, ()>>,
 }
 
-impl Leaving {
+impl Leaving<'_> {
     /// What taking the name away will change at the most, the directory not counted.
     pub(crate) fn items(&self) -> usize {
         match self.fate {
@@ -134,25 +136,28 @@ impl Filesystem {
     }
 
     /// What will become of an inode, whose names are locked, when it loses this one.
-    pub(crate) fn leaving(
+    pub(crate) fn leaving<'i>(
         &self,
         place: Place<'_>,
         before: &Attributes,
-        inode: &Inode,
+        inode: &'i Inode,
         opens: u32,
-    ) -> Result<Leaving, FsError> {
+    ) -> Result<Leaving<'i>, FsError> {
         frozen_flags(before)?;
         let number = before.id.number;
-        let mut found = None;
+        let (mut found, mut alone) = (None, None);
         let fate = if before.nlink > 1 {
             Fate::Stays
-        } else if opens > 0 || !inode.data.is_clean() {
-            Fate::Waits
         } else {
-            self.look_through(place, number, &mut found)?.map_or(Fate::Waits, Fate::Goes)
+            alone = inode.data.try_exclusive().filter(|_| opens == 0 && inode.data.is_clean());
+            let items = match alone {
+                Some(_) => self.look_through(place, number, &mut found)?,
+                None => None,
+            };
+            items.map_or(Fate::Waits, Fate::Goes)
         };
         let place = found.map_or_else(|| self.name_place(place, number), Ok)?;
-        Ok(Leaving { number, place, nlink: before.nlink, fate })
+        Ok(Leaving { number, place, nlink: before.nlink, fate, _alone: alone })
     }
 
     /// How many items an inode has; `None` if they are too many to go at once. What it has of the name is found on the
@@ -179,7 +184,7 @@ impl Filesystem {
 /// The lock of a child's names is held, and so are its parent's.
 impl Edit<'_> {
     /// Takes a name away, and the inode with it if it is the last one and nothing is in the way.
-    pub(crate) fn lose_name(&self, place: Place<'_>, leaving: &Leaving) -> Result<(), TreeError> {
+    pub(crate) fn lose_name(&self, place: Place<'_>, leaving: &Leaving<'_>) -> Result<(), TreeError> {
         self.remove_entry(place, leaving.place.index)?;
         if let Fate::Goes(_) = leaving.fate {
             return self.remove_inode(place.tree, leaving.number);

@@ -4,7 +4,7 @@ use super::{Operations, number};
 use crate::handles::Handle;
 use crate::permission::Caller;
 use crate::refusals::Refusal;
-use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, Inode, InodeFlags, OpenFile, Whence};
+use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, Whence};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -40,31 +40,15 @@ impl Operations {
 
     /// Opens a file whose attributes are known, perhaps to write it.
     fn open_known(&self, attributes: &Attributes, writes: bool) -> Result<u64, Errno> {
-        let inode = number(self.filesystem.acquire(attributes.id))?;
-        self.open_acquired(attributes, inode, writes)
+        let file = number(self.filesystem.open_known(attributes))?;
+        Ok(self.handles.add(Handle::new(file, writes)))
     }
 
-    /// The same, once somebody has acquired it.
-    pub(super) fn open_acquired(
-        &self,
-        attributes: &Attributes,
-        inode: Arc<Inode>,
-        writes: bool,
-    ) -> Result<u64, Errno> {
-        match self.filesystem.open_known(attributes) {
-            Ok(file) => Ok(self.handles.add(Handle::new(file, inode, writes))),
-            Err(error) => {
-                number(self.filesystem.release(&inode)).ok();
-                number(Err(error))
-            }
-        }
-    }
-
-    /// Nobody uses the handle any more.
+    /// Ends the use of a handle. A request that still uses it closes the file when it is done.
     pub(crate) fn close(&self, handle: u64) {
-        if let Some(handle) = self.handles.remove(handle) {
-            // Nobody is left to be told.
-            number(self.filesystem.release(&handle.inode)).ok();
+        if let Some(handle) = self.handles.remove(handle).and_then(Arc::into_inner) {
+            // The kernel does not wait for an answer.
+            number(self.filesystem.close_file(handle.file)).ok();
         }
     }
 

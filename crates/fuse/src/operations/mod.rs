@@ -278,9 +278,14 @@ impl Operations {
         ControlFlow::Continue(())
     }
 
+    /// The file of a node, opened if need be. It is kept for the next request only where no file can lose its name: an
+    /// open file keeps its inode.
     fn file(&self, node: u64) -> Result<Arc<OpenFile>, Errno> {
         let id = self.inode(node)?;
         let open = || self.filesystem.open_file(id);
+        if self.is_written {
+            return number(open()).map(Arc::new);
+        }
         self.open_files.get(node, open).map_err(|error: FsError| errno_of(&error))
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Operations, number};
 use crate::attributes::Stat;
+use crate::handles::Handle;
 use crate::permission::Caller;
 use brindle_fs::{Attributes, NewInode, RenameMode};
 use rustix::io::Errno;
@@ -45,8 +46,8 @@ impl Operations {
         writes: bool,
     ) -> Result<(Stat, u64), Errno> {
         let parent = self.inode(parent)?;
-        let (made, inode) = number(self.filesystem.create_acquired(parent, name, new))?;
-        let handle = self.open_acquired(&made, inode, writes)?;
+        let (made, file) = number(self.filesystem.create_open(parent, name, new))?;
+        let handle = self.handles.add(Handle::new(file, writes));
         Ok((self.remembered(&made), handle))
     }
 

@@ -41,9 +41,7 @@ fn a_panic_in_the_middle_of_a_change_publishes_nothing() {
         let transaction = pool.join(Need::items(1)).expect("room");
         let tree = pool.tree(RootId::FS_TREE).expect("a tree");
         let inode = Key::new(ObjectId::FIRST_FREE, KeyType::INODE_ITEM, 0);
-        transaction
-            .update(&tree, &inode, |_| -> () { panic!("in the middle of a change") })
-            .expect("there");
+        transaction.update(&tree, &inode, |_| -> () { panic!("in the middle of a change") }).expect("there");
     }));
     assert!(panicked.is_err());
     assert_stopped(&bench, pool, &committed, "panic");

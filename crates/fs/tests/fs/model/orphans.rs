@@ -2,7 +2,10 @@
 
 use super::pool::Pool;
 use super::rules::{create, directory, file};
-use brindle_fs::{Filesystem, FsError, InodeId, Remaining};
+use brindle_fs::{
+    AllocateMode, AttributeChange, Filesystem, FsError, InodeId, NewTime, Remaining, XattrMode,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn write(fs: &Filesystem, id: InodeId, length: usize) {
     let file = fs.open_file(id).expect("a file");
@@ -39,6 +42,8 @@ fn what_is_open_outlives_its_name() {
     let mut buffer = vec![0; 300_000];
     assert_eq!(fs.read(&open, 0, &mut buffer).expect("readable"), 300_000);
     assert!(buffer.iter().all(|byte| *byte == 7));
+    fs.close_file(open).expect("closed");
+    assert!(!is_gone(&fs, id));
     fs.release(&inode).expect("goes");
     assert!(is_gone(&fs, id));
     assert!(matches!(fs.acquire(id), Err(FsError::NoInode(_))));
@@ -101,10 +106,114 @@ fn the_last_name_of_a_large_file_takes_it_along() {
     for sector in 0..400u64 {
         fs.write(&open, sector * 8192, &[1; 4096]).expect("room");
     }
+    fs.close_file(open).expect("closed");
     fs.sync().expect("durable");
     fs.unlink(fs.root(), b"file").expect("there");
     assert!(is_gone(&fs, id));
     fs.shutdown().expect("closes");
     pool.assert_clean("gone");
     pool.assert_btrfs_check("gone");
+}
+
+#[test]
+fn an_open_file_outlives_its_name_without_being_acquired() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    for is_closed in [true, false] {
+        let id = create(&fs, fs.root(), "file", &file());
+        write(&fs, id, 300_000);
+        let open = fs.open_file(id).expect("a file");
+        fs.unlink(fs.root(), b"file").expect("there");
+        clean_up(&fs);
+        let mut buffer = vec![0; 300_000];
+        assert_eq!(fs.read(&open, 0, &mut buffer).expect("readable"), 300_000);
+        assert!(buffer.iter().all(|byte| *byte == 7));
+        assert!(fs.open_file(id).is_ok(), "as long as it is open it may be opened once more");
+        if is_closed {
+            fs.close_file(open).expect("closed");
+        } else {
+            drop(open);
+        }
+        clean_up(&fs);
+        assert!(is_gone(&fs, id));
+    }
+    fs.shutdown().expect("closes");
+    pool.assert_clean("gone");
+    pool.assert_btrfs_check("gone");
+}
+
+/// How often each of four names is made and removed, beside threads that change what it stands for.
+const REMOVALS: usize = 20_000;
+
+/// Changes an inode that another thread may be removing.
+fn change(fs: &Filesystem, id: InodeId, turn: usize) -> Result<(), FsError> {
+    match turn % 7 {
+        0 => {
+            let change = AttributeChange { size: Some(turn as u64 % 9000), ..AttributeChange::default() };
+            fs.set_attributes(id, &change).map(|_| ())
+        }
+        1 => fs.set_xattr(id, b"user.a", b"x", XattrMode::Any),
+        2 => {
+            let change = AttributeChange { modified: Some(NewTime::Now), ..AttributeChange::default() };
+            fs.set_attributes(id, &change).map(|_| ())
+        }
+        3 => {
+            let open = fs.open_file(id)?;
+            fs.allocate(&open, AllocateMode::Allocate, 0, 20_000).and(fs.close_file(open))
+        }
+        4 => {
+            let open = fs.open_file(id)?;
+            let done = fs.write(&open, 4096, &[1; 9000]).map(|_| ()).and(fs.sync_file(&open));
+            done.and(fs.close_file(open))
+        }
+        5 => {
+            let open = fs.open_file(id)?;
+            let copied = fs.copy_range(&open, 0, &open, 1 << 20, 8192).map(|_| ());
+            copied.and(fs.close_file(open))
+        }
+        _ => fs.note_access(id),
+    }
+}
+
+#[test]
+fn an_operation_on_an_inode_that_goes_fails_alone() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let done = AtomicBool::new(false);
+    let refused = |error: &FsError| matches!(error, FsError::NoInode(_) | FsError::NotFound(_));
+    std::thread::scope(|scope| {
+        let makers: Vec<_> = (0..3u8)
+            .map(|maker| {
+                let fs = &fs;
+                scope.spawn(move || {
+                    for turn in 0..REMOVALS {
+                        let name = [b'a' + maker, b'0' + u8::try_from(turn % 2).expect("small")];
+                        let id = create(fs, fs.root(), std::str::from_utf8(&name).expect("letters"), &file());
+                        if turn % 3 > 0 {
+                            write(fs, id, if turn % 3 == 1 { 11 } else { 20_000 });
+                        }
+                        fs.unlink(fs.root(), &name).expect("it is the only one that does");
+                    }
+                })
+            })
+            .collect();
+        for changer in 0..3 {
+            let (fs, done) = (&fs, &done);
+            scope.spawn(move || {
+                for turn in (changer..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    let name = [b'a' + u8::try_from(turn % 3).expect("small"), b'0' + u8::from(turn % 5 > 2)];
+                    let Some(entry) = fs.lookup(fs.root(), &name).expect("readable") else { continue };
+                    let changed = change(fs, entry.inode, turn);
+                    assert!(changed.as_ref().err().is_none_or(refused), "{changed:?}");
+                }
+            });
+        }
+        let results: Vec<_> = makers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.expect("nothing is refused"));
+    });
+    clean_up(&fs);
+    fs.shutdown().expect("still writable");
+    pool.assert_clean("nothing is left");
+    pool.assert_btrfs_check("nothing is left");
 }
