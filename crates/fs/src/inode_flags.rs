@@ -81,6 +81,9 @@ impl Filesystem {
             Some(Compression::Zlib | Compression::None) | None => b"zlib",
         };
         let had_compression = before.flags.contains(InodeFlags::COMPRESS);
+        if wanted.contains(InodeFlags::COMPRESS) && !had_compression {
+            self.check_xattr_room(subvolume.tree(), id, COMPRESSION, compression)?;
+        }
         self.change(Need::items(2), |edit| {
             if !wanted.contains(InodeFlags::COMPRESS) {
                 edit.drop_xattr(subvolume.tree(), id, COMPRESSION)?;

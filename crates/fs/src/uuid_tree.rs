@@ -1,6 +1,7 @@
 //! The UUID tree: which subvolumes have a UUID, or were received under it.
 
 use crate::namespace::edit::Edit;
+use crate::namespace::entry::item_bytes_max;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, Uuid};
 use brindle_tree::TreeError;
 use zerocopy::IntoBytes;
@@ -35,33 +36,46 @@ fn remove_id(data: &mut Vec<u8>, id: RootId) {
     }
 }
 
+/// Adds an id to a list of them, unless the list is full. Returns true if the list has it.
+fn add_id(data: &mut Vec<u8>, id: RootId, bytes_max: usize) -> bool {
+    remove_id(data, id);
+    let has_room = data.len() + size_of::<RootId>() <= bytes_max;
+    if has_room {
+        data.extend_from_slice(id.as_bytes());
+    }
+    has_room
+}
+
 impl Edit<'_> {
     /// Files a subvolume under a UUID; under none if that is nil, or the pool has no UUID tree (the kernel makes
-    /// one at its next mount).
+    /// one at its next mount). A leaf full of ids, such as those of snapshots of what was received, takes no more: the
+    /// tree is an index, from which only the search for the source of a clone while receiving profits.
     pub(crate) fn add_uuid(&self, kind: UuidKind, uuid: Uuid, id: RootId) -> Result<(), TreeError> {
-        self.with_ids(kind, uuid, |data| {
-            remove_id(data, id);
-            data.extend_from_slice(id.as_bytes());
-        })
+        let bytes_max = item_bytes_max(self.editor.pool());
+        let is_filed = self.with_ids(kind, uuid, |data| add_id(data, id, bytes_max))?;
+        if is_filed == Some(false) {
+            tracing::warn!("subvolume {id} is not filed under {uuid}: a leaf holds no more subvolumes of one UUID");
+        }
+        Ok(())
     }
 
     /// Takes a subvolume off a UUID.
     pub(crate) fn remove_uuid(&self, kind: UuidKind, uuid: Uuid, id: RootId) -> Result<(), TreeError> {
-        self.with_ids(kind, uuid, |data| remove_id(data, id))
+        self.with_ids(kind, uuid, |data| remove_id(data, id)).map(|_| ())
     }
 
-    fn with_ids(
+    fn with_ids<T>(
         &self,
         kind: UuidKind,
         uuid: Uuid,
-        change: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), TreeError> {
+        change: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> Result<Option<T>, TreeError> {
         if uuid.is_nil() {
-            return Ok(());
+            return Ok(None);
         }
         match self.editor.pool().tree(RootId::UUID_TREE) {
-            Ok(tree) => self.editor.edit(&tree, &key(kind, uuid), change),
-            Err(TreeError::NoTree(_)) => Ok(()),
+            Ok(tree) => self.editor.edit(&tree, &key(kind, uuid), change).map(Some),
+            Err(TreeError::NoTree(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -78,6 +92,15 @@ mod tests {
         let key = key(UuidKind::Subvolume, uuid);
         assert_eq!((key.objectid.get(), key.offset()), (0x0246_3180_b87b_75b3, 0xf100_fbca_4736_e7ab));
         assert_eq!(key.item_type, KeyType::UUID_KEY_SUBVOL);
+    }
+
+    #[test]
+    fn a_full_list_takes_no_more_ids() {
+        let mut data = Vec::new();
+        assert!(add_id(&mut data, RootId::new(256), 20) && add_id(&mut data, RootId::new(257), 20));
+        assert!(!add_id(&mut data, RootId::new(258), 20));
+        assert!(add_id(&mut data, RootId::new(256), 20), "it has that one");
+        assert_eq!(data, [257u64, 256].map(u64::to_le_bytes).concat());
     }
 
     #[test]

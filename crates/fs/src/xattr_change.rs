@@ -69,7 +69,7 @@ impl Filesystem {
         if id.is_empty_subvolume() || before.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Err(FsError::NotPermitted { file: id, why: "its attributes can't be changed" });
         }
-        let (is_there, others) = self.xattr_place(subvolume.tree(), id, name)?;
+        let (is_there, _) = self.xattr_place(subvolume.tree(), id, name)?;
         match mode {
             XattrMode::Create if is_there => return Err(FsError::XattrExists(name.to_vec())),
             // Setting an ACL that says what the mode says, and removing it again, is no error.
@@ -80,10 +80,7 @@ impl Filesystem {
         }
         let effect = effect(&before, name, value)?;
         if let Some(value) = &effect.value {
-            let bytes = others + entry_bytes::<DirEntryHeader>(name, value);
-            if bytes > self.item_bytes_max() {
-                return Err(FsError::XattrTooLarge(name.to_vec()));
-            }
+            self.check_xattr_room(subvolume.tree(), id, name, value)?;
         }
         self.change(Need::items(2), |edit| {
             match &effect.value {
@@ -100,6 +97,21 @@ impl Filesystem {
         })?;
         names.inherited = None;
         Ok(())
+    }
+
+    /// Refuses an attribute that a leaf can't hold beside others whose names have the same hash.
+    pub(crate) fn check_xattr_room(
+        &self,
+        tree: &Arc<Tree>,
+        id: InodeId,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), FsError> {
+        let (_, others) = self.xattr_place(tree, id, name)?;
+        match others + entry_bytes::<DirEntryHeader>(name, value) <= self.item_bytes_max() {
+            true => Ok(()),
+            false => Err(FsError::XattrTooLarge(name.to_vec())),
+        }
     }
 
     /// Whether an inode has an attribute, and how many bytes others take in its item.

@@ -219,7 +219,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
             let mut memory = state.memory();
             let before = item.size.get();
             change(item, &mut memory);
-            item.nbytes = (item.nbytes.get() + gained).saturating_sub(freed).into();
+            item.nbytes = item.nbytes.get().saturating_add(gained).saturating_sub(freed).into();
             item.transid = generation;
             // By this an fsync sees that contents have changed in place, if nothing else tells.
             item.sequence = item.sequence.get().wrapping_add(1).into();
@@ -245,7 +245,8 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         let key = self.file.key(KeyType::INODE_ITEM, 0);
         let changed = self.editor.update(self.tree, &key, |bytes| {
             let item = InodeItem::mut_from_bytes(bytes).ok()?;
-            item.nbytes = (item.nbytes.get() + self.gained_bytes).saturating_sub(self.freed_bytes).into();
+            let nbytes = item.nbytes.get().saturating_add(self.gained_bytes);
+            item.nbytes = nbytes.saturating_sub(self.freed_bytes).into();
             Some(())
         })?;
         changed.flatten().ok_or(FsError::NoInode(self.file))

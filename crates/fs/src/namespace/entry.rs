@@ -10,7 +10,7 @@ use brindle_ondisk::item::{DirEntryHeader, InodeExtrefHeader, InodeRefHeader};
 use brindle_ondisk::{
     Defect, Incompat, ItemHeader, Key, KeyType, NodeHeader, ObjectId, extref_hash, name_hash,
 };
-use brindle_tree::{Readahead, Tree};
+use brindle_tree::{Pool, Readahead, Tree, TreeError};
 use std::sync::Arc;
 
 /// The index of a directory's first entry (`BTRFS_DIR_START_INDEX`).
@@ -90,9 +90,7 @@ impl Filesystem {
 
     /// The largest item that a leaf can hold, in bytes.
     pub(crate) fn item_bytes_max(&self) -> usize {
-        let nodesize = self.pool().volume().tree_context().nodesize;
-        let nodesize = usize::try_from(nodesize).expect("at most 64 KiB");
-        nodesize - size_of::<NodeHeader>() - size_of::<ItemHeader>()
+        item_bytes_max(self.pool())
     }
 
     /// What an entry stands for.
@@ -166,6 +164,7 @@ impl Filesystem {
         directory: InodeId,
         names: &mut NameState,
     ) -> Result<u64, FsError> {
+        let exhausted = || TreeError::NoSpace("directory indexes".to_owned());
         let index = match names.next_index {
             Some(index) => index,
             None => {
@@ -173,10 +172,11 @@ impl Filesystem {
                 cursor.seek_last(&directory.key(KeyType::DIR_INDEX, u64::MAX))?;
                 let is_index =
                     |key: &Key| (key.objectid, key.item_type) == (directory.number, KeyType::DIR_INDEX);
-                cursor.key().filter(is_index).map_or(FIRST_INDEX, |last| last.offset() + 1)
+                let last = cursor.key().filter(is_index).map(|last| last.offset());
+                last.map_or(Some(FIRST_INDEX), |last| last.checked_add(1)).ok_or_else(exhausted)?
             }
         };
-        names.next_index = Some(index + 1);
+        names.next_index = Some(index.checked_add(1).ok_or_else(exhausted)?);
         Ok(index)
     }
 
@@ -232,6 +232,12 @@ impl Filesystem {
     pub(crate) fn is_empty_directory(&self, id: InodeId) -> Result<bool, FsError> {
         Ok(self.read_directory(id, 0, 1)?.is_empty())
     }
+}
+
+/// The largest item that a leaf of a pool can hold, in bytes.
+pub(crate) fn item_bytes_max(pool: &Pool) -> usize {
+    let nodesize = usize::try_from(pool.nodesize()).expect("at most 64 KiB");
+    nodesize - size_of::<NodeHeader>() - size_of::<ItemHeader>()
 }
 
 /// The edit of an entry as large as it was: how much it frees in its item, in bytes.

@@ -222,6 +222,25 @@ fn an_attribute_may_fill_a_tree_block_and_no_more() {
 }
 
 #[test]
+fn a_flag_that_needs_an_attribute_is_refused_where_there_is_no_room_for_it() {
+    // A name of the same hash as `btrfs.compression`: both attributes would share an item.
+    let name = b"user.caeeggaeacceaecaccaaaaaa";
+    assert_eq!(name_hash(name), name_hash(b"btrfs.compression"));
+    let pool = Pool::new();
+    let fs = pool.open();
+    let id = create(&fs, fs.root(), "file", &file());
+    let largest = 16384 - 101 - 25 - 30 - name.len();
+    fs.set_xattr(id, name, &vec![1; largest], XattrMode::Any).expect("it fits");
+    let refused = fs.set_flags(id, FileFlags::COMPRESS);
+    assert!(matches!(refused, Err(FsError::XattrTooLarge(_))), "{refused:?}");
+    fs.set_xattr(id, name, b"short", XattrMode::Any).expect("still writable");
+    fs.set_flags(id, FileFlags::COMPRESS).expect("there is room");
+    fs.shutdown().expect("closes");
+    pool.assert_clean("two attributes of one hash");
+    pool.assert_btrfs_check("two attributes of one hash");
+}
+
+#[test]
 fn a_pool_that_is_only_read_is_not_changed() {
     let pool = Pool::new();
     let fs = pool.open_read_only();
