@@ -54,7 +54,9 @@ impl Edit<'_> {
         let bytes_max = item_bytes_max(self.editor.pool());
         let is_filed = self.with_ids(kind, uuid, |data| add_id(data, id, bytes_max))?;
         if is_filed == Some(false) {
-            tracing::warn!("subvolume {id} is not filed under {uuid}: a leaf holds no more subvolumes of one UUID");
+            tracing::warn!(
+                "subvolume {id} is not filed under {uuid}: a leaf holds no more subvolumes of one UUID"
+            );
         }
         Ok(())
     }

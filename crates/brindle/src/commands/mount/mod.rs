@@ -8,6 +8,7 @@ pub(crate) mod ending;
 pub(crate) mod helper;
 mod memory;
 mod open;
+mod panic;
 
 use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::operands::Operands;
@@ -169,6 +170,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     if command.fake {
         return Ok(ExitCode::SUCCESS);
     }
+    panic::ends_the_server();
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let fuse_options = brindle_fuse::MountOptions {
