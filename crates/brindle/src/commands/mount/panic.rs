@@ -13,7 +13,9 @@ pub(super) fn ends_the_server() {
 
 fn report(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
-    let why = panic.payload_as_str().unwrap_or("no reason given");
+    let payload = panic.payload();
+    let formatted = payload.downcast_ref::<String>().map(String::as_str);
+    let why = formatted.or_else(|| payload.downcast_ref().copied()).unwrap_or("no reason given");
     tracing::error!(
         "the mount ends here, with the pool as of its last sync: a bug in brindle, at {place}: {why}"
     );
