@@ -34,11 +34,39 @@ fn number_of(error: &FsError) -> Errno {
         FsError::CrossSubvolume(_) => Errno::XDEV,
         FsError::NotPermitted { .. } | FsError::DefaultSubvolume(_) => Errno::PERM,
         FsError::NoXattr(_) => Errno::NODATA,
-        FsError::XattrTooLarge(_) | FsError::Tree(TreeError::NoSpace(_)) => Errno::NOSPC,
-        FsError::ReadOnlySubvolume(_) | FsError::Tree(TreeError::ReadOnly(_)) => Errno::ROFS,
+        FsError::XattrTooLarge(_) => Errno::NOSPC,
+        FsError::ReadOnlySubvolume(_) => Errno::ROFS,
+        FsError::Unsupported { .. } => Errno::OPNOTSUPP,
         FsError::SubvolumeLoop(_) => Errno::LOOP,
         FsError::WriteBack { why, .. } => number_of(why),
-        _ => Errno::IO,
+        FsError::Log(why) => number_of(why),
+        FsError::Data { .. }
+        | FsError::NoChecksum { .. }
+        | FsError::Decompress { .. }
+        | FsError::Item { .. } => Errno::IO,
+        FsError::Tree(error) => number_of_tree(error),
+    }
+}
+
+/// The number for an error of a tree, or of the pool as a whole.
+fn number_of_tree(error: &TreeError) -> Errno {
+    match error {
+        TreeError::NoSpace(_) => Errno::NOSPC,
+        TreeError::ReadOnly(_) => Errno::ROFS,
+        TreeError::NoDevice(_) => Errno::NODEV,
+        TreeError::NoTree(_) => Errno::NOENT,
+        TreeError::UnderWay(_) | TreeError::Busy { .. } => Errno::BUSY,
+        TreeError::Volume(_)
+        | TreeError::Read(_)
+        | TreeError::KeyBeyondBound { .. }
+        | TreeError::WrongTree { .. }
+        | TreeError::Item { .. }
+        | TreeError::Exists { .. }
+        | TreeError::TooLarge { .. }
+        | TreeError::Space { .. }
+        | TreeError::Refused(_)
+        | TreeError::Unsettled
+        | TreeError::Write(_) => Errno::IO,
     }
 }
 
@@ -46,6 +74,7 @@ fn number_of(error: &FsError) -> Errno {
 mod tests {
     use super::*;
     use brindle_fs::{InodeId, RootId};
+    use brindle_ondisk::DevId;
     use std::sync::Arc;
 
     #[test]
@@ -81,6 +110,11 @@ mod tests {
             (FsError::ReadOnlySubvolume(tree), Errno::ROFS),
             (TreeError::NoSpace("data".to_owned()).into(), Errno::NOSPC),
             (TreeError::ReadOnly("why".into()).into(), Errno::ROFS),
+            (FsError::Unsupported { file: id, what: "a flag" }, Errno::OPNOTSUPP),
+            (TreeError::NoDevice(DevId::new(9)).into(), Errno::NODEV),
+            (TreeError::NoTree(tree).into(), Errno::NOENT),
+            (TreeError::UnderWay("a test").into(), Errno::BUSY),
+            (TreeError::Unsettled.into(), Errno::IO),
             (
                 FsError::WriteBack { file: id, why: Arc::new(TreeError::NoSpace(String::new()).into()) },
                 Errno::NOSPC,

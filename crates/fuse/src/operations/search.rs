@@ -1,6 +1,6 @@
 //! Items of the pool's trees, as `BTRFS_IOC_TREE_SEARCH` answers them.
 
-use super::Operations;
+use super::{Operations, errno_of};
 use crate::permission::Caller;
 use brindle_fs::{Readahead, TreeError};
 use brindle_kernel::message::{FoundItem, TreeSearch};
@@ -13,6 +13,7 @@ impl Operations {
     pub(super) fn search(&self, caller: Caller, mut asked: TreeSearch) -> Result<TreeSearch, Errno> {
         caller.require_administrator()?;
         let pool = self.filesystem.pool();
+        let errno = |error: TreeError| errno_of(&error.into());
         let tree = pool.tree(RootId::new(asked.tree)).map_err(errno)?;
         let (first, last) = bounds(&asked)?;
         let wanted = std::mem::replace(&mut asked.items, 0);
@@ -67,13 +68,6 @@ fn put(room: &mut [u8], transid: u64, key: &Key, data: &[u8]) -> Option<usize> {
     before.copy_from_slice(header.as_bytes());
     after.copy_from_slice(data);
     Some(length)
-}
-
-fn errno(error: TreeError) -> Errno {
-    match error {
-        TreeError::NoTree(_) => Errno::NOENT,
-        error => super::errno_of(&error.into()),
-    }
 }
 
 #[cfg(test)]
