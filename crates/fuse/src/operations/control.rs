@@ -3,7 +3,7 @@
 use super::{Operations, number};
 use crate::flags;
 use crate::permission::Caller;
-use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread, TreeError};
+use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread};
 use brindle_kernel::message::{
     BalanceStart, CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStart, DeviceStatistics,
     FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason,
@@ -149,8 +149,8 @@ impl Operations {
             command::TRIM => {
                 caller.require_administrator()?;
                 let mut range = read::<TrimRange>(input)?;
-                let end = Logical::new(range.start.saturating_add(range.length));
-                let trimmed = self.filesystem.pool().trim(Logical::new(range.start)..end, range.minimum);
+                let wanted = trimmed_addresses(&range, self.filesystem.pool().superblock().sectorsize.get())?;
+                let trimmed = self.filesystem.pool().trim(wanted, range.minimum);
                 range.length = number(trimmed.map_err(Into::into))?;
                 Ok(range.as_bytes().to_vec())
             }
@@ -208,10 +208,7 @@ impl Operations {
         caller.require_administrator()?;
         let hint = AllocationHint::from_disk(request.stored_type).filter(|hint| hint.is_stored());
         let (devid, pool) = (DevId::new(request.devid), self.filesystem.pool());
-        match pool.set_allocation_hint(devid, hint.ok_or(Errno::INVAL)?) {
-            Err(TreeError::NoDevice(_)) => Err(Errno::NODEV),
-            set => number(set.map_err(Into::into)),
-        }?;
+        number(pool.set_allocation_hint(devid, hint.ok_or(Errno::INVAL)?).map_err(Into::into))?;
         number(self.filesystem.sync())
     }
 
@@ -397,4 +394,17 @@ fn plain_name(arguments: &VolumeArgumentsV2) -> Result<&[u8], Errno> {
 
 fn read<T: FromBytes>(input: &[u8]) -> Result<T, Errno> {
     T::read_from_bytes(input).map_err(|_| Errno::INVAL)
+}
+
+/// The logical addresses that `FITRIM` names; what the kernel refuses is refused.
+fn trimmed_addresses(range: &TrimRange, sector: u32) -> Result<std::ops::Range<Logical>, Errno> {
+    if range.length < u64::from(sector) || range.start == u64::MAX {
+        return Err(Errno::INVAL);
+    }
+    // The greatest length stands for all that follows.
+    let end = match range.length {
+        u64::MAX => u64::MAX,
+        length => range.start.checked_add(length).ok_or(Errno::INVAL)?,
+    };
+    Ok(Logical::new(range.start)..Logical::new(end))
 }

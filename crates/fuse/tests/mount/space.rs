@@ -48,6 +48,33 @@ fn fstrim_makes_holes_of_what_is_not_used() {
 }
 
 #[test]
+fn fstrim_keeps_to_the_range_that_it_is_given() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let trim = |offset: &str, length: &str, minimum: &str| {
+        let range = ["-v", "-o", offset, "-l", length, "-m", minimum];
+        let done = Command::new("fstrim").args(range).arg(ours.root()).output().expect("fstrim starts");
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let bytes = said.split(['(', ' ']).rev().skip(2).find_map(|word| word.parse::<u64>().ok());
+        done.status.success().then(|| bytes.unwrap_or_else(|| panic!("{said}")))
+    };
+    let (all, rest) = ("18446744073709551615", "1073741824");
+    assert_eq!(trim("0", "4095", "0"), None, "less than a sector");
+    assert_eq!(trim("18446744073709551610", "4096", "0"), None, "behind the last address");
+    assert_eq!(trim("0", "4096", "0"), Some(0), "no chunk begins so early");
+    assert_eq!(trim("1099511627776", rest, "0"), Some(0), "behind all chunks");
+    assert_eq!(trim("0", all, "1099511627776"), Some(0), "no free range is that long");
+    // The first chunk that is not mkfs' own: data of 8 MiB or more.
+    let part = trim("13631488", "1048576", "0").expect("a part of a chunk");
+    assert!(part <= 1 << 20, "{part}");
+    let whole = trim("0", all, "0").expect("everything");
+    assert!(whole > 400 << 20, "{whole}");
+    ours.finish();
+}
+
+#[test]
 fn what_is_freed_is_discarded_in_the_background() {
     if !can_mount() {
         return;

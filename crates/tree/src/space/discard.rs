@@ -31,18 +31,23 @@ impl Pool {
         Ok(done)
     }
 
-    /// Tells devices of every free range of at least so many bytes, within a range of logical addresses, and of what
-    /// belongs to no chunk (`fstrim`); how many bytes of devices it were. Not to be called with a tree locked.
+    /// Tells devices of every free range of at least so many bytes within a range of logical addresses (`fstrim`). What
+    /// belongs to no chunk has no logical address: devices are told of it if the range holds every chunk. Returns how many
+    /// bytes of devices it were. Not to be called with a tree locked.
     pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
         let space = &self.writer()?.space;
         let (from, to) = (range.start.get(), range.end.get());
         let groups: Vec<Span> = space.lock().groups().map(|group| (group.start, group.end())).collect();
+        let is_all = groups.iter().all(|(start, end)| from <= *start && *end <= to);
         let mut done = 0;
         for (start, end) in groups {
             let (start, end) = (start.max(from), end.min(to));
             if start < end {
                 done += space.discard(self, (start, end - start), min_bytes)?;
             }
+        }
+        if !is_all {
+            return Ok(done);
         }
         let unallocated: Vec<(DevId, Span)> = {
             let state = space.lock();
