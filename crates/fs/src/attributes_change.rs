@@ -70,6 +70,24 @@ impl AttributeChange {
         rest != Self::default()
     }
 
+    /// Whether this is allowed of an append-only inode: both times become the present one (`utimes` without times), or
+    /// none is set.
+    fn is_harmless(&self) -> bool {
+        let rest = Self { accessed: None, modified: None, changed: None, ..*self };
+        let sets_no_other = rest == Self { drop_privileges: self.drop_privileges, ..Self::default() };
+        // Under FUSE the kernel keeps the time of a file's last change, and sends the present one as the time of both changes.
+        let is_present = match (self.modified, self.changed) {
+            (Some(NewTime::Now), _) => true,
+            (Some(NewTime::At(modified)), Some(changed)) => modified == changed,
+            _ => false,
+        };
+        let times = match (self.accessed, self.modified) {
+            (None, None) => true,
+            (accessed, _) => accessed == Some(NewTime::Now) && is_present,
+        };
+        sets_no_other && times
+    }
+
     fn apply(&self, item: &mut InodeItem, now: Timespec) {
         let mut mode = self.mode.map_or(item.mode.get(), |mode| item.mode.get() & TYPE | mode & PERMISSIONS);
         if self.drop_privileges {
@@ -97,9 +115,7 @@ fn without_privileges(mode: u32) -> u32 {
 impl Filesystem {
     /// Changes attributes, and returns all of them as they are then.
     pub fn set_attributes(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
-        self.writing()?;
-        let before = self.attributes(id)?;
-        check_allowed(&before, change)?;
+        let before = self.check_change(id, change)?;
         if let Some(size) = change.size {
             if before.kind != FileType::Regular {
                 return Err(FsError::NotAFile(id));
@@ -112,6 +128,19 @@ impl Filesystem {
             self.change_item(id, change)?;
         }
         self.attributes(id)
+    }
+
+    /// Refuses a change of attributes that the inode's flags forbid; returns the attributes as they are.
+    pub fn check_change(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
+        self.writing()?;
+        let before = self.attributes(id)?;
+        check_allowed(&before, change)?;
+        Ok(before)
+    }
+
+    /// Refuses if existing contents of the inode can't be changed: it is immutable or append-only.
+    pub fn check_overwritable(&self, id: InodeId) -> Result<(), FsError> {
+        frozen_flags(&self.attributes(id)?)
     }
 
     /// Refuses if the inode's contents or attributes can't be changed: what an open to write asks.
@@ -131,6 +160,9 @@ impl Filesystem {
         let inode = self.inode(id);
         // The list and the mode say the same, and change together.
         let _names = inode.names();
+        if change.mode.is_some() {
+            inode.may_have_privileges();
+        }
         let list = match change.mode {
             Some(mode) => self.access_list(id)?.map(|list| list.with_mode(mode)),
             None => None,
@@ -182,15 +214,8 @@ impl Filesystem {
 }
 
 fn check_allowed(before: &Attributes, change: &AttributeChange) -> Result<(), FsError> {
-    let is_explicit = |time: Option<NewTime>| matches!(time, Some(NewTime::At(_)));
-    let touches_only = change.mode.is_none()
-        && change.uid.is_none()
-        && change.gid.is_none()
-        && change.size.is_none()
-        && !is_explicit(change.accessed)
-        && !is_explicit(change.modified);
     // What is only to be added to may still be touched.
-    if touches_only && !before.flags.contains(InodeFlags::IMMUTABLE) {
+    if change.is_harmless() && !before.flags.contains(InodeFlags::IMMUTABLE) {
         return Ok(());
     }
     frozen_flags(before)
@@ -271,11 +296,21 @@ mod tests {
 
     #[test]
     fn append_only_may_be_touched_and_immutable_not() {
-        let touch = AttributeChange { modified: Some(NewTime::Now), ..AttributeChange::default() };
+        let now = Some(NewTime::Now);
+        let touch = AttributeChange { accessed: now, modified: now, ..AttributeChange::default() };
         let set = AttributeChange { modified: Some(NewTime::At(at(1))), ..AttributeChange::default() };
         let with = |flags| Attributes { flags, ..attributes(1, 1) };
         assert!(check_allowed(&with(InodeFlags::APPEND), &touch).is_ok());
         assert!(check_allowed(&with(InodeFlags::APPEND), &set).is_err());
+        let half = AttributeChange { accessed: None, ..touch };
+        assert!(check_allowed(&with(InodeFlags::APPEND), &half).is_err(), "as the kernel has it");
+        let by_the_kernel = |modified, changed| AttributeChange {
+            modified: Some(NewTime::At(at(modified))),
+            changed: Some(at(changed)),
+            ..touch
+        };
+        assert!(check_allowed(&with(InodeFlags::APPEND), &by_the_kernel(7, 7)).is_ok());
+        assert!(check_allowed(&with(InodeFlags::APPEND), &by_the_kernel(6, 7)).is_err());
         assert!(check_allowed(&with(InodeFlags::IMMUTABLE), &touch).is_err());
         assert!(check_allowed(&with(InodeFlags::empty()), &set).is_ok());
     }

@@ -1,5 +1,6 @@
 //! Directories: lookup by the hash of a name, listing by index.
 
+use crate::namespace::NAME_BYTES_MAX;
 use crate::{FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::DirEntry;
 use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
@@ -21,7 +22,10 @@ pub struct DirectoryEntry {
 impl Filesystem {
     /// The entry of a name, if there is one.
     pub fn lookup(&self, directory: InodeId, name: &[u8]) -> Result<Option<DirectoryEntry>, FsError> {
-        if directory.is_empty_subvolume() || name.is_empty() || name.len() > 255 {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(FsError::NameTooLong(name.to_vec()));
+        }
+        if directory.is_empty_subvolume() || name.is_empty() {
             return Ok(None);
         }
         let tree = self.tree(directory.tree)?;

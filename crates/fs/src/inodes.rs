@@ -25,6 +25,7 @@ use crate::namespace::NameState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The table is split into so many, each with a lock of its own.
@@ -41,13 +42,21 @@ pub struct Inode {
     names: Mutex<NameState>,
     /// Who reads it in order: readers that share the host's page cache take turns in asking us.
     readahead: Mutex<Readahead>,
+    /// It is known to have no privileges to lose; changes with the lock of its names held.
+    pub(crate) is_unprivileged: AtomicBool,
     /// What of its contents is in memory only.
     pub(crate) data: FileState,
 }
 
 impl Inode {
     fn new(id: InodeId) -> Self {
-        Self { id, names: Mutex::default(), readahead: Mutex::default(), data: FileState::default() }
+        Self {
+            id,
+            names: Mutex::default(),
+            readahead: Mutex::default(),
+            is_unprivileged: AtomicBool::new(false),
+            data: FileState::default(),
+        }
     }
 
     /// Which inode.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The property that says how contents are compressed.
 pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
+/// File capabilities.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// Attributes that are properties begin so.
 const PROPERTIES: &[u8] = b"btrfs.";
 
@@ -79,6 +81,9 @@ impl Filesystem {
             _ => {}
         }
         let effect = effect(&before, name, value)?;
+        if name == CAPABILITY {
+            inode.may_have_privileges();
+        }
         if let Some(value) = &effect.value {
             self.check_xattr_room(subvolume.tree(), id, name, value)?;
         }

@@ -1,9 +1,10 @@
 //! Attributes and errors in the words of `fuser`.
 
 use crate::attributes::{BLOCK_BYTES, Stat};
+use crate::operations::WriteOrigin;
 use crate::permission::Caller;
 use brindle_fs::{FileType, NewInode, NewTime, Timestamp};
-use fuser::{Errno, FileAttr, FopenFlags, INodeNo, Request, TimeOrNow};
+use fuser::{Errno, FileAttr, FopenFlags, INodeNo, Request, TimeOrNow, WriteFlags};
 use rustix::fs::OFlags;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -57,21 +58,21 @@ pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
 }
 
-/// The nanoseconds count forward, before 1970 too.
+/// The time that a request carries. `fuser` 0.18 takes the nanoseconds of a time before 1970, which count forward, for
+/// ones that count backward: this takes them as they were.
 pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
+        Ok(since) => Timestamp {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: since.subsec_nanos(),
+        },
         Err(error) => {
             let before = error.duration();
-            let borrow = i64::from(before.subsec_nanos() > 0);
-            let nanoseconds = if borrow == 0 { 0 } else { NANOSECONDS - before.subsec_nanos() };
-            Timestamp { seconds: -seconds(before) - borrow, nanoseconds }
+            let seconds = 0i64.checked_sub_unsigned(before.as_secs()).unwrap_or(i64::MIN);
+            Timestamp { seconds, nanoseconds: before.subsec_nanos() }
         }
     }
 }
-
-const NANOSECONDS: u32 = 1_000_000_000;
 
 pub(crate) fn new_time(time: TimeOrNow) -> NewTime {
     match time {
@@ -83,6 +84,15 @@ pub(crate) fn new_time(time: TimeOrNow) -> NewTime {
 /// Who sent a request.
 pub(crate) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+}
+
+/// The origin of a write.
+pub(crate) fn write_origin(request: &Request, how: WriteFlags) -> WriteOrigin {
+    if how.contains(WriteFlags::FUSE_WRITE_CACHE) {
+        return WriteOrigin::PageCache;
+    }
+    let keeps_set_ids = !how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+    WriteOrigin::Program { caller: caller(request), keeps_set_ids }
 }
 
 /// A device number as it lies on disk, of the 32 bits that the kernel shares with userspace (`new_encode_dev`).
@@ -119,10 +129,28 @@ mod tests {
     }
 
     #[test]
-    fn times_survive_the_way_there_and_back() {
-        for (seconds, nanoseconds) in [(0, 0), (-2, 800_000_000), (-2, 0), (5, 1), (-1, 999_999_999)] {
-            let time = Timestamp { seconds, nanoseconds };
-            assert_eq!(timestamp(system_time(time)), time);
+    fn times_of_requests_are_taken_as_they_were_sent() {
+        let nearly = 999_999_999;
+        for (seconds, nanoseconds) in
+            [(0, 0), (-2, 800_000_000), (-2, 0), (5, 1), (-1, nearly), (i64::MIN, 0), (i64::MAX, nearly)]
+        {
+            // As fuser reads it.
+            let whole = Duration::new(seconds.unsigned_abs(), nanoseconds);
+            let read =
+                if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+            assert_eq!(timestamp(read.expect("a time")), Timestamp { seconds, nanoseconds });
+        }
+    }
+
+    #[test]
+    fn the_extremes_of_time_are_shown_as_they_are() {
+        for (seconds, nanoseconds) in [(i64::MIN, 0), (i64::MIN, 1), (i64::MAX, 0), (-1, 999_999_999)] {
+            let shown = system_time(Timestamp { seconds, nanoseconds });
+            let whole = match shown.duration_since(UNIX_EPOCH) {
+                Ok(since) => i128::try_from(since.as_nanos()).expect("it fits"),
+                Err(error) => -i128::try_from(error.duration().as_nanos()).expect("it fits"),
+            };
+            assert_eq!(whole, i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds));
         }
     }
 

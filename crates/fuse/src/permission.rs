@@ -1,7 +1,7 @@
 //! Who may do what. The kernel checks what it knows; ioctls that change directories are ours to check, by the same
 //! rules: mode bits and access lists.
 
-use brindle_fs::{Attributes, Filesystem, FsError};
+use brindle_fs::{Attributes, Filesystem, FsError, SetIdRight};
 use rustix::io::Errno;
 
 /// Who asks.
@@ -15,6 +15,8 @@ pub(crate) struct Caller {
 
 /// The access list of an inode.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// `CAP_FSETID`, as a bit.
+const FSETID: u64 = 1 << 4;
 /// That of a caller who can't be seen from here.
 const USUAL_UMASK: u32 = 0o022;
 const WRITE: u16 = 2;
@@ -104,6 +106,27 @@ impl Caller {
         self.is_administrator() || self.gid == gid || self.groups().contains(&gid)
     }
 
+    /// The right of the caller to leave set-user-id and set-group-id to a file that it changes.
+    pub(crate) fn set_id_right(&self, gid: u32) -> SetIdRight {
+        if self.has_fsetid() { SetIdRight::Keep } else { self.group_right(gid) }
+    }
+
+    /// The same, of a caller that is known to lack `CAP_FSETID`.
+    pub(crate) fn group_right(&self, gid: u32) -> SetIdRight {
+        let is_member = self.gid == gid || self.groups().contains(&gid);
+        if is_member { SetIdRight::GroupMember } else { SetIdRight::None }
+    }
+
+    /// Whether the caller has `CAP_FSETID` where the mount is served. Root has it where `/proc` does not say.
+    fn has_fsetid(&self) -> bool {
+        let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
+        let is_here = || namespace(&self.pid.to_string()) == namespace("self");
+        match effective_capabilities(&self.status()) {
+            Some(capabilities) => capabilities & FSETID != 0 && is_here(),
+            None => self.uid == 0,
+        }
+    }
+
     /// The permissions that the caller does not give by itself, which ioctls do not carry.
     pub(crate) fn umask(&self) -> u32 {
         umask_of(&self.status()).unwrap_or(USUAL_UMASK)
@@ -118,6 +141,11 @@ impl Caller {
     fn status(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
     }
+}
+
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(bits.trim(), 16).ok()
 }
 
 fn umask_of(status: &str) -> Option<u32> {
@@ -236,5 +264,7 @@ mod tests {
         assert!(groups_of("").is_empty());
         assert_eq!(umask_of("Name:\tx\nUmask:\t0077\n"), Some(0o077));
         assert_eq!(umask_of("Umask:\tnone\n"), None);
+        assert_eq!(effective_capabilities("CapPrm:\t0\nCapEff:\t00000000000000ff\n"), Some(0xff));
+        assert_eq!(effective_capabilities(""), None);
     }
 }

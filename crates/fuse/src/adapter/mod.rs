@@ -13,7 +13,7 @@ pub(crate) use turns::Turns;
 use crate::attributes::Stat;
 use crate::convert::{
     DIRECTORY, REGULAR, SYMLINK, caller, device_on_disk, errno, file_attr, file_type, how_opened, new_inode,
-    new_time, timestamp,
+    new_time, timestamp, write_origin,
 };
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
 use crate::operations::{Ioctl, Listed, Operations, Place, Rename, is_slow};
@@ -392,7 +392,7 @@ impl fuser::Filesystem for Adapter {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         changed: Option<SystemTime>,
-        _: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _created: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -400,7 +400,6 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         let _turn = self.turns.begin(Pace::Quick);
-        // The request says so, but fuser does not pass it on: root keeps the bits when it cuts a file off.
         let changes_owner = (uid.is_some() || gid.is_some()) && mode.is_none();
         let change = AttributeChange {
             mode,
@@ -411,10 +410,10 @@ impl fuser::Filesystem for Adapter {
             modified: modified.map(new_time),
             changed: changed.map(timestamp),
             created: None,
-            drop_privileges: changes_owner || size.is_some() && request.uid() != 0,
+            drop_privileges: changes_owner,
             drop_set_group_id: false,
         };
-        match self.operations.set_attributes(caller(request), node.0, &change) {
+        match self.operations.set_attributes(caller(request), node.0, handle.is_some(), &change) {
             Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
             Err(error) => reply.error(errno(error)),
         }
@@ -523,9 +522,9 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let _turn = self.turns.begin(pace_of(data.len()));
-        let unprivileged = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request));
+        let origin = write_origin(request, how);
         // A page that is written back carries a handle that some opener of the file has, or had.
-        let written = self.operations.write(unprivileged, node.0, handle.0, offset, data);
+        let written = self.operations.write(origin, node.0, handle.0, offset, data);
         let length = to_u64(data.len());
         let refusal = written.err().filter(|_| how.contains(WriteFlags::FUSE_WRITE_CACHE));
         // Before the answer: who is told by fsync may write on at once.
@@ -559,7 +558,7 @@ impl fuser::Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -568,12 +567,13 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let _turn = self.turns.begin(Pace::Slow);
-        reply_empty(self.operations.allocate(node.0, handle.0, offset, length, mode), reply);
+        let range = offset..offset.saturating_add(length);
+        reply_empty(self.operations.allocate(caller(request), node.0, handle.0, &range, mode), reply);
     }
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         source: INodeNo,
         source_handle: FileHandle,
         source_offset: u64,
@@ -587,7 +587,7 @@ impl fuser::Filesystem for Adapter {
         let _turn = self.turns.begin(Pace::Slow);
         let from = (source.0, source_handle.0, source_offset);
         let to = (target.0, target_handle.0, target_offset);
-        reply_written(self.operations.copy(from, to, length), reply);
+        reply_written(self.operations.copy(caller(request), from, to, length), reply);
     }
 }
 

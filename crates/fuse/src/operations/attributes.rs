@@ -4,8 +4,9 @@ use super::{Operations, number};
 use crate::attributes::Stat;
 use crate::flags;
 use crate::permission::Caller;
-use brindle_fs::{AttributeChange, InodeId, XattrMode};
+use brindle_fs::{AttributeChange, Attributes, FsError, Inode, InodeId, SetIdRight, XattrMode};
 use rustix::io::Errno;
+use std::sync::Arc;
 
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -22,20 +23,30 @@ impl Operations {
         &self,
         caller: Caller,
         node: u64,
+        by_handle: bool,
         change: &AttributeChange,
     ) -> Result<Stat, Errno> {
         let id = self.inode(node)?;
         let drop_set_group_id = change.drop_privileges && self.loses_set_group_id(caller, id)?;
         let change = &AttributeChange { drop_set_group_id, ..*change };
+        if change.size.is_some() {
+            number(self.filesystem.check_change(id, change))?;
+            let right = |before: &Attributes| caller.set_id_right(before.gid);
+            number(self.drop_privileges(node, &self.filesystem.inode(id), right))?;
+        }
         match number(self.filesystem.set_attributes(id, change)) {
             Ok(attributes) => Ok(Stat::new(self.shown(id), &attributes)),
             // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
             // Nobody can see them any more; an error would be told to the next who syncs the filesystem.
             Err(Errno::NOENT) if brings_times_home(change) => Ok(Stat::gone(self.shown(id))),
             // Or when the file has become immutable or append-only while somebody writes it. We have the times of what he
-            // wrote; an error would be told to him at fsync, as if that were lost.
+            // wrote; an error would be told to him at fsync, as if that were lost. (A program that sets the times of a path
+            // names no handle.)
             Err(Errno::PERM)
-                if brings_times_home(change) && change.accessed.is_none() && self.handles.has_writer(id) =>
+                if by_handle
+                    && brings_times_home(change)
+                    && change.accessed.is_none()
+                    && self.handles.has_writer(id) =>
             {
                 Ok(Stat::new(self.shown(id), &number(self.filesystem.attributes(id))?))
             }
@@ -43,11 +54,15 @@ impl Operations {
         }
     }
 
-    /// Takes privileges away, as the kernel does when somebody without the right to keep them changes something.
-    pub(super) fn drop_privileges(&self, caller: Caller, node: u64) -> Result<(), Errno> {
-        let change = AttributeChange { drop_privileges: true, ..AttributeChange::default() };
-        self.set_attributes(caller, node, &change)?;
-        self.privileges_changed(true, node);
+    /// Takes the privileges away that a file loses when its contents change.
+    pub(super) fn drop_privileges(
+        &self,
+        node: u64,
+        inode: &Arc<Inode>,
+        right: impl FnOnce(&Attributes) -> SetIdRight,
+    ) -> Result<(), FsError> {
+        let is_changed = self.filesystem.drop_privileges(inode, right)?;
+        self.privileges_changed(is_changed, node);
         Ok(())
     }
 

@@ -4,7 +4,9 @@ use super::{Operations, number};
 use crate::handles::Handle;
 use crate::permission::Caller;
 use crate::refusals::Refusal;
-use brindle_fs::{AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, Whence};
+use brindle_fs::{
+    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, SetIdRight, Whence,
+};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -14,6 +16,20 @@ use std::sync::Arc;
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
+
+/// The origin of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WriteOrigin {
+    /// The kernel's page cache: the kernel has seen to the file's privileges when the program wrote.
+    PageCache,
+    /// A program, past the page cache.
+    Program {
+        /// The writer.
+        caller: Caller,
+        /// The kernel says that it has `CAP_FSETID`.
+        keeps_set_ids: bool,
+    },
+}
 
 impl Operations {
     /// Opens a file, and answers its handle.
@@ -26,14 +42,12 @@ impl Operations {
         }
         let handle = self.open_known(&attributes, writes)?;
         if is_truncated {
-            let drop_privileges = caller.uid != 0;
-            let change = AttributeChange { size: Some(0), drop_privileges, ..AttributeChange::default() };
-            if let Err(error) = self.set_attributes(caller, node, &change) {
+            let change = AttributeChange { size: Some(0), ..AttributeChange::default() };
+            if let Err(error) = self.set_attributes(caller, node, true, &change) {
                 self.close(handle);
                 return Err(error);
             }
             self.note_write(node);
-            self.privileges_changed(drop_privileges, node);
         }
         Ok(handle)
     }
@@ -94,19 +108,24 @@ impl Operations {
         Ok(self.is_written && self.handles.has_writer(self.inode(node)?))
     }
 
-    /// Writes, for somebody who must not keep the file's privileges if one is named.
+    /// Writes to an open file.
     pub(crate) fn write(
         &self,
-        unprivileged: Option<Caller>,
+        origin: WriteOrigin,
         node: u64,
         handle: u64,
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, Errno> {
-        if let Some(caller) = unprivileged {
-            self.drop_privileges(caller, node)?;
-        }
-        let written = self.with_file(node, handle, |file| self.filesystem.write(file, offset, bytes))?;
+        let written = self.with_file(node, handle, |file| {
+            if let WriteOrigin::Program { caller, keeps_set_ids } = origin {
+                self.drop_privileges(node, file.inode(), |before| match keeps_set_ids {
+                    true => SetIdRight::Keep,
+                    false => caller.group_right(before.gid),
+                })?;
+            }
+            self.filesystem.write(file, offset, bytes)
+        })?;
         self.note_write(node);
         Ok(written)
     }
@@ -169,14 +188,23 @@ impl Operations {
 
     pub(crate) fn allocate(
         &self,
+        caller: Caller,
         node: u64,
         handle: u64,
-        offset: u64,
-        length: u64,
+        range: &Range<u64>,
         mode: i32,
     ) -> Result<(), Errno> {
         let mode = allocate_mode(mode).ok_or(Errno::OPNOTSUPP)?;
-        self.with_file(node, handle, |file| self.filesystem.allocate(file, mode, offset, length))?;
+        self.with_file(node, handle, |file| {
+            match mode {
+                AllocateMode::Allocate | AllocateMode::AllocateKeepSize => {
+                    self.filesystem.check_writable(file.id())?;
+                }
+                _ => self.filesystem.check_overwritable(file.id())?,
+            }
+            self.drop_privileges(node, file.inode(), |before| caller.set_id_right(before.gid))?;
+            self.filesystem.allocate(file, mode, range.start, range.end - range.start)
+        })?;
         self.note_write(node);
         Ok(())
     }
@@ -184,6 +212,7 @@ impl Operations {
     /// Copies from one file to another: shares what can be shared. Answers how much.
     pub(crate) fn copy(
         &self,
+        caller: Caller,
         source: (u64, u64, u64),
         target: (u64, u64, u64),
         length: u64,
@@ -193,7 +222,11 @@ impl Operations {
         let ((source_node, source_handle, source_at), (node, handle, at)) = (source, target);
         let length = length.min(LENGTH_MAX);
         let copied = self.with_file(source_node, source_handle, |source| {
-            let copy = |target: &OpenFile| self.filesystem.copy_range(source, source_at, target, at, length);
+            let copy = |target: &OpenFile| {
+                self.filesystem.check_writable(target.id())?;
+                self.drop_privileges(node, target.inode(), |before| caller.set_id_right(before.gid))?;
+                self.filesystem.copy_range(source, source_at, target, at, length)
+            };
             Ok(self.with_file(node, handle, copy))
         })??;
         self.note_write(node);

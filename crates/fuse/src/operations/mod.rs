@@ -12,6 +12,7 @@ mod search;
 mod settings;
 mod subvolumes;
 
+pub(crate) use contents::WriteOrigin;
 pub(crate) use control::{Ioctl, is_slow};
 pub(crate) use names::{Place, Rename};
 

@@ -1,5 +1,6 @@
 //! Mounts held against the kernel's own. Needs root and FUSE.
 
+mod kernels_rules;
 mod reading;
 mod replacing;
 mod space;

@@ -1,0 +1,47 @@
+//! What POSIX and the kernel promise, script by script: a mount of the kernel's and one of ours must say the same.
+
+use crate::support::{KernelMount, Written, can_mount, run};
+use std::path::Path;
+use std::process::Command;
+
+/// The lines that a script prints in a directory. One that does not end fails.
+fn said_in(directory: &Path, script: &str) -> Vec<String> {
+    let path = format!("{}/tests/scripts/{script}", env!("CARGO_MANIFEST_DIR"));
+    let mut python = Command::new("timeout");
+    let said = run(python.args(["-s", "KILL", "100", "python3", &path]).current_dir(directory));
+    String::from_utf8_lossy(&said.stdout).lines().map(str::to_owned).collect()
+}
+
+fn assert_same(script: &str) {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let reference = ours.scratch.path().join("reference");
+    run(Command::new("truncate").args(["-s", "512M"]).arg(&reference));
+    run(Command::new("mkfs.btrfs").arg("-q").arg(&reference));
+    let kernel = KernelMount::of(&reference, &ours.directory("kernel"), "rw");
+    let (expected, found) = (said_in(&kernel.at, script), said_in(ours.root(), script));
+    assert!(expected.len() > 10, "{script} says something");
+    let differ = expected.iter().zip(&found).filter(|(kernel, ours)| kernel != ours);
+    let differences: Vec<String> =
+        differ.map(|(kernel, ours)| format!("kernel: {kernel}\nours:   {ours}")).collect();
+    assert!(differences.is_empty(), "{script}:\n{}", differences.join("\n"));
+    assert_eq!(expected.len(), found.len(), "{script}");
+    ours.finish();
+}
+
+#[test]
+fn files_lose_their_privileges_when_they_change() {
+    assert_same("privileges.py");
+}
+
+#[test]
+fn append_only_and_immutable_files_refuse_what_the_kernel_refuses() {
+    assert_same("flags.py");
+}
+
+#[test]
+fn names_and_times_at_the_limits_are_the_kernels() {
+    assert_same("extremes.py");
+}
