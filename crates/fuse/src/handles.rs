@@ -3,6 +3,7 @@
 
 use brindle_fs::{InodeId, OpenFile};
 use brindle_ondisk::IdMap;
+use rustix::fs::OFlags;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,18 +16,49 @@ pub(crate) struct Handle {
     pub(crate) file: OpenFile,
     /// Whether it was opened to be written: the kernel may have pages that have not come to us yet.
     writes: bool,
+    /// Whether each write is to be durable before it is answered.
+    is_synchronous: bool,
     /// The time of access has been seen to.
     is_accessed: AtomicBool,
 }
 
+/// What a file was opened for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opened {
+    /// To be written.
+    pub(crate) writes: bool,
+    /// Each write is to be durable before it is answered.
+    pub(crate) is_synchronous: bool,
+}
+
+impl From<OFlags> for Opened {
+    fn from(flags: OFlags) -> Self {
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        Self { writes, is_synchronous: is_synchronous(flags) }
+    }
+}
+
+/// Whether each write by such a descriptor is to be durable before it is answered.
+pub(crate) fn is_synchronous(flags: OFlags) -> bool {
+    // A bit of O_SYNC. (`OFlags::DSYNC` is all of them.)
+    const O_DSYNC: u32 = 0o10000;
+    flags.bits() & O_DSYNC != 0
+}
+
 impl Handle {
-    pub(crate) fn new(file: OpenFile, writes: bool) -> Self {
-        Self { file, writes, is_accessed: AtomicBool::new(false) }
+    pub(crate) fn new(file: OpenFile, how: Opened) -> Self {
+        let Opened { writes, is_synchronous } = how;
+        Self { file, writes, is_synchronous, is_accessed: AtomicBool::new(false) }
     }
 
     /// Whether it was opened to be written.
     pub(crate) fn writes(&self) -> bool {
         self.writes
+    }
+
+    /// Returns true if each write is to be durable before it is answered.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.is_synchronous
     }
 
     /// Whether this is the first access by this handle.

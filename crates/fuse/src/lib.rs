@@ -11,7 +11,9 @@
 //! A mount that is only read is not even told of opened files; the state of its readers lives in a bounded cache.
 //!
 //! `upkeep` commits from time to time. What was written is durable after `fsync`, a commit, or the end of
-//! [`MountHandle::wait`]; `sync` and `syncfs` only bring it from the kernel to us, for FUSE does not pass them on.
+//! [`MountHandle::wait`]; `sync` and `syncfs` only bring it from the kernel to us, for FUSE does not pass them on, and the
+//! next commit makes it durable. What asks for durability beforehand (`O_DSYNC`, mounts with `sync`, `chattr +S`) is in
+//! `operations/durability.rs`.
 
 mod adapter;
 mod attributes;
@@ -33,4 +35,4 @@ mod upkeep;
 
 pub use brindle_fs::AtimeMode;
 pub use mount::{MountError, MountHandle, UnmountHandle, mount};
-pub use options::MountOptions;
+pub use options::{MountOptions, Synchronous};

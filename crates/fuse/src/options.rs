@@ -40,15 +40,30 @@ pub struct MountOptions {
     pub owners_delete_subvolumes: bool,
     /// This process ends when the mount does, so that who unmounts may wait for that.
     pub process_ends_with_mount: bool,
+    /// Changes that are durable before the call that makes them returns (`sync`, `dirsync`).
+    pub synchronous: Synchronous,
     /// How many requests are worked on at once. More than there are processors, for a read may wait for a disk.
     pub threads: usize,
+}
+
+/// Changes that are durable before the call that makes them returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// Those for which a file or an inode asks.
+    #[default]
+    Nothing,
+    /// Those of names as well (`dirsync`).
+    Names,
+    /// All (`sync`).
+    Everything,
 }
 
 /// The least and greatest number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=64;
 const THREADS_DEFAULT: usize = 8;
-/// As the kernel has it.
-const COMMIT_INTERVAL: Duration = Duration::from_secs(30);
+/// The kernel's btrfs has 30 seconds, but is told of sync(2), which FUSE does not pass on: after a sync, what was written
+/// waits for the next commit.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Default for MountOptions {
     fn default() -> Self {
@@ -68,6 +83,7 @@ impl Default for MountOptions {
             auto_defragment: AutoDefragment::default(),
             owners_delete_subvolumes: false,
             process_ends_with_mount: false,
+            synchronous: Synchronous::default(),
             threads: THREADS_DEFAULT,
         }
     }
@@ -95,6 +111,11 @@ mod tests {
         let options = MountOptions::for_devices(&["/dev/sda", "/dev/sdb"]);
         assert_eq!(options.source, "/dev/sda:/dev/sdb");
         assert!(options.default_permissions && options.read_only && !options.devices);
+    }
+
+    #[test]
+    fn a_sync_that_is_not_passed_on_waits_five_seconds_at_most() {
+        assert_eq!(MountOptions::default().commit_interval, Duration::from_secs(5));
     }
 
     #[test]

@@ -129,3 +129,39 @@ fn step(
     schedule.defragment.remember(filesystem);
     Ok(remaining)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
+    use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
+    use brindle_fs::{NewInode, OpenOptions, WriteOptions};
+    use brindle_ondisk::Uuid;
+    use brindle_policy::defragment::idle::AutoDefragment;
+
+    #[test]
+    fn a_pool_on_which_nothing_changes_is_not_written() {
+        let device = SparseDevice::new("memory".to_owned(), 1 << 30, DeviceClass::Rotating);
+        let device = Arc::new(device) as Arc<dyn WritableDevice>;
+        let options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
+        mkfs(&[NewDevice::new(Arc::clone(&device))], &options).expect("a pool");
+        let fs = Filesystem::open_writable(vec![device], &OpenOptions::default(), &WriteOptions::default());
+        let fs = Arc::new(fs.expect("opens"));
+        let options = MountOptions { read_only: false, ..MountOptions::default() };
+        let operations = Operations::new(Arc::clone(&fs), &options);
+        let now = Instant::now();
+        let defragment = IdleDefragment::new(AutoDefragment::Off, now);
+        let mut schedule = Schedule { interval: Duration::ZERO, next_commit: now, defragment };
+        let mut commits_after = |steps| {
+            for _ in 0..steps {
+                step(&operations, &fs, &mut schedule).expect("writable");
+            }
+            fs.pool().commit_statistics().commits
+        };
+        let before = commits_after(20);
+        assert_eq!(commits_after(20), before);
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        fs.create(fs.root(), b"file", &new).expect("room");
+        assert_eq!(commits_after(20), before + 1);
+    }
+}

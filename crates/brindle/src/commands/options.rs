@@ -34,7 +34,7 @@ pub(crate) struct MountOptions {
 
 /// What concerns the host alone, and changes how it is mounted. Of options that undo each other, such as `ro` and
 /// `rw`, the last one counts.
-const HOST_OPTIONS: [&str; 11] = [
+const HOST_OPTIONS: [&str; 14] = [
     "ro",
     "rw",
     "allow_other",
@@ -46,10 +46,13 @@ const HOST_OPTIONS: [&str; 11] = [
     "suid",
     "noexec",
     "exec",
+    "sync",
+    "async",
+    "dirsync",
 ];
 
 /// Options of mount(8), FUSE and the kernel's btrfs that change nothing here.
-const WITHOUT_EFFECT: [&str; 18] = [
+const WITHOUT_EFFECT: [&str; 15] = [
     "defaults",
     "auto",
     "noauto",
@@ -63,9 +66,6 @@ const WITHOUT_EFFECT: [&str; 18] = [
     "norelatime",
     "lazytime",
     "nolazytime",
-    "dirsync",
-    "sync",
-    "async",
     "ssd",
     "nossd",
 ];

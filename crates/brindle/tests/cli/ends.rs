@@ -21,13 +21,13 @@ const DURABLE_FILES: u64 = 40;
 const LEAST_BYTES: u64 = 20_000;
 
 /// A pool in an image file, and a server of it that is our child.
-struct Served {
+pub(super) struct Served {
     scratch: TempDir,
     child: Option<Child>,
 }
 
 impl Served {
-    fn make() -> Self {
+    pub(super) fn make() -> Self {
         let scratch = tempfile::tempdir().expect("temporary directory");
         let served = Self { scratch, child: None };
         File::create(served.image()).and_then(|image| image.set_len(512 << 20)).expect("sparse");
@@ -40,13 +40,17 @@ impl Served {
         self.scratch.path().join("pool.img")
     }
 
-    fn place(&self) -> PathBuf {
+    pub(super) fn place(&self) -> PathBuf {
         self.scratch.path().join("place")
     }
 
-    fn mount(&mut self) {
+    pub(super) fn mount(&mut self) {
+        self.mount_with("defaults");
+    }
+
+    pub(super) fn mount_with(&mut self, options: &str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
-        command.args(["mount", "--foreground"]).arg(self.image()).arg(self.place());
+        command.args(["mount", "--foreground", "-o", options]).arg(self.image()).arg(self.place());
         let said = File::create(self.scratch.path().join("said")).expect("room");
         command.stdout(Stdio::null()).stderr(said);
         let child = self.child.insert(command.spawn().expect("the binary was built"));
@@ -62,20 +66,29 @@ impl Served {
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("our child");
     }
 
+    /// Kills the server, and removes what is left of its mount.
+    pub(super) fn kill(&mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        assert!(!self.wait().success());
+        while is_mounted(&self.place()) {
+            Command::new("umount").args(["-l", text(&self.place())]).status().expect("umount");
+        }
+    }
+
     /// Waits for the server's end.
     fn wait(&mut self) -> ExitStatus {
         self.child.take().expect("it was mounted").wait().expect("our child")
     }
 
     /// Waits for the server's end, which must be a good one.
-    fn wait_for_success(&mut self) {
+    pub(super) fn wait_for_success(&mut self) {
         let status = self.wait();
         let said = fs::read_to_string(self.scratch.path().join("said")).expect("text");
         assert!(status.success(), "{status}: {said}");
     }
 
     /// Has both examine it.
-    fn check(&self) {
+    pub(super) fn check(&self) {
         brindle_prints(["check", "--check-data-csum", text(&self.image())]);
         match btrfs_check(&self.image()) {
             Some(said) => said.unwrap_or_else(|said| panic!("{said}")),

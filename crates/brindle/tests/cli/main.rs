@@ -5,6 +5,7 @@ mod administrator;
 mod check;
 mod defragment;
 mod devices;
+mod durability;
 mod ends;
 mod files;
 mod inspect;

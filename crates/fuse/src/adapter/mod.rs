@@ -6,6 +6,7 @@ mod refused;
 mod renames;
 mod replies;
 mod turns;
+mod writes;
 
 pub(crate) use kernel_cache::NotifiedKernel;
 pub(crate) use turns::Turns;
@@ -38,6 +39,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use turns::Pace;
+use writes::pace_of;
 
 /// How long the kernel may keep what it was told: whatever changes it does itself, or it is told of.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -152,7 +154,7 @@ impl fuser::Filesystem for Adapter {
         }
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         match self.operations.open(caller(request), node.0, flags) {
-            Ok(handle) => reply.opened(FileHandle(handle), how_opened(flags)),
+            Ok((handle, is_past_cache)) => reply.opened(FileHandle(handle), how_opened(flags, is_past_cache)),
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -468,10 +470,10 @@ impl fuser::Filesystem for Adapter {
         let _turn = self.turns.begin(Pace::Quick);
         let new = new_inode(request, REGULAR | mode, umask);
         let flags = OFlags::from_bits_retain(flags.cast_unsigned());
-        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
-        match self.operations.create_open(parent.0, name.as_bytes(), &new, writes) {
+        match self.operations.create_open(parent.0, name.as_bytes(), &new, flags.into()) {
             Ok((stat, handle)) => {
-                reply.created(&TTL, &file_attr(&stat), GENERATION, FileHandle(handle), how_opened(flags));
+                let how = how_opened(flags, false);
+                reply.created(&TTL, &file_attr(&stat), GENERATION, FileHandle(handle), how);
             }
             Err(error) => reply.error(errno(error)),
         }
@@ -517,14 +519,15 @@ impl fuser::Filesystem for Adapter {
         offset: u64,
         data: &[u8],
         how: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _turn = self.turns.begin(pace_of(data.len()));
+        let _turn = self.turns.begin(pace_of(data.len(), flags));
         let origin = write_origin(request, how);
         // A page that is written back carries a handle that some opener of the file has, or had.
         let written = self.operations.write(origin, node.0, handle.0, offset, data);
+        let written = self.settle_write(written, (node, handle), flags, how);
         let length = to_u64(data.len());
         let refusal = written.err().filter(|_| how.contains(WriteFlags::FUSE_WRITE_CACHE));
         // Before the answer: who is told by fsync may write on at once.
@@ -589,10 +592,4 @@ impl fuser::Filesystem for Adapter {
         let to = (target.0, target_handle.0, target_offset);
         reply_written(self.operations.copy(caller(request), from, to, length), reply);
     }
-}
-
-/// A small write is a copy in memory, as a rule.
-fn pace_of(length: usize) -> Pace {
-    const LARGE: usize = 128 << 10;
-    if length < LARGE { Pace::Quick } else { Pace::Slow }
 }

@@ -2,7 +2,7 @@
 //! the mount itself; others are helped by `fusermount3`, which sends the descriptor through a socket.
 
 use super::MountError;
-use crate::MountOptions;
+use crate::{MountOptions, Synchronous};
 use brindle_fs::AtimeMode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -194,6 +194,8 @@ fn flags(options: &MountOptions) -> MountFlags {
         (!options.set_user_id, MountFlags::NOSUID),
         (!options.execute, MountFlags::NOEXEC),
         (options.atime == AtimeMode::Never, MountFlags::NOATIME),
+        (options.synchronous == Synchronous::Everything, MountFlags::SYNCHRONOUS),
+        (options.synchronous == Synchronous::Names, MountFlags::DIRSYNC),
     ];
     choices.iter().filter(|(is_set, _)| *is_set).fold(MountFlags::empty(), |all, (_, flag)| all | *flag)
 }
@@ -215,6 +217,8 @@ fn helper_words(options: &MountOptions) -> String {
         (options.set_user_id, "suid"),
         (!options.execute, "noexec"),
         (options.atime == AtimeMode::Never, "noatime"),
+        (options.synchronous == Synchronous::Everything, "sync"),
+        (options.synchronous == Synchronous::Names, "dirsync"),
         (helper_unmounts(options), "auto_unmount"),
     ];
     let set = choices.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word);

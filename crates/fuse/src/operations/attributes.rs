@@ -35,7 +35,13 @@ impl Operations {
             number(self.drop_privileges(node, &self.filesystem.inode(id), right))?;
         }
         match number(self.filesystem.set_attributes(id, change)) {
-            Ok(attributes) => Ok(Stat::new(self.shown(id), &attributes)),
+            Ok(attributes) => {
+                // Times that the kernel brings home are synced by the FSYNC that made it do so, if any.
+                if !brings_times_home(change) {
+                    self.settle_inode(&attributes)?;
+                }
+                Ok(Stat::new(self.shown(id), &attributes))
+            }
             // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
             // Nobody can see them any more; an error would be told to the next who syncs the filesystem.
             Err(Errno::NOENT) if brings_times_home(change) => Ok(Stat::gone(self.shown(id))),
@@ -96,12 +102,14 @@ impl Operations {
             number(self.filesystem.set_attributes(id, &change))?;
             self.privileges_changed(true, node);
         }
-        Ok(())
+        self.settle_inode(&number(self.filesystem.attributes(id))?)
     }
 
     pub(crate) fn remove_xattr(&self, node: u64, name: &[u8]) -> Result<(), Errno> {
         check_name(name)?;
-        number(self.filesystem.remove_xattr(self.inode(node)?, name))
+        let id = self.inode(node)?;
+        number(self.filesystem.remove_xattr(id, name))?;
+        self.settle_inode(&number(self.filesystem.attributes(id))?)
     }
 
     /// Sets the flags of `chattr`. Who may is for the kernel to say.
@@ -110,7 +118,7 @@ impl Operations {
         let current = number(self.filesystem.flags(id))?;
         let wanted = flags::wanted(command, input, current)?;
         number(self.filesystem.set_flags(id, wanted))?;
-        Ok(())
+        self.settle_inode(&number(self.filesystem.attributes(id))?)
     }
 }
 

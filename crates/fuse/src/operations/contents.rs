@@ -1,7 +1,7 @@
 //! Open files, and changing what they hold.
 
 use super::{Operations, number};
-use crate::handles::Handle;
+use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
 use crate::refusals::Refusal;
 use brindle_fs::{
@@ -32,15 +32,17 @@ pub(crate) enum WriteOrigin {
 }
 
 impl Operations {
-    /// Opens a file, and answers its handle.
-    pub(crate) fn open(&self, caller: Caller, node: u64, flags: OFlags) -> Result<u64, Errno> {
+    /// Opens a file. Answers its handle, and whether the kernel is to hand over each write at once, past its cache.
+    pub(crate) fn open(&self, caller: Caller, node: u64, flags: OFlags) -> Result<(u64, bool), Errno> {
         let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
         let is_truncated = flags.contains(OFlags::TRUNC);
-        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
-        if is_truncated || writes {
+        if is_truncated || flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
             self.require_writable(&attributes, flags)?;
         }
-        let handle = self.open_known(&attributes, writes)?;
+        let is_marked = attributes.flags.contains(InodeFlags::SYNC);
+        let mut how = Opened::from(flags);
+        how.is_synchronous |= is_marked;
+        let handle = self.open_known(&attributes, how)?;
         if is_truncated {
             let change = AttributeChange { size: Some(0), ..AttributeChange::default() };
             if let Err(error) = self.set_attributes(caller, node, true, &change) {
@@ -49,13 +51,13 @@ impl Operations {
             }
             self.note_write(node);
         }
-        Ok(handle)
+        Ok((handle, is_marked && how.writes))
     }
 
-    /// Opens a file whose attributes are known, perhaps to write it.
-    fn open_known(&self, attributes: &Attributes, writes: bool) -> Result<u64, Errno> {
+    /// Opens a file whose attributes are known.
+    fn open_known(&self, attributes: &Attributes, how: Opened) -> Result<u64, Errno> {
         let file = number(self.filesystem.open_known(attributes))?;
-        Ok(self.handles.add(Handle::new(file, writes)))
+        Ok(self.handles.add(Handle::new(file, how)))
     }
 
     /// Ends the use of a handle. A request that still uses it closes the file when it is done.
@@ -206,7 +208,7 @@ impl Operations {
             self.filesystem.allocate(file, mode, range.start, range.end - range.start)
         })?;
         self.note_write(node);
-        Ok(())
+        self.settle_contents(node, handle, false)
     }
 
     /// Copies from one file to another: shares what can be shared. Answers how much.
@@ -230,6 +232,7 @@ impl Operations {
             Ok(self.with_file(node, handle, copy))
         })??;
         self.note_write(node);
+        self.settle_contents(node, handle, false)?;
         Ok(copied)
     }
 

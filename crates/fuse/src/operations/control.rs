@@ -57,6 +57,13 @@ pub(crate) fn is_slow(asked: u32) -> bool {
 impl Operations {
     /// Does it, and answers.
     pub(crate) fn ioctl(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
+        let answer = self.ioctl_of_node(ioctl)?;
+        self.settle_ioctl(ioctl.command)?;
+        Ok(answer)
+    }
+
+    /// What concerns an inode or a subvolume, or else the filesystem.
+    fn ioctl_of_node(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
         let (caller, node, input) = (ioctl.caller, ioctl.node, ioctl.input.as_slice());
         let done = |()| Vec::new();
         match ioctl.command {

@@ -6,6 +6,7 @@ mod contents;
 mod control;
 mod defragment;
 mod devices;
+mod durability;
 mod long_work;
 mod names;
 mod search;
@@ -22,6 +23,7 @@ use crate::errno::errno_of;
 use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
 use crate::open_files::OpenFiles;
+use crate::options::Synchronous;
 use crate::recent_writes::RecentWrites;
 use crate::refusals::Refusals;
 use balance::BalanceService;
@@ -65,6 +67,7 @@ pub(crate) struct Operations {
     auto_defragment: AutoDefragment,
     owners_delete_subvolumes: bool,
     process_ends_with_mount: bool,
+    synchronous: Synchronous,
 }
 
 /// What the kernel remembers, which it must forget when something changes without its doing.
@@ -116,6 +119,7 @@ impl Operations {
             auto_defragment: options.auto_defragment,
             owners_delete_subvolumes: options.owners_delete_subvolumes,
             process_ends_with_mount: options.process_ends_with_mount,
+            synchronous: options.synchronous,
         }
     }
 

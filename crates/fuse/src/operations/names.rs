@@ -2,7 +2,7 @@
 
 use super::{Operations, number};
 use crate::attributes::Stat;
-use crate::handles::Handle;
+use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
 use brindle_fs::{Attributes, NewInode, RenameMode};
 use rustix::io::Errno;
@@ -34,6 +34,7 @@ impl Operations {
     pub(crate) fn create(&self, parent: u64, name: &[u8], new: &NewInode<'_>) -> Result<Stat, Errno> {
         let parent = self.inode(parent)?;
         let made = number(self.filesystem.create(parent, name, new))?;
+        self.settle_names(&[parent])?;
         Ok(self.remembered(&made))
     }
 
@@ -43,11 +44,15 @@ impl Operations {
         parent: u64,
         name: &[u8],
         new: &NewInode<'_>,
-        writes: bool,
+        how: Opened,
     ) -> Result<(Stat, u64), Errno> {
         let parent = self.inode(parent)?;
         let (made, file) = number(self.filesystem.create_open(parent, name, new))?;
-        let handle = self.handles.add(Handle::new(file, writes));
+        let handle = self.handles.add(Handle::new(file, how));
+        if let Err(error) = self.settle_names(&[parent]) {
+            self.close(handle);
+            return Err(error);
+        }
         Ok((self.remembered(&made), handle))
     }
 
@@ -55,22 +60,28 @@ impl Operations {
     pub(crate) fn link(&self, node: u64, parent: u64, name: &[u8]) -> Result<Stat, Errno> {
         let (id, parent) = (self.inode(node)?, self.inode(parent)?);
         let linked = number(self.filesystem.link(id, parent, name))?;
+        self.settle_names(&[parent])?;
         Ok(self.remembered(&linked))
     }
 
     pub(crate) fn unlink(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
-        number(self.filesystem.unlink(self.inode(parent)?, name))
+        let parent = self.inode(parent)?;
+        number(self.filesystem.unlink(parent, name))?;
+        self.settle_names(&[parent])
     }
 
     pub(crate) fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
-        number(self.filesystem.remove_directory(self.inode(parent)?, name))
+        let parent = self.inode(parent)?;
+        number(self.filesystem.remove_directory(parent, name))?;
+        self.settle_names(&[parent])
     }
 
     pub(crate) fn rename(&self, rename: &Rename) -> Result<(), Errno> {
         let Rename { from, to, .. } = rename;
         let mode = rename.mode().ok_or(Errno::INVAL)?;
         let (from_parent, to_parent) = (self.inode(from.parent)?, self.inode(to.parent)?);
-        number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))
+        number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))?;
+        self.settle_names(&[from_parent, to_parent])
     }
 
     /// The nodes that this rename would give the name of another, and of which the kernel may have pages that it has not

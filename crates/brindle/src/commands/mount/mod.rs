@@ -17,7 +17,7 @@ use crate::commands::tier::warning;
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Context, Result};
 use brindle_fs::PlacementClass;
-use brindle_fuse::{MountError, MountHandle, UnmountHandle};
+use brindle_fuse::{MountError, MountHandle, Synchronous, UnmountHandle};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -37,7 +37,11 @@ MOUNT OPTIONS
   device=PATH          one more device of the pool; can be given several times
   (Devices may be said to be fast or bulk, as /dev/nvme0n1:fast, for this mount: the class counts instead
   of what the pool stores of the device, or the host says of it.)
-  commit=SECONDS       how often what was written is made durable; 30 unless told otherwise
+  commit=SECONDS       how often what was written is made durable; 5 unless told otherwise (the kernel's btrfs has
+                       30, but is told of sync(1)). A mount on which nothing changes writes nothing
+  sync                 every write, and every change of a name or an attribute, is durable before the call returns;
+                       for single files and directories, chattr +S does that
+  dirsync              every change of a name is durable before the call returns; for single directories, chattr +D
   compress=ALGORITHM   zlib[:1-9], lzo or zstd[:1-15] for new data of all files, as far as it shrinks
   compress-force=...   the same, without giving up on a file that did not shrink
   nodatacow            new files are overwritten in place, and have no checksums
@@ -77,10 +81,12 @@ MOUNT OPTIONS
   noexec, and others of mount(8) that change nothing here
 
 WHAT IS DURABLE
-  What fsync(2) or fdatasync(2) returned for, and with notreelog everything else; what was written before a commit;
-  all of it once `brindle umount` returns. A name that a file was given after it was closed, in place of another
+  What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog everything else; what was written by a
+  descriptor with O_SYNC or O_DSYNC, or by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what was written before a commit;
+  all of it once `brindle umount` returns. docs/durability.md has a table of it. A name that a file was given after it was closed, in place of another
   file, has the old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by FUSE:
-  `brindle filesystem sync` does it. umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
+  what they cover is durable with the next commit, after commit= seconds, or at once by `brindle filesystem sync`.
+  umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
   then, too, wait for the serving process to end before the devices are used otherwise.
 
   When a write fails, of contents or of a commit, in more copies than the profile can spare, the mount becomes
@@ -103,6 +109,9 @@ EXIT STATUS
   2  wrong usage";
 
 /// Mount a pool
+///
+/// What was written is made durable by fsync(2), and by itself every 5 seconds (-o commit=), also after sync(1), which FUSE
+/// does not pass on: `brindle filesystem sync` is what returns when all is durable.
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
 /// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process. While files on it are open
@@ -207,8 +216,17 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         commit_interval: options.write.commit_interval.unwrap_or(defaults.commit_interval),
         owners_delete_subvolumes: options.write.owners_delete_subvolumes,
         process_ends_with_mount: true,
+        synchronous: synchronous(options),
         threads: command.threads.map_or(defaults.threads, usize::from),
         ..defaults
+    }
+}
+
+fn synchronous(options: &MountOptions) -> Synchronous {
+    match (options.has("sync", "async"), options.has("dirsync", "")) {
+        (true, _) => Synchronous::Everything,
+        (false, true) => Synchronous::Names,
+        (false, false) => Synchronous::Nothing,
     }
 }
 
