@@ -112,6 +112,32 @@ fn mount_8_says_rw_when_its_user_said_nothing() {
 }
 
 #[test]
+fn mount_8_says_nothing_of_dev_and_suid_which_are_its_default() {
+    if !can_mount() || !is_root("device nodes") {
+        return;
+    }
+    let image = Image::unpack("single");
+    let place = image.beside("place").to_owned();
+    std::fs::create_dir(&place).expect("new");
+    for (options, shown) in [("rw", "rw"), ("rw,nodev", "rw,nodev"), ("rw,nosuid,nodev", "rw,nosuid,nodev")] {
+        brindle_prints([text(&image.devices[0]), text(&place), "-o", options]);
+        assert_eq!(options_shown(&place), format!("{shown},relatime"));
+        unmount(&place);
+    }
+    brindle_prints(["mount", text(&image.devices[0]), text(&place)]);
+    assert_eq!(options_shown(&place), "rw,nosuid,nodev,relatime");
+    unmount(&place);
+}
+
+/// The options of a mount that the mount table shows for all filesystems alike.
+pub(super) fn options_shown(place: &Path) -> String {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("there is a mount table");
+    let line =
+        table.lines().rfind(|line| line.contains(&format!(" {} ", text(place)))).expect("it is mounted");
+    line.split(' ').nth(5).expect("options").to_owned()
+}
+
+#[test]
 fn what_is_written_is_on_the_devices_when_umount_returns() {
     if !can_mount() {
         return;

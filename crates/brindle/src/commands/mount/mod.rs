@@ -77,7 +77,8 @@ MOUNT OPTIONS
                        /etc/fuse.conf says user_allow_other)
   default_permissions  the kernel checks permissions; the default
   auto_unmount         the mount goes away when the serving process dies
-  dev, suid            device nodes and set-user-id programs work; for root
+  dev, suid            device nodes and set-user-id programs work; for root. mount(8) asks for both unless told
+                       nodev or nosuid; here both are off unless asked for
   noexec, and others of mount(8) that change nothing here
 
 WHAT IS DURABLE
@@ -207,8 +208,8 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         source: options.source.clone().unwrap_or(defaults.source),
         allow_other: options.has("allow_other", ""),
         auto_unmount: options.has("auto_unmount", ""),
-        devices: options.has("dev", "nodev"),
-        set_user_id: options.has("suid", "nosuid"),
+        devices: is_allowed(command, options, "dev", "nodev"),
+        set_user_id: is_allowed(command, options, "suid", "nosuid"),
         execute: !options.has("noexec", "exec"),
         atime: options.write.atime,
         directory_atime: !options.write.no_directory_atime,
@@ -220,6 +221,13 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         threads: command.threads.map_or(defaults.threads, usize::from),
         ..defaults
     }
+}
+
+/// Whether something dangerous works on the mount: if that is asked for. mount(8) keeps to itself what is its default, so
+/// that its silence means the same, where root mounts.
+fn is_allowed(command: &MountCommand, options: &MountOptions, name: &str, opposite: &str) -> bool {
+    let is_root = rustix::process::getuid().is_root() && rustix::process::geteuid().is_root();
+    options.has(name, opposite) || command.helper && is_root && !options.has(opposite, name)
 }
 
 fn synchronous(options: &MountOptions) -> Synchronous {
