@@ -17,4 +17,5 @@ mod restore;
 mod sorting;
 mod support;
 mod tier;
+mod umount;
 mod usage;

@@ -3,11 +3,13 @@
 //! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. Who mounts the
 //! same pool again waits for that, instead of being refused.
 
+use crate::commands::umount::table::{self, Mount};
 use brindle_kernel::Mounted;
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long it is waited for.
@@ -16,8 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const UNSEEN: Duration = Duration::from_secs(1);
 /// How often it is looked.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The type of our mounts.
-const MOUNT_TYPE: &str = "fuse.brindle";
 
 /// The time there is for waiting.
 pub(super) struct Patience {
@@ -37,7 +37,7 @@ impl Patience {
     pub(super) fn wait(&self, device: &Path) -> bool {
         let waits = match holders(device) {
             Some(holders) if holders.is_empty() => self.seen.get().elapsed() < UNSEEN,
-            Some(holders) if are_ending(&holders) => {
+            Some(holders) if are_ending(&holders, device) => {
                 self.seen.set(Instant::now());
                 self.began.elapsed() < PATIENCE
             }
@@ -56,9 +56,9 @@ fn holders(device: &Path) -> Option<Vec<u32>> {
     Some(servers().filter(|process| has_open(*process, &device)).collect())
 }
 
-/// Whether none of these processes serves a mount any more.
-fn are_ending(holders: &[u32]) -> bool {
-    let alive = live_servers(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+/// Whether none of these processes, which have the device open, serves a mount any more.
+fn are_ending(holders: &[u32], device: &Path) -> bool {
+    let alive = live_servers(candidates(table::read().unwrap_or_default(), device));
     holders.iter().all(|holder| !alive.contains(holder))
 }
 
@@ -105,18 +105,25 @@ fn is_to_write(info: &str) -> bool {
     flags.is_some_and(|flags| flags & ACCESS != READ_ONLY)
 }
 
-/// Who serves the mounts that there are.
-fn live_servers(table: &str) -> Vec<u32> {
-    let ours = table.lines().filter_map(mountpoint);
-    ours.filter_map(|at| Some(Mounted::open(&at).ok()?.server().ok()?.process)).collect()
+/// The mounts to be asked for their servers: those that show the device as their source. Only if there are none (the source
+/// can be given by `fsname=`), all of ours, for to ask a mount keeps it from being unmounted for a moment.
+fn candidates(mounts: Vec<Mount>, device: &Path) -> Vec<Mount> {
+    let shows_device = |mount: &Mount| {
+        let source = mount.source.as_os_str().as_bytes();
+        source.split(|byte| *byte == b':').any(|shown| {
+            let shown = Path::new(OsStr::from_bytes(shown));
+            shown.file_name() == device.file_name() || shown.canonicalize().is_ok_and(|shown| shown == device)
+        })
+    };
+    let ours = mounts.into_iter().filter(Mount::is_ours);
+    let (shown, others): (Vec<_>, Vec<_>) = ours.partition(shows_device);
+    if shown.is_empty() { others } else { shown }
 }
 
-/// Where a line of the mount table has a mount of ours. One that can't be asked because its name has blanks counts for
-/// none: its server is waited for in vain.
-fn mountpoint(line: &str) -> Option<PathBuf> {
-    let (place, what) = line.split_once(" - ")?;
-    let is_ours = what.split(' ').next() == Some(MOUNT_TYPE);
-    is_ours.then(|| place.split(' ').nth(4).map(PathBuf::from)).flatten()
+/// The processes that serve these mounts.
+fn live_servers(mounts: Vec<Mount>) -> Vec<u32> {
+    let server = |mount: Mount| Some(Mounted::open(&mount.mountpoint).ok()?.server().ok()?.process);
+    mounts.into_iter().filter_map(server).collect()
 }
 
 #[cfg(test)]
@@ -124,11 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_mounts_are_told_from_others() {
-        let ours = "30 22 0:40 / /mnt/a rw,nodev shared:7 - fuse.brindle x.img rw,user_id=0";
-        assert_eq!(mountpoint(ours), Some(PathBuf::from("/mnt/a")));
-        assert_eq!(mountpoint("32 31 0:42 / /mnt rw - tmpfs none rw"), None);
-        assert_eq!(mountpoint(""), None);
+    fn mounts_of_other_devices_are_left_alone() {
+        let table =
+            b"30 22 0:40 / /mnt/a rw,nodev shared:7 - fuse.brindle x.img:/images/y.img rw,user_id=0\n\
+            31 22 0:41 / /mnt/b rw - fuse.brindle /images/z.img rw\n\
+            32 31 0:42 / /mnt rw - tmpfs y.img rw\n";
+        let asked = |device: &str| {
+            let asked = candidates(table::parse(table), Path::new(device));
+            asked.into_iter().map(|mount| mount.device).collect::<Vec<_>>()
+        };
+        assert_eq!(asked("/images/y.img"), ["0:40"]);
+        assert_eq!(asked("/images/z.img"), ["0:41"]);
+        assert_eq!(asked("/images/renamed.img"), ["0:40", "0:41"]);
     }
 
     #[test]

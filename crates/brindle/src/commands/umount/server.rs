@@ -1,0 +1,132 @@
+//! The process that serves a mount, from the time before an unmount until its end.
+//!
+//! It ends when the last mount of its filesystem is gone, and not when one of several is: bind mounts are others, and copies
+//! in other mount namespaces (containers, units of systemd with a namespace of their own). Those keep the devices in use, and so
+//! does a mount that was detached while files were open there.
+
+use super::holders::{name_of, processes};
+use super::table::{self, Mount};
+use crate::commands::filesystem::sync_what_fits;
+use anyhow::{Result, bail};
+use brindle_kernel::Mounted;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The process that serves a mount, if it ends with that.
+pub(super) struct Server {
+    handle: OwnedFd,
+    process: u32,
+}
+
+/// How often it is looked for other mounts while the server is waited for.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long it is waited for where it can't be seen whether it still serves.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where the kernel lists connections of FUSE, each by the minor number of its device.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+impl Server {
+    /// Finds it, and has it write what it can while the mount is still there.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let mounted = Mounted::open(path).ok()?;
+        let info = mounted.server().ok()?;
+        if info.is_writable != 0
+            && let Err(error) = sync_what_fits(&mounted, path)
+        {
+            tracing::warn!("{error}");
+        }
+        let process = Pid::from_raw(info.process.cast_signed())?;
+        let handle = pidfd_open(process, PidfdFlags::empty()).ok()?;
+        Some(Self { handle, process: info.process })
+    }
+
+    /// Waits until all that was written is on the devices: until its end, or, where something else keeps the filesystem
+    /// mounted, for a sync.
+    pub(super) fn settle(self, unmounted: &Mount) -> Result<()> {
+        let here = || table::read().unwrap_or_default().into_iter().find(|mount| mount.is_of(unmounted));
+        if let Some(other) = here() {
+            return sync(&other.mountpoint);
+        }
+        let began = Instant::now();
+        while !self.ends_within(PAUSE) {
+            if let Some((process, mountpoint)) = mounted_elsewhere(unmounted) {
+                tracing::warn!(
+                    "{}: still mounted in another mount namespace, that of process {process} ({}): the devices stay in use",
+                    unmounted.mountpoint.display(),
+                    name_of(process)
+                );
+                return sync(&Path::new(&format!("/proc/{process}/root")).join(mountpoint));
+            }
+            match is_connected(unmounted) {
+                // It makes its last commit.
+                Some(false) => {}
+                None if began.elapsed() < PATIENCE => {}
+                _ => self.explain(unmounted)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, unmounted: &Mount) -> Result<()> {
+        bail!(
+            "{}: unmounted, but process {} serves it still, and the devices stay in use: it may be mounted in another mount \
+             namespace, or was detached while a file was open",
+            unmounted.mountpoint.display(),
+            self.process
+        )
+    }
+
+    /// Waits for its end; false if that has not come in this time.
+    fn ends_within(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            let left = Timespec::try_from(end.saturating_duration_since(Instant::now()));
+            let mut ended = [PollFd::new(&self.handle, PollFlags::IN)];
+            match poll(&mut ended, left.ok().as_ref()) {
+                Err(Errno::INTR) => {}
+                Ok(0) => return false,
+                _ => return true,
+            }
+        }
+    }
+}
+
+/// Syncs what is still mounted at another place.
+fn sync(at: &Path) -> Result<()> {
+    match Mounted::open(at) {
+        Ok(mounted) => Ok(sync_what_fits(&mounted, at)?),
+        // All but what was written in the meantime was synced before the unmount.
+        Err(error) => {
+            tracing::debug!("{error}");
+            Ok(())
+        }
+    }
+}
+
+/// A process that sees a mount of this filesystem in a namespace of its own, and where; as far as we may look.
+fn mounted_elsewhere(unmounted: &Mount) -> Option<(u32, PathBuf)> {
+    let mut seen: HashSet<PathBuf> = std::fs::read_link("/proc/self/ns/mnt").into_iter().collect();
+    processes().find_map(|process| {
+        let namespace = std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?;
+        if !seen.insert(namespace) {
+            return None;
+        }
+        let mounts = table::parse(&std::fs::read(format!("/proc/{process}/mountinfo")).ok()?);
+        let mount = mounts.into_iter().find(|mount| mount.is_of(unmounted))?;
+        Some((process, mount.mountpoint.strip_prefix("/").ok()?.to_owned()))
+    })
+}
+
+/// Whether the kernel has the filesystem still; `None` if it does not say.
+fn is_connected(unmounted: &Mount) -> Option<bool> {
+    let (_, minor) = unmounted.device.split_once(':')?;
+    let mut all = std::fs::read_dir(CONNECTIONS).ok()?.flatten().peekable();
+    // An empty list may be the list itself that is not mounted.
+    all.peek()?;
+    Some(all.any(|entry| entry.file_name() == minor))
+}

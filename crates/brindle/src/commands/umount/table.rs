@@ -1,0 +1,112 @@
+//! The kernel's table of mounts (`mountinfo`), as far as it says what an unmount concerns.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The type of our mounts.
+pub(crate) const MOUNT_TYPE: &[u8] = b"fuse.brindle";
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) id: u64,
+    /// The number of the mount below whose mountpoint this one is.
+    pub(crate) parent: u64,
+    /// The number of the filesystem, as `major:minor`. All mounts of one filesystem have the same; once the last is gone, the next
+    /// filesystem may get it.
+    pub(crate) device: String,
+    pub(crate) mountpoint: PathBuf,
+    /// The options of the mount itself.
+    pub(crate) options: String,
+    pub(crate) kind: Vec<u8>,
+    /// The first column of mount(8): for mounts of ours the devices, unless told otherwise.
+    pub(crate) source: PathBuf,
+}
+
+impl Mount {
+    /// Returns true if the mount is one of brindle.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.kind == MOUNT_TYPE
+    }
+
+    /// Returns true if both are mounts of one filesystem of brindle.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        self.is_ours() && self.device == other.device
+    }
+}
+
+/// The mounts that this process sees, in the order in which they were made.
+pub(crate) fn read() -> std::io::Result<Vec<Mount>> {
+    Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
+}
+
+/// The mount at a path: the last one, where several are.
+pub(crate) fn at<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    mounts.iter().rfind(|mount| mount.mountpoint == path)
+}
+
+/// The lines of a table.
+pub(crate) fn parse(table: &[u8]) -> Vec<Mount> {
+    table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    // Number, parent, device, root, mountpoint, options, any number of tags, "-", type, source, options.
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut text = || String::from_utf8(fields.next()?.to_vec()).ok();
+    let (id, parent, device) = (text()?.parse().ok()?, text()?.parse().ok()?, text()?);
+    let mountpoint = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let options = String::from_utf8(fields.next()?.to_vec()).ok()?;
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (behind.next()?.to_vec(), unescape(behind.next()?));
+    let source = PathBuf::from(OsString::from_vec(source));
+    Some(Mount { id, parent, device, mountpoint, options, kind, source })
+}
+
+/// The table writes blanks and the like as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((byte, after)) = rest.split_first() {
+        let octal = || {
+            let digits = after.get(..3).filter(|_| *byte == b'\\')?;
+            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+        };
+        match octal() {
+            Some(escaped) => {
+                plain.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_mount_at_a_path_counts() {
+        let table = b"22 1 0:1 / / rw shared:1 - ext4 /dev/vda rw\n\
+            30 22 0:40 / /a\\040b ro,nodev - fuse.brindle x.img ro\n\
+            31 22 0:41 / /mnt ro - fuse.brindle x.img ro\n\
+            33 30 0:40 /d /a\\040b/c ro master:4 propagate_from:2 - fuse.brindle x.img ro\n\
+            32 31 0:42 / /mnt rw - tmpfs none rw\n";
+        let mounts = parse(table);
+        assert_eq!(mounts.len(), 5);
+        let find = |path: &str| at(&mounts, Path::new(path)).expect("it is there");
+        assert!(find("/a b").is_ours() && find("/a b").is_of(find("/a b/c")));
+        assert_eq!((find("/a b/c").id, find("/a b/c").parent), (33, 30));
+        assert_eq!(find("/a b").options, "ro,nodev");
+        assert_eq!(find("/a b").source, Path::new("x.img"));
+        assert_eq!(find("/mnt").kind, b"tmpfs");
+        assert_eq!(at(&mounts, Path::new("/mnt/x")), None);
+        assert!(parse(b"").is_empty() && parse(b"1 2\n").is_empty());
+    }
+}
