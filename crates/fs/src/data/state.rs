@@ -23,7 +23,9 @@
 //! it was in has gone. Who reads then begins anew.
 //!
 //! **Sizes.** `size` is what everybody sees; `disk_size` what the inode item has. The item never counts a byte that
-//! is only in memory: it ends where the first such byte behind the old end begins.
+//! is only in memory: it ends where the first such byte behind the old end begins. A byte that is being written back
+//! counts as soon as the items have it, also if it has been written once more since: the file had that byte
+//! when the writeback began, and an fsync that waits for the writeback promises it.
 
 use super::context::DataContext;
 use super::ranges::{DirtyRanges, copy_shared};
@@ -55,6 +57,8 @@ pub(crate) struct Memory {
     pub(super) dirty: DirtyRanges,
     /// What is being written back, by offset.
     pub(super) writing: Vec<WritingPiece>,
+    /// The size that everybody saw when the last writeback began.
+    pub(super) writing_size: u64,
     /// Data space that is promised for what is dirty, in bytes. (What is being written back has taken its part.)
     pub(super) promised: u64,
     /// Moves on with each change of the items.
@@ -268,6 +272,7 @@ impl Memory {
         let taken = self.dirty.take(u64::MAX, usize::MAX);
         let pieces = taken.into_iter().map(|(start, bytes)| WritingPiece { start, bytes: Arc::new(bytes) });
         self.writing = pieces.collect();
+        self.writing_size = self.size;
         (self.writing.clone(), std::mem::take(&mut self.promised))
     }
 
@@ -288,15 +293,23 @@ impl Memory {
         surplus
     }
 
-    /// The size that the inode item may have once everything is in the items that is not dirty any more.
+    /// The size that the inode item may have once everything is in the items that is being written, or neither that nor
+    /// dirty.
     pub(crate) fn size_for_item(&self) -> u64 {
-        if self.size <= self.disk_size {
-            return self.size;
+        let mut end = self.disk_size;
+        while end < self.size {
+            let being_written = self.writing_in(&(end..self.writing_size)).next();
+            if let Some(piece) = being_written.filter(|piece| piece.start <= end && end < self.writing_size) {
+                end = piece.end().min(self.writing_size);
+                continue;
+            }
+            match self.dirty.run_from(end) {
+                Some(run) if run.start > end => end = run.start,
+                Some(_) => break,
+                None => return self.size,
+            }
         }
-        match self.dirty.run_from(self.disk_size) {
-            Some(run) => run.start.clamp(self.disk_size, self.size),
-            None => self.size,
-        }
+        end.min(self.size)
     }
 
     fn writing_in(&self, range: &Range<u64>) -> impl Iterator<Item = &WritingPiece> {
@@ -361,5 +374,31 @@ mod tests {
         assert_eq!(memory.size_for_item(), 20);
         memory.size = 12;
         assert_eq!(memory.size_for_item(), 12);
+    }
+
+    #[test]
+    fn what_is_being_written_counts_although_it_is_dirty_again() {
+        let mut memory = Memory { size: 25, ..Memory::default() };
+        memory.dirty.write(0, &[1; 30]);
+        let _ = memory.begin_writing();
+        assert_eq!(memory.size_for_item(), 25);
+        memory.dirty.write(0, &[2; 10]);
+        assert_eq!(memory.size_for_item(), 25);
+        memory.dirty.write(20, &[2; 10]);
+        memory.size = 28;
+        assert_eq!(memory.size_for_item(), 25, "what has come since is only in memory");
+        memory.dirty.write(40, &[2; 10]);
+        memory.size = 50;
+        assert_eq!(memory.size_for_item(), 25);
+    }
+
+    #[test]
+    fn a_file_that_grew_behind_what_is_being_written_ends_where_that_begins() {
+        let mut memory = Memory { size: 30, ..Memory::default() };
+        memory.dirty.write(0, &[1; 30]);
+        let _ = memory.begin_writing();
+        memory.dirty.write(60, &[2; 10]);
+        memory.size = 70;
+        assert_eq!(memory.size_for_item(), 60, "what lies between is a hole");
     }
 }

@@ -12,6 +12,7 @@ mod logged;
 mod model;
 mod pingpong;
 mod placement;
+mod races;
 mod simulated;
 mod threads;
 mod walk;

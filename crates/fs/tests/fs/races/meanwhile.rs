@@ -1,0 +1,127 @@
+//! Writes that come while a file is written back.
+
+use crate::simulated::{Layout, Pool};
+use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
+use brindle_fs::{Filesystem, NewInode};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A device that has something done before it takes its next write.
+struct Interrupted {
+    inner: Arc<SparseDevice>,
+    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Interrupted {
+    fn before_next_write(&self, act: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Device for Interrupted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_at(offset, buffer)
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.inner.class()
+    }
+}
+
+impl WritableDevice for Interrupted {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(act) = before {
+            act();
+        }
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        self.inner.discard(offset, length)
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.set_size(size_bytes)
+    }
+}
+
+/// Writes a file, and fsyncs it while others write to it; what a crash after the fsync leaves of it.
+fn synced(tree_log: bool, meanwhile: &[(u64, usize)]) -> Vec<u8> {
+    let layout = Layout::of(0);
+    let device = Arc::new(SparseDevice::new("memory".to_owned(), layout.device_bytes(), layout.class(0)));
+    layout.mkfs(&[Arc::<SparseDevice>::clone(&device)]);
+    let interrupted = Arc::new(Interrupted { inner: Arc::clone(&device), before: Mutex::default() });
+    let mut pool = Pool::on(vec![Arc::<Interrupted>::clone(&interrupted)], &layout);
+    pool.write.tree_log = tree_log;
+    let filesystem = Arc::new(pool.open().expect("a new pool"));
+    let new = NewInode { mode: 0o100_600, ..NewInode::default() };
+    let (made, file) = filesystem.create_open(filesystem.root(), b"file", &new).expect("room");
+    filesystem.commit().expect("durable");
+    filesystem.write(&file, 0, &[1; LENGTH]).expect("room");
+    let (weak, writes): (Weak<Filesystem>, _) = (Arc::downgrade(&filesystem), meanwhile.to_vec());
+    interrupted.before_next_write(move || {
+        let filesystem = weak.upgrade().expect("it is open");
+        let file = filesystem.open_file(made.id).expect("opens");
+        for (offset, length) in writes {
+            filesystem.write(&file, offset, &vec![2; length]).expect("room");
+        }
+    });
+    filesystem.sync_file(&file).expect("durable");
+    let left = SparseDevice::new("left".to_owned(), device.size_bytes(), device.class());
+    for (offset, bytes) in device.written() {
+        left.write_at(offset, &bytes).expect("room");
+    }
+    filesystem.close_file(file).expect("closes");
+    let left = Pool::on(vec![Arc::new(left)], &layout);
+    let filesystem = left.open().expect("a crash leaves a pool");
+    let file = filesystem.open_file(made.id).expect("it was durable");
+    let mut bytes = vec![0; 100_000];
+    let length = filesystem.read(&file, 0, &mut bytes).expect("reads");
+    bytes.truncate(length);
+    drop((file, filesystem));
+    left.check().unwrap_or_else(|findings| panic!("{findings}"));
+    bytes
+}
+
+/// The length of the file that is synced, in bytes.
+const LENGTH: usize = 9000;
+
+#[test]
+fn what_is_synced_is_whole_whatever_is_written_meanwhile() {
+    for tree_log in [false, true] {
+        for meanwhile in [
+            &[(0, 100)][..],
+            &[(0, LENGTH)],
+            &[(5000, 10)],
+            &[(8999, 500)],
+            &[(9000, 5000)],
+            &[(60_000, 100)],
+            &[(0, 1), (4096, 1), (9000, 1), (12_288, 1)],
+        ] {
+            let found = synced(tree_log, meanwhile);
+            assert!(found.len() >= LENGTH, "{} bytes, written meanwhile: {meanwhile:?}", found.len());
+            // What came later is there or not.
+            let is_sound = |byte: &u8| *byte == 1 || *byte == 2;
+            assert!(found[..LENGTH].iter().all(is_sound), "written meanwhile: {meanwhile:?}");
+        }
+    }
+}

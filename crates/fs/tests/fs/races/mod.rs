@@ -1,0 +1,3 @@
+//! Operations that meet.
+
+mod meanwhile;
