@@ -99,8 +99,7 @@ impl Edit<'_> {
         })
     }
 
-    /// Adds an entry to a directory.
-    pub(crate) fn add_entry(&self, place: Place<'_>, index: u64, entry: Entry) -> Result<(), TreeError> {
+    fn packed_entry(&self, place: Place<'_>, entry: Entry) -> Vec<u8> {
         let header = DirEntryHeader {
             location: entry.location,
             transid: self.generation(),
@@ -110,9 +109,33 @@ impl Edit<'_> {
         };
         let mut packed = Vec::new();
         append(&mut packed, &header, place.name, &[]);
+        packed
+    }
+
+    /// Adds an entry to a directory.
+    pub(crate) fn add_entry(&self, place: Place<'_>, index: u64, entry: Entry) -> Result<(), TreeError> {
+        let packed = self.packed_entry(place, entry);
         self.editor.insert(place.tree, &place.directory.key(KeyType::DIR_INDEX, index), &packed)?;
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
         self.editor.edit(place.tree, &key, |data| data.extend_from_slice(&packed))
+    }
+
+    /// Lets an entry stand for something else, with another index. The name is found, and listed, all the time.
+    pub(crate) fn replace_entry(
+        &self,
+        place: Place<'_>,
+        old_index: u64,
+        index: u64,
+        entry: Entry,
+    ) -> Result<(), TreeError> {
+        let packed = self.packed_entry(place, entry);
+        self.editor.insert(place.tree, &place.directory.key(KeyType::DIR_INDEX, index), &packed)?;
+        let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
+        self.editor.edit(place.tree, &key, |data| {
+            remove(data, |_: &DirEntryHeader, name: &[u8]| name == place.name);
+            data.extend_from_slice(&packed);
+        })?;
+        self.editor.remove(place.tree, &place.directory.key(KeyType::DIR_INDEX, old_index)).map(|_| ())
     }
 
     /// Removes an entry from a directory.

@@ -1,4 +1,8 @@
 //! Names that change.
+//!
+//! Lookups take no lock but the trees', and see each edit by itself. So an entry that is replaced is changed by one edit,
+//! and what moves has its new entry before it loses the old one: a name that is there before and after is there all the
+//! time. For a moment two names may stand for one inode.
 
 use super::edit::{Edit, NameForm, Place, directory_bytes};
 use super::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
@@ -117,6 +121,8 @@ impl Filesystem {
                 let there = self.plan_move(source, from, to, locks)?;
                 let back = self.plan_move(target, to, from, locks)?;
                 self.change(Need::items(24), |edit| {
+                    edit.replace_entry(to, back.old.index, there.new.index, source.entry)?;
+                    edit.replace_entry(from, there.old.index, back.new.index, target.entry)?;
                     edit.detach(&there)?;
                     edit.detach(&back)?;
                     edit.attach(&there)?;
@@ -150,16 +156,23 @@ impl Filesystem {
         let freed_to = if target.is_some() { 0 } else { directory_bytes(to.name) };
         let freed_from = if whiteout.is_some() { 0 } else { -directory_bytes(from.name) };
         self.change(Need::items(18 + removed + left), |edit| {
+            match &leaving {
+                Some((leaving, _)) => {
+                    edit.replace_entry(to, leaving.index(), there.new.index, source.entry)?;
+                    edit.lose_inode_name(to, leaving)?;
+                }
+                None => edit.add_entry(to, there.new.index, source.entry)?,
+            }
+            match &whiteout {
+                Some((planned, index)) => {
+                    let first = FirstName { parent: from.directory.number, name: from.name, index: *index };
+                    edit.insert_inode(from.tree, planned, Some(first))?;
+                    edit.replace_entry(from, there.old.index, *index, planned.entry())?;
+                }
+                None => edit.remove_entry(from, there.old.index)?,
+            }
             edit.detach(&there)?;
-            if let Some((leaving, _)) = &leaving {
-                edit.lose_name(to, leaving)?;
-            }
             edit.attach(&there)?;
-            if let Some((planned, index)) = &whiteout {
-                let first = FirstName { parent: from.directory.number, name: from.name, index: *index };
-                edit.insert_inode(from.tree, planned, Some(first))?;
-                edit.add_entry(from, *index, planned.entry())?;
-            }
             edit.touch_both(from, to, freed_from, freed_to)
         })?;
         let Some((leaving, inode)) = leaving else {
@@ -316,18 +329,16 @@ fn empty_place(child: &Child) -> FsError {
 }
 
 impl Edit<'_> {
-    /// Takes something out of the directory that it leaves.
+    /// Takes the name away that something has in the directory that it leaves. The entry there is another matter.
     fn detach(&self, moved: &Move<'_>) -> Result<(), TreeError> {
-        self.remove_entry(moved.from, moved.old.index)?;
         match moved.child.subvolume() {
             Some(below) => self.remove_root_reference(moved.from.directory.tree, below),
             None => self.remove_name(moved.from, moved.number(), moved.old.form),
         }
     }
 
-    /// Puts it into the one that it comes to.
+    /// Gives it the name that it has in the one that it comes to.
     fn attach(&self, moved: &Move<'_>) -> Result<(), TreeError> {
-        self.add_entry(moved.to, moved.new.index, moved.child.entry)?;
         match moved.child.subvolume() {
             Some(below) => self.add_root_reference(moved.to, below, moved.new.index),
             None => {

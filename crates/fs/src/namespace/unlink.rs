@@ -49,6 +49,11 @@ impl Leaving<'_> {
         self.fate == Fate::Waits
     }
 
+    /// The index of the name in its directory.
+    pub(crate) fn index(&self) -> u64 {
+        self.place.index
+    }
+
     pub(crate) fn is_last(&self) -> bool {
         self.fate != Fate::Stays
     }
@@ -186,6 +191,11 @@ impl Edit<'_> {
     /// Takes a name away, and the inode with it if it is the last one and nothing is in the way.
     pub(crate) fn lose_name(&self, place: Place<'_>, leaving: &Leaving<'_>) -> Result<(), TreeError> {
         self.remove_entry(place, leaving.place.index)?;
+        self.lose_inode_name(place, leaving)
+    }
+
+    /// The same, where the directory's entry stands for something else by now.
+    pub(crate) fn lose_inode_name(&self, place: Place<'_>, leaving: &Leaving<'_>) -> Result<(), TreeError> {
         if let Fate::Goes(_) = leaving.fate {
             return self.remove_inode(place.tree, leaving.number);
         }
