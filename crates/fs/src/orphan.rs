@@ -98,7 +98,11 @@ impl Filesystem {
             return Ok(());
         }
         drop(names);
-        let removed = self.remove_marked(inode);
+        let removed = match self.remove_marked(inode) {
+            // It goes with its subvolume, and the operation that took its name has done what it was asked for.
+            Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => return Ok(()),
+            removed => removed,
+        };
         if removed.is_err() {
             inode.names().is_going = false;
         }

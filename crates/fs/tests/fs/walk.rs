@@ -79,6 +79,11 @@ impl From<FsError> for Why {
 impl Walk {
     /// Looks at all that lies below the root.
     pub(crate) fn of(filesystem: &Filesystem, limits: Limits) -> Self {
+        Self::below(filesystem, filesystem.root(), limits)
+    }
+
+    /// Looks at all that lies below a directory.
+    pub(crate) fn below(filesystem: &Filesystem, top: InodeId, limits: Limits) -> Self {
         let mut walker = Walker {
             filesystem,
             limits,
@@ -86,7 +91,7 @@ impl Walk {
             ids: HashMap::new(),
             directories: Vec::new(),
         };
-        walker.add(filesystem.root(), Vec::new(), 0);
+        walker.add(top, Vec::new(), 0);
         while let Some((id, path, depth)) = walker.directories.pop() {
             let listed =
                 if depth < limits.depth { walker.add_entries(id, &path, depth + 1) } else { Err(Why::Limit) };

@@ -6,6 +6,7 @@
 mod attributes;
 mod contents;
 mod errno;
+mod identity;
 mod inode;
 mod names;
 mod path;
@@ -19,6 +20,7 @@ mod tests;
 pub use attributes::XattrRule;
 pub use contents::SECTOR_BYTES;
 pub use errno::Errno;
+pub use identity::Identity;
 pub use inode::{Body, Child, Inode, Node};
 pub use path::{TreePath, path};
 pub use rename::RenameRule;

@@ -30,6 +30,13 @@ pub struct Found<'m> {
     place: Option<Place>,
 }
 
+impl Found<'_> {
+    /// Returns true if the name stands for this inode.
+    pub(super) fn is_at(&self, place: Place) -> bool {
+        self.place == Some(place)
+    }
+}
+
 impl Model {
     /// Every name, a directory before what is in it, the top first.
     #[must_use]

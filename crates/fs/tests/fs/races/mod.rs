@@ -1,8 +1,13 @@
 //! Operations that meet: every pair of them on the same names and inodes, and random mixes. Whatever the threads
 //! answered, and what is left, must be the outcome of some order in which the model does the same one after the other.
 
+mod act;
+mod ground;
 mod meanwhile;
+mod modelled;
 mod names;
+mod pairs;
+mod world;
 
 use crate::simulated::{Layout, Pool};
 use brindle_fs::Filesystem;
