@@ -215,9 +215,58 @@ pub fn classes(devices: &[DeviceSummary]) -> Vec<PlacementClass> {
     devices.iter().map(class).collect()
 }
 
+/// The part of a chunk that the devices of a class can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// All of it.
+    Whole,
+    /// So many of its copies, each of them on a device of its own.
+    Copies(usize),
+    /// No part that would make a difference: no device, or too few for a profile that stripes.
+    Nothing,
+}
+
+impl Fit {
+    /// The part of a chunk of this profile that so many devices can hold. Of mirrors each copy counts. A stripe set that
+    /// has too few devices spreads over all of them, and what is read comes from the slow ones as often as before.
+    pub fn of(profile: Profile, found: usize) -> Self {
+        let attributes = profile.attributes();
+        if found >= usize::from(attributes.devs_min) {
+            Self::Whole
+        } else if found > 0 && attributes.devs_max > 1 {
+            Self::Copies(found)
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+/// Bytes of metadata that fit into new chunks that lie as well as the devices allow: on suitable devices alone, or with as
+/// many copies there as there are suitable devices.
+pub fn room_at_best(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
+    let has_hints = has_hints(devices);
+    let is_suitable = |device: &&DeviceSummary| {
+        rank(hint_of(device, has_hints), request).is_some_and(|rank| rank < UNSUITABLE)
+    };
+    let mode = match Fit::of(request.profile, devices.iter().filter(is_suitable).count()) {
+        Fit::Copies(copies) => {
+            let spilled_max = usize::from(request.attributes().devs_max) - copies;
+            let request = ChunkRequest { mode: PlacementMode::Preferred, ..*request };
+            return room(devices, &request, &|plan| plan.spilled <= spilled_max);
+        }
+        Fit::Whole | Fit::Nothing => PlacementMode::Strict,
+    };
+    room_for(devices, &ChunkRequest { mode, ..*request })
+}
+
 /// How many bytes of data or metadata fit into new chunks of this kind, all of them together; as good as exact, for
 /// what is asked is how chunks of moderate size would be placed one after the other.
 pub fn room_for(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
+    room(devices, request, &|_| true)
+}
+
+/// Bytes that fit into new chunks, until there is none that is good enough.
+fn room(devices: &[DeviceSummary], request: &ChunkRequest, is_good: &dyn Fn(&ChunkPlan) -> bool) -> u64 {
     /// So many chunks on the roomiest device show well enough how room is shared out.
     const CHUNKS: u64 = 64;
     let mut devices = devices.to_vec();
@@ -227,7 +276,7 @@ pub fn room_for(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
     let stripe = (largest / CHUNKS).max(request.least_free());
     let request = ChunkRequest { max_stripe_bytes: stripe, max_chunk_bytes: u64::MAX / 2, ..*request };
     let mut bytes = 0u64;
-    while let Ok(plan) = place_chunk(&devices, &request) {
+    while let Some(plan) = place_chunk(&devices, &request).ok().filter(is_good) {
         bytes = bytes.saturating_add(plan.chunk_bytes);
         for devid in &plan.stripes {
             let taken = devices.iter_mut().find(|device| device.devid == *devid);

@@ -1,6 +1,17 @@
 //! Tiers: which chunks lie on devices of the wrong class, and how a kernel that knows no classes is brought to move
 //! them. Metadata and system chunks belong on fast devices, data chunks on bulk ones; chunks that hold both have
-//! no preference, and neither has content whose profile needs more devices than its class has.
+//! no preference.
+//!
+//! # Too few devices
+//!
+//! A chunk lies right if it lies as well as the devices allow ([`Fit`]). Where the class has as many devices as the profile
+//! needs, all of the chunk belongs there. Where it has fewer:
+//!
+//! - Metadata and system chunks that are mirrored (`raid1`, `raid1c3`, `raid1c4`) lie right with a copy on each fast device.
+//!   One SSD beside two disks holds one copy of all metadata, and that one is read.
+//! - Profiles that stripe (`raid10`, `raid5`, `raid6`) would spread over all devices, and have no preference. (`single`,
+//!   `dup` and `raid0` need one device.)
+//! - Data has no preference either: a copy on the bulk device saves no room on the fast one.
 //!
 //! # The walk
 //!
@@ -21,16 +32,22 @@
 //! holes, so new chunks go elsewhere; nothing of it is moved by that, for nothing lies beyond its new end. Holes, which
 //! relocation itself leaves behind, are why a plan says whether its fences [hold](plan::Pass::holds), and why
 //! whoever carries it out looks again afterwards.
+//!
+//! Where only some copies fit on the fast devices, as many bulk devices stay [open](plan::Move::open) as the other copies
+//! need: the roomiest. With all others fenced, each fast device is among the first that the profile takes, however much is
+//! free on the open ones. The choice is made anew for each chunk, so that the disks fill evenly.
 
 pub mod files;
 pub mod lies;
 pub mod plan;
+pub mod shortage;
 #[cfg(test)]
 mod tests;
 pub mod watch;
 
-use crate::placement::{AllocationHint, PlacementClass};
+use crate::placement::{AllocationHint, Fit, PlacementClass};
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -243,28 +260,46 @@ impl TierPool {
         gaps
     }
 
-    /// Whether a chunk's content has enough devices of the class it belongs on.
-    pub fn has_enough(&self, chunk: &TierChunk) -> bool {
-        let needed = usize::from(chunk.profile().attributes().devs_min);
-        chunk.content().class().is_some_and(|class| self.count(class) >= needed)
+    /// The part of a chunk that the devices of its content's class can hold.
+    pub fn fit(&self, content: Content, profile: Profile) -> Fit {
+        match content.class().map(|class| Fit::of(profile, self.count(class))) {
+            None => Fit::Nothing,
+            // Half of the data on a disk saves no room on the SSD, and speeds nothing up.
+            Some(Fit::Copies(_)) if content == Content::Data => Fit::Nothing,
+            Some(fit) => fit,
+        }
     }
 
-    /// Whether a chunk has a piece on a device of the other class than its content's, and need not.
+    /// Whether fewer pieces of a chunk lie on devices of its content's class than could.
     pub fn lies_wrong(&self, chunk: &TierChunk) -> bool {
-        !self.is_of_fast_tier(chunk)
-            && self.has_enough(chunk)
-            && chunk.stripes.iter().any(|stripe| self.is_strange(chunk, stripe.devid))
+        !self.is_of_fast_tier(chunk) && self.devices_short(chunk) > 0
+    }
+
+    /// The number of devices of its content's class that a chunk should lie on, and does not.
+    fn devices_short(&self, chunk: &TierChunk) -> usize {
+        let devices: BTreeSet<DevId> = chunk.stripes.iter().map(|stripe| stripe.devid).collect();
+        let wanted = match self.fit(chunk.content(), chunk.profile()) {
+            Fit::Whole => devices.len(),
+            Fit::Copies(copies) => copies,
+            Fit::Nothing => 0,
+        };
+        let found = devices.iter().filter(|devid| chunk.content().class() == Some(self.class(**devid)));
+        wanted.saturating_sub(found.count())
+    }
+
+    /// The bytes of a chunk that should lie on other devices.
+    fn wrong_bytes(&self, chunk: &TierChunk) -> u64 {
+        if !self.lies_wrong(chunk) {
+            return 0;
+        }
+        let pieces = u64::from(chunk.profile().attributes().dev_stripes);
+        self.devices_short(chunk) as u64 * pieces * chunk.stripe_bytes()
     }
 
     /// Whether a chunk holds data of small files, and what is marked.
     pub fn is_of_fast_tier(&self, chunk: &TierChunk) -> bool {
         let is_fast = |stripe: &TierStripe| self.class(stripe.devid) == PlacementClass::Fast;
         self.is_ours && chunk.content() == Content::Data && chunk.stripes.iter().all(is_fast)
-    }
-
-    /// Whether a device is of the other class than the chunk's content's.
-    fn is_strange(&self, chunk: &TierChunk, devid: DevId) -> bool {
-        chunk.content().class().is_some_and(|class| class != self.class(devid))
     }
 }
 

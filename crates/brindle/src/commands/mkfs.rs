@@ -356,6 +356,9 @@ fn print_report(out: &mut impl Write, report: &MkfsReport) -> Result<()> {
         let (class, length) = (device.class.to_string(), size(device.size_bytes));
         writeln!(out, "  {:>3}  {length:>10}  {class:<5}  {}", device.devid, device.name)?;
     }
+    for note in warning::notes_of_new(report) {
+        writeln!(out, "Note: {note}")?;
+    }
     Ok(())
 }
 
@@ -407,6 +410,7 @@ fn report_json(report: &MkfsReport) -> Value {
         "block_groups": report.block_groups.iter().map(group).collect::<Vec<_>>(),
         "devices": devices,
         "warnings": report.warnings,
+        "notes": warning::notes_of_new(report),
     })
 }
 

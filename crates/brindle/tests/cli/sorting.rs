@@ -1,5 +1,7 @@
 //! `balance` and `tier` on mounts of brindle: while programs write, over kills of the server, and by a watch.
 
+mod one_fast;
+
 use super::mount::{can_mount, is_mounted, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text, with_devices};
 use rustix::fs::FallocateFlags;
@@ -338,11 +340,11 @@ fn tiers_of_a_mount_and_of_its_devices_are_shown_and_put_right_alike() {
     let status = served.json(&["tier", "status", "--json"]);
     assert_eq!(wrong(&status), (0, 0), "{status}");
     assert_eq!(status["files"]["small_and_marked"]["fast_bytes"].as_u64(), Some(SMALL + MARKED));
-    assert!(served.prints(&["tier", "apply"]).contains("Nothing lay wrong"));
-    assert!(served.prints(&["tier", "plan"]).contains("Nothing lies wrong"));
+    assert!(served.prints(&["tier", "apply"]).contains("Nothing to move"));
+    assert!(served.prints(&["tier", "plan"]).contains("Nothing to move"));
     served.unmount();
     assert!(
-        brindle_prints(with_devices(&["-q", "tier", "apply"], &served.devices)).contains("Nothing lay wrong")
+        brindle_prints(with_devices(&["-q", "tier", "apply"], &served.devices)).contains("Nothing to move")
     );
     served.check();
     let reversed = |command| ["tier", command, "--fast=1", "--fast=2", "--bulk=3", "--bulk=4"];
@@ -461,14 +463,14 @@ fn tiers_that_make_no_difference_are_warned_of_and_plan_and_apply_agree() {
         }
         assert_eq!(warning(&["property", "set", text(&place), "small_files", "0"]), "");
         if is_futile {
-            // Metadata has no two fast devices either.
-            let plan = brindle(["tier", "plan", text(&place)]);
-            assert_eq!(plan.status.code(), Some(1));
-            let planned = String::from_utf8_lossy(&plan.stdout).into_owned();
-            let said = brindle_fails(1, ["tier", "apply", text(&place)]);
-            let why =
-                planned.lines().find_map(|line| line.strip_prefix("Can't be done: ")).expect("a reason");
-            assert!(said.contains(why), "{planned}: {said}");
+            // That there is nothing to do is said, and no failure.
+            let planned = served.prints(&["tier", "plan"]);
+            assert!(planned.starts_with("Nothing to move."), "{planned}");
+            let note = planned.lines().find(|line| line.starts_with("Note: ")).expect("a reason");
+            let said = served.prints(&["tier", "apply"]);
+            assert!(said.starts_with("Nothing to move.") && said.contains(note), "{planned}: {said}");
+            let plan = served.json(&["tier", "plan", "--json"]);
+            assert_eq!(plan["nothing_to_move"], true, "{plan}");
         }
         served.unmount();
         let scratch = served.scratch.path();

@@ -5,8 +5,8 @@ use super::{Fences, Inventory, StateDirectory, TierError, recover};
 use crate::balance::Relocated;
 use crate::control::Mounted;
 use brindle_ondisk::BlockGroupType;
-use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, highest, other, plan};
-use brindle_policy::tier::{Content, TierPool};
+use brindle_policy::tier::TierPool;
+use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, fences_for, highest, other, plan};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,10 +144,10 @@ impl Work<'_> {
             }
             if let Some(pass) = rounds.next(&plan) {
                 self.observer.planned(&plan);
-                self.carry_out(pass, &inventory)?;
+                self.carry_out(pass)?;
             } else if let Some(pass) = self.squeeze(&plan, &inventory) {
                 rounds = Rounds::default();
-                self.carry_out(&pass, &inventory)?;
+                self.carry_out(&pass)?;
             } else {
                 break;
             }
@@ -162,10 +162,28 @@ impl Work<'_> {
         }
     }
 
-    fn carry_out(&mut self, pass: &Pass, inventory: &Inventory) -> Result<(), TierError> {
-        self.fences.close(&pass.fences, &inventory.devices)?;
+    fn carry_out(&mut self, pass: &Pass) -> Result<(), TierError> {
         self.pass(pass)?;
         self.fences.open()
+    }
+
+    /// Puts up the fences for a chunk, unless they stand. Where devices stay open, which ones is chosen for each chunk.
+    fn fence(&mut self, pass: &Pass, chunk: &Move) -> Result<(), TierError> {
+        let is_same = pass.moves.iter().all(|other| other.open == 0);
+        if self.fences.is_closed() && is_same {
+            return Ok(());
+        }
+        let inventory = self.fences.unfenced(self.mounted.inventory()?);
+        let pool = (self.classify)(&inventory);
+        let fences = match chunk.open {
+            0 => fences(&pool, other(pass.target)),
+            _ => fences_for(&pool, chunk.kind),
+        };
+        if self.fences.stand_around(&fences) {
+            return Ok(());
+        }
+        self.fences.open()?;
+        self.fences.close(&fences, &inventory.devices)
     }
 
     /// What moves nothing to where it belongs, but what lies highest on the devices that are fenced for the first pass of a
@@ -192,11 +210,12 @@ impl Work<'_> {
 
     fn pass(&mut self, pass: &Pass) -> Result<(), TierError> {
         for chunk in &pass.moves {
-            self.keep_to_the_rate(pass)?;
+            self.keep_to_the_rate()?;
             if self.observer.is_stopped() {
                 self.done.is_stopped = true;
                 return Ok(());
             }
+            self.fence(pass, chunk)?;
             self.observer.moving(chunk);
             match self.relocate(chunk)? {
                 Relocated::Done => {}
@@ -219,12 +238,7 @@ impl Work<'_> {
 
     /// The kernel works in the calling thread and hears nothing meanwhile, so that is another one.
     fn relocate(&self, chunk: &Move) -> Result<Relocated, TierError> {
-        let kind = match chunk.content {
-            Content::Metadata => BlockGroupType::METADATA,
-            Content::System => BlockGroupType::SYSTEM,
-            Content::Data => BlockGroupType::DATA,
-            Content::Mixed => BlockGroupType::DATA | BlockGroupType::METADATA,
-        };
+        let kind = chunk.kind & BlockGroupType::CONTENT;
         let (mounted, logical) = (self.mounted, chunk.logical);
         thread::scope(|scope| {
             let worker = scope.spawn(move || mounted.relocate_chunk(kind, logical));
@@ -242,21 +256,15 @@ impl Work<'_> {
 
     /// Waits until what was moved so far may have been moved. Nothing is fenced during a long wait: the devices behind
     /// a fence can't take new data chunks.
-    fn keep_to_the_rate(&mut self, pass: &Pass) -> Result<(), TierError> {
+    fn keep_to_the_rate(&mut self) -> Result<(), TierError> {
         let Some(rate) = self.options.rate else { return Ok(()) };
         let due = Duration::from_secs_f64(self.done.bytes as f64 / rate.max(1) as f64);
         let wait = due.saturating_sub(self.begin.elapsed());
-        let is_long = wait > PAUSE_MAX;
-        if is_long {
+        if wait > PAUSE_MAX {
             self.fences.open()?;
         }
         while self.begin.elapsed() < due && !self.observer.is_stopped() {
             thread::sleep(TICK.min(due.saturating_sub(self.begin.elapsed())));
-        }
-        if is_long && !self.observer.is_stopped() {
-            let inventory = self.mounted.inventory()?;
-            let fences = fences(&(self.classify)(&inventory), other(pass.target));
-            self.fences.close(&fences, &inventory.devices)?;
         }
         Ok(())
     }
@@ -267,10 +275,16 @@ mod tests {
     use super::*;
     use brindle_ondisk::Logical;
     use brindle_policy::placement::PlacementClass::{Bulk, Fast};
+    use brindle_policy::tier::Content;
 
     fn plan_of(passes: &[(brindle_policy::placement::PlacementClass, u64)]) -> Plan {
-        let chunk =
-            |number| Move { logical: Logical::new(number << 20), content: Content::Data, used_bytes: 1 };
+        let chunk = |number| Move {
+            logical: Logical::new(number << 20),
+            content: Content::Data,
+            kind: BlockGroupType::DATA,
+            used_bytes: 1,
+            open: 0,
+        };
         let pass = |(target, chunks): &(_, u64)| Pass {
             target: *target,
             moves: (0..*chunks).map(chunk).collect(),

@@ -2,7 +2,7 @@
 
 use crate::control::ControlError;
 use brindle_ondisk::DevId;
-use brindle_policy::tier::plan::Refusal;
+use brindle_policy::tier::plan::NoRoom;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -41,9 +41,9 @@ pub enum TierError {
     /// What was watched is another pool now.
     #[error("the devices of the pool are others than before: begin anew, to tell which of them are fast")]
     OtherDevices,
-    /// It can't be done.
+    /// There is no room for it.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Refused(Vec<Refusal>),
+    Refused(Vec<NoRoom>),
     /// It was tried, and did not help.
     #[error(
         "{chunks} chunks with {bytes} bytes still lie wrong: the kernel has put their contents into free space between what \

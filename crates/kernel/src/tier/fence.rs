@@ -1,7 +1,7 @@
 //! Fences: devices made smaller for a while.
 
 use super::journal::{FencedDevice, Journal, StateDirectory};
-use super::{MountedDevice, TierError, host};
+use super::{Inventory, MountedDevice, TierError, host};
 use crate::balance::BalanceState;
 use crate::control::Mounted;
 use crate::message::DeviceInfo;
@@ -34,6 +34,23 @@ impl<'a> Fences<'a> {
     /// Whether any stands.
     pub fn is_closed(&self) -> bool {
         !self.journal.devices.is_empty()
+    }
+
+    /// Whether these stand, and no others.
+    pub fn stand_around(&self, fences: &[Fence]) -> bool {
+        let fenced = self.journal.devices.iter().map(|device| device.devid);
+        fenced.eq(fences.iter().map(|fence| fence.devid.get()))
+    }
+
+    /// The same inventory with the sizes that devices have without fences.
+    pub fn unfenced(&self, mut inventory: Inventory) -> Inventory {
+        for device in &mut inventory.devices {
+            let mut fenced = self.journal.devices.iter();
+            if let Some(before) = fenced.find(|fenced| fenced.devid == device.devid.get()) {
+                device.total_bytes = before.total_bytes;
+            }
+        }
+        inventory
     }
 
     /// Puts fences up. The journal is durable before the first device changes.

@@ -6,7 +6,7 @@ use super::{ApplyOptions, Fences, Inventory, Observer, StateDirectory, TierError
 use crate::control::Mounted;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
-use brindle_policy::tier::plan::fences;
+use brindle_policy::tier::plan::{devices_needed, fences_for};
 use brindle_policy::tier::watch::{Fullness, Marks, is_fence_due};
 use brindle_policy::tier::{Content, TierPool};
 use std::thread;
@@ -109,17 +109,19 @@ impl Guard<'_> {
             return Err(TierError::OtherDevices);
         }
         let pool = (self.classify)(&inventory);
-        let mut trees = pool.chunks.iter().filter(|chunk| chunk.content() == Content::Metadata);
-        let has_room = |class: PlacementClass| {
-            let devices = pool.devices.iter().filter(|device| device.class == class);
-            devices.filter(|device| !pool.gaps(device.devid, device.total_bytes).is_empty()).count()
+        let trees = pool.chunks.iter().filter(|chunk| chunk.content() == Content::Metadata);
+        // A new one will be as the last one is.
+        let Some(kind) = trees.max_by_key(|chunk| chunk.logical).map(|chunk| chunk.kind) else {
+            return Ok(());
         };
-        let roomy = has_room(PlacementClass::Fast);
-        if trees.any(|chunk| usize::from(chunk.profile().attributes().devs_min) > roomy) {
+        let Some(needed) = devices_needed(&pool, kind) else { return Ok(()) };
+        let fast = pool.devices.iter().filter(|device| device.class == PlacementClass::Fast);
+        let roomy = fast.filter(|device| !pool.gaps(device.devid, device.total_bytes).is_empty()).count();
+        if roomy < needed {
             tracing::debug!("the fast devices have no room for a metadata chunk");
             return Ok(());
         }
-        self.fences.close(&fences(&pool, PlacementClass::Bulk), &inventory.devices)?;
+        self.fences.close(&fences_for(&pool, kind), &inventory.devices)?;
         tracing::info!(
             "fence up: {} of {} bytes of metadata chunks are taken",
             metadata.taken_bytes,

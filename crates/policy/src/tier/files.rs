@@ -11,7 +11,7 @@
 //! What is remembered is limited: a survey looks at a window of addresses, which ends where there would be too much, and
 //! [`Survey::behind`] says where the next one begins.
 
-use super::plan::Refusal;
+use super::shortage::Shortage;
 use super::{Content, TierChunk, TierPool};
 use crate::placement::PlacementClass;
 use brindle_ondisk::item::{Compression, FileExtent};
@@ -277,15 +277,15 @@ pub fn why_no_tiers(
     profiles: impl IntoIterator<Item = Profile>,
     fast: usize,
     bulk: usize,
-) -> Option<Refusal> {
+) -> Option<Shortage> {
     if fast == 0 || bulk == 0 {
-        return Some(Refusal::OneClass(if fast == 0 { PlacementClass::Bulk } else { PlacementClass::Fast }));
+        return Some(Shortage::OneClass(if fast == 0 { PlacementClass::Bulk } else { PlacementClass::Fast }));
     }
     let short = |profile: Profile| {
         let needed = usize::from(profile.attributes().devs_min);
         let classes = [(PlacementClass::Fast, fast), (PlacementClass::Bulk, bulk)];
         let (class, found) = classes.into_iter().find(|(_, count)| *count < needed)?;
-        Some(Refusal::TooFewDevices { content: Content::Data, profile, class, found })
+        Some(Shortage::TooFewDevices { content: Content::Data, profile, class, found })
     };
     profiles.into_iter().find_map(short)
 }

@@ -1,7 +1,7 @@
 //! What lies where.
 
 use super::{Content, TierPool};
-use crate::placement::PlacementClass;
+use crate::placement::{Fit, PlacementClass};
 use brindle_ondisk::{DevId, Profile};
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ pub struct Lies {
     pub bulk_bytes: u64,
     /// Chunks that lie wrong.
     pub wrong_chunks: u64,
-    /// On devices of the wrong class, in bytes.
+    /// On other devices than it should be, in bytes.
     pub wrong_bytes: u64,
     /// Used in chunks that lie wrong, in bytes: what would have to be moved.
     pub movable_bytes: u64,
-    /// Whether its class has as many devices as the profile needs; without that, nothing lies wrong.
-    pub has_enough_devices: bool,
+    /// The part of each chunk that belongs on devices of its class.
+    pub fit: Fit,
     /// On each device, in bytes.
     pub by_device: BTreeMap<DevId, u64>,
 }
@@ -40,13 +40,13 @@ pub fn lies(pool: &TierPool) -> Vec<Lies> {
     let mut all: BTreeMap<(Content, Profile), Lies> = BTreeMap::new();
     for chunk in &pool.chunks {
         let key = (chunk.content(), chunk.profile());
-        let lies = all.entry(key).or_insert_with(|| Lies::new(key, pool.has_enough(chunk)));
+        let lies = all.entry(key).or_insert_with(|| Lies::new(key, pool.fit(key.0, key.1)));
         lies.chunks += 1;
         lies.logical_bytes += chunk.length_bytes;
         lies.used_bytes += chunk.used_bytes;
-        let is_wrong = pool.lies_wrong(chunk);
-        if is_wrong {
+        if pool.lies_wrong(chunk) {
             lies.wrong_chunks += 1;
+            lies.wrong_bytes += pool.wrong_bytes(chunk);
             lies.movable_bytes += chunk.used_bytes;
         }
         for stripe in &chunk.stripes {
@@ -56,16 +56,13 @@ pub fn lies(pool: &TierPool) -> Vec<Lies> {
                 PlacementClass::Bulk => &mut lies.bulk_bytes,
             } += bytes;
             *lies.by_device.entry(stripe.devid).or_default() += bytes;
-            if is_wrong && pool.is_strange(chunk, stripe.devid) {
-                lies.wrong_bytes += bytes;
-            }
         }
     }
     all.into_values().collect()
 }
 
 impl Lies {
-    fn new((content, profile): (Content, Profile), has_enough_devices: bool) -> Self {
+    fn new((content, profile): (Content, Profile), fit: Fit) -> Self {
         Self {
             content,
             profile,
@@ -77,7 +74,7 @@ impl Lies {
             wrong_chunks: 0,
             wrong_bytes: 0,
             movable_bytes: 0,
-            has_enough_devices,
+            fit,
             by_device: BTreeMap::new(),
         }
     }

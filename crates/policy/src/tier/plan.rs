@@ -1,22 +1,21 @@
 //! What is to be moved, and behind which fences.
 
 use super::files::{Amount, FileTiers};
+use super::shortage::{Shortage, shortages};
 use super::{Content, TierChunk, TierPool};
-use crate::placement::{
-    AllocationHint, ChunkLimits, ChunkPlan, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode,
-    STRIP_BYTES, place_chunk,
-};
-use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
-use std::collections::BTreeMap;
+use crate::placement::{Fit, PlacementClass};
+use brindle_ondisk::{BlockGroupType, DevId, Logical};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Range;
+
+mod space;
+
+use space::Space;
 
 /// The kernel makes no device smaller than this, in bytes.
 pub const DEVICE_BYTES_MIN: u64 = 256 << 20;
 /// Sizes of devices are multiples of this, in bytes: no sector is larger.
 const SIZE_UNIT_BYTES: u64 = 64 << 10;
-/// The most stripes that a chunk of the kernel has.
-const STRIPES_MAX: u16 = 1024;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,8 @@ pub struct Pass {
     pub target: PlacementClass,
     /// The chunks to be relocated, in this order.
     pub moves: Vec<Move>,
-    /// What is put up before, and taken down after.
+    /// What is put up before, and taken down after. Where devices stay [open](Move::open), these are the fences for the
+    /// first chunk, and each later one has its own.
     pub fences: Vec<Fence>,
     /// Whether the fences are enough: if not, holes in the devices behind them attract new chunks, and some
     /// chunks may have to be moved more than once, or stay.
@@ -48,8 +48,25 @@ pub struct Move {
     pub logical: Logical,
     /// What it holds.
     pub content: Content,
+    /// What it holds, and its profile, as the format has it.
+    pub kind: BlockGroupType,
     /// Used in it, in bytes: so much is copied.
     pub used_bytes: u64,
+    /// The number of devices of the other class that are not fenced meanwhile, for the copies that the target has no
+    /// devices for.
+    pub open: usize,
+}
+
+impl Move {
+    fn new(pool: &TierPool, chunk: &TierChunk) -> Self {
+        Self {
+            logical: chunk.logical,
+            content: chunk.content(),
+            kind: chunk.kind,
+            used_bytes: chunk.used_bytes,
+            open: open_count(pool, chunk.kind),
+        }
+    }
 }
 
 /// A device that is kept from growing.
@@ -63,33 +80,17 @@ pub struct Fence {
     pub fenced_bytes: u64,
 }
 
-/// Why something that lies wrong, or might, can't be moved.
+/// A lack of room for something that lies wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// All devices are of one class.
-    OneClass(PlacementClass),
-    /// The profile needs more devices.
-    TooFewDevices {
-        /// What can't be moved.
-        content: Content,
-        /// Its profile.
-        profile: Profile,
-        /// Where it belongs.
-        class: PlacementClass,
-        /// How many devices there are of that class.
-        found: usize,
-    },
-    /// There is no room for it.
-    NoRoom {
-        /// Where it belongs.
-        class: PlacementClass,
-        /// What can't be moved.
-        content: Content,
-        /// How much is to be moved there, in bytes.
-        wanted_bytes: u64,
-        /// For how much of that there is room, in bytes.
-        room_bytes: u64,
-    },
+pub struct NoRoom {
+    /// The class of the devices that have no room.
+    pub class: PlacementClass,
+    /// What can't be moved.
+    pub content: Content,
+    /// How much is to be moved, in bytes.
+    pub wanted_bytes: u64,
+    /// For how much of that there is room, in bytes.
+    pub room_bytes: u64,
 }
 
 /// What is to be done, and what can't be.
@@ -100,7 +101,9 @@ pub struct Plan {
     /// Data of files that lies in the wrong tier of data: extents leave block groups that stay.
     pub files: Vec<FileMove>,
     /// What can't be done of what is wanted.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<NoRoom>,
+    /// Why nothing could lie better than that, where more devices of a class would make a difference.
+    pub shortages: Vec<Shortage>,
 }
 
 /// Data of files to be moved.
@@ -124,7 +127,7 @@ impl Plan {
             let (wanted_bytes, room_bytes) = (amount.bytes, room_for_data(pool, target, amount.bytes));
             if room_bytes < wanted_bytes {
                 let content = Content::Data;
-                self.refusals.push(Refusal::NoRoom { class: target, content, wanted_bytes, room_bytes });
+                self.refusals.push(NoRoom { class: target, content, wanted_bytes, room_bytes });
             }
             self.files.push(FileMove { target, amount });
         }
@@ -159,7 +162,7 @@ pub fn plan(pool: &TierPool, wanted: Wanted) -> Plan {
     let mut plan = Plan::default();
     for class in [PlacementClass::Fast, PlacementClass::Bulk] {
         if pool.count(class) == 0 {
-            plan.refusals.push(Refusal::OneClass(other(class)));
+            plan.shortages.push(Shortage::OneClass(other(class)));
             return plan;
         }
     }
@@ -169,7 +172,7 @@ pub fn plan(pool: &TierPool, wanted: Wanted) -> Plan {
     let mut left = pool.clone();
     let mut waiting = Vec::new();
     for target in targets {
-        plan.refusals.extend(too_few(pool, target));
+        plan.shortages.extend(shortages(pool, target));
         match pass(pool, &left, target) {
             Ok(pass) => plan.take(pass, &mut left),
             Err(_) => waiting.push(target),
@@ -209,6 +212,37 @@ pub fn fences(pool: &TierPool, class: PlacementClass) -> Vec<Fence> {
     fenced.filter_map(|device| fence(pool, device.devid)).collect()
 }
 
+/// The fences that make a new chunk of a kind lie where its content belongs: around the devices of the other class, but for
+/// the roomiest ones if copies belong there.
+pub fn fences_for(pool: &TierPool, kind: BlockGroupType) -> Vec<Fence> {
+    let Some(class) = Content::of(kind).class() else { return Vec::new() };
+    let space = Space::behind_fences(pool, pool, &BTreeSet::new(), class);
+    let open = space.open(kind, class, open_count(pool, kind));
+    let mut fences = fences(pool, other(class));
+    fences.retain(|fence| !open.contains(&fence.devid));
+    fences
+}
+
+/// The number of devices of the other class that have to hold a copy, where the class has too few for all.
+fn open_count(pool: &TierPool, kind: BlockGroupType) -> usize {
+    let Some(profile) = kind.profile() else { return 0 };
+    match pool.fit(Content::of(kind), profile) {
+        Fit::Copies(copies) => usize::from(profile.attributes().devs_max).saturating_sub(copies),
+        Fit::Whole | Fit::Nothing => 0,
+    }
+}
+
+/// The number of devices of its content's class with room that a new chunk needs to lie right; `None` if none of them makes a
+/// difference.
+pub fn devices_needed(pool: &TierPool, kind: BlockGroupType) -> Option<usize> {
+    let profile = kind.profile()?;
+    match pool.fit(Content::of(kind), profile) {
+        Fit::Whole => Some(profile.attributes().devs_min.into()),
+        Fit::Copies(copies) => Some(copies),
+        Fit::Nothing => None,
+    }
+}
+
 /// What lies highest on each device of a class, and right, and has a free range below that is as long. Where fences
 /// leave too much free space between what they hold, moving that there lets them be drawn closer.
 pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
@@ -222,9 +256,8 @@ pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
         let gaps = pool.gaps(device.devid, at.get());
         let has_room = gaps.iter().any(|gap| gap.end - gap.start >= chunk.stripe_bytes());
         if has_room && !pool.lies_wrong(chunk) {
-            let moved =
-                Move { logical: chunk.logical, content: chunk.content(), used_bytes: chunk.used_bytes };
-            found.insert(chunk.logical, moved);
+            // All of the class is fenced meanwhile: the holes are to be filled.
+            found.insert(chunk.logical, Move { open: 0, ..Move::new(pool, chunk) });
         }
     }
     found.into_values().collect()
@@ -238,22 +271,9 @@ pub fn other(class: PlacementClass) -> PlacementClass {
     }
 }
 
-/// Contents that belong on a class of too few devices, and do not all lie there.
-fn too_few(pool: &TierPool, class: PlacementClass) -> Vec<Refusal> {
-    let mut found: BTreeMap<(Content, Profile), Refusal> = BTreeMap::new();
-    for chunk in &pool.chunks {
-        let (content, profile) = (chunk.content(), chunk.profile());
-        if content.class() == Some(class) && !pool.has_enough(chunk) {
-            let refusal = Refusal::TooFewDevices { content, profile, class, found: pool.count(class) };
-            found.insert((content, profile), refusal);
-        }
-    }
-    found.into_values().collect()
-}
-
 /// The pass that moves to a class what belongs there, in a pool of which only what is `left` still lies where it did;
 /// the fences are those of today.
-fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pass, Refusal> {
+fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pass, NoRoom> {
     let pool = left;
     let is_meant = |chunk: &&TierChunk| chunk.content().class() == Some(target) && pool.lies_wrong(chunk);
     let mut wrong: Vec<&TierChunk> = pool.chunks.iter().filter(is_meant).collect();
@@ -261,32 +281,34 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     wrong.sort_by_key(|chunk| {
         (chunk.content(), chunk.kind.bits(), std::cmp::Reverse(chunk.used_bytes), chunk.logical)
     });
-    let fences = if today.is_ours { Vec::new() } else { fences(today, other(target)) };
+    let fences = match wrong.first() {
+        Some(first) if !today.is_ours => fences_for(today, first.kind),
+        _ => Vec::new(),
+    };
     let mut wanted: BTreeMap<(Content, u64), u64> = BTreeMap::new();
     for chunk in &wrong {
         *wanted.entry((chunk.content(), chunk.kind.bits())).or_default() += chunk.used_bytes;
     }
     let mut holds = true;
-    let mut space = Space::new(pool, &wrong, target, &fences);
+    let moved: BTreeSet<Logical> = wrong.iter().map(|chunk| chunk.logical).collect();
+    let mut space = Space::behind_fences(today, pool, &moved, target);
     for ((content, kind), wanted_bytes) in wanted {
         let kind = BlockGroupType::from_bits_retain(kind);
         let in_place = pool.chunks.iter().filter(|chunk| chunk.kind == kind && !pool.lies_wrong(chunk));
         let spare: u64 = in_place.map(|chunk| chunk.length_bytes.saturating_sub(chunk.used_bytes)).sum();
         let mut room_bytes = spare;
         while room_bytes < wanted_bytes {
-            let Some(chunk) = space.place(kind, target) else {
-                return Err(Refusal::NoRoom { class: target, content, wanted_bytes, room_bytes });
+            let open = space.open(kind, target, open_count(pool, kind));
+            let Some(chunk) = space.place(kind, target, &open) else {
+                let class = space.class_without_room(kind, target, open.len());
+                return Err(NoRoom { class, content, wanted_bytes, room_bytes });
             };
-            holds &= pool.is_ours || space.is_as_the_kernel_would(kind, &chunk);
+            holds &= pool.is_ours || space.is_right_by_the_kernel(kind, target, &open);
             space.take(&chunk);
             room_bytes = room_bytes.saturating_add(chunk.chunk_bytes);
         }
     }
-    let moves = wrong.iter().map(|chunk| Move {
-        logical: chunk.logical,
-        content: chunk.content(),
-        used_bytes: chunk.used_bytes,
-    });
+    let moves = wrong.iter().map(|chunk| Move::new(pool, chunk));
     Ok(Pass { target, moves: moves.collect(), fences, holds })
 }
 
@@ -297,111 +319,22 @@ fn room_for_data(pool: &TierPool, target: PlacementClass, wanted_bytes: u64) -> 
     let spare = |chunk: &TierChunk| chunk.length_bytes.saturating_sub(chunk.used_bytes);
     let mut room_bytes: u64 = data().filter(is_there).map(spare).sum();
     let Some(kind) = data().map(|chunk| chunk.kind).next() else { return room_bytes };
-    let mut space = Space::new(pool, &[], target, &[]);
+    let mut space = Space::today(pool);
     while room_bytes < wanted_bytes {
-        let Some(chunk) = space.place(kind, target) else { break };
+        let Some(chunk) = space.place(kind, target, &[]) else { break };
         space.take(&chunk);
         room_bytes = room_bytes.saturating_add(chunk.chunk_bytes);
     }
     room_bytes
 }
 
-/// Free ranges of all devices: of the target's class as they are, of the other class behind fences, and with all
-/// holes that relocation will leave.
-struct Space<'a> {
-    pool: &'a TierPool,
-    gaps: BTreeMap<DevId, Vec<Range<u64>>>,
-}
-
-impl<'a> Space<'a> {
-    fn new(pool: &'a TierPool, wrong: &[&TierChunk], target: PlacementClass, fences: &[Fence]) -> Self {
-        let mut afterwards = pool.clone();
-        afterwards.chunks.retain(|chunk| wrong.iter().all(|moved| moved.logical != chunk.logical));
-        let gaps = pool.devices.iter().map(|device| {
-            let fence = fences.iter().find(|fence| fence.devid == device.devid);
-            let end = fence.map_or(device.total_bytes, |fence| fence.fenced_bytes);
-            let pool = if device.class == target { pool } else { &afterwards };
-            (device.devid, pool.gaps(device.devid, end))
-        });
-        Self { pool, gaps: gaps.collect() }
-    }
-
-    /// Where the next chunk would lie if there were only this class.
-    fn place(&self, kind: BlockGroupType, class: PlacementClass) -> Option<ChunkPlan> {
-        let request = self.request(kind);
-        let devices: Vec<DeviceSummary> = self.summaries(u64::MAX, Some(class));
-        place_chunk(&devices, &request).ok()
-    }
-
-    /// Whether the kernel, which looks at all devices, would choose the same.
-    fn is_as_the_kernel_would(&self, kind: BlockGroupType, chunk: &ChunkPlan) -> bool {
-        let request = self.request(kind);
-        let dev_stripes = u64::from(request.profile.attributes().dev_stripes);
-        // The kernel looks no further than for what the chunk can use.
-        let devices = self.summaries(request.max_stripe_bytes.saturating_mul(dev_stripes), None);
-        let chosen = place_chunk(&devices, &request);
-        chosen.is_ok_and(|chosen| chosen.stripes.iter().all(|devid| chunk.stripes.contains(devid)))
-    }
-
-    fn request(&self, kind: BlockGroupType) -> ChunkRequest {
-        let pool_bytes = self.pool.devices.iter().map(|device| device.total_bytes).sum();
-        let limits = ChunkLimits::new(kind, pool_bytes);
-        ChunkRequest {
-            content: kind & BlockGroupType::CONTENT,
-            profile: kind.profile().unwrap_or(Profile::Single),
-            mode: PlacementMode::Classic,
-            tier: PlacementClass::Bulk,
-            max_stripe_bytes: limits.max_stripe_bytes,
-            max_chunk_bytes: limits.max_chunk_bytes,
-            min_stripe_bytes: STRIP_BYTES,
-            max_stripes: STRIPES_MAX,
-        }
-    }
-
-    fn summaries(&self, most: u64, only: Option<PlacementClass>) -> Vec<DeviceSummary> {
-        let devices =
-            self.pool.devices.iter().filter(|device| only.is_none_or(|class| device.class == class));
-        let summary = |device: &super::TierDevice| {
-            let lengths = || self.gaps[&device.devid].iter().map(|gap| gap.end - gap.start);
-            DeviceSummary {
-                devid: device.devid,
-                class: device.class,
-                hint: AllocationHint::DataPreferred,
-                max_available_bytes: lengths().max().unwrap_or(0).min(most),
-                total_available_bytes: lengths().sum(),
-            }
-        };
-        devices.map(summary).collect()
-    }
-
-    /// Takes the pieces of a chunk out of the longest free ranges of its devices.
-    fn take(&mut self, chunk: &ChunkPlan) {
-        for devid in &chunk.stripes {
-            let gaps = self.gaps.get_mut(devid).into_iter().flatten();
-            if let Some(longest) = gaps.max_by_key(|gap| gap.end - gap.start) {
-                longest.start = longest.end.min(longest.start + chunk.stripe_bytes);
-            }
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
+impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OneClass(class) => write!(f, "there are no {} devices, all are {class}", other(*class)),
-            Self::TooFewDevices { content, profile, class, found } => {
-                let needed = profile.attributes().devs_min;
-                write!(f, "{content} of profile {profile} needs {needed} {class} devices, and there ")?;
-                match found {
-                    1 => f.write_str("is 1"),
-                    found => write!(f, "are {found}"),
-                }
-            }
-            Self::NoRoom { class, content, wanted_bytes, room_bytes } => write!(
-                f,
-                "no room for {content} on the {class} devices: {wanted_bytes} bytes are to be moved there, \
-                 and {room_bytes} would fit"
-            ),
-        }
+        let Self { class, content, wanted_bytes, room_bytes } = self;
+        write!(
+            f,
+            "no room for {content} on the {class} devices: {wanted_bytes} bytes are to be moved, and \
+             {room_bytes} would fit"
+        )
     }
 }

@@ -1,5 +1,6 @@
 use super::lies::lies;
-use super::plan::{DEVICE_BYTES_MIN, Plan, Refusal, Wanted, highest, plan};
+use super::plan::{DEVICE_BYTES_MIN, NoRoom, Plan, Wanted, fences_for, highest, plan};
+use super::shortage::{Shortage, all_shortages};
 use super::*;
 use crate::placement::{ChunkLimits, ChunkRequest, DeviceSummary, PlacementMode, STRIP_BYTES, place_chunk};
 use proptest::prelude::*;
@@ -81,23 +82,115 @@ fn data_leaves_fast_devices() {
     assert_eq!(fenced, [(3, 320 * MIB).min((3, 257 * MIB)), (4, 256 * MIB)]);
 }
 
-#[test]
-fn too_few_fast_devices_are_refused() {
+/// Two disks with everything on them, and one fast device with nothing.
+fn one_new_fast_device() -> TierPool {
     let mut pool = new_fast_devices();
     pool.devices.pop();
-    let plan = plan(&pool, ALL);
-    assert!(plan.passes.is_empty());
-    let said: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
-    assert_eq!(said[0], "metadata of profile raid1 needs 2 fast devices, and there is 1");
-    assert_eq!(said.len(), 2);
-    assert!(lies(&pool).iter().all(|lies| lies.wrong_bytes == 0));
+    pool
 }
 
 #[test]
-fn one_class_is_refused() {
+fn one_fast_device_gets_one_copy_of_the_metadata() {
+    let pool = one_new_fast_device();
+    let metadata = &lies(&pool)[0];
+    assert_eq!((metadata.fit, metadata.wrong_chunks), (Fit::Copies(1), 1));
+    assert_eq!(metadata.wrong_bytes, 256 * MIB, "one of its copies");
+    let plan = plan(&pool, ALL);
+    assert!(plan.refusals.is_empty(), "{:?}", plan.refusals);
+    let [pass] = &plan.passes[..] else { panic!("{plan:?}") };
+    assert_eq!((pass.target, pass.holds, pass.moves.len()), (PlacementClass::Fast, true, 2));
+    assert!(pass.moves.iter().all(|chunk| chunk.open == 1));
+    let [fence] = &pass.fences[..] else { panic!("one disk stays open: {pass:?}") };
+    assert_eq!(fence.fenced_bytes, 769 * MIB);
+    let said: Vec<String> = plan.shortages.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said[0],
+        "metadata of profile raid1: one copy of two on fast devices is right; both copies on flash: add 1 more fast device"
+    );
+    let mut after = pool.clone();
+    assert!(carry_out(&mut after, &plan));
+    assert!(after.chunks.iter().all(|chunk| !after.lies_wrong(chunk)), "{after:?}");
+    for chunk in after.chunks.iter().filter(|chunk| chunk.content() != Content::Data) {
+        assert!(chunk.stripes.iter().any(|stripe| stripe.devid == DevId::new(3)), "{chunk:?}");
+    }
+    assert!(plan::plan(&after, ALL).is_empty());
+}
+
+#[test]
+fn the_other_copies_are_shared_out_among_the_disks() {
+    let mut pool = one_new_fast_device();
+    let kind = BlockGroupType::METADATA | BlockGroupType::RAID1;
+    for number in 0..5 {
+        let at = (769 + 256 * number) * MIB;
+        pool.chunks.push(chunk((4 + number) * GIB, kind, 256 * MIB, &[(1, at), (2, at)]));
+    }
+    pool.devices[2].total_bytes = 3 * GIB;
+    let plan = plan(&pool, ALL);
+    assert!(carry_out(&mut pool, &plan));
+    let copies = |devid: u64| {
+        let has_one = |chunk: &&TierChunk| {
+            chunk.kind == kind && chunk.stripes.iter().any(|stripe| stripe.devid == DevId::new(devid))
+        };
+        pool.chunks.iter().filter(has_one).count()
+    };
+    assert_eq!((copies(3), copies(1), copies(2)), (6, 3, 3), "{pool:?}");
+}
+
+#[test]
+fn a_profile_that_stripes_and_data_have_no_preference_where_devices_are_too_few() {
+    use BlockGroupType as T;
+    for kind in [T::METADATA | T::RAID10, T::METADATA | T::RAID5, T::METADATA | T::RAID6] {
+        let mut pool = one_new_fast_device();
+        pool.chunks = vec![chunk(GIB, kind, MIB, &[(1, MIB), (2, MIB)])];
+        let plan = plan(&pool, ALL);
+        assert!(plan.is_empty() && plan.refusals.is_empty(), "{plan:?}");
+        let said = plan.shortages[0].to_string();
+        assert!(said.contains("fast devices, and there is 1"), "{said}");
+    }
+    let mut pool = new_fast_devices();
+    pool.devices.remove(1);
+    pool.chunks = vec![chunk(GIB, T::DATA | T::RAID1, MIB, &[(3, MIB), (4, MIB)])];
+    let plan = plan(&pool, ALL);
+    assert!(plan.is_empty() && plan.refusals.is_empty(), "{plan:?}");
+    assert_eq!(plan.shortages[0].to_string(), "data of profile raid1 needs 2 bulk devices, and there is 1");
+}
+
+#[test]
+fn three_copies_take_as_many_fast_devices_as_there_are() {
+    let kind = BlockGroupType::METADATA | BlockGroupType::RAID1C3;
+    let mut pool = new_fast_devices();
+    pool.devices.insert(2, device(5, PlacementClass::Bulk, 4 * GIB));
+    pool.chunks = vec![chunk(GIB, kind, MIB, &[(1, MIB), (2, MIB), (3, MIB)])];
+    let fenced = |pool: &TierPool| fences_for(pool, kind).len();
+    assert!(pool.lies_wrong(&pool.chunks[0]), "the other fast device has none");
+    assert_eq!(fenced(&pool), 2, "one of three disks is open");
+    assert!(
+        all_shortages(&pool)[0]
+            .to_string()
+            .contains("two copies of three on fast devices is right; all copies")
+    );
+    pool.devices.pop();
+    assert!(!pool.lies_wrong(&pool.chunks[0]));
+    assert_eq!(fenced(&pool), 1, "two of three disks are open");
+}
+
+#[test]
+fn disks_without_room_for_the_other_copy_are_named() {
+    let mut pool = one_new_fast_device();
+    for device in &mut pool.devices[..2] {
+        device.total_bytes = 769 * MIB;
+    }
+    let plan = plan(&pool, ALL);
+    assert!(matches!(plan.refusals[..], [NoRoom { class: PlacementClass::Bulk, .. }]), "{plan:?}");
+}
+
+#[test]
+fn one_class_leaves_nothing_to_do() {
     let mut pool = new_fast_devices();
     pool.devices.truncate(2);
-    assert_eq!(plan(&pool, ALL).refusals, [Refusal::OneClass(PlacementClass::Bulk)]);
+    let plan = plan(&pool, ALL);
+    assert!(plan.is_empty() && plan.refusals.is_empty());
+    assert_eq!(plan.shortages, [Shortage::OneClass(PlacementClass::Bulk)]);
 }
 
 #[test]
@@ -112,7 +205,7 @@ fn no_room_is_refused() {
         pool.devices[usize::try_from(devid).expect("small") - 1].total_bytes = GIB + MIB;
     }
     let refused = plan(&pool, Wanted { metadata: true, data: false });
-    assert!(matches!(refused.refusals[..], [Refusal::NoRoom { class: PlacementClass::Fast, .. }]));
+    assert!(matches!(refused.refusals[..], [NoRoom { class: PlacementClass::Fast, .. }]));
     // With leave to move data, that goes first.
     let plan = plan(&pool, ALL);
     assert!(plan.refusals.is_empty(), "{:?}", plan.refusals);
@@ -209,8 +302,10 @@ fn kernel_relocates(pool: &mut TierPool, sizes: &BTreeMap<DevId, u64>, logical: 
 /// deleted.
 fn grown() -> impl Strategy<Value = TierPool> {
     let devices = prop::collection::vec((any::<bool>(), 2..40u64), 2..7);
+    let mirrors =
+        prop::sample::select(vec![BlockGroupType::RAID1, BlockGroupType::RAID1C3, BlockGroupType::RAID1C4]);
     let lives = prop::collection::vec((0..6usize, any::<prop::sample::Index>(), 0..=100u64), 1..30);
-    (devices, lives).prop_map(|(devices, lives)| {
+    (devices, lives, mirrors).prop_map(|(devices, lives, mirrors)| {
         use BlockGroupType as T;
         let class = |is_fast| if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
         let device = |(index, (is_fast, size)): (usize, &(bool, u64))| {
@@ -220,7 +315,7 @@ fn grown() -> impl Strategy<Value = TierPool> {
         let sizes = devices.iter().map(|device| (device.devid, device.total_bytes)).collect();
         let mut pool = TierPool { devices, chunks: Vec::new(), is_ours: false };
         let kinds =
-            [T::METADATA | T::RAID1, T::DATA, T::METADATA | T::DUP, T::DATA | T::RAID0, T::SYSTEM | T::RAID1];
+            [T::METADATA | mirrors, T::DATA, T::METADATA | T::DUP, T::DATA | T::RAID0, T::SYSTEM | T::RAID1];
         for (kind, index, percent) in lives {
             match kinds.get(kind) {
                 Some(kind) => {
@@ -240,12 +335,13 @@ fn grown() -> impl Strategy<Value = TierPool> {
 /// Carries a plan out; false where the model of the kernel ran out of space.
 fn carry_out(pool: &mut TierPool, plan: &Plan) -> bool {
     for pass in &plan.passes {
-        let mut sizes: BTreeMap<DevId, u64> =
-            pool.devices.iter().map(|device| (device.devid, device.total_bytes)).collect();
-        for fence in &pass.fences {
-            sizes.insert(fence.devid, fence.fenced_bytes);
-        }
         for moved in &pass.moves {
+            // What the fences leave open is chosen for each chunk.
+            let is_chosen_anew = pass.moves.iter().any(|moved| moved.open > 0);
+            let fences = if is_chosen_anew { fences_for(pool, moved.kind) } else { pass.fences.clone() };
+            let mut sizes: BTreeMap<DevId, u64> =
+                pool.devices.iter().map(|device| (device.devid, device.total_bytes)).collect();
+            sizes.extend(fences.iter().map(|fence| (fence.devid, fence.fenced_bytes)));
             if kernel_relocates(pool, &sizes, moved.logical).is_none() {
                 return false;
             }
@@ -274,11 +370,9 @@ proptest! {
         let moved: Vec<Logical> =
             plan.passes.iter().flat_map(|pass| &pass.moves).map(|chunk| chunk.logical).collect();
         for chunk in &pool.chunks {
-            let is_refused = plan.refusals.iter().any(|refusal| match refusal {
-                Refusal::OneClass(_) => true,
-                Refusal::NoRoom { class, .. } => chunk.content().class() == Some(*class),
-                Refusal::TooFewDevices { .. } => false,
-            });
+            let is_data = chunk.content() == Content::Data;
+            let is_refused =
+                plan.refusals.iter().any(|refusal| (refusal.content == Content::Data) == is_data);
             let is_moved = moved.contains(&chunk.logical);
             prop_assert_eq!(is_moved, pool.lies_wrong(chunk) && !is_refused);
         }

@@ -4,8 +4,11 @@ use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
 use crate::{Pool, TreeError, WriterOptions};
-use brindle_ondisk::{BlockGroupType, DevId};
-use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode, classes, room_for};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_policy::placement::{
+    AllocationHint, Fit, PlacementClass, PlacementMode, classes, room_at_best, room_for,
+};
+use std::collections::BTreeSet;
 
 /// How much space there is, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,18 +159,34 @@ impl Space {
         if state.fast.is_none() {
             return Room { preferred_bytes: bytes, bytes };
         }
-        let preferred = |group: &&Group| match state.spread(group) {
-            Spread::Fast => content == Content::Metadata,
-            Spread::Bulk => content == Content::Data,
-            Spread::Both => false,
+        let preferred = |group: &&Group| match content {
+            Content::Metadata => state.lies_at_best(group),
+            _ => state.spread(group) == Spread::Bulk,
         };
         let groups = state.groups().filter(|group| group.content() == content).filter(preferred);
         let free_there: u64 = groups.map(Group::available).sum();
-        Room { preferred_bytes: free_there + in_chunks(PlacementMode::Strict), bytes }
+        let in_new_chunks = match content {
+            Content::Metadata => {
+                room_at_best(&state.summaries_for(content), &self.request(pool, state, content))
+            }
+            _ => in_chunks(PlacementMode::Strict),
+        };
+        Room { preferred_bytes: free_there + in_new_chunks, bytes }
     }
 }
 
 impl State {
+    /// Whether a group of metadata lies as well as the devices allow.
+    fn lies_at_best(&self, group: &Group) -> bool {
+        let Some(fast) = &self.fast else { return true };
+        let on_fast: BTreeSet<DevId> =
+            group.stripes.iter().map(|(devid, _)| *devid).filter(|devid| fast.contains(devid)).collect();
+        match Fit::of(group.kind.profile().unwrap_or(Profile::Single), fast.len()) {
+            Fit::Copies(copies) => on_fast.len() >= copies,
+            Fit::Whole | Fit::Nothing => self.spread(group) == Spread::Fast,
+        }
+    }
+
     /// Over which devices a group lies.
     fn spread(&self, group: &Group) -> Spread {
         let Some(fast) = &self.fast else { return Spread::Both };

@@ -119,7 +119,7 @@ pub(crate) fn run(place: &Place, job: &Job) -> Result<ExitCode> {
     let (done, expected) = (progress.done, progress.expected);
     let is_for_wrong = job.balance.as_ref().is_some_and(Balance::is_for_misplaced_alone);
     match wish {
-        Wish::GoOn if expected == 0 && is_for_wrong => writeln!(out, "Nothing lay wrong.")?,
+        Wish::GoOn if expected == 0 && is_for_wrong => writeln!(out, "Nothing to move.")?,
         Wish::GoOn => {
             let seconds = begun.elapsed().as_secs_f64();
             writeln!(out, "Done: {done} of {expected} block groups, {bytes} moved in {seconds:.1} s.")?;
@@ -236,6 +236,10 @@ pub(crate) fn explain_silence(error: ControlError) -> anyhow::Error {
 
 /// Brings it up to date.
 pub(crate) fn show(bar: &ProgressBar, progress: &Progress) {
+    if progress.expected_bytes.max(progress.moved_bytes) == 0 {
+        // A bar of nothing would be drawn as a full one.
+        return;
+    }
     bar.set_length(progress.expected_bytes.max(progress.moved_bytes));
     bar.set_position(progress.moved_bytes);
     bar.set_message(format!("{} of {} block groups", progress.done, progress.expected));

@@ -12,11 +12,11 @@ use anyhow::{Context, Result, bail};
 use brindle_kernel::Mounted;
 use brindle_kernel::tier::{ApplyOptions, Observer, apply};
 use brindle_policy::balance::Balance;
-use brindle_policy::tier::TierPool;
-use brindle_policy::tier::plan::{Move, Plan, Refusal, Wanted, plan};
+use brindle_policy::tier::plan::{Move, Plan, Wanted, plan};
+use brindle_policy::tier::shortage::Shortage;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ FILES
       directory; it must outlive a crash.
 
 EXIT STATUS
-  0    nothing lies wrong any more
-  1    failure, or some of what is wanted can't be done; sizes are as before, unless the message says that `tier
-       recover` is needed
+  0    everything lies as well as the devices allow, or there was nothing to move
+  1    failure, or there is no room for some of what is wanted; sizes are as before, unless the message says that
+       `tier recover` is needed
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; sizes are as before";
 
@@ -48,16 +48,18 @@ EXIT STATUS
 /// On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
 /// fast devices alone is that of small files and what is marked: what of it is not, because the others were full, or because
 /// it has grown, goes back to the others, and what was marked later, or became small, to the fast ones. What is shared with
-/// clones and snapshots stays shared. What can't be done for want of devices (`tier plan` says so too) makes it fail when the
-/// rest has been done. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
+/// clones and snapshots stays shared. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
+///
+/// Where there are fewer fast devices than the profile of the metadata has copies, each fast device gets a copy, and the others
+/// lie on bulk devices: with one SSD, one copy of `raid1` metadata. That is right, and a note says what more devices would
+/// give.
 ///
 /// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the
 /// devices where something does not belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
 /// balance, one by one; then the devices get their sizes back. They get them back after an error and after Ctrl-C as
 /// well, and after a crash by `brindle tier recover`, or when this is run again. Files can be used all the while.
 ///
-/// It refuses if the profile needs more devices than the class has, if there is no room, if a device is missing, and
-/// while a balance, a resize or a change of devices is under way. Needs root.
+/// It refuses if there is no room, if a device is missing, and while a balance, a resize or a change of devices is under way. Needs root.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ApplyCommand {
@@ -95,12 +97,13 @@ pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
     let mut out = output::stdout();
     let (bytes, seconds) = (UnitMode::DEFAULT.format(applied.bytes), begin.elapsed().as_secs_f64());
     match (applied.is_stopped, applied.chunks) {
-        (false, 0) => writeln!(out, "Nothing lay wrong.")?,
+        (false, 0) => writeln!(out, "Nothing to move.")?,
         (false, chunks) => writeln!(out, "Relocated {chunks} chunks with {bytes} in {seconds:.1} s.")?,
         (true, chunks) => {
             writeln!(out, "Stopped after {chunks} chunks with {bytes}; run it again to go on.")?;
         }
     }
+    print_shortages(&mut out, &plan(&facts.pool, options.wanted).shortages)?;
     out.flush()?;
     match (applied.is_stopped, stop.name_and_code()) {
         (true, Some((_, code))) => Ok(ExitCode::from(code)),
@@ -132,7 +135,7 @@ fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
     }
     let wanted = Only::wanted(command.only);
     let facts = Facts::gather(&command.pool, &command.classes)?;
-    let refused = impossible(&facts.pool, wanted);
+    let shortages = plan(&facts.pool, wanted).shortages;
     let chosen = facts.chosen_classes();
     // It has the devices open.
     drop(facts);
@@ -142,18 +145,15 @@ fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
     }
     let job = Job { balance: Some(misplaced(wanted)), force: false, rate: command.rate };
     let code = work::run(&place, &job)?;
-    match refused {
-        refused if refused.is_empty() || code != ExitCode::SUCCESS => Ok(code),
-        refused => bail!("can't be done: {}", refused.join("; ")),
-    }
+    let mut out = output::stdout();
+    print_shortages(&mut out, &shortages)?;
+    out.flush()?;
+    Ok(code)
 }
 
-/// What of it can't be done for want of devices.
-fn impossible(pool: &TierPool, wanted: Wanted) -> Vec<String> {
-    let refusals = plan(pool, wanted).refusals.into_iter();
-    // Whether there is room turns out.
-    let of_devices = refusals.filter(|refusal| !matches!(refusal, Refusal::NoRoom { .. }));
-    of_devices.map(|refusal| refusal.to_string()).collect()
+/// Says what more devices would give.
+pub(crate) fn print_shortages(out: &mut dyn Write, shortages: &[Shortage]) -> io::Result<()> {
+    shortages.iter().try_for_each(|shortage| writeln!(out, "Note: {shortage}"))
 }
 
 /// The balance that moves what lies wrong.
@@ -174,7 +174,7 @@ pub(crate) struct Show<'a> {
 
 impl<'a> Show<'a> {
     pub(crate) fn new(stop: &'a Stop) -> Self {
-        let bar = if std::io::stderr().is_terminal() {
+        let bar = if io::stderr().is_terminal() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
         } else {
             ProgressBar::hidden()

@@ -1,5 +1,6 @@
 //! `tier plan`: what `tier apply` would do.
 
+use super::apply::print_shortages;
 use super::facts::{ClassOptions, Facts};
 use super::files;
 use super::state;
@@ -22,7 +23,7 @@ EXAMPLES
 
 EXIT STATUS
   0  success: there is a plan, be it an empty one
-  1  failure; or some of what is wanted can't be done
+  1  failure; or there is no room for some of what is wanted
   2  wrong usage";
 
 /// What is to be moved.
@@ -108,6 +109,12 @@ pub(crate) fn print_plan(
                 "  device {devid} is fenced meanwhile: resized from {total} to {fenced}, and back"
             )?;
         }
+        if pass.moves.iter().any(|moved| moved.open > 0) && !pass.fences.is_empty() {
+            writeln!(
+                out,
+                "  copies that belong on no fast device take turns on the others, each fenced while it has none"
+            )?;
+        }
         if !pass.holds {
             writeln!(
                 out,
@@ -123,8 +130,11 @@ pub(crate) fn print_plan(
     for refusal in &plan.refusals {
         writeln!(out, "Can't be done: {refusal}")?;
     }
+    if plan.is_empty() && plan.refusals.is_empty() {
+        writeln!(out, "Nothing to move.")?;
+    }
+    print_shortages(out, &plan.shortages)?;
     match (plan.bytes(), rate) {
-        _ if plan.is_empty() && plan.refusals.is_empty() => writeln!(out, "Nothing lies wrong."),
         (bytes, Some(rate)) if !plan.is_empty() => {
             writeln!(out, "About {}", duration(bytes.div_ceil(rate.max(1))))
         }
@@ -184,6 +194,8 @@ fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
         "uuid": facts.fsid.to_string(),
         "passes": plan.passes.iter().map(pass).collect::<Vec<_>>(),
         "refusals": plan.refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "notes": plan.shortages.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "nothing_to_move": plan.is_empty() && plan.refusals.is_empty(),
         "bytes": plan.bytes(),
         "seconds": rate.map(|rate| plan.bytes().div_ceil(rate.max(1))),
     })

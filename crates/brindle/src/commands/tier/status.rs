@@ -7,9 +7,11 @@ use crate::cli::JsonOption;
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
 use crate::output;
 use anyhow::Result;
+use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
 use brindle_policy::tier::files::FileTiers;
 use brindle_policy::tier::lies::{Lies, lies};
+use brindle_policy::tier::shortage::{Shortage, all_shortages};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -31,8 +33,8 @@ EXIT STATUS
 
 /// Show on which class of device each kind of block lies, and what lies wrong
 ///
-/// A chunk lies wrong if a piece of it is on a device of the other class than its content's, and the right class has
-/// as many devices as its profile needs. Metadata and system chunks belong on fast devices, data chunks on bulk ones;
+/// A chunk lies wrong if the devices allow more of it to lie on the class of its content. Where there are fewer fast devices
+/// than copies of the metadata, it lies right with a copy on each of them. Metadata and system chunks belong on fast devices, data chunks on bulk ones;
 /// chunks of a mixed pool belong anywhere. Sizes are of devices: with copies and parity.
 ///
 /// Where brindle places things itself, on a mount of its own or in a pool that is not mounted, data chunks on fast devices
@@ -104,17 +106,23 @@ fn print_status(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMo
     }
     use Align::{Left, Right};
     write_table(out, &[Left, Left, Right, Right, Right, Right, Right], &rows)?;
-    for lies in lies.iter().filter(|lies| !lies.has_enough_devices) {
-        if let Some(class) = lies.content.class() {
-            let (content, profile) = (lies.content, lies.profile);
-            let (needed, found) = (profile.attributes().devs_min, facts.pool.count(class));
-            writeln!(
-                out,
-                "\n{content} of profile {profile} can't all lie on {class} devices: it needs {needed}, there are {found}"
-            )?;
-        }
+    writeln!(out)?;
+    for shortage in all_shortages(&facts.pool) {
+        writeln!(out, "{}", told(lies, &shortage))?;
     }
     Ok(())
+}
+
+/// A lack of devices, in words.
+fn told(lies: &[Lies], shortage: &Shortage) -> String {
+    let Shortage::TooFewDevices { content, profile, .. } = *shortage else { return shortage.to_string() };
+    let is_right = |lies: &Lies| lies.profile != profile || lies.content != content || lies.wrong_chunks == 0;
+    match (shortage.copies(), shortage.remedy()) {
+        (Some(copies), Some(remedy)) if lies.iter().all(is_right) => {
+            format!("{content} of profile {profile}: right, {copies}; {remedy}")
+        }
+        _ => shortage.to_string(),
+    }
 }
 
 /// What of the data of files lies where.
@@ -201,7 +209,11 @@ fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) 
             "wrong_chunks": lies.wrong_chunks,
             "wrong_bytes": lies.wrong_bytes,
             "to_move_bytes": lies.movable_bytes,
-            "has_enough_devices": lies.has_enough_devices,
+            "has_enough_devices": lies.fit == Fit::Whole,
+            "copies_on_fast_devices": match lies.fit {
+                Fit::Copies(copies) => Some(copies),
+                Fit::Whole | Fit::Nothing => None,
+            },
         })
     };
     let files = |files: &FileFacts| {
@@ -227,5 +239,6 @@ fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) 
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
         "kinds": lies.iter().map(kind).collect::<Vec<_>>(),
+        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(lies, shortage)).collect::<Vec<_>>(),
     })
 }

@@ -1,12 +1,14 @@
 //! What is said to somebody who wants small files or marked ones on fast devices, of a pool where that makes no difference.
 
 use brindle_care::balance;
-use brindle_care::mkfs::MkfsReport;
+use brindle_care::mkfs::{MkfsReport, NewBlockGroup};
 use brindle_fs::{Filesystem, PlacementMode};
 use brindle_kernel::Mounted;
 use brindle_ondisk::{BlockGroupType, Profile};
 use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::Content;
 use brindle_policy::tier::files::why_no_tiers;
+use brindle_policy::tier::shortage::Shortage;
 
 /// What decides whether data has tiers.
 struct DataFacts {
@@ -72,6 +74,21 @@ pub(crate) fn of_new(report: &MkfsReport, what: &str) {
     let kinds =
         report.block_groups.iter().map(|group| group.kind | group.profile.attributes().flag).collect();
     DataFacts { kinds, fast, bulk, is_classic: false }.warn(what);
+}
+
+/// Notes on the metadata of a pool that was made: what more fast devices would give.
+pub(crate) fn notes_of_new(report: &MkfsReport) -> Vec<String> {
+    let count = |class| report.devices.iter().filter(|device| device.class == class).count();
+    let (found, class) = (count(PlacementClass::Fast), PlacementClass::Fast);
+    let metadata = report.block_groups.iter().filter(|group| Content::of(group.kind) == Content::Metadata);
+    let shortage = |group: &NewBlockGroup| Shortage::TooFewDevices {
+        content: Content::Metadata,
+        profile: group.profile,
+        class,
+        found,
+    };
+    let of_copies = metadata.map(shortage).filter(|shortage| shortage.copies().is_some());
+    of_copies.map(|shortage| shortage.to_string()).collect()
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ EXIT STATUS
 /// same (as `tier apply` does): block groups when there are any, because a class was full, or a hint has changed; data of
 /// files, for which all of them are looked at, when it begins, and from time to time.
 ///
-/// On a mount of the kernel it keeps metadata on the fast devices: the kernel makes a new metadata chunk when it finds no place in those that there are. Shortly before, the bulk devices
-/// are fenced (see `tier apply`), and the fence comes down when there is a new chunk. Metadata that has ended on bulk devices
+/// On a mount of the kernel it keeps metadata on the fast devices, or as many copies as there are such devices. The kernel makes
+/// a new metadata chunk when it finds no place in those that there are. Shortly before, the bulk devices are fenced (see `tier apply`), and the fence comes down when there is a new chunk. Metadata that has ended on bulk devices
 /// all the same is moved by what `tier apply --only metadata` does.
 ///
 /// A mount of brindle can be unmounted meanwhile, and this ends then. A mount of the kernel is in use as long as this runs.

@@ -56,6 +56,16 @@ impl TierPool {
         pool
     }
 
+    /// The same with one fast device; the last loop device is gone.
+    pub(crate) fn filled_with_one_fast_device() -> Self {
+        let mut pool = Self::made(2, &[]);
+        pool.fill();
+        let last = pool.loops.pop().expect("four devices");
+        run("losetup", &["--detach", &last]);
+        run("btrfs", &["device", "add", "-f", "-K", &pool.loops[2], text(&pool.at())]);
+        pool
+    }
+
     /// Made on the first so many devices, and mounted.
     pub(crate) fn made(devices: usize, options: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("brindle-tier-").tempdir().expect("room");

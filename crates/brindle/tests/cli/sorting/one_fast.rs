@@ -1,0 +1,77 @@
+//! One fast device and mirrored metadata, on a mount of brindle and offline: one copy belongs there.
+
+use super::{Served, assert_filled, fill, json, wait_until};
+use crate::mount::can_mount;
+use crate::support::{brindle_prints, text, with_devices};
+use serde_json::Value;
+
+/// The number of chunks of trees without a copy on the fast device.
+fn chunks_without_copy_on_flash(status: &Value) -> u64 {
+    let kinds = status["kinds"].as_array().expect("a list").iter();
+    let of_trees = kinds.filter(|kind| kind["content"] != "data");
+    of_trees.map(|kind| kind["wrong_chunks"].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn one_fast_device_holds_one_copy_of_metadata_on_a_mount_and_offline() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make([":bulk", ":bulk", ":bulk", ":bulk"], &["-d", "raid1", "-m", "raid1"]);
+    let place = served.place();
+    fill(&place);
+    let hint = |served: &Served, devid: &str, hint: &str| {
+        let place = served.place();
+        brindle_prints(["property", "set", "--devid", devid, text(&place), "allocation_hint", hint]);
+    };
+    // The device that has no copy turns out to be fast.
+    let status = served.json(&["tier", "status", "--json"]);
+    let devices = status["devices"].as_array().expect("a list").iter();
+    let free = devices.min_by_key(|device| device["metadata_bytes"].as_u64().expect("a number"));
+    let devid = free.expect("four")["devid"].to_string();
+    hint(&served, &devid, "METADATA_PREFERRED");
+    let wrong = |served: &Served| chunks_without_copy_on_flash(&served.json(&["tier", "status", "--json"]));
+    assert_ne!(wrong(&served), 0);
+    let planned = served.prints(&["tier", "plan"]);
+    assert!(planned.contains("To the fast devices") && planned.contains("one copy of two"), "{planned}");
+    let said = served.prints(&["tier", "apply"]);
+    assert!(said.contains("Done") && said.contains("both copies on flash: add 1 more fast device"), "{said}");
+    assert_eq!(wrong(&served), 0);
+    let shown = served.prints(&["tier", "status"]);
+    assert!(shown.contains("metadata of profile raid1: right, one copy of two on fast devices"), "{shown}");
+    assert_filled(&place);
+    assert!(served.prints(&["tier", "apply"]).starts_with("Nothing to move."));
+    // Another one: the watch follows.
+    let other = if devid == "1" { "2" } else { "1" };
+    hint(&served, other, "METADATA_PREFERRED");
+    hint(&served, &devid, "DATA_PREFERRED");
+    let watch = served.starts(&["tier", "watch", "--interval", "1"]);
+    wait_until("one copy is on the other device", || wrong(&served) == 0);
+    served.unmount();
+    assert!(watch.wait_with_output().expect("it ends").status.success());
+    served.check();
+    // Offline, with a third.
+    let last = if devid == "4" { "3" } else { "4" };
+    let reversed = |command| ["-q", "tier", command, "--fast", last, "--bulk", other];
+    let status = || json(with_devices(&[&reversed("status")[..], &["--json"]].concat(), &served.devices));
+    let before = chunks_without_copy_on_flash(&status());
+    let said = brindle_prints(with_devices(&reversed("apply"), &served.devices));
+    assert!(said.contains("one copy of two on fast devices is right"), "{said}");
+    assert_eq!(chunks_without_copy_on_flash(&status()), 0, "{before} before: {said}");
+    served.check();
+}
+
+#[test]
+fn a_pool_made_with_one_fast_device_says_what_another_one_would_give() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let device = |name: &str| format!("{}:{name}", text(&scratch.path().join(name.replace(':', ""))));
+    let devices = [device("fast"), device("bulk")];
+    let third = format!("{}:bulk", text(&scratch.path().join("third")));
+    let mut words = vec!["mkfs", "--size", "256M", "-m", "raid1"];
+    words.extend([devices[0].as_str(), devices[1].as_str(), third.as_str()]);
+    let said = brindle_prints(words);
+    assert!(
+        said.contains("Note: metadata of profile raid1: one copy of two on fast devices is right; both"),
+        "{said}"
+    );
+}

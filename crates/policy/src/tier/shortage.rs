@@ -1,0 +1,105 @@
+//! Shortages of devices: why a pool can't lie any better than it does. None of them is a failure.
+
+use super::plan::other;
+use super::{Content, TierPool};
+use crate::placement::{Fit, PlacementClass};
+use brindle_ondisk::Profile;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A lack of devices of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// All devices are of one class.
+    OneClass(PlacementClass),
+    /// The profile needs more devices.
+    TooFewDevices {
+        /// The content.
+        content: Content,
+        /// Its profile.
+        profile: Profile,
+        /// The class that it belongs on.
+        class: PlacementClass,
+        /// The number of devices of that class.
+        found: usize,
+    },
+}
+
+/// The shortages of a pool, as far as contents that belong on a class are concerned.
+pub fn shortages(pool: &TierPool, class: PlacementClass) -> Vec<Shortage> {
+    let mut found: BTreeMap<(Content, Profile), Shortage> = BTreeMap::new();
+    for chunk in &pool.chunks {
+        let (content, profile) = (chunk.content(), chunk.profile());
+        if content.class() == Some(class) && pool.fit(content, profile) != Fit::Whole {
+            let shortage = Shortage::TooFewDevices { content, profile, class, found: pool.count(class) };
+            found.insert((content, profile), shortage);
+        }
+    }
+    // System chunks have the profile of metadata, unless somebody has made it another one: one word is enough for both.
+    let is_said = |(content, profile): &(Content, Profile)| {
+        *content == Content::System && found.contains_key(&(Content::Metadata, *profile))
+    };
+    found.iter().filter(|(key, _)| !is_said(key)).map(|(_, shortage)| *shortage).collect()
+}
+
+/// All shortages of a pool.
+pub fn all_shortages(pool: &TierPool) -> Vec<Shortage> {
+    const CLASSES: [PlacementClass; 2] = [PlacementClass::Fast, PlacementClass::Bulk];
+    match CLASSES.into_iter().find(|class| pool.count(*class) == 0) {
+        Some(class) => vec![Shortage::OneClass(other(class))],
+        None => CLASSES.into_iter().flat_map(|class| shortages(pool, class)).collect(),
+    }
+}
+
+impl Shortage {
+    /// The copies that lie on devices of the class where everything lies right, in words; `None` if that makes no
+    /// difference.
+    pub fn copies(&self) -> Option<String> {
+        let Self::TooFewDevices { content, profile, class, found } = self else { return None };
+        let Fit::Copies(copies) = Fit::of(*profile, *found) else { return None };
+        let all = number(profile.attributes().devs_max.into());
+        let s = if copies == 1 { "copy" } else { "copies" };
+        (*content != Content::Data).then(|| format!("{} {s} of {all} on {class} devices", number(copies)))
+    }
+
+    /// The way to have all copies on devices of the class.
+    pub fn remedy(&self) -> Option<String> {
+        let Self::TooFewDevices { profile, class, found, .. } = self else { return None };
+        self.copies()?;
+        let all = usize::from(profile.attributes().devs_max);
+        let (lacking, copies) = (all - found, if all == 2 { "both" } else { "all" });
+        let s = if lacking == 1 { "" } else { "s" };
+        let place = if *class == PlacementClass::Fast { "flash" } else { "disks" };
+        Some(format!("{copies} copies on {place}: add {lacking} more {class} device{s}"))
+    }
+}
+
+/// A small number as a word.
+fn number(number: usize) -> String {
+    match number {
+        1 => "one".to_owned(),
+        2 => "two".to_owned(),
+        3 => "three".to_owned(),
+        4 => "four".to_owned(),
+        _ => number.to_string(),
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneClass(class) => write!(f, "there are no {} devices, all are {class}", other(*class)),
+            Self::TooFewDevices { content, profile, class, found } => {
+                if let (Some(copies), Some(remedy)) = (self.copies(), self.remedy()) {
+                    return write!(f, "{content} of profile {profile}: {copies} is right; {remedy}");
+                }
+                let needed = profile.attributes().devs_min;
+                write!(f, "{content} of profile {profile} needs {needed} {class} devices, and there ")?;
+                match found {
+                    1 => f.write_str("is 1"),
+                    found => write!(f, "are {found}"),
+                }
+            }
+        }
+    }
+}
