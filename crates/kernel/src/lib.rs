@@ -15,6 +15,7 @@ pub mod control;
 mod defragment;
 pub mod devices;
 pub mod message;
+mod mounts;
 pub mod number;
 pub mod search;
 mod settings;

@@ -19,7 +19,8 @@ pub struct Journal {
     version: u32,
     /// UUID of the pool.
     pub fsid: String,
-    /// By which path it was reached.
+    /// The absolute path by which it was reached, for messages: it may be mounted elsewhere by now. Old journals have it as
+    /// it was typed.
     pub path: PathBuf,
     /// The devices.
     pub devices: Vec<FencedDevice>,
@@ -41,7 +42,8 @@ pub struct FencedDevice {
 impl Journal {
     /// Of no device yet.
     pub fn new(fsid: &Uuid, path: &Path) -> Self {
-        Self { version: VERSION, fsid: fsid.to_string(), path: path.to_owned(), devices: Vec::new() }
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Self { version: VERSION, fsid: fsid.to_string(), path, devices: Vec::new() }
     }
 }
 

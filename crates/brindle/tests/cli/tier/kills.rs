@@ -3,7 +3,10 @@
 
 use super::host::{TierPool, can_mount, run};
 use super::{FENCED_FOR_EVER, assert_all_in_place, wrong_bytes};
+use crate::support::text;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 fn number(name: &str, otherwise: u32) -> u32 {
@@ -25,7 +28,7 @@ fn moments(whole: Duration, count: u32, seed: u32) -> Vec<Duration> {
 fn is_killed_after(pool: &TierPool, moment: Duration) -> bool {
     // The kernel moves metadata to where the most space is, or into what a killed run has left half empty.
     let is_wrong = (0..5).any(|_| {
-        run("btrfs", &["balance", "start", "-f", "-m", crate::support::text(&pool.at())]);
+        run("btrfs", &["balance", "start", "-f", "-m", text(&pool.at())]);
         wrong_bytes(pool) > 0
     });
     assert!(is_wrong, "there is something to do");
@@ -127,9 +130,69 @@ fn recover_ends_the_balance_that_a_crash_has_left_paused() {
     if pool.pause_a_balance() {
         pool.tier_prints(&["recover"]);
         assert_eq!(pool.exclusive_operation(), "balance paused");
-        run("btrfs", &["balance", "cancel", crate::support::text(&pool.at())]);
+        run("btrfs", &["balance", "cancel", text(&pool.at())]);
     }
     pool.tier_prints(&["apply"]);
     assert_all_in_place(&pool);
     pool.check();
+}
+
+/// The command with its state in that of a pool, in a directory.
+fn recover_from(pool: &TierPool, directory: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    command.args(["tier", "recover"]).args(words).current_dir(directory);
+    let output = command.env("BRINDLE_STATE_DIR", pool.state()).output().expect("the binary was built");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn recover_finds_a_pool_by_its_uuid_from_anywhere() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled();
+    let sizes = pool.sizes();
+    let uuid = run("findmnt", &["-n", "-o", "UUID", text(&pool.at())]).trim().to_owned();
+    pool.tier_prints(&["apply"]);
+    let fence = |pool: &TierPool| {
+        let (above, name) = (pool.at(), pool.at());
+        let (above, name) =
+            (above.parent().expect("a directory"), name.file_name().expect("a name").to_owned());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.arg("tier").args(FENCED_FOR_EVER).arg(name).current_dir(above);
+        let mut child = command.env("BRINDLE_STATE_DIR", pool.state()).spawn().expect("the binary was built");
+        pool.wait_until("the pool is fenced", |_| pool.sizes() != sizes);
+        child.kill().expect("a child of ours");
+        child.wait().expect("it ends");
+    };
+    fence(&pool);
+    let (code, said) = recover_from(&pool, Path::new("/"), &[]);
+    assert_eq!((code, pool.sizes()), (Some(0), sizes.clone()), "{said}");
+    // Mounted elsewhere by now, and named by its UUID.
+    fence(&pool);
+    pool.unmount();
+    let (code, said) = recover_from(&pool, Path::new("/"), &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains(&format!("pool {uuid} is not mounted, last seen at {}", text(&pool.at()))),
+        "{said}"
+    );
+    let elsewhere = pool.state().join("else where");
+    std::fs::create_dir(&elsewhere).expect("room");
+    run("mount", &[&pool.loops()[0], text(&elsewhere)]);
+    let (code, said) = recover_from(&pool, Path::new("/"), &[&uuid]);
+    run("umount", &[text(&elsewhere)]);
+    assert_eq!(code, Some(0), "{said}");
+    pool.mount();
+    assert_eq!(pool.sizes(), sizes);
+    // A journal of a version that kept the path as it was typed.
+    fence(&pool);
+    let journal = pool.state().join(format!("tier-{uuid}.json"));
+    let old = std::fs::read_to_string(&journal).expect("it is there").replace(text(&pool.at()), "mnt");
+    std::fs::write(&journal, old).expect("room");
+    let (code, said) = recover_from(&pool, Path::new("/"), &[]);
+    assert_eq!((code, pool.sizes()), (Some(0), sizes), "{said}");
+    let (code, said) = recover_from(&pool, Path::new("/"), &[&uuid]);
+    assert!(code == Some(0) && said.contains("nothing is fenced"), "{said}");
 }
