@@ -1,11 +1,26 @@
-//! What is logged, to standard error.
+//! The log. Commands log to standard error, each line once: a pool that is opened twice has the same to say.
+//!
+//! A process that serves a mount lives on ([`serve`]): from then on a thread takes the lines, counts repeats and tells them
+//! again ([`repeats`]), in the foreground on standard error, in the background, where nobody reads that, in the log of the
+//! system ([`system`]). The threads that serve the mount never wait for it: a log that lies on the mount itself would
+//! otherwise wait for the log.
+
+mod repeats;
+mod system;
 
 use crate::cli::Verbosity;
 use anyhow::{Result, bail};
+use repeats::{Line, Repeats};
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use system::SystemLog;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// Starts logging at the level that the options, or `BRINDLE_LOG`, ask for.
 pub(crate) fn start(verbosity: &Verbosity) -> Result<()> {
@@ -28,7 +43,7 @@ pub(crate) fn start(verbosity: &Verbosity) -> Result<()> {
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(Once::default)
+        .with_writer(Lines)
         // A mount in the background outlives whoever read what it says. To complain of that, too, would be a panic.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
@@ -48,25 +63,151 @@ fn is_plausible(text: &str) -> bool {
         .all(|part| is_level(part) || part.starts_with("brindle") || part.contains(['=', '[', ':']))
 }
 
-/// Standard error, which is told each thing once: a pool that is opened twice has the same to say.
-#[derive(Default)]
-struct Once;
-
-/// Lines that are remembered; what is said after so many may be said again.
+/// Lines that a command remembers; what is said after so many may be said again.
 const LINES_MAX: usize = 1000;
-static SAID: Mutex<Option<HashSet<Vec<u8>>>> = Mutex::new(None);
+/// Lines that wait for the thread; any further ones are lost, and counted.
+const QUEUE_LINES_MAX: usize = 1000;
+/// How often it is looked whether repeats are to be told.
+const TICK: Duration = Duration::from_secs(10);
 
-impl Write for Once {
+static LOG: Mutex<Log> = Mutex::new(Log::Command(None));
+
+/// Where lines go.
+enum Log {
+    /// To standard error, each once.
+    Command(Option<HashSet<Vec<u8>>>),
+    /// To the thread of a process that serves a mount.
+    Server(Server),
+}
+
+struct Server {
+    lines: SyncSender<Line>,
+    thread: JoinHandle<()>,
+    is_in_background: bool,
+    lost: u64,
+}
+
+fn log() -> MutexGuard<'static, Log> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Logs as a process does that serves a mount: repeats are told again, and in the background all goes to the log of the
+/// system. `place` is what the mount is called there.
+pub(crate) fn serve(place: String, is_in_background: bool) -> Result<()> {
+    let (lines, queue) = sync_channel(QUEUE_LINES_MAX);
+    let system = is_in_background.then(|| SystemLog::new(place.clone()));
+    let thread =
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || tell(&queue, system.as_ref()))?;
+    *log() = Log::Server(Server { lines, thread, is_in_background, lost: 0 });
+    if is_in_background {
+        // The process may not live long enough for the thread to tell it.
+        let system = SystemLog::new(place);
+        std::panic::set_hook(Box::new(move |panic| system.tell(Level::ERROR, &panic.to_string())));
+    }
+    Ok(())
+}
+
+/// Has all that was logged told, repeats as well. To be called before a process that served a mount ends.
+pub(crate) fn end() {
+    let ended = std::mem::replace(&mut *log(), Log::Command(None));
+    if let Log::Server(Server { lines, thread, .. }) = ended {
+        drop(lines);
+        let _ = thread.join();
+    }
+}
+
+/// Logs an error where nobody reads standard error; false if somebody may.
+pub(crate) fn tell_error(text: &str) -> bool {
+    match &mut *log() {
+        Log::Server(server) if server.is_in_background => {
+            server.pass_on((Level::ERROR, text.to_owned()));
+            true
+        }
+        _ => false,
+    }
+}
+
+impl Server {
+    fn pass_on(&mut self, line: Line) {
+        if self.lost > 0 {
+            let told = format!("{} lines of the log were lost: they came too fast", self.lost);
+            if self.lines.try_send((Level::WARN, told)).is_ok() {
+                self.lost = 0;
+            }
+        }
+        if self.lines.try_send(line).is_err() {
+            self.lost += 1;
+        }
+    }
+}
+
+/// Tells lines until there are no more to come.
+fn tell(queue: &Receiver<Line>, system: Option<&SystemLog>) {
+    let out = |level: Level, text: &str| match system {
+        Some(system) => system.tell(level, text),
+        None => drop(writeln!(io::stderr(), "{text}")),
+    };
+    let mut repeats = Repeats::default();
+    loop {
+        match queue.recv_timeout(TICK) {
+            Ok(line) => {
+                let told = repeats.hear(&line, Instant::now());
+                told.iter().for_each(|text| out(line.0, text));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        for (level, text) in repeats.due(Instant::now()) {
+            out(level, &text);
+        }
+    }
+    for (level, text) in repeats.rest(Instant::now()) {
+        out(level, &text);
+    }
+}
+
+/// Makes a writer for each line, which knows how grave it is.
+struct Lines;
+
+struct LineWriter(Level);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(Level::INFO)
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter {
+        LineWriter(*metadata.level())
+    }
+}
+
+impl Write for LineWriter {
+    /// Takes one line, whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut said = SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let said = said.get_or_insert_default();
-        if said.contains(line) {
-            return Ok(line.len());
+        match &mut *log() {
+            Log::Command(said) => {
+                let said = said.get_or_insert_default();
+                if said.contains(line) {
+                    return Ok(line.len());
+                }
+                if said.len() < LINES_MAX {
+                    said.insert(line.to_vec());
+                }
+                io::stderr().write_all(line)?;
+            }
+            Log::Server(server) => {
+                let text = String::from_utf8_lossy(line);
+                let text = text.trim_end();
+                // The log of the system has a field for that.
+                let text = match server.is_in_background {
+                    true => text.trim_start().strip_prefix(self.0.as_str()).unwrap_or(text).trim_start(),
+                    false => text,
+                };
+                server.pass_on((self.0, text.to_owned()));
+            }
         }
-        if said.len() < LINES_MAX {
-            said.insert(line.to_vec());
-        }
-        io::stderr().write_all(line)?;
         Ok(line.len())
     }
 

@@ -23,12 +23,14 @@ fn main() -> ExitCode {
     let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
     let cli = cli::Cli::parse_from(commands::balance::attach_filters(arguments));
     let done = logging::start(&cli.verbosity).and_then(|()| commands::run(cli.command, cli.verbosity));
-    match done {
+    let code = match done {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);
             if error.is::<WrongUsage>() { ExitCode::from(WRONG_USAGE) } else { ExitCode::FAILURE }
         }
-    }
+    };
+    logging::end();
+    code
 }

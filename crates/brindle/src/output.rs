@@ -82,9 +82,12 @@ pub(crate) fn explain(error: &anyhow::Error) -> String {
     text
 }
 
-/// One line on standard error; line breaks within (a file's name can have them) are escaped.
+/// One line on standard error, or in the log of a mount in the background; line breaks within (a file's name can have them) are escaped.
 pub(crate) fn complain_line(text: &str) {
     let text = text.trim_end().replace('\n', "\\n");
+    if crate::logging::tell_error(&text) {
+        return;
+    }
     // Whoever closed standard error does not want to know.
     let _ = writeln!(io::stderr(), "brindle: {text}");
 }

@@ -15,6 +15,7 @@ use crate::commands::operands::Operands;
 use crate::commands::options::MountOptions;
 use crate::commands::tier::warning;
 use crate::commands::usage::OrWrongUsage;
+use crate::logging;
 use anyhow::{Context, Result};
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, Synchronous, UnmountHandle};
@@ -93,6 +94,18 @@ WHAT IS DURABLE
   When a write fails, of contents or of a commit, in more copies than the profile can spare, the mount becomes
   read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle filesystem usage`, and the
   devices hold the last commit.
+
+THE LOG
+  In the foreground, standard error. A mount in the background logs to the journal; where there is none to syslog
+  (/dev/log), and where there is neither, as root, to the log of the kernel (/dev/kmsg). An ordinary user on a machine
+  without journal and syslog has the counters of `brindle device stats`, or --foreground. The identifier is brindle,
+  and each line begins with the mount point: `journalctl -t brindle`. What is logged again is counted, and told again
+  after a minute, ten minutes and then once an hour, and in the end.
+
+ENVIRONMENT
+  BRINDLE_LOG         what is logged, such as `info` or `brindle_volume=debug`; warnings and errors unless told
+                      otherwise
+  BRINDLE_LOG_SOCKET  the journal's socket; /run/systemd/journal/socket unless told otherwise
 
 EXAMPLES
   A pool of two devices:
@@ -188,8 +201,12 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
         read_only_reason,
         ..fuse_options(command, options)
     };
+    let label = String::from_utf8_lossy(filesystem.pool().superblock().label()).into_owned();
     let handle = brindle_fuse::mount(Arc::new(filesystem), command.operands.last(), &fuse_options)?;
     unmount_on_signal(signals, handle.unmount_handle());
+    let place = handle.mountpoint().display();
+    let place = if label.is_empty() { place.to_string() } else { format!("{place} ({label})") };
+    logging::serve(place, background::is_served())?;
     background::report_ready()?;
     wait(handle)?;
     Ok(ExitCode::SUCCESS)
@@ -254,6 +271,7 @@ fn unmount_on_signal(mut signals: Signals, handle: UnmountHandle) {
         }
         if arrived.next().is_some() {
             sync(&handle);
+            logging::end();
             std::process::exit(1);
         }
     });
