@@ -8,6 +8,8 @@ use crate::message::{
     VolumeArgumentsV2,
 };
 use crate::number;
+use crate::tier::host;
+use brindle_ondisk::{DevId, Uuid};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -235,6 +237,11 @@ impl Mounted {
         let answer = call::update::<{ number::DEVICE_STATISTICS }, DeviceStatistics>(&self.file, &mut asked);
         self.explain("device statistics", answer)?;
         Ok(asked.counters)
+    }
+
+    /// Whether the kernel says that a device is missing; a mount of brindle says it in [`space`](Self::space).
+    pub fn is_missing(&self, devid: u64) -> Result<bool, ControlError> {
+        Ok(self.is_of_kernel() && host::is_missing(&Uuid(self.filesystem()?.fsid), DevId::new(devid)))
     }
 
     /// Why a mount of brindle's is not written, or not any more; `None` if it is, if nobody wanted it to be, or if it is

@@ -11,8 +11,9 @@ pub use balance::{
 };
 pub use defragment::{DEFRAGMENT_POOL, DefragmentPiece};
 pub use device::{
-    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
-    DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO,
+    DEVICE_ADD, DEVICE_BEHIND, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_MISSING,
+    DEVICE_REMOVE, DEVICE_RESIZE, DEVICE_STALE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK,
+    SIZE_TO,
 };
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};
 
@@ -375,10 +376,12 @@ pub struct DeviceSpace {
     pub total_bytes: u64,
     /// What belongs to no chunk.
     pub unallocated_bytes: u64,
-    /// What it counts as: 1 fast, 2 bulk; 0 if it is missing.
+    /// The class that it counts as: 1 fast, 2 bulk; 0 if it takes no chunks.
     pub class: u64,
     /// What the pool stores of it (`dev_item.type`).
     pub stored_type: u64,
+    /// [`DEVICE_MISSING`] and the like; 0 if nothing is wrong with it.
+    pub state: u64,
 }
 
 /// Another hint for a device (ours).

@@ -23,6 +23,8 @@ pub struct DeviceStatus {
     pub is_seed: bool,
     /// It has missed transactions.
     pub is_stale: bool,
+    /// It lacks something that it failed to take since the pool was opened.
+    pub is_behind: bool,
     /// It rotates.
     pub is_rotating: bool,
     /// What the pool stores of it (`dev_item.type`).

@@ -225,9 +225,9 @@ impl Volume {
     /// The pool's devices known so far, by devid.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         let pool = self.snapshot();
-        let members = pool.devices.iter().filter(|device| !device.is_intruder);
+        let members = pool.devices.iter().enumerate().filter(|(_, device)| !device.is_intruder);
         let mut devices: Vec<DeviceStatus> = members
-            .map(|device| DeviceStatus {
+            .map(|(index, device)| DeviceStatus {
                 devid: device.devid,
                 uuid: device.uuid,
                 name: device.name(),
@@ -236,6 +236,7 @@ impl Volume {
                 missing: device.device.is_none(),
                 is_seed: device.is_seed,
                 is_stale: device.is_stale,
+                is_behind: pool.is_behind(index),
                 is_rotating: device.is_rotating(),
                 hint: stored_hint(device),
                 generation: device.generation,

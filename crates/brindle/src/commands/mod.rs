@@ -7,6 +7,7 @@ mod device;
 mod device_property;
 mod device_word;
 mod filesystem;
+pub(crate) mod health;
 mod in_use;
 mod inspect;
 mod ls;

@@ -7,6 +7,7 @@ mod defragment;
 mod devices;
 mod durability;
 mod ends;
+mod failing;
 mod files;
 mod inspect;
 mod logged;

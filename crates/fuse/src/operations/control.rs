@@ -5,14 +5,15 @@ use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread};
 use brindle_kernel::message::{
-    BalanceStart, CommitReport, CommitsReport, DeviceInfo, DeviceSpace, DeviceStart, DeviceStatistics,
-    FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS, ReadOnlyReason,
-    ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumePage, TreeSearch, TrimRange, VolumeArguments,
-    VolumeArgumentsV2, field, text,
+    BalanceStart, CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo,
+    DeviceSpace, DeviceStart, DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label,
+    RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumePage,
+    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -247,6 +248,12 @@ impl Operations {
                 },
             };
         }
+        let all = self.filesystem.pool().volume().devices();
+        let states = all
+            .iter()
+            .map(|device| (device.devid, device_state(device.missing, device.is_stale, device.is_behind)));
+        let states: BTreeMap<DevId, u64> = states.collect();
+        let state = |devid| states.get(&devid).copied().unwrap_or(0);
         let there = summary.devices.iter().map(|device| DeviceSpace {
             devid: device.devid.get(),
             total_bytes: device.total_bytes,
@@ -256,16 +263,18 @@ impl Operations {
                 PlacementClass::Bulk => 2,
             },
             stored_type: device.stored_type,
+            state: state(device.devid),
         });
-        let all = self.filesystem.pool().volume().devices();
-        let missing = all.iter().filter(|device| device.missing).map(|device| DeviceSpace {
+        let is_there = |devid| summary.devices.iter().any(|device| device.devid == devid);
+        let absent = all.iter().filter(|device| !is_there(device.devid)).map(|device| DeviceSpace {
             devid: device.devid.get(),
             total_bytes: device.total_bytes,
             unallocated_bytes: 0,
             class: 0,
             stored_type: device.hint.number().into(),
+            state: state(device.devid),
         });
-        for (entry, device) in report.devices.iter_mut().zip(there.chain(missing)) {
+        for (entry, device) in report.devices.iter_mut().zip(there.chain(absent)) {
             *entry = device;
         }
         Ok(report)
@@ -392,6 +401,12 @@ impl Operations {
         asked.path = field(&path).ok_or(Errno::NAMETOOLONG)?;
         Ok(asked)
     }
+}
+
+/// The state of a device, in the bits of the report.
+fn device_state(is_missing: bool, is_stale: bool, is_behind: bool) -> u64 {
+    let bits = [(is_missing, DEVICE_MISSING), (is_stale, DEVICE_STALE), (is_behind, DEVICE_BEHIND)];
+    bits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, bit)| bit).sum()
 }
 
 /// The name in arguments that hold nothing else.

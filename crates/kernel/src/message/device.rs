@@ -3,6 +3,13 @@
 use super::work::WorkReport;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// State of a device: it is not there.
+pub const DEVICE_MISSING: u64 = 1;
+/// State of a device: it has missed transactions, and is not written.
+pub const DEVICE_STALE: u64 = 2;
+/// State of a device: it lacks something that it failed to take.
+pub const DEVICE_BEHIND: u64 = 4;
+
 /// A change of devices to begin (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

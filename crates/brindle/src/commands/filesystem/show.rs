@@ -1,6 +1,7 @@
 //! `brindle filesystem show`: what devices a pool has, in the shape of `btrfs filesystem show`.
 
 use crate::cli::JsonOption;
+use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
@@ -56,7 +57,10 @@ pub(crate) struct ShowCommand {
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     let shown = match command.devices.as_slice() {
-        [place] if place.is_dir() => Shown::look(&devices_of_mount(place)?)?,
+        [place] if place.is_dir() => {
+            let health = health::of_mounted(&Mounted::open(place)?)?;
+            Shown { health, ..Shown::look(&devices_of_mount(place)?)? }
+        }
         devices => Shown::look(devices)?,
     };
     if command.json.json {
@@ -80,6 +84,7 @@ fn devices_of_mount(place: &Path) -> Result<Vec<PathBuf>> {
 struct Shown {
     superblock: Superblock,
     devices: Vec<DeviceStatus>,
+    health: AllHealth,
 }
 
 impl Shown {
@@ -87,7 +92,7 @@ impl Shown {
     /// chunk tree, tell what they know.
     fn look(paths: &[PathBuf]) -> Result<Self> {
         let error = match open_pool(paths) {
-            Ok(pool) => return Ok(Self::new(pool.volume())),
+            Ok(pool) => return Ok(Self { health: health::of_pool(&pool)?, ..Self::new(pool.volume()) }),
             Err(error) => error.downcast::<TreeError>()?,
         };
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
@@ -111,7 +116,9 @@ impl Shown {
     }
 
     fn new(volume: &Volume) -> Self {
-        Self { superblock: Superblock::clone(&volume.superblock()), devices: volume.devices() }
+        let devices = volume.devices();
+        let health = devices.iter().map(|device| (device.devid.get(), Health::of_status(device))).collect();
+        Self { superblock: Superblock::clone(&volume.superblock()), devices, health }
     }
 }
 
@@ -150,6 +157,7 @@ fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
         missing: true,
         is_seed: false,
         is_stale: false,
+        is_behind: false,
         is_rotating: false,
         hint: AllocationHint::default(),
         generation: None,
@@ -187,11 +195,15 @@ fn print_pool(out: &mut dyn Write, shown: &Shown, units: UnitMode) -> io::Result
     if is_incomplete || !missing.is_empty() {
         writeln!(out, "\t*** Some devices missing")?;
     }
+    // Those that are missing are in the list already.
+    let mut health = shown.health.clone();
+    health.retain(|_, health| !health.is_missing());
+    health::print(out, &health, "\t*** ")?;
     writeln!(out)
 }
 
 fn pool_json(shown: &Shown) -> Value {
-    let Shown { superblock, devices } = shown;
+    let Shown { superblock, devices, health } = shown;
     let device = |device: &DeviceStatus| {
         json!({
             "devid": device.devid.get(),
@@ -201,6 +213,7 @@ fn pool_json(shown: &Shown) -> Value {
             "seed": device.is_seed,
             "stale": device.is_stale,
             "rotating": device.is_rotating,
+            "health": health.get(&device.devid.get()).map(Health::json),
             "size_bytes": sizes(device).map(|(size, _)| size),
             "used_bytes": sizes(device).map(|(_, used)| used),
         })

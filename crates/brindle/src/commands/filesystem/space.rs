@@ -1,11 +1,12 @@
 //! `filesystem df` and `usage`: the space of a mounted pool, asked of the process that serves it.
 
 use crate::cli::JsonOption;
+use crate::commands::health::{self, Health};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
 use brindle_kernel::Mounted;
-use brindle_kernel::message::{DeviceSpace, GroupSpace, SpaceReport};
+use brindle_kernel::message::{DEVICE_STALE, DeviceSpace, GroupSpace, SpaceReport};
 use brindle_ondisk::BlockGroupType;
 use brindle_policy::placement::AllocationHint;
 use clap::Args;
@@ -65,14 +66,16 @@ pub(crate) fn df(command: &DfCommand) -> Result<ExitCode> {
 pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
     let mounted = Mounted::open(&command.path)?;
     let report = mounted.space()?;
+    let health = health::of_mounted(&mounted)?;
     if command.json.json {
         let device = |device: &DeviceSpace| {
             json!({
                 "devid": device.devid,
                 "total_bytes": device.total_bytes,
                 "unallocated_bytes": device.unallocated_bytes,
-                "class": class_name(device.class),
+                "class": class_name(device),
                 "allocation_hint": hint_text(device.stored_type),
+                "health": health.get(&device.devid).map(Health::json),
             })
         };
         let devices: Vec<Value> = devices(&report).map(device).collect();
@@ -93,13 +96,14 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
         let (total, left) = (mode.format(device.total_bytes), mode.format(device.unallocated_bytes));
         write!(out, "devid {}: total={total}, unallocated={left}", device.devid)?;
         if report.has_tiers != 0 || device.class == 0 {
-            write!(out, ", {}", class_name(device.class))?;
+            write!(out, ", {}", class_name(device))?;
         }
         match hint_text(device.stored_type) {
             hint if device.stored_type != 0 => writeln!(out, " ({hint})")?,
             _ => writeln!(out)?,
         }
     }
+    health::print(&mut out, &health, "")?;
     print_room(&mut out, &report, mode)?;
     if let Some(why) = mounted.read_only_reason()? {
         writeln!(out, "read-only: {why}")?;
@@ -186,8 +190,9 @@ pub(crate) fn mode_name(mode: u64) -> &'static str {
     }
 }
 
-fn class_name(class: u64) -> &'static str {
-    match class {
+fn class_name(device: &DeviceSpace) -> &'static str {
+    match device.class {
+        0 if device.state & DEVICE_STALE != 0 => "left out of writes",
         0 => "missing",
         1 => "fast",
         _ => "bulk",

@@ -1,5 +1,6 @@
 //! The facts: devices with their classes, and chunks.
 
+use crate::commands::health::{self, AllHealth};
 use crate::commands::pool::open_pool;
 use anyhow::{Result, bail};
 use brindle_device::{Device, DeviceClass, FileDevice};
@@ -39,6 +40,8 @@ pub(crate) struct Facts {
     pub(crate) source: Source,
     /// Its devices.
     pub(crate) devices: Vec<DeviceFacts>,
+    /// State of its devices.
+    pub(crate) health: AllHealth,
     /// What the decisions are made on.
     pub(crate) pool: TierPool,
 }
@@ -167,7 +170,11 @@ impl Facts {
         };
         let is_ours = !matches!(&source, Source::Mounted(mounted) if mounted.is_of_kernel());
         let pool = TierPool { devices: devices.iter().map(tier_device).collect(), chunks, is_ours };
-        Ok(Self { fsid, source, devices, pool })
+        let health = match &source {
+            Source::Mounted(mounted) => health::of_mounted(mounted).map_err(explain)?,
+            Source::Open(pool) => health::of_pool(pool)?,
+        };
+        Ok(Self { fsid, source, devices, health, pool })
     }
 
     /// The pool of a later inventory, with the same classes; what has come since is bulk.

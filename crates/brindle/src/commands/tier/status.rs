@@ -4,6 +4,7 @@ use super::facts::{ClassOptions, DeviceFacts, Facts};
 use super::files::{self, FileFacts};
 use super::state;
 use crate::cli::JsonOption;
+use crate::commands::health::{self, Health};
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
 use crate::output;
 use anyhow::Result;
@@ -110,7 +111,7 @@ fn print_status(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMo
     for shortage in all_shortages(&facts.pool) {
         writeln!(out, "{}", told(lies, &shortage))?;
     }
-    Ok(())
+    health::print(out, &facts.health, "")
 }
 
 /// A lack of devices, in words.
@@ -195,6 +196,7 @@ fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) 
             "system_bytes": on_device(device, lies, Content::System),
             "data_bytes": on_device(device, lies, Content::Data),
             "mixed_bytes": on_device(device, lies, Content::Mixed),
+            "health": facts.health.get(&device.devid.get()).map(Health::json),
         })
     };
     let kind = |lies: &Lies| {
