@@ -1,7 +1,7 @@
 //! The log. Commands log to standard error, each line once: a pool that is opened twice has the same to say.
 //!
 //! A process that serves a mount lives on ([`serve`]): from then on a thread takes the lines, counts repeats and tells them
-//! again ([`repeats`]), in the foreground on standard error, in the background, where nobody reads that, in the log of the
+//! again ([`repeats`]), in the foreground on standard error, in the background, where that has no reader, in the log of the
 //! system ([`system`]). The threads that serve the mount never wait for it: a log that lies on the mount itself would
 //! otherwise wait for the log.
 
@@ -67,12 +67,12 @@ fn is_plausible(text: &str) -> bool {
 const LINES_MAX: usize = 1000;
 /// Lines that wait for the thread; any further ones are lost, and counted.
 const QUEUE_LINES_MAX: usize = 1000;
-/// How often it is looked whether repeats are to be told.
+/// Time between two looks for repeats that are to be told.
 const TICK: Duration = Duration::from_secs(10);
 
 static LOG: Mutex<Log> = Mutex::new(Log::Command(None));
 
-/// Where lines go.
+/// Destination of lines.
 enum Log {
     /// To standard error, each once.
     Command(Option<HashSet<Vec<u8>>>),
@@ -116,7 +116,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Logs an error where nobody reads standard error; false if somebody may.
+/// Logs an error where standard error has no reader; false if it may have one.
 pub(crate) fn tell_error(text: &str) -> bool {
     match &mut *log() {
         Log::Server(server) if server.is_in_background => {

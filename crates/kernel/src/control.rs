@@ -239,7 +239,7 @@ impl Mounted {
         Ok(asked.counters)
     }
 
-    /// Whether the kernel says that a device is missing; a mount of brindle says it in [`space`](Self::space).
+    /// Returns true if the kernel says that a device is missing; a mount of brindle says it in [`space`](Self::space).
     pub fn is_missing(&self, devid: u64) -> Result<bool, ControlError> {
         Ok(self.is_of_kernel() && host::is_missing(&Uuid(self.filesystem()?.fsid), DevId::new(devid)))
     }

@@ -220,7 +220,7 @@ pub fn classes(devices: &[DeviceSummary]) -> Vec<PlacementClass> {
 pub enum Fit {
     /// All of it.
     Whole,
-    /// So many of its copies, each of them on a device of its own.
+    /// This number of its copies, each of them on a device of its own.
     Copies(usize),
     /// No part that would make a difference: no device, or too few for a profile that stripes.
     Nothing,

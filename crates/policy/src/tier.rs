@@ -270,7 +270,7 @@ impl TierPool {
         }
     }
 
-    /// Whether fewer pieces of a chunk lie on devices of its content's class than could.
+    /// Returns true if fewer pieces of a chunk lie on devices of its content's class than could.
     pub fn lies_wrong(&self, chunk: &TierChunk) -> bool {
         !self.is_of_fast_tier(chunk) && self.devices_short(chunk) > 0
     }

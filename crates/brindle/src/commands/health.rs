@@ -76,12 +76,12 @@ impl Health {
         }
     }
 
-    /// Whether it is not there.
+    /// Returns true if the device is not there.
     pub(crate) fn is_missing(&self) -> bool {
         self.is_missing
     }
 
-    /// What is wrong with it, in words; `None` if nothing is.
+    /// Description of all that is wrong with it; `None` if nothing is.
     fn trouble(&self) -> Option<String> {
         let mut troubles = Vec::new();
         if self.is_missing {
@@ -115,7 +115,7 @@ impl Health {
         }
     }
 
-    /// As JSON.
+    /// JSON form.
     pub(crate) fn json(&self) -> Value {
         let mut value = json!({ "state": self.state(), "behind": self.is_behind });
         for (index, name) in NAMES.iter().enumerate() {

@@ -13,16 +13,16 @@ const INTERVALS: [Duration; 3] =
 /// A line and its level.
 pub(super) type Line = (Level, String);
 
-/// What was told, and what was heard since.
+/// Lines that were told, and the times that each was heard since.
 #[derive(Debug, Default)]
 pub(super) struct Repeats(HashMap<Line, Known>);
 
 #[derive(Debug)]
 struct Known {
     told: Instant,
-    /// How often it has been told.
+    /// Number of times that it has been told.
     tellings: usize,
-    /// How often it was heard since it was told.
+    /// Number of times that it was heard since it was told.
     heard: u64,
 }
 

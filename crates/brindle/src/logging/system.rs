@@ -14,11 +14,11 @@ use tracing::Level;
 const JOURNAL: &str = "/run/systemd/journal/socket";
 const SYSLOG: &str = "/dev/log";
 const KERNEL: &str = "/dev/kmsg";
-/// Who logs.
+/// Name of the program in the log.
 const IDENTIFIER: &str = "brindle";
 /// The facility of daemons, as syslog has it.
 const DAEMON: u8 = 3 << 3;
-/// How long a daemon that does not read may keep a line from being passed on.
+/// Longest time that a daemon that does not read keeps a line from being passed on.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Longer lines are cut, so that each fits in a datagram, in bytes.
 const LINE_BYTES_MAX: usize = 8 << 10;
@@ -64,7 +64,7 @@ fn tell_kernel(priority: u8, line: String) -> io::Result<()> {
     OpenOptions::new().write(true).open(KERNEL)?.write_all(line.as_bytes())
 }
 
-/// As syslog counts.
+/// Priority by the count of syslog.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

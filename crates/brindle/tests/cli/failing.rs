@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long something is waited for.
+/// Longest time that something is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small filesystem in memory, unmounted when dropped.

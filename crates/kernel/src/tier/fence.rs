@@ -36,7 +36,7 @@ impl<'a> Fences<'a> {
         !self.journal.devices.is_empty()
     }
 
-    /// Whether these stand, and no others.
+    /// Returns true if these stand, and no others.
     pub fn stand_around(&self, fences: &[Fence]) -> bool {
         let fenced = self.journal.devices.iter().map(|device| device.devid);
         fenced.eq(fences.iter().map(|fence| fence.devid.get()))

@@ -33,7 +33,7 @@ pub struct Pass {
     pub target: PlacementClass,
     /// The chunks to be relocated, in this order.
     pub moves: Vec<Move>,
-    /// What is put up before, and taken down after. Where devices stay [open](Move::open), these are the fences for the
+    /// The fences that stand meanwhile. Where devices stay [open](Move::open), these are the fences for the
     /// first chunk, and each later one has its own.
     pub fences: Vec<Fence>,
     /// Whether the fences are enough: if not, holes in the devices behind them attract new chunks, and some
@@ -48,7 +48,7 @@ pub struct Move {
     pub logical: Logical,
     /// What it holds.
     pub content: Content,
-    /// What it holds, and its profile, as the format has it.
+    /// Its content and profile, as the format has them.
     pub kind: BlockGroupType,
     /// Used in it, in bytes: so much is copied.
     pub used_bytes: u64,
@@ -85,11 +85,11 @@ pub struct Fence {
 pub struct NoRoom {
     /// The class of the devices that have no room.
     pub class: PlacementClass,
-    /// What can't be moved.
+    /// The content that can't be moved.
     pub content: Content,
-    /// How much is to be moved, in bytes.
+    /// Bytes to be moved.
     pub wanted_bytes: u64,
-    /// For how much of that there is room, in bytes.
+    /// Bytes of that for which there is room.
     pub room_bytes: u64,
 }
 

@@ -35,7 +35,7 @@ pub fn shortages(pool: &TierPool, class: PlacementClass) -> Vec<Shortage> {
             found.insert((content, profile), shortage);
         }
     }
-    // System chunks have the profile of metadata, unless somebody has made it another one: one word is enough for both.
+    // System chunks have the profile of metadata, unless it was converted alone: one word is enough for both.
     let is_said = |(content, profile): &(Content, Profile)| {
         *content == Content::System && found.contains_key(&(Content::Metadata, *profile))
     };

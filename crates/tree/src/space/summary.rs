@@ -176,7 +176,7 @@ impl Space {
 }
 
 impl State {
-    /// Whether a group of metadata lies as well as the devices allow.
+    /// Returns true if a group of metadata lies as well as the devices allow.
     fn lies_at_best(&self, group: &Group) -> bool {
         let Some(fast) = &self.fast else { return true };
         let on_fast: BTreeSet<DevId> =

@@ -176,7 +176,7 @@ impl Pool {
         (0..self.devices.len()).filter(|index| self.is_behind(*index)).collect()
     }
 
-    /// Whether a device must not be taken for whole.
+    /// Returns true if a device must not be taken for whole.
     pub(crate) fn is_behind(&self, index: usize) -> bool {
         let lost = &self.devices[index].lost_writes;
         if lost.is_empty() {

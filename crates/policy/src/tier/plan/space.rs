@@ -20,7 +20,7 @@ type Gaps = BTreeMap<DevId, Vec<Range<u64>>>;
 /// Free ranges of all devices.
 pub(super) struct Space<'a> {
     pool: &'a TierPool,
-    /// As they are now.
+    /// Free ranges as they are now.
     gaps: Gaps,
     /// Behind fences, with all holes that relocation will leave: what a fenced device offers at the most.
     fenced: Gaps,
@@ -76,7 +76,7 @@ impl<'a> Space<'a> {
         devices.iter().take(count).map(|device| device.devid).collect()
     }
 
-    /// Where the next chunk would lie if there were only this class, and open devices of the other one.
+    /// Places the next chunk as if there were only this class, and open devices of the other one.
     pub(super) fn place(
         &self,
         kind: BlockGroupType,
@@ -104,7 +104,7 @@ impl<'a> Space<'a> {
         if is_enough { other(class) } else { class }
     }
 
-    /// Whether the kernel, which looks at all devices, would put the next chunk where it lies right: these devices of the
+    /// Returns true if the kernel, which looks at all devices, would put the next chunk where it lies right: these devices of the
     /// other class are open, and the others fenced.
     pub(super) fn is_right_by_the_kernel(
         &self,
