@@ -83,6 +83,7 @@ enum Log {
 struct Server {
     lines: SyncSender<Line>,
     thread: JoinHandle<()>,
+    place: String,
     is_in_background: bool,
     lost: u64,
 }
@@ -98,12 +99,7 @@ pub(crate) fn serve(place: String, is_in_background: bool) -> Result<()> {
     let system = is_in_background.then(|| SystemLog::new(place.clone()));
     let thread =
         std::thread::Builder::new().name("log".to_owned()).spawn(move || tell(&queue, system.as_ref()))?;
-    *log() = Log::Server(Server { lines, thread, is_in_background, lost: 0 });
-    if is_in_background {
-        // The process may not live long enough for the thread to tell it.
-        let system = SystemLog::new(place);
-        std::panic::set_hook(Box::new(move |panic| system.tell(Level::ERROR, &panic.to_string())));
-    }
+    *log() = Log::Server(Server { lines, thread, place, is_in_background, lost: 0 });
     Ok(())
 }
 
@@ -113,6 +109,18 @@ pub(crate) fn end() {
     if let Log::Server(Server { lines, thread, .. }) = ended {
         drop(lines);
         let _ = thread.join();
+    }
+}
+
+/// Tells an error at once, past whatever waits: the process ends with it.
+pub(crate) fn tell_last(text: &str) {
+    let place = match &*log() {
+        Log::Server(server) if server.is_in_background => Some(server.place.clone()),
+        _ => None,
+    };
+    match place {
+        Some(place) => SystemLog::new(place).tell(Level::ERROR, text),
+        None => drop(writeln!(io::stderr(), "ERROR {text}")),
     }
 }
 

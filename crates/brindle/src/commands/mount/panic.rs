@@ -1,6 +1,7 @@
 //! Fail-stop of a server: a panic of any thread ends the process. The mount answers nothing from then on, and the pool on
 //! disk is that of the last commit and its log.
 
+use crate::logging;
 use std::panic::PanicHookInfo;
 
 /// Has every panic from now on end the process, with its reason in the log.
@@ -16,9 +17,10 @@ fn report(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let formatted = payload.downcast_ref::<String>().map(String::as_str);
     let why = formatted.or_else(|| payload.downcast_ref().copied()).unwrap_or("no reason given");
-    tracing::error!(
+    // The thread that tells what is logged would come too late.
+    logging::tell_last(&format!(
         "the mount ends here, with the pool as of its last sync: a bug in brindle, at {place}: {why}"
-    );
+    ));
 }
 
 #[cfg(test)]
