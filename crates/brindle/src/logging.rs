@@ -143,9 +143,12 @@ impl Server {
                 self.lost = 0;
             }
         }
-        if self.lines.try_send(line).is_err() {
-            self.lost += 1;
-        }
+        // In the foreground, where no daemon is waited for, nothing is lost.
+        let is_sent = match self.is_in_background {
+            true => self.lines.try_send(line).is_ok(),
+            false => self.lines.send(line).is_ok(),
+        };
+        self.lost += u64::from(!is_sent);
     }
 }
 
