@@ -52,7 +52,7 @@ const HOST_OPTIONS: [&str; 14] = [
 ];
 
 /// Options of mount(8), FUSE and the kernel's btrfs that change nothing here.
-const WITHOUT_EFFECT: [&str; 15] = [
+const WITHOUT_EFFECT: [&str; 29] = [
     "defaults",
     "auto",
     "noauto",
@@ -68,6 +68,54 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "nolazytime",
     "ssd",
     "nossd",
+    "ssd_spread",
+    "nossd_spread",
+    "autodefrag",
+    "noautodefrag",
+    "nospace_cache",
+    "clear_cache",
+    "acl",
+    "barrier",
+    "skip_balance",
+    "rescan_uuid_tree",
+    "enospc_debug",
+    "noenospc_debug",
+    "iversion",
+    "noiversion",
+];
+
+/// The same, of those that have a value or may have one.
+const WITHOUT_EFFECT_VALUED: [&str; 5] =
+    ["space_cache", "thread_pool", "metadata_ratio", "fatal_errors", "comment"];
+
+/// The others that there are.
+const VALUED_OR_WRITTEN: [&str; 26] = [
+    "degraded",
+    "norecovery",
+    "nologreplay",
+    "rescue",
+    "subvol",
+    "subvolid",
+    "device",
+    "read_policy",
+    "metadata_memory",
+    "compress",
+    "compress-force",
+    "nodatacow",
+    "nodatasum",
+    "max_inline",
+    "discard",
+    "nodiscard",
+    "noatime",
+    "relatime",
+    "strictatime",
+    "nodiratime",
+    "ssd_metadata",
+    "small_files",
+    "commit",
+    "metadata_defrag",
+    "flushoncommit",
+    "notreelog",
 ];
 
 impl MountOptions {
@@ -158,15 +206,63 @@ impl MountOptions {
     }
 
     fn add_host_option(&mut self, option: &str) -> Result<()> {
-        if WITHOUT_EFFECT.contains(&option) || option.starts_with("x-") {
+        if is_without_effect(option) {
             return Ok(());
         }
         match HOST_OPTIONS.iter().find(|name| **name == option) {
             Some(name) => self.host.push(name),
-            None => bail!("unknown option '{option}'"),
+            None => match similar(option) {
+                Some(similar) => bail!("unknown option '{option}'; is '{similar}' meant?"),
+                None => bail!("unknown option '{option}'"),
+            },
         }
         Ok(())
     }
+}
+
+/// Whether an option is one that is taken and changes nothing.
+pub(crate) fn is_without_effect(option: &str) -> bool {
+    WITHOUT_EFFECT.contains(&option)
+        || option.starts_with("x-")
+        || option.starts_with("X-")
+        || WITHOUT_EFFECT_VALUED.iter().any(|name| {
+            option.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        })
+}
+
+/// The option that a word may be meant to be: one that differs in less than a third of its letters.
+fn similar(option: &str) -> Option<&'static str> {
+    const LETTERS_PER_EDIT: usize = 3;
+    let name = option.split('=').next().unwrap_or_default();
+    let known =
+        HOST_OPTIONS.iter().chain(&WITHOUT_EFFECT).chain(&WITHOUT_EFFECT_VALUED).chain(&VALUED_OR_WRITTEN);
+    let near = known.map(|known| (edits(name, known), *known));
+    // The opposite is not meant.
+    let is_opposite =
+        |known: &str| name.strip_prefix("no") == Some(known) || known.strip_prefix("no") == Some(name);
+    let near = near.filter(|(edits, known)| {
+        *edits > 0 && *edits * LETTERS_PER_EDIT < known.len() && !is_opposite(known)
+    });
+    near.min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
+}
+
+/// How many letters must be added, left out, changed or swapped with the next to make one word of another.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            table[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let changed = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let least = changed.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
+                let is_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if is_swapped { least.min(table[i - 2][j - 2] + 1) } else { least }
+            };
+        }
+    }
+    table[a.len()][b.len()]
 }
 
 fn parse_mib(value: &str) -> Result<usize> {
@@ -215,6 +311,47 @@ mod tests {
             assert!(checked(&format!("ro,{option}")).is_ok(), "{option}");
         }
         assert!(checked("rw").is_ok());
+    }
+
+    #[test]
+    fn options_of_btrfs_that_change_nothing_here_are_taken() {
+        for option in [
+            "space_cache",
+            "space_cache=v2",
+            "nospace_cache",
+            "clear_cache",
+            "autodefrag",
+            "acl",
+            "barrier",
+            "ssd_spread",
+            "thread_pool=8",
+            "skip_balance",
+            "rescan_uuid_tree",
+            "metadata_ratio=4",
+            "fatal_errors=bug",
+            "X-mount.mkdir",
+            "comment=x",
+        ] {
+            assert_eq!(MountOptions::parse(&[option]).expect("taken"), MountOptions::default(), "{option}");
+        }
+        for refused in ["noacl", "nobarrier"] {
+            let said = MountOptions::parse(&[refused]).expect_err("it would change something").to_string();
+            assert_eq!(said, format!("unknown option '{refused}'"));
+        }
+    }
+
+    #[test]
+    fn a_similar_option_is_suggested() {
+        for (typed, meant) in [
+            ("degradded", "degraded"),
+            ("comit=5", "commit"),
+            ("subovl=a", "subvol"),
+            ("noatme", "noatime"),
+            ("discrad=async", "discard"),
+        ] {
+            let said = MountOptions::parse(&[typed]).expect_err("unknown").to_string();
+            assert_eq!(said, format!("unknown option '{typed}'; is '{meant}' meant?"));
+        }
     }
 
     #[test]

@@ -81,6 +81,15 @@ MOUNT OPTIONS
   dev, suid            device nodes and set-user-id programs work; for root. mount(8) asks for both unless told
                        nodev or nosuid; here both are off unless asked for
   noexec, and others of mount(8) that change nothing here
+  Taken, and without effect, so that lines of fstab for the kernel's btrfs work: space_cache[=...], nospace_cache,
+  clear_cache, autodefrag, acl, barrier, ssd, ssd_spread, thread_pool=, skip_balance, rescan_uuid_tree, metadata_ratio=,
+  fatal_errors=, enospc_debug, iversion, lazytime. Refused: noacl, nobarrier
+  Taken, and without effect, so that lines of fstab for the kernel's btrfs work: space_cache[=...], nospace_cache,
+  clear_cache, autodefrag, acl, barrier, ssd, ssd_spread, thread_pool=, skip_balance, rescan_uuid_tree, metadata_ratio=,
+  fatal_errors=, enospc_debug, iversion, lazytime. Refused: noacl, nobarrier
+  remount              changes a mount that is there, for root: ro, rw, commit=, dev, suid, exec and their opposites. With
+                       ro all that was written is durable, and nothing more is written. Other options must be those
+                       of the mount, or are refused by name. A pool that was mounted with ro stays so
 
 WHAT IS DURABLE
   What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog everything else; what was written by a
