@@ -37,7 +37,6 @@ struct Waiting {
 
 /// The next that is due.
 struct Schedule {
-    interval: Duration,
     next_commit: Instant,
     defragment: IdleDefragment,
 }
@@ -54,9 +53,8 @@ impl Upkeep {
         // A pool that is not written has nobody who would tell.
         filesystem.pool().on_pressure(Box::new(move || caller.press())).ok();
         let begun = Instant::now();
-        let interval = options.commit_interval;
         let defragment = IdleDefragment::new(options.auto_defragment, begun);
-        let schedule = Schedule { interval, next_commit: begun + interval, defragment };
+        let schedule = Schedule { next_commit: begun + operations.commit_interval(), defragment };
         let run = move || work(&operations, &filesystem, &called, schedule);
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(run)?;
         Ok(Self { calls, thread: Some(thread) })
@@ -115,9 +113,16 @@ fn step(
     filesystem: &Filesystem,
     schedule: &mut Schedule,
 ) -> Result<Remaining, FsError> {
-    schedule.defragment.look(filesystem, Instant::now());
-    if Instant::now() >= schedule.next_commit {
-        schedule.next_commit = Instant::now() + schedule.interval;
+    let (now, interval) = (Instant::now(), operations.commit_interval());
+    schedule.defragment.look(filesystem, now);
+    if operations.rests() {
+        schedule.next_commit = now + interval.max(IDLE);
+        return Ok(Remaining::Nothing);
+    }
+    // The interval may have become shorter.
+    schedule.next_commit = schedule.next_commit.min(now + interval);
+    if now >= schedule.next_commit {
+        schedule.next_commit = now + interval;
         operations.sync_all()?;
     } else if filesystem.pool().is_under_pressure() {
         filesystem.commit()?;
@@ -147,11 +152,12 @@ mod tests {
         mkfs(&[NewDevice::new(Arc::clone(&device))], &options).expect("a pool");
         let fs = Filesystem::open_writable(vec![device], &OpenOptions::default(), &WriteOptions::default());
         let fs = Arc::new(fs.expect("opens"));
-        let options = MountOptions { read_only: false, ..MountOptions::default() };
+        let commit_interval = Duration::ZERO;
+        let options = MountOptions { read_only: false, commit_interval, ..MountOptions::default() };
         let operations = Operations::new(Arc::clone(&fs), &options);
         let now = Instant::now();
         let defragment = IdleDefragment::new(AutoDefragment::Off, now);
-        let mut schedule = Schedule { interval: Duration::ZERO, next_commit: now, defragment };
+        let mut schedule = Schedule { next_commit: now, defragment };
         let mut commits_after = |steps| {
             for _ in 0..steps {
                 step(&operations, &fs, &mut schedule).expect("writable");

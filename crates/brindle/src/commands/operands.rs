@@ -34,6 +34,11 @@ impl Operands {
         self.split().expect("`require` comes first").0
     }
 
+    /// The last operand, which may be the only one.
+    pub(crate) fn place(&self) -> &Path {
+        self.operands.last().expect("at least one is required")
+    }
+
     fn split(&self) -> Option<(&Path, &[PathBuf])> {
         let (last, devices) = self.operands.split_last()?;
         (!devices.is_empty()).then_some((last, devices))

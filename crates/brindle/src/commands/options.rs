@@ -130,6 +130,11 @@ impl MountOptions {
         Ok(options)
     }
 
+    /// How often to commit, in seconds, if that was said.
+    pub(crate) fn commit_seconds(&self) -> Option<u64> {
+        self.write.commit_interval.map(|interval| interval.as_secs())
+    }
+
     /// Whether `name` was given, and `opposite` not after it.
     pub(crate) fn has(&self, name: &str, opposite: &str) -> bool {
         let last = self.host.iter().rev().find(|option| **option == name || **option == opposite);

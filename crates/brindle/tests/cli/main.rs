@@ -14,6 +14,7 @@ mod logged;
 mod mount;
 mod placement;
 mod reads;
+mod remount;
 mod restore;
 mod sorting;
 mod support;

@@ -56,6 +56,11 @@ impl BalanceService {
         if was_there { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
+    /// Returns true while one runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.0.report().0
+    }
+
     /// How far it is.
     pub(super) fn report(&self, filesystem: &Filesystem) -> Result<BalanceReport, Errno> {
         let kept = number(balance::interrupted(filesystem.pool()).map_err(Into::into))?;

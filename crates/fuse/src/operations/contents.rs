@@ -95,7 +95,8 @@ impl Operations {
         let Some(handle) = self.handle(handle)? else {
             return number(self.filesystem.read(&*self.file(node)?, offset, buffer));
         };
-        if self.notes_accesses && (self.notes_each_access || handle.is_first_access()) {
+        let is_noted = self.notes_accesses && !self.rests();
+        if is_noted && (self.notes_each_access || handle.is_first_access()) {
             number(self.filesystem.note_access(handle.file.id())).ok();
         }
         number(self.filesystem.read(&handle.file, offset, buffer))

@@ -58,6 +58,7 @@ pub(crate) fn is_slow(asked: u32) -> bool {
 impl Operations {
     /// Does it, and answers.
     pub(crate) fn ioctl(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
+        self.require_awake(ioctl.command)?;
         let answer = self.ioctl_of_node(ioctl)?;
         self.settle_ioctl(ioctl.command)?;
         Ok(answer)

@@ -110,6 +110,11 @@ impl DeviceService {
         if self.0.stop(Wish::Cancel) { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
+    /// Returns true while a change is under way.
+    pub(super) fn is_running(&self) -> bool {
+        self.0.report().0
+    }
+
     /// How far it is.
     pub(super) fn report(&self) -> DeviceReport {
         let (is_running, Subject { change, devid }, work) = self.0.report();

@@ -9,6 +9,7 @@ mod devices;
 mod durability;
 mod long_work;
 mod names;
+mod remount;
 mod search;
 mod settings;
 mod subvolumes;
@@ -32,6 +33,7 @@ use brindle_fs::{
 };
 use brindle_policy::defragment::idle::AutoDefragment;
 use devices::DeviceService;
+use remount::Remountable;
 use rustix::io::Errno;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -68,6 +70,7 @@ pub(crate) struct Operations {
     owners_delete_subvolumes: bool,
     process_ends_with_mount: bool,
     synchronous: Synchronous,
+    remountable: Remountable,
 }
 
 /// What the kernel remembers, which it must forget when something changes without its doing.
@@ -120,6 +123,7 @@ impl Operations {
             owners_delete_subvolumes: options.owners_delete_subvolumes,
             process_ends_with_mount: options.process_ends_with_mount,
             synchronous: options.synchronous,
+            remountable: Remountable::new(options.commit_interval),
         }
     }
 
@@ -170,7 +174,7 @@ impl Operations {
 
     pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, Errno> {
         let id = self.inode(node)?;
-        if self.notes_accesses {
+        if self.notes_accesses && !self.rests() {
             number(self.filesystem.note_access(id)).ok();
         }
         number(self.filesystem.read_link(id))
@@ -206,7 +210,7 @@ impl Operations {
         emit: &mut Emit<'_>,
     ) -> Result<(), Errno> {
         let directory = self.inode(node)?;
-        if offset == 0 && self.notes_directory_accesses {
+        if offset == 0 && self.notes_directory_accesses && !self.rests() {
             number(self.filesystem.note_access(directory)).ok();
         }
         if offset < 2 && self.list_dots(directory, offset, emit)?.is_break() {

@@ -11,7 +11,9 @@ impl Operations {
         let name = std::str::from_utf8(text(&asked.name)).map_err(|_| Errno::INVAL)?;
         let value = match name {
             "metadata_defrag" => Some(self.auto_defragment.to_string()),
-            _ => self.filesystem.pool().volume().read_setting(name),
+            _ => {
+                self.remountable_setting(name).or_else(|| self.filesystem.pool().volume().read_setting(name))
+            }
         };
         let value = value.ok_or(Errno::OPNOTSUPP)?;
         asked.value = field(value.as_bytes()).ok_or(Errno::OVERFLOW)?;
@@ -22,6 +24,9 @@ impl Operations {
         caller.require_administrator()?;
         let utf8 = |bytes| std::str::from_utf8(bytes).map_err(|_| Errno::INVAL);
         let (name, value) = (utf8(text(&wanted.name))?, utf8(text(&wanted.value))?);
+        if self.set_remountable_setting(name, value)? {
+            return Ok(());
+        }
         let volume = self.filesystem.pool().volume();
         let changed = volume.set_read_setting(name, value).ok_or(Errno::OPNOTSUPP)?;
         changed.map_err(|error| {

@@ -9,6 +9,7 @@ pub(crate) mod helper;
 mod memory;
 mod open;
 mod panic;
+mod remount;
 
 use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::operands::Operands;
@@ -84,9 +85,6 @@ MOUNT OPTIONS
   Taken, and without effect, so that lines of fstab for the kernel's btrfs work: space_cache[=...], nospace_cache,
   clear_cache, autodefrag, acl, barrier, ssd, ssd_spread, thread_pool=, skip_balance, rescan_uuid_tree, metadata_ratio=,
   fatal_errors=, enospc_debug, iversion, lazytime. Refused: noacl, nobarrier
-  Taken, and without effect, so that lines of fstab for the kernel's btrfs work: space_cache[=...], nospace_cache,
-  clear_cache, autodefrag, acl, barrier, ssd, ssd_spread, thread_pool=, skip_balance, rescan_uuid_tree, metadata_ratio=,
-  fatal_errors=, enospc_debug, iversion, lazytime. Refused: noacl, nobarrier
   remount              changes a mount that is there, for root: ro, rw, commit=, dev, suid, exec and their opposites. With
                        ro all that was written is durable, and nothing more is written. Other options must be those
                        of the mount, or are refused by name. A pool that was mounted with ro stays so
@@ -122,6 +120,9 @@ EXAMPLES
 
   A subvolume of a pool that lost a disk:
     brindle mount -o degraded,subvol=home /dev/sdb /mnt
+
+  As read-only, while it is in use:
+    brindle mount -o remount,ro /mnt
 
   By mount(8), and so by a line of /etc/fstab (`/dev/sdb /mnt fuse.brindle noatime,device=/dev/sdc`):
     mount -t fuse.brindle -o noatime,device=/dev/sdc /dev/sdb /mnt
@@ -172,6 +173,9 @@ pub(crate) struct MountCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
+    if remount::is_asked_for(&command.options) {
+        return remount::run(&command.options, command.operands.place());
+    }
     command.operands.require("mount");
     let mut options = MountOptions::parse(&command.options)?;
     options.check_log().or_wrong_usage()?;

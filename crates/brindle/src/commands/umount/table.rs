@@ -20,6 +20,8 @@ pub(crate) struct Mount {
     /// The options of the mount itself.
     pub(crate) options: String,
     pub(crate) kind: Vec<u8>,
+    /// The options of the filesystem, the same for all its mounts.
+    pub(crate) super_options: String,
     /// The first column of mount(8): for mounts of ours the devices, unless told otherwise.
     pub(crate) source: PathBuf,
 }
@@ -61,7 +63,8 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (behind.next()?.to_vec(), unescape(behind.next()?));
     let source = PathBuf::from(OsString::from_vec(source));
-    Some(Mount { id, parent, device, mountpoint, options, kind, source })
+    let super_options = String::from_utf8(behind.next()?.to_vec()).ok()?;
+    Some(Mount { id, parent, device, mountpoint, options, kind, super_options, source })
 }
 
 /// The table writes blanks and the like as three octal digits.
@@ -104,6 +107,7 @@ mod tests {
         assert!(find("/a b").is_ours() && find("/a b").is_of(find("/a b/c")));
         assert_eq!((find("/a b/c").id, find("/a b/c").parent), (33, 30));
         assert_eq!(find("/a b").options, "ro,nodev");
+        assert_eq!(find("/mnt").super_options, "rw");
         assert_eq!(find("/a b").source, Path::new("x.img"));
         assert_eq!(find("/mnt").kind, b"tmpfs");
         assert_eq!(at(&mounts, Path::new("/mnt/x")), None);

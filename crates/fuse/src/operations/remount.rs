@@ -1,0 +1,113 @@
+//! What a remount changes of a mount that is served.
+//!
+//! A mount that is remounted read-only *rests*: the kernel lets no change through, and what is done without a request ends,
+//! too: commits, deletions in the background, defragmentation, times of access. What ioctls would change is refused. The pool stays
+//! open to be written, so that a remount may make it writable again.
+
+use super::{Operations, number};
+use crate::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS};
+use brindle_kernel::number as command;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Ioctls that change something, and are refused while the mount rests.
+const CHANGING: [u32; 16] = [
+    FS_IOC_SETFLAGS,
+    FS_IOC_FSSETXATTR,
+    command::SUBVOLUME_CREATE,
+    command::SUBVOLUME_CREATE_V2,
+    command::BRINDLE_SNAPSHOT,
+    command::SNAPSHOT_DESTROY,
+    command::SNAPSHOT_DESTROY_V2,
+    command::SUBVOLUME_SET_FLAGS,
+    command::DEFAULT_SUBVOLUME,
+    command::SET_LABEL,
+    command::BRINDLE_SET_HINT,
+    command::BRINDLE_SET_SMALL_FILES,
+    command::BRINDLE_SET_PLACEMENT,
+    command::BRINDLE_BALANCE_START,
+    command::BRINDLE_DEVICE_START,
+    command::BRINDLE_DEFRAGMENT,
+];
+
+/// The part of the options of a mount that a remount changes.
+#[derive(Debug)]
+pub(super) struct Remountable {
+    commit_interval_ms: AtomicU64,
+    rests: AtomicBool,
+}
+
+impl Remountable {
+    pub(super) fn new(commit_interval: Duration) -> Self {
+        let remountable = Self { commit_interval_ms: AtomicU64::new(0), rests: AtomicBool::new(false) };
+        remountable.set_commit_interval(commit_interval);
+        remountable
+    }
+
+    fn set_commit_interval(&self, interval: Duration) {
+        let milliseconds = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        self.commit_interval_ms.store(milliseconds, Ordering::Relaxed);
+    }
+}
+
+impl Operations {
+    /// How often what was written is made durable.
+    pub(crate) fn commit_interval(&self) -> Duration {
+        Duration::from_millis(self.remountable.commit_interval_ms.load(Ordering::Relaxed))
+    }
+
+    /// Returns true if the mount was remounted read-only.
+    pub(crate) fn rests(&self) -> bool {
+        self.remountable.rests.load(Ordering::Relaxed)
+    }
+
+    /// Refuses an ioctl that would change something of a mount that rests.
+    pub(super) fn require_awake(&self, asked: u32) -> Result<(), Errno> {
+        if self.rests() && CHANGING.contains(&asked) { Err(Errno::ROFS) } else { Ok(()) }
+    }
+
+    /// The value of a setting that a remount changes; `None` if it is none of those.
+    pub(super) fn remountable_setting(&self, name: &str) -> Option<String> {
+        match name {
+            "commit" => Some(self.commit_interval().as_secs().to_string()),
+            "read_only" => Some((!self.is_written() || self.rests()).to_string()),
+            _ => None,
+        }
+    }
+
+    /// Changes such a setting; false if it is none of those.
+    pub(super) fn set_remountable_setting(&self, name: &str, value: &str) -> Result<bool, Errno> {
+        match (name, value) {
+            ("commit", seconds) => {
+                let seconds = seconds.parse().ok().filter(|seconds| *seconds > 0).ok_or(Errno::INVAL)?;
+                self.remountable.set_commit_interval(Duration::from_secs(seconds));
+            }
+            ("read_only", "true") => self.rest()?,
+            ("read_only", "false") if self.is_written() => {
+                self.remountable.rests.store(false, Ordering::Relaxed);
+            }
+            ("read_only", "false") => return Err(Errno::ROFS),
+            ("read_only", _) => return Err(Errno::INVAL),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Makes everything durable, and does nothing more by itself.
+    fn rest(&self) -> Result<(), Errno> {
+        if !self.is_written() {
+            return Ok(());
+        }
+        if self.balance.is_running() || self.devices.is_running() {
+            return Err(Errno::BUSY);
+        }
+        // From here on the upkeep begins nothing; a piece that it has begun takes nothing away that a crash would miss.
+        let rested = self.remountable.rests.swap(true, Ordering::Relaxed);
+        let synced = number(self.sync_all());
+        if synced.is_err() {
+            self.remountable.rests.store(rested, Ordering::Relaxed);
+        }
+        synced
+    }
+}
