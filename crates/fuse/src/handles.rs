@@ -16,13 +16,13 @@ pub(crate) struct Handle {
     pub(crate) file: OpenFile,
     /// Whether it was opened to be written: the kernel may have pages that have not come to us yet.
     writes: bool,
-    /// Whether each write is to be durable before it is answered.
+    /// Each write is to be durable before it is answered.
     is_synchronous: bool,
     /// The time of access has been seen to.
     is_accessed: AtomicBool,
 }
 
-/// What a file was opened for.
+/// The purpose for which a file was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opened {
     /// To be written.
@@ -38,7 +38,7 @@ impl From<OFlags> for Opened {
     }
 }
 
-/// Whether each write by such a descriptor is to be durable before it is answered.
+/// Returns true if each write by such a descriptor is to be durable before it is answered.
 pub(crate) fn is_synchronous(flags: OFlags) -> bool {
     // A bit of O_SYNC. (`OFlags::DSYNC` is all of them.)
     const O_DSYNC: u32 = 0o10000;

@@ -130,7 +130,7 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// How often to commit, in seconds, if that was said.
+    /// The commit interval in seconds, if it was given.
     pub(crate) fn commit_seconds(&self) -> Option<u64> {
         self.write.commit_interval.map(|interval| interval.as_secs())
     }
@@ -225,7 +225,7 @@ impl MountOptions {
     }
 }
 
-/// Whether an option is one that is taken and changes nothing.
+/// Returns true if an option is one that is taken and changes nothing.
 pub(crate) fn is_without_effect(option: &str) -> bool {
     WITHOUT_EFFECT.contains(&option)
         || option.starts_with("x-")
@@ -251,7 +251,7 @@ fn similar(option: &str) -> Option<&'static str> {
     near.min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
 }
 
-/// How many letters must be added, left out, changed or swapped with the next to make one word of another.
+/// The number of letters to add, leave out, change or swap with the next that make one word of another.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];

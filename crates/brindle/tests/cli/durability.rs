@@ -243,7 +243,7 @@ fn what_is_asked_for_of_the_whole_mount_is_durable() {
     bench.finish();
 }
 
-/// How many commits a mount has made.
+/// The number of commits that a mount has made.
 fn commits(bench: &Bench) -> u64 {
     let said = brindle_prints(["filesystem", "commit-stats", text(&bench.served.place())]);
     let number = said.strip_prefix("commits ").and_then(|rest| rest.split_whitespace().next());

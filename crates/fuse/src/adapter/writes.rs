@@ -13,7 +13,7 @@ pub(super) fn pace_of(length: usize, flags: OpenFlags) -> Pace {
     if length < LARGE && !is_synchronous(flags) { Pace::Quick } else { Pace::Slow }
 }
 
-/// Whether durability is asked for by the descriptor (`O_SYNC`, `O_DSYNC`) or by the call (`RWF_SYNC`, `RWF_DSYNC`); the
+/// Returns true if durability is asked for by the descriptor (`O_SYNC`, `O_DSYNC`) or by the call (`RWF_SYNC`, `RWF_DSYNC`); the
 /// kernel tells of both in this way, however the call was made.
 fn is_synchronous(flags: OpenFlags) -> bool {
     handles::is_synchronous(OFlags::from_bits_retain(flags.0.cast_unsigned()))

@@ -64,7 +64,7 @@ impl Operations {
         Ok(answer)
     }
 
-    /// What concerns an inode or a subvolume, or else the filesystem.
+    /// Ioctls that concern an inode or a subvolume, or else the filesystem.
     fn ioctl_of_node(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
         let (caller, node, input) = (ioctl.caller, ioctl.node, ioctl.input.as_slice());
         let done = |()| Vec::new();

@@ -1,4 +1,4 @@
-//! What a remount changes of a mount that is served.
+//! Changes that a remount makes of a mount that is served.
 //!
 //! A mount that is remounted read-only *rests*: the kernel lets no change through, and what is done without a request ends,
 //! too: commits, deletions in the background, defragmentation, times of access. What ioctls would change is refused. The pool stays
@@ -52,7 +52,7 @@ impl Remountable {
 }
 
 impl Operations {
-    /// How often what was written is made durable.
+    /// The time from one commit to the next.
     pub(crate) fn commit_interval(&self) -> Duration {
         Duration::from_millis(self.remountable.commit_interval_ms.load(Ordering::Relaxed))
     }

@@ -56,7 +56,7 @@ fn holders(device: &Path) -> Option<Vec<u32>> {
     Some(servers().filter(|process| has_open(*process, &device)).collect())
 }
 
-/// Whether none of these processes, which have the device open, serves a mount any more.
+/// Returns true if none of these processes, which have the device open, serves a mount any more.
 fn are_ending(holders: &[u32], device: &Path) -> bool {
     let alive = live_servers(candidates(table::read().unwrap_or_default(), device));
     holders.iter().all(|holder| !alive.contains(holder))

@@ -134,7 +134,7 @@ EXIT STATUS
 
 /// Mount a pool
 ///
-/// What was written is made durable by fsync(2), and by itself every 5 seconds (-o commit=), also after sync(1), which FUSE
+/// Changes are made durable by fsync(2), and by itself every 5 seconds (-o commit=), also after sync(1), which FUSE
 /// does not pass on: `brindle filesystem sync` is what returns when all is durable.
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
@@ -253,7 +253,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
     }
 }
 
-/// Whether something dangerous works on the mount: if that is asked for. mount(8) keeps to itself what is its default, so
+/// Returns true if something dangerous is to work on the mount: if that is asked for. mount(8) keeps to itself what is its default, so
 /// that its silence means the same, where root mounts.
 fn is_allowed(command: &MountCommand, options: &MountOptions, name: &str, opposite: &str) -> bool {
     let is_root = rustix::process::getuid().is_root() && rustix::process::geteuid().is_root();

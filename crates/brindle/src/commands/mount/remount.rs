@@ -24,12 +24,12 @@ const FLAGS: [(&str, &str, MountFlags); 9] = [
     ("sync", "", MountFlags::SYNCHRONOUS),
     ("dirsync", "", MountFlags::DIRSYNC),
 ];
-/// How many of them, from the first, a remount may change.
+/// The number of them, from the first, that a remount may change.
 const CHANGEABLE: usize = 4;
 /// Words of the kernel's FUSE that the mount table shows and mount(8) hands over.
 const OF_KERNEL: [&str; 6] = ["user_id=", "group_id=", "rootmode=", "fd=", "max_read=", "blksize="];
 
-/// Whether these options are those of a remount.
+/// Returns true if these options are those of a remount.
 pub(super) fn is_asked_for<S: AsRef<str>>(lists: &[S]) -> bool {
     words(lists).any(|word| word == "remount")
 }
@@ -79,7 +79,7 @@ pub(super) fn run(lists: &[String], place: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the mount is to be like.
+/// The mount as it is to be.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     flags: MountFlags,
@@ -111,7 +111,7 @@ impl Wanted {
     }
 }
 
-/// Whether an option is one of the mount as it is, or changes nothing of any.
+/// Returns true if an option is one of the mount as it is, or changes nothing of any.
 fn is_in_effect<'s>(word: &str, mut shown: impl Iterator<Item = &'s str>, first: &[String]) -> bool {
     word == "remount"
         || options::is_without_effect(word)

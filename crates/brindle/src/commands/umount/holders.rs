@@ -1,4 +1,4 @@
-//! What keeps a mount from being unmounted, as far as it can be seen: nothing is asked of the mount itself, which may not
+//! Reasons why a mount is busy, as far as they can be seen: nothing is asked of the mount itself, which may not
 //! answer, and would be in use by that.
 
 use super::table::{self, Mount};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What keeps a mount from being unmounted.
+/// A reason why a mount is busy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// Another mount lies on it.
@@ -17,7 +17,7 @@ pub(super) enum Holder {
     Process { process: u32, name: String, how: Use },
 }
 
-/// How a process uses a mount.
+/// A use that a process makes of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     WorkingDirectory,
@@ -58,7 +58,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Finds what keeps a mount from being unmounted.
+/// Finds a reason why a mount is busy.
 pub(super) fn find(mount: &Mount) -> Option<Holder> {
     let above = table::read().unwrap_or_default().into_iter().find(|other| other.parent == mount.id);
     above

@@ -43,7 +43,7 @@ pub(crate) struct UmountCommand {
     mountpoint: PathBuf,
 }
 
-/// How long an unmount is tried again, where nothing lasting is seen to be in the way: a process that only looks at a
+/// The time for which an unmount is tried again, where nothing lasting is seen to be in the way: a process that only looks at a
 /// mount (`df`, `stat`, another command of brindle) holds it for a moment, too.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);

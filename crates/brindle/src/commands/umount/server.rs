@@ -23,11 +23,11 @@ pub(super) struct Server {
     process: u32,
 }
 
-/// How often it is looked for other mounts while the server is waited for.
+/// The time between two looks for other mounts while the server is waited for.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long it is waited for where it can't be seen whether it still serves.
+/// The longest wait for a server of which it can't be seen whether it still serves.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the kernel lists connections of FUSE, each by the minor number of its device.
+/// The directory of all connections of FUSE, each by the minor number of its device.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 impl Server {
@@ -122,7 +122,7 @@ fn mounted_elsewhere(unmounted: &Mount) -> Option<(u32, PathBuf)> {
     })
 }
 
-/// Whether the kernel has the filesystem still; `None` if it does not say.
+/// Returns true if the kernel has the filesystem still; `None` if it does not say.
 fn is_connected(unmounted: &Mount) -> Option<bool> {
     let (_, minor) = unmounted.device.split_once(':')?;
     let mut all = std::fs::read_dir(CONNECTIONS).ok()?.flatten().peekable();
