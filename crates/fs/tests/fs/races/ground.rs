@@ -30,7 +30,7 @@ pub(super) struct Ground<'f> {
     /// Inodes by the paths that they had before the race.
     known: HashMap<TreePath, InodeId>,
     unnamed: Arc<Inode>,
-    held: Option<Arc<Inode>>,
+    held: Vec<Arc<Inode>>,
     number: u64,
 }
 
@@ -54,7 +54,7 @@ impl<'f> Ground<'f> {
         known.insert(TreePath::top(), top);
         let new = NewInode { mode: 0o100_600, ..NewInode::default() };
         let (_, unnamed) = fs.create_unnamed(top, &new).expect("room");
-        let held = shape.is_held.then(|| fs.acquire(known[&path(FILE)]).expect("it is there"));
+        let held = shape.held().iter().map(|held| fs.acquire(known[held]).expect("it is there")).collect();
         if shape.is_durable {
             fs.sync().expect("durable");
         }
@@ -64,7 +64,7 @@ impl<'f> Ground<'f> {
     /// Closes what is open.
     pub(super) fn close(&self) -> Result<(), Errno> {
         let unnamed = self.fs.release(&self.unnamed);
-        let held = self.held.as_ref().map_or(Ok(()), |held| self.fs.release(held));
+        let held = self.held.iter().try_for_each(|held| self.fs.release(held));
         unnamed.and(held).map_err(refusal)
     }
 
@@ -85,7 +85,7 @@ impl<'f> Ground<'f> {
             Act::Stat(path) => {
                 let found = fs.attributes(self.known(path)?).map_err(refusal)?;
                 // An inode without a name can be seen only by a program that has it open.
-                if found.nlink == 0 && self.held.is_none() {
+                if found.nlink == 0 && self.held.is_empty() {
                     return Err(Errno::NotFound);
                 }
                 let mode = u16::try_from(found.mode & 0o7777).expect("twelve bits");

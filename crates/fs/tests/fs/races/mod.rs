@@ -4,6 +4,7 @@
 mod act;
 mod ground;
 mod meanwhile;
+mod mixes;
 mod modelled;
 mod names;
 mod pairs;

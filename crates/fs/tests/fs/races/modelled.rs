@@ -12,23 +12,25 @@ pub(super) struct Modelled {
     pub(super) model: Model,
     /// Inodes by the paths that they had before the race.
     known: HashMap<TreePath, Identity>,
-    /// The path of the file that is open all the time.
-    held: Option<TreePath>,
+    /// The paths of the files that are open all the time.
+    held: Vec<TreePath>,
+    /// The file that was made without a name has got one, which it may have lost.
+    was_named: bool,
 }
 
 impl Modelled {
     /// The model before a race.
-    pub(super) fn new(mut model: Model, held: Option<TreePath>) -> Self {
+    pub(super) fn new(mut model: Model, held: Vec<TreePath>) -> Self {
         let known = model
             .walk()
             .into_iter()
             .filter_map(|found| Some((found.path.clone(), model.identity(&found.path).ok()?)));
         let known = known.collect();
         // The model keeps what is open by a name that is no part of the race.
-        if let Some(held) = &held {
-            model.link(held, &path(HELD)).expect("the name is free");
+        for (number, held) in held.iter().enumerate() {
+            model.link(held, &path(&format!("{HELD}{number}"))).expect("the name is free");
         }
-        Self { model, known, held }
+        Self { model, known, held, was_named: false }
     }
 
     /// The model after the race, with all files closed.
@@ -36,7 +38,8 @@ impl Modelled {
         for subvolume in [TreePath::top(), path("s")] {
             if let Ok(is_read_only) = self.model.is_read_only(&subvolume) {
                 self.model.set_read_only(&subvolume, false).expect("it is there");
-                for name in [HELD, TEMPORARY] {
+                let held = (0..self.held.len()).map(|number| format!("{HELD}{number}"));
+                for name in held.chain([TEMPORARY.to_owned()]) {
                     let _ = self.model.unlink(&subvolume.join(name.as_bytes()));
                 }
                 self.model.set_read_only(&subvolume, is_read_only).expect("it is there");
@@ -56,8 +59,13 @@ impl Modelled {
             Act::Do(operation) => self.operation(operation),
             Act::CreateOpen(path) => self.create_open(path),
             Act::LinkUnnamed(to) => {
-                let to = self.placed(to)?;
-                self.model.link(&path(TEMPORARY), &to).map(nothing)
+                let (to, temporary) = (self.placed(to)?, path(TEMPORARY));
+                if self.was_named && self.model.inode(&temporary)?.nlink == 1 {
+                    return Err(Errno::NotFound);
+                }
+                self.model.link(&temporary, &to)?;
+                self.was_named = true;
+                Ok(Seen::Nothing)
             }
             Act::Lookup(path) => {
                 let path = self.placed(path)?;
@@ -87,6 +95,15 @@ impl Modelled {
             | Act::Defragment
             | Act::SnapshotOutside => Ok(Seen::Nothing),
         }
+    }
+
+    /// Does an act, and returns true if it may be answered so. What has gone from a read-only subvolume may be refused for
+    /// either reason.
+    pub(super) fn allows(&mut self, act: &Act, answer: &Answer) -> bool {
+        let own = self.act(act);
+        let is_either = |answer: &Answer| matches!(answer, Err(Errno::NotFound | Errno::ReadOnly));
+        own == *answer
+            || is_either(&own) && is_either(answer) && self.model.is_read_only(&TreePath::top()) == Ok(true)
     }
 
     /// Where an inode is now that had this path before the race.
@@ -144,7 +161,7 @@ impl Modelled {
     /// Refuses a new name for a file that is only open.
     fn check_named(&self, existing: &TreePath, operation: &Operation) -> Result<(), Errno> {
         let is_only_open = matches!(operation, Operation::Link { .. })
-            && *existing == path(HELD)
+            && existing.bytes().starts_with(HELD.as_bytes())
             && self.model.inode(existing)?.nlink == 1;
         if is_only_open { Err(Errno::NotFound) } else { Ok(()) }
     }
@@ -158,7 +175,7 @@ impl Modelled {
     fn stat(&self, of: &TreePath) -> Answer {
         let at = self.now(of)?;
         let inode = self.model.inode(&at)?;
-        let is_held = self.held.as_ref().is_some_and(|held| self.known.get(held) == self.known.get(of));
+        let is_held = self.held.iter().any(|held| self.known.get(held) == self.known.get(of));
         let names = self.model.inode(&at).map(|inode| match &inode.body {
             Body::Directory(children) => {
                 let hidden = |name: &&Vec<u8>| is_hidden(name);
@@ -186,7 +203,7 @@ impl Modelled {
 
 /// Whether a name is there for the model only.
 fn is_hidden(name: &[u8]) -> bool {
-    name == HELD.as_bytes() || name == TEMPORARY.as_bytes()
+    name.starts_with(HELD.as_bytes()) || name == TEMPORARY.as_bytes()
 }
 
 fn nothing((): ()) -> Seen {

@@ -44,6 +44,7 @@ fn shape(random: &mut Random) -> Shape {
         length: *random.pick(&LENGTHS),
         is_linked: random.below(4) == 0,
         is_held: random.below(3) == 0,
+        is_other_held: false,
         is_durable: random.below(3) == 0,
     }
 }

@@ -4,7 +4,7 @@ use super::act::Act;
 use brindle_testing::model::{Model, TreePath, path};
 use brindle_testing::operations::{Data, Operation, Texture};
 
-/// The name by which the model keeps a file that is open.
+/// The beginning of the names by which the model keeps files that are open.
 pub(super) const HELD: &str = ".held";
 /// The name by which the model keeps the file that was made without a name.
 pub(super) const TEMPORARY: &str = ".temporary";
@@ -22,8 +22,18 @@ pub(super) struct Shape {
     pub(super) is_linked: bool,
     /// The file is open all the time.
     pub(super) is_held: bool,
+    /// So is the other one, which takes its name.
+    pub(super) is_other_held: bool,
     /// All of it is durable before the race begins.
     pub(super) is_durable: bool,
+}
+
+impl Shape {
+    /// The files that are open all the time.
+    pub(super) fn held(self) -> Vec<TreePath> {
+        let other = self.is_other_held.then(|| path("g"));
+        self.is_held.then(|| path(FILE)).into_iter().chain(other).collect()
+    }
 }
 
 /// What is there before the race begins, but for what only a library has.
@@ -67,7 +77,7 @@ pub(super) fn model(shape: Shape) -> super::modelled::Modelled {
     for operation in before(shape) {
         model.apply(&operation).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
     }
-    let held = shape.is_held.then(|| path(FILE));
+    let held = shape.held();
     let mut modelled = super::modelled::Modelled::new(model, held);
     modelled.model.create(&path(TEMPORARY), 0o600).expect("the name is free");
     modelled
