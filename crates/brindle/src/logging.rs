@@ -106,7 +106,10 @@ pub(crate) fn serve(place: String, is_in_background: bool) -> Result<()> {
 /// Has all that was logged told, repeats as well. To be called before a process that served a mount ends.
 pub(crate) fn end() {
     let ended = std::mem::replace(&mut *log(), Log::Command(None));
-    if let Log::Server(Server { lines, thread, .. }) = ended {
+    if let Log::Server(Server { lines, thread, lost, .. }) = ended {
+        if lost > 0 {
+            let _ = lines.send(told_of_lost(lost));
+        }
         drop(lines);
         let _ = thread.join();
     }
@@ -137,11 +140,8 @@ pub(crate) fn tell_error(text: &str) -> bool {
 
 impl Server {
     fn pass_on(&mut self, line: Line) {
-        if self.lost > 0 {
-            let told = format!("{} lines of the log were lost: they came too fast", self.lost);
-            if self.lines.try_send((Level::WARN, told)).is_ok() {
-                self.lost = 0;
-            }
+        if self.lost > 0 && self.lines.try_send(told_of_lost(self.lost)).is_ok() {
+            self.lost = 0;
         }
         // In the foreground, where no daemon is waited for, nothing is lost.
         let is_sent = match self.is_in_background {
@@ -150,6 +150,10 @@ impl Server {
         };
         self.lost += u64::from(!is_sent);
     }
+}
+
+fn told_of_lost(lines: u64) -> Line {
+    (Level::WARN, format!("{lines} lines of the log were lost: they came too fast"))
 }
 
 /// Tells lines until there are no more to come.

@@ -3,11 +3,12 @@
 //! `tracing-journald` speaks to the journal at its usual place alone, and not to the two others; what is needed of its
 //! protocol is a dozen lines.
 
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use tracing::Level;
 
 /// The journal's socket, unless `BRINDLE_LOG_SOCKET` names another one.
@@ -20,6 +21,8 @@ const IDENTIFIER: &str = "brindle";
 const DAEMON: u8 = 3 << 3;
 /// Longest time that a daemon that does not read keeps a line from being passed on.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A daemon that did not read is left alone for so long: a process that ends must not wait for it with each line.
+const AVOIDED: Duration = Duration::from_secs(10);
 /// Longer lines are cut, so that each fits in a datagram, in bytes.
 const LINE_BYTES_MAX: usize = 8 << 10;
 /// The kernel takes no more in one line, in bytes.
@@ -28,10 +31,36 @@ const KERNEL_LINE_BYTES_MAX: usize = 900;
 /// The log of the system.
 #[derive(Debug)]
 pub(super) struct SystemLog {
-    journal: PathBuf,
+    journal: Daemon,
+    syslog: Daemon,
     /// The mount that logs, in front of each line.
     place: String,
     socket: Option<UnixDatagram>,
+}
+
+/// A daemon that takes lines.
+#[derive(Debug)]
+struct Daemon {
+    path: PathBuf,
+    /// The moment at which it did not read.
+    stuck: Cell<Option<Instant>>,
+}
+
+impl Daemon {
+    fn at(path: PathBuf) -> Self {
+        Self { path, stuck: Cell::new(None) }
+    }
+
+    fn send(&self, socket: Option<&UnixDatagram>, datagram: &[u8]) -> io::Result<()> {
+        let socket = socket.ok_or(io::ErrorKind::Unsupported)?;
+        if self.stuck.get().is_some_and(|stuck| stuck.elapsed() < AVOIDED) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let sent = socket.send_to(datagram, &self.path);
+        let is_stuck = sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        self.stuck.set(is_stuck.then(Instant::now));
+        sent.map(drop)
+    }
 }
 
 impl SystemLog {
@@ -40,22 +69,19 @@ impl SystemLog {
         let journal = std::env::var_os("BRINDLE_LOG_SOCKET").filter(|path| !path.is_empty());
         let socket = UnixDatagram::unbound().ok();
         let socket = socket.filter(|socket| socket.set_write_timeout(Some(PATIENCE)).is_ok());
-        Self { journal: journal.map_or_else(|| JOURNAL.into(), PathBuf::from), place, socket }
+        let journal = Daemon::at(journal.map_or_else(|| JOURNAL.into(), PathBuf::from));
+        Self { journal, syslog: Daemon::at(SYSLOG.into()), place, socket }
     }
 
     /// Passes a line on. A daemon may have been restarted since the last one, so each finds its way anew.
     pub(super) fn tell(&self, level: Level, text: &str) {
         let line = cut(format!("{}: {text}", self.place), LINE_BYTES_MAX);
         let priority = priority(level);
-        let sent = self.send(&self.journal, &entry(priority, &line, &self.place));
-        let sent = sent.or_else(|_| self.send(Path::new(SYSLOG), syslog_line(priority, &line).as_bytes()));
+        let socket = self.socket.as_ref();
+        let sent = self.journal.send(socket, &entry(priority, &line, &self.place));
+        let sent = sent.or_else(|_| self.syslog.send(socket, syslog_line(priority, &line).as_bytes()));
         // An ordinary user may not; then there is no place left where anything could be said.
         let _ = sent.or_else(|_| tell_kernel(priority, line));
-    }
-
-    fn send(&self, to: &Path, datagram: &[u8]) -> io::Result<()> {
-        let socket = self.socket.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        socket.send_to(datagram, to).map(drop)
     }
 }
 
@@ -135,8 +161,20 @@ mod tests {
     }
 
     #[test]
-    fn without_a_journal_the_next_place_is_tried() {
-        let nowhere = SystemLog { journal: "/nowhere".into(), ..SystemLog::new("x".to_owned()) };
-        assert!(nowhere.send(&nowhere.journal, b"PRIORITY=7\n").is_err());
+    fn a_daemon_that_is_absent_or_does_not_read_is_passed_over() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("journal");
+        let sender = UnixDatagram::unbound().expect("a socket");
+        sender.set_write_timeout(Some(Duration::from_millis(1))).expect("a time");
+        let daemon = Daemon::at(path.clone());
+        assert!(daemon.send(Some(&sender), b"a").is_err(), "it is not there");
+        assert!(daemon.stuck.get().is_none(), "and may come");
+        let reader = UnixDatagram::bind(&path).expect("a new socket");
+        let sent = (0..1_000_000).take_while(|_| daemon.send(Some(&sender), b"a").is_ok()).count();
+        assert!(sent > 0 && daemon.stuck.get().is_some(), "{sent} lines before it is full");
+        reader.recv(&mut [0]).expect("a line");
+        assert!(daemon.send(Some(&sender), b"a").is_err(), "it is left alone for a while");
+        daemon.stuck.set(None);
+        daemon.send(Some(&sender), b"a").expect("there is room again");
     }
 }
