@@ -199,6 +199,8 @@ impl Filesystem {
 
     /// Reads from memory, then what is not there from the devices; `None` if the file's items have changed meanwhile.
     fn read_once(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<Option<usize>, FsError> {
+        // Before anything is looked up: what is freed from here on stays readable.
+        let _held = self.pool().hold_freed_space();
         let moves = self.pool().moves();
         let (size, length, items, gaps) = {
             let memory = file.inode.data.memory();

@@ -1,8 +1,8 @@
 //! Cursors: a place in a tree, to be moved either way.
 //!
 //! A cursor keeps the blocks of its path as it found them. It goes down with the tree locked against changes, and
-//! only through blocks in memory: one that is not there is read with the lock given back, and the descent begins
-//! anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
+//! only through blocks in memory: one that is not there is read with the lock given back, while its space is held
+//! ([`Pool::hold_freed_space`]), and the descent begins anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
 //! looks for its place from the root if not.
 
 use crate::pool::is_expected;
@@ -194,6 +194,8 @@ impl<'p> Cursor<'p> {
                 }
                 Err(Absent(expected)) => expected,
             };
+            // As long as the tree is locked, it refers to the block.
+            let _held = self.pool.hold_freed_space();
             drop(state);
             let same = |before: &NodeExpectation| {
                 (before.bytenr, before.generation) == (absent.bytenr, absent.generation)

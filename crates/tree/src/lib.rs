@@ -41,8 +41,8 @@ pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::{
-    DeviceSpace, DiscardMode, GroupStatus, GroupSummary, JoiningDevice, Parted, ReservedExtent, Room,
-    SpaceSummary, Spread, Urgency, Withheld,
+    DeviceSpace, DiscardMode, FreedSpaceHold, GroupStatus, GroupSummary, JoiningDevice, Parted,
+    ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld,
 };
 pub use transaction::{
     Clock, CommitPhase, CommitReport, CommitStatistics, ExclusiveOperation, LEVELS, Need, PressureListener,

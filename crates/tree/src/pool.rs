@@ -163,7 +163,16 @@ impl Pool {
 
     /// A tree's root item and its key; the last one, where a relocation left several.
     pub fn root_item(&self, id: RootId) -> Result<Option<(Key, Box<RootItem>)>, TreeError> {
-        let mut cursor = self.cursor(&self.tree(RootId::ROOT_TREE)?, Readahead::None);
+        self.root_item_in(&self.tree(RootId::ROOT_TREE)?, id)
+    }
+
+    /// A tree's root item and its key in one version of the tree of roots.
+    pub(crate) fn root_item_in(
+        &self,
+        root_tree: &Arc<Tree>,
+        id: RootId,
+    ) -> Result<Option<(Key, Box<RootItem>)>, TreeError> {
+        let mut cursor = self.cursor(root_tree, Readahead::None);
         cursor.seek_last(&Key::last_of(id.object_id(), KeyType::ROOT_ITEM))?;
         let Some((key, data)) = cursor.item() else {
             return Ok(None);

@@ -90,16 +90,19 @@ impl Editor<'_> {
         Ok(counts.iter().any(|(who, count)| *who != own && *count > 0))
     }
 
-    /// Everything that the extent tree has of an extent, whatever waits; `None` if it has nothing.
-    pub(crate) fn recorded_references(&self, extent: &Extent) -> Result<Option<Recorded>, TreeError> {
-        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
-        let Some((_, record)) = self.find_record(&tree, extent)? else { return Ok(None) };
+    /// Everything that an extent tree has of an extent, whatever waits; `None` if it has nothing.
+    pub(crate) fn recorded_references(
+        &self,
+        tree: &Arc<Tree>,
+        extent: &Extent,
+    ) -> Result<Option<Recorded>, TreeError> {
+        let Some((_, record)) = self.find_record(tree, extent)? else { return Ok(None) };
         let of =
             |reference: &BackRef| Some((Referrer::of(reference)?, i64::try_from(reference.count()).ok()?));
         let mut referrers: Vec<(Referrer, i64)> = record.inline().iter().filter_map(of).collect();
         if record.keyed_refs() > 0 {
             let objectid = ObjectId::new(extent.start.get());
-            let mut cursor = self.pool.cursor(&tree, Readahead::None);
+            let mut cursor = self.pool.cursor(tree, Readahead::None);
             cursor.seek(&Key::last_of(objectid, KeyType::METADATA_ITEM))?;
             while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == objectid) {
                 let item = Item::parse(&key, data);

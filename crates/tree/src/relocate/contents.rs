@@ -57,6 +57,7 @@ impl Pool {
         let writer = self.writer()?;
         let editor = Editor { pool: self, writer, generation: Generation::new(0) };
         let (mut batch, mut data_bytes) = (Batch::default(), 0);
+        let _held = self.hold_freed_space();
         let end = group.start + group.length;
         let mut cursor = self.cursor(&tree, Readahead::Forward);
         cursor.seek(&Key::first_of(ObjectId::new(from.get()), KeyType(0)))?;
@@ -147,7 +148,8 @@ impl Pool {
 impl Editor<'_> {
     /// The file of the tree of roots that an extent belongs to, if it does.
     fn cache_of(&self, range: DataRange) -> Result<Option<ObjectId>, TreeError> {
-        let known = self.recorded_references(&Extent::data(range))?;
+        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
+        let known = self.recorded_references(&tree, &Extent::data(range))?;
         let referrers = known.map(|known| known.referrers).unwrap_or_default();
         Ok(referrers.into_iter().find_map(|(who, _)| match who {
             Referrer::Data { root: RootId::ROOT_TREE, objectid, .. } => Some(objectid),

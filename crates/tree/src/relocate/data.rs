@@ -1,6 +1,7 @@
 //! Data is carried to another place, verified on the way.
 
 use super::plan::COMPRESSED_BYTES_MAX;
+use super::trees::Trees;
 use crate::refs::DataRange;
 use crate::space::TierChoice;
 use crate::{Editor, Pool, Readahead, ReservedExtent, TreeError};
@@ -38,9 +39,9 @@ struct Checksums {
 }
 
 /// What the pool's trees say of data that parity is made of.
-struct Trees<'p>(&'p Pool);
+struct Checksummed<'p>(&'p Pool);
 
-impl Witness for Trees<'_> {
+impl Witness for Checksummed<'_> {
     fn checksums(&self, start: Logical, length: u64) -> Option<Vec<u8>> {
         self.0.checksums_of(DataRange { start, length }).ok().map(|found| found.bytes)
     }
@@ -111,8 +112,9 @@ impl Pool {
             return Ok(true);
         }
         let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
-        // Others may be changing what refers to it; then it is no moment to find out.
-        Ok(editor.plan(&[], &[range]).is_ok_and(|plan| plan.is_plain(range.start)))
+        // All who refer to an extent agree whether it is compressed, those of the last commit too.
+        let plan = editor.plan(&Trees::committed(self), &[], &[range]);
+        Ok(plan.is_ok_and(|plan| plan.is_plain(range.start)))
     }
 
     /// Copies what begins at an address, and answers its checksums.
@@ -121,11 +123,14 @@ impl Pool {
         let mut done = 0;
         while done < to.length {
             let length = PIECE_BYTES.min(to.length - done);
+            // What was freed since the batch was listed has no checksums any more, or else stays as it is.
+            let held = self.hold_freed_space();
             let found = self.checksums_of(DataRange { start: from + done, length })?;
             let mut buffer = vec![0; to_usize(length)];
             let expected = DataChecksums::partly(&found.bytes, &found.present);
             self.volume().read_data(from + done, &mut buffer, &expected)?;
-            self.volume().write_data_pieces(&[(to.start + done, &buffer)], &Trees(self))?;
+            drop(held);
+            self.volume().write_data_pieces(&[(to.start + done, &buffer)], &Checksummed(self))?;
             self.add_runs(done, &found, &mut checksums);
             done += length;
         }

@@ -32,8 +32,10 @@
 //!   be shared, and the flag tells this to whoever changes it, as it does in blocks that the kernel's balance has moved.
 //!   What has the flag refers to its children in its own name (`FULL_BACKREF`), as `btrfs check` wants it. A moved
 //!   extent's item keeps the generation of the old one for the same reason.
-//! - Whoever has looked up where data lies and then reads it looks at [`Pool::moves`] before and after. The old place is
-//!   free, and may be overwritten, only when the commit is durable that moved the data.
+//! - A reader that has looked up a place reads what was there: the old place is free, and may be overwritten, only when
+//!   the commit is durable that moved what lay there, and no reader holds it ([`Pool::hold_freed_space`]). Changers that
+//!   have looked up where data lies see by [`Pool::moves`] that it has moved.
+//! - Walks beside others ([`Pool::estimate`]) see the trees of the last commit, which are whole and on disk.
 //! - A deleted subvolume may be half dropped: children before its progress are gone, and its path still points to them;
 //!   they are left alone.
 
@@ -43,6 +45,10 @@ mod extents;
 mod grow;
 mod plan;
 mod rewrite;
+mod trees;
+
+#[cfg(test)]
+mod tests;
 
 use crate::space::{GroupStatus, TierChoice};
 use crate::transaction::Need;
@@ -114,6 +120,8 @@ impl Pool {
         loop {
             self.commit()?;
             let Some(group) = self.block_group(start)? else {
+                // The chunk goes with what was freed.
+                self.writer()?.space.wait_for_readers();
                 return Ok(ControlFlow::Continue(()));
             };
             let before = *moved;
@@ -125,6 +133,7 @@ impl Pool {
                 continue;
             }
             idle += 1;
+            self.writer()?.space.wait_for_readers();
             if idle > IDLE_PASSES_MAX {
                 let why = "it is in use, and nothing in it can be moved";
                 let length = group.used_bytes + group.reserved_bytes;

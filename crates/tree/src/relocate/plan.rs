@@ -3,6 +3,7 @@
 
 use super::contents::{Block, is_shareable};
 use super::grow::Grown;
+use super::trees::Trees;
 use crate::refs::{DataRange, Extent, Recorded, Referrer, data_of};
 use crate::{Editor, Readahead, Tree, TreeError};
 use brindle_ondisk::item::{Compression, ExtentFlags, FileExtent};
@@ -104,6 +105,8 @@ impl Plan {
 
 struct Planner<'e, 'p> {
     editor: &'e Editor<'p>,
+    trees: &'e Trees<'p>,
+    extent_tree: Arc<Tree>,
     plan: Plan,
     /// Blocks that are to be part of the plan, and at which level they must be.
     queue: Vec<(Logical, u8)>,
@@ -115,11 +118,18 @@ struct Planner<'e, 'p> {
 }
 
 impl Editor<'_> {
-    /// Plans for blocks of subvolumes, and data. Only with all subvolumes settled and nothing waiting is it more than a
-    /// guess.
-    pub(super) fn plan(&self, blocks: &[Block], data: &[DataRange]) -> Result<Plan, TreeError> {
+    /// Plans for blocks of subvolumes, and data. Of the running transaction, it is for a moment when nobody else changes
+    /// anything, all subvolumes are settled, and no reference waits; of the last commit, an estimate.
+    pub(super) fn plan(
+        &self,
+        trees: &Trees<'_>,
+        blocks: &[Block],
+        data: &[DataRange],
+    ) -> Result<Plan, TreeError> {
         let mut planner = Planner {
             editor: self,
+            trees,
+            extent_tree: trees.tree(RootId::EXTENT_TREE)?,
             plan: Plan::default(),
             queue: Vec::new(),
             targets: blocks.iter().map(|block| block.at).collect(),
@@ -144,7 +154,7 @@ impl Planner<'_, '_> {
     fn add_block(&mut self, at: Logical, level: u8) -> Result<(), TreeError> {
         let is_target = self.targets.contains(&at);
         let extent = self.editor.block_extent(at, level, Key::MIN);
-        let Some(known) = self.editor.recorded_references(&extent)? else {
+        let Some(known) = self.editor.recorded_references(&self.extent_tree, &extent)? else {
             // It was given up since somebody saw it; but what a tree holds must be there.
             return if is_target { Ok(()) } else { Err(self.editor.unknown_block(&extent)) };
         };
@@ -178,7 +188,7 @@ impl Planner<'_, '_> {
 
     /// A tree refers to a block: its root, or the child of one that the tree has.
     fn add_parent_of_tree(&mut self, root: RootId, node: &Node) -> Result<(), TreeError> {
-        let tree = self.editor.pool.tree(root)?;
+        let tree = self.trees.tree(root)?;
         let at = node.header().bytenr;
         self.look_at_progress(&tree)?;
         if tree.root().bytenr == at {
@@ -208,7 +218,7 @@ impl Planner<'_, '_> {
         if !self.seen.insert(tree.id()) {
             return Ok(());
         }
-        let Some((_, item)) = self.editor.pool.root_item(tree.id())? else { return Ok(()) };
+        let Some(item) = self.trees.root_item(tree.id())? else { return Ok(()) };
         if item.refs.get() > 0 || item.drop_progress.objectid == ObjectId::new(0) {
             return Ok(());
         }
@@ -230,7 +240,9 @@ impl Planner<'_, '_> {
 
     /// Data, and the leaves that refer to it.
     fn add_data(&mut self, range: DataRange) -> Result<(), TreeError> {
-        let Some(known) = self.editor.recorded_references(&Extent::data(range))? else { return Ok(()) };
+        let Some(known) = self.editor.recorded_references(&self.extent_tree, &Extent::data(range))? else {
+            return Ok(());
+        };
         for (who, count) in &known.referrers {
             match *who {
                 Referrer::Data { root, objectid, offset } => {
@@ -255,7 +267,7 @@ impl Planner<'_, '_> {
         offset: u64,
         count: i64,
     ) -> Result<(), TreeError> {
-        let tree = self.editor.pool.tree(root)?;
+        let tree = self.trees.tree(root)?;
         self.look_at_progress(&tree)?;
         // The extent may begin before the file does.
         let is_before = offset > i64::MAX.unsigned_abs();
@@ -287,7 +299,8 @@ impl Planner<'_, '_> {
     }
 
     fn is_full_leaf(&self, at: Logical) -> Result<bool, TreeError> {
-        let known = self.editor.recorded_references(&self.editor.block_extent(at, 0, Key::MIN))?;
+        let known =
+            self.editor.recorded_references(&self.extent_tree, &self.editor.block_extent(at, 0, Key::MIN))?;
         Ok(known.is_some_and(|known| known.flags.contains(ExtentFlags::FULL_BACKREF)))
     }
 

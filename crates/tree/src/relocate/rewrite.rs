@@ -4,6 +4,7 @@ use super::Moved;
 use super::contents::{Block, is_shareable};
 use super::data::Carried;
 use super::plan::{Held, Plan};
+use super::trees::Trees;
 use crate::refs::{DataRange, Extent, Referrer, Under, data_of};
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::item::{FileExtentHeader, FileExtentRef};
@@ -34,15 +35,17 @@ impl Pool {
         carried: Vec<Carried<'_>>,
         moved: &mut Moved,
     ) -> Result<(), TreeError> {
-        let writer = self.writer()?;
-        // A plan made while others go on may be wrong, and has read what a right one will need.
-        let editor = Editor { pool: self, writer, generation: Generation::new(0) };
-        let mut size = editor.full_plan(blocks, &carried).map_or(blocks.len(), |plan| size(&plan));
+        // The plan of the last commit is nearly that of now, and has read what that will need.
+        let mut size = self.estimate(blocks, &carried).unwrap_or(blocks.len());
         let mut carried = Some(carried);
         for _ in 0..TRIES {
             let done = self.exclusively_with(size, |editor| {
                 editor.settle_subvolumes()?;
-                let plan = editor.full_plan(blocks, carried.as_deref().unwrap_or_default())?;
+                let plan = editor.full_plan(
+                    &Trees::Running(self),
+                    blocks,
+                    carried.as_deref().unwrap_or_default(),
+                )?;
                 if self::size(&plan) > size {
                     size = self::size(&plan);
                     return Ok(false);
@@ -58,6 +61,14 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// How many blocks a plan for these would change, by the trees of the last commit: while others go on.
+    pub(super) fn estimate(&self, blocks: &[Block], carried: &[Carried<'_>]) -> Result<usize, TreeError> {
+        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        Ok(size(&editor.full_plan(&Trees::committed(self), blocks, carried)?))
+    }
+}
+
 /// How many blocks a plan may change.
 fn size(plan: &Plan) -> usize {
     let blocks = plan.blocks.len() + plan.grown.additional();
@@ -65,9 +76,14 @@ fn size(plan: &Plan) -> usize {
 }
 
 impl Editor<'_> {
-    fn full_plan(&self, blocks: &[Block], carried: &[Carried<'_>]) -> Result<Plan, TreeError> {
+    fn full_plan(
+        &self,
+        trees: &Trees<'_>,
+        blocks: &[Block],
+        carried: &[Carried<'_>],
+    ) -> Result<Plan, TreeError> {
         let data: Vec<DataRange> = carried.iter().map(|carried| carried.from).collect();
-        let mut plan = self.plan(blocks, &data)?;
+        let mut plan = self.plan(trees, blocks, &data)?;
         self.grow(&mut plan, carried)?;
         Ok(plan)
     }

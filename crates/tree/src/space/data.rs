@@ -69,6 +69,7 @@ impl Pool {
                 return Ok(());
             }
             self.commit()?;
+            writer.space.wait_for_readers();
         }
         Err(TreeError::NoSpace(format!("no {bytes} bytes for data")))
     }

@@ -114,6 +114,7 @@ impl Pool {
     /// changed, while a chunk lies behind its new end. A smaller one needs [`withhold`](Self::withhold) before.
     pub fn set_device_size(&self, devid: DevId, total_bytes: u64) -> Result<bool, TreeError> {
         let writer = self.writer()?;
+        writer.space.wait_for_readers();
         let transaction = self.join(Need::items(2))?;
         let mut state = writer.space.lock();
         let device = state.devices.iter_mut().find(|device| device.devid == devid);
@@ -138,6 +139,7 @@ impl Pool {
     /// be left alone before the commit is durable.
     pub fn part_with_device(&self, devid: DevId) -> Result<Option<Parted>, TreeError> {
         let writer = self.writer()?;
+        writer.space.wait_for_readers();
         let transaction = self.join(Need::items(4))?;
         if self.volume().lies_on(devid, 0) {
             return Ok(None);

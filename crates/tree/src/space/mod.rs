@@ -1,7 +1,8 @@
 //! Space: block groups, what of them is free, taken or pinned, and chunks made and returned.
 //!
 //! The life of an extent: *free* → *reserved* (taken, and nobody else's) → *used* (it has an item in the extent tree)
-//! → *pinned* (its item is gone, but the last durable transaction still has it) → *free*. What is given up before it
+//! → *pinned* (its item is gone, but the last durable transaction still has it, or a reader may
+//! ([`readers`]) still read it) → *free*. What is given up before it
 //! has an item goes from reserved to pinned, or straight back if nothing ever pointed to it.
 //!
 //! Invariants:
@@ -36,6 +37,7 @@ mod membership;
 mod metadata;
 mod pins;
 mod ranges;
+mod readers;
 mod shrink;
 mod state;
 mod summary;
@@ -52,10 +54,12 @@ pub use data::ReservedExtent;
 pub(crate) use data::TierChoice;
 pub use membership::{JoiningDevice, Parted, Withheld};
 pub(crate) use pins::Pinned;
+pub use readers::FreedSpaceHold;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
+use readers::Readers;
 use state::State;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
@@ -63,6 +67,8 @@ use zerocopy::IntoBytes;
 /// The space of the pool.
 #[derive(Debug)]
 pub(crate) struct Space {
+    /// Taken before `state`.
+    readers: Readers,
     state: Mutex<State>,
     /// A promise of metadata space was taken back.
     promise_ended: Condvar,
@@ -107,6 +113,7 @@ impl Space {
     pub(crate) fn load(pool: &Pool, options: &WriterOptions) -> Result<Self, TreeError> {
         let superblock = pool.superblock();
         let space = Self {
+            readers: Readers::default(),
             state: Mutex::default(),
             promise_ended: Condvar::new(),
             loading: Mutex::default(),
@@ -210,9 +217,9 @@ impl Space {
         self.keep_pins(pinned);
     }
 
-    /// The transaction is durable: what it has freed is free.
+    /// The transaction is durable: what it has freed is free, as soon as no reader without a lock may still read it.
     pub(crate) fn unpin(&self, pool: &Pool, pinned: Pinned) {
-        self.release_pins(pool, pinned);
+        self.release_when_unread(pool, pinned);
         // Trees grow and shrink; if they can't be looked at now, the next operation will hear of it.
         if let Ok(sizes) = self.tree_sizes(pool) {
             self.lock().sizes = sizes;

@@ -1,4 +1,4 @@
-//! Freed space: pinned until what freed it is durable, then free, and (if that is wanted) discarded.
+//! Freed space: pinned until what freed it is durable and nobody reads it any more, then free, and (if that is wanted) discarded.
 
 use super::group::Group;
 use super::ranges::{RangeSet, Span};
@@ -79,13 +79,21 @@ impl Space {
         state.removed.extend(pinned.removed);
     }
 
-    /// The transaction is durable.
+    /// What a durable transaction has freed waits for readers, still pinned.
+    pub(super) fn hold_back(&self, pinned: &Pinned) {
+        let mut state = self.lock();
+        state.frozen = None;
+        state.held_back.push_back(Arc::clone(&pinned.ranges));
+    }
+
+    /// The oldest of what was [held back](Self::hold_back) is free.
     pub(super) fn release_pins(&self, pool: &Pool, pinned: Pinned) {
         for group in &pinned.removed {
             pool.volume().remove_chunk(Logical::new(group.start));
         }
         let mut state = self.lock();
-        state.frozen = None;
+        let oldest = state.held_back.pop_front();
+        assert!(oldest.is_some_and(|ranges| Arc::ptr_eq(&ranges, &pinned.ranges)), "releases are in order");
         for span in pinned.ranges.iter() {
             let mut rest = Some(span);
             while let Some((start, part, behind)) = rest.and_then(|span| state.split(span)) {

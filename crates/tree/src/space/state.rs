@@ -7,7 +7,7 @@ use super::membership::Membership;
 use super::ranges::{RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
 use brindle_policy::placement::PlacementMode;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What is wrong with an extent.
@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) pinned: RangeSet,
     /// What the transaction freed that is being made durable.
     pub(super) frozen: Option<Arc<RangeSet>>,
+    /// What durable transactions have freed that readers without a lock may still read, the oldest first.
+    pub(super) held_back: VecDeque<Arc<RangeSet>>,
     /// Chunks without items: address and chunk item.
     pub(super) unwritten_chunks: BTreeMap<u64, Vec<u8>>,
     /// Block groups that were taken away, and still have items.
@@ -135,11 +137,12 @@ impl State {
         Some(group)
     }
 
-    /// What is pinned of a range, by the running transaction or by the one before.
+    /// Pinned parts of a range: by the running transaction, by the one before, or for readers.
     pub(super) fn pinned_within(&self, span: Span) -> Vec<Span> {
-        let frozen = self.frozen.as_ref().map(|frozen| frozen.within(span)).unwrap_or_default();
         let mut pinned = self.pinned.within(span);
-        pinned.extend(frozen);
+        for ranges in self.frozen.iter().chain(&self.held_back) {
+            pinned.extend(ranges.within(span));
+        }
         pinned
     }
 

@@ -14,7 +14,7 @@
 //!    gate opens.
 //! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush, and what devices
 //!    failed to take once more; the first superblock of each device; flush; its other ones, durable with the next flush: one copy is always whole.
-//! 6. *Unpin*: what the transaction freed is free.
+//! 6. *Unpin*: what the transaction freed is free, once no reader is left that has looked it up before (`space/readers.rs`).
 //!
 //! A crash before the superblocks of step 5 leaves the pool of the last commit: nothing that it reaches has been
 //! overwritten, for new blocks lie in space that was free, and what was freed since is pinned. Between the
@@ -216,6 +216,7 @@ impl Pool {
                 return Ok(reservation);
             }
             self.commit()?;
+            writer.space.wait_for_readers();
             if urgency == Urgency::Normal || !writer.space.wait_for_others() {
                 tries += 1;
             }

@@ -1,0 +1,73 @@
+//! The trees that a plan is made from.
+
+use crate::space::FreedSpaceHold;
+use crate::{Pool, Tree, TreeError, TreeRoot};
+use brindle_ondisk::item::RootItem;
+use brindle_ondisk::{Generation, RootId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The trees that a plan is made from: those of the running transaction, while nobody else changes them, or those of the
+/// last commit, which nobody changes.
+///
+/// A walk from blocks to their parents, by back references, goes astray in trees that change meanwhile: blocks that
+/// have an address may be in memory only, others may be gone. In the trees of the last commit everything is on
+/// disk, and the hold keeps it there.
+#[derive(Debug)]
+pub(super) enum Trees<'p> {
+    /// As they are now.
+    Running(&'p Pool),
+    /// As of the last commit.
+    Committed(Committed<'p>),
+}
+
+#[derive(Debug)]
+pub(super) struct Committed<'p> {
+    pool: &'p Pool,
+    root_tree: Arc<Tree>,
+    known: RefCell<HashMap<RootId, Arc<Tree>>>,
+    _hold: FreedSpaceHold<'p>,
+}
+
+impl<'p> Trees<'p> {
+    /// The trees of the last commit.
+    pub(super) fn committed(pool: &'p Pool) -> Self {
+        // The hold comes first: what a later commit frees stays as it is.
+        let hold = pool.hold_freed_space();
+        let root_tree = Tree::fixed(TreeRoot::root_tree(&pool.superblock()));
+        Self::Committed(Committed { pool, root_tree, known: RefCell::default(), _hold: hold })
+    }
+
+    /// The tree of an id.
+    pub(super) fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
+        match self {
+            Self::Running(pool) => pool.tree(id),
+            Self::Committed(committed) => committed.tree(id),
+        }
+    }
+
+    /// The root item of a tree.
+    pub(super) fn root_item(&self, id: RootId) -> Result<Option<Box<RootItem>>, TreeError> {
+        let item = match self {
+            Self::Running(pool) => pool.root_item(id)?,
+            Self::Committed(committed) => committed.pool.root_item_in(&committed.root_tree, id)?,
+        };
+        Ok(item.map(|(_, item)| item))
+    }
+}
+
+impl Committed<'_> {
+    fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
+        if let Some(tree) = self.known.borrow().get(&id) {
+            return Ok(Arc::clone(tree));
+        }
+        let item = self.pool.root_item_in(&self.root_tree, id)?;
+        let (_, item) = item.ok_or(TreeError::NoTree(id))?;
+        let never = Generation::new(0);
+        let last_snapshot = if id.is_file_tree() { item.last_snapshot } else { never };
+        let tree = Arc::new(Tree::new(TreeRoot::from_item(id, &item), last_snapshot));
+        self.known.borrow_mut().insert(id, Arc::clone(&tree));
+        Ok(tree)
+    }
+}
