@@ -25,6 +25,8 @@ pub(crate) struct PoolDevice {
     pub(crate) generation: Option<Generation>,
     /// It has missed transactions.
     pub(crate) is_stale: bool,
+    /// It lacks something, as far as generations tell; see [`DeviceStatus::is_incomplete`](crate::DeviceStatus).
+    pub(crate) is_incomplete: bool,
     /// It belongs to the seed that the pool grew from.
     pub(crate) is_seed: bool,
     /// The chunk tree has an item for it.
@@ -64,6 +66,7 @@ impl PoolDevice {
             item: DevItem { devid, uuid, ..DevItem::new_zeroed() },
             generation: None,
             is_stale: false,
+            is_incomplete: false,
             is_seed: false,
             is_confirmed: false,
             is_intruder: false,

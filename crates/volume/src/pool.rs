@@ -44,6 +44,8 @@ impl Pool {
         for found in &scan.members {
             let mut device = present(found);
             device.is_stale = found.superblock.generation < generation;
+            // Until its mark is known.
+            device.is_incomplete = device.is_stale;
             pool.devices.push(device);
         }
         for warning in scan.warnings {
@@ -72,9 +74,11 @@ impl Pool {
 
     /// Sees whether the pool expects more of a device than it has.
     fn check_mark(&mut self, index: usize, context: &MarkContext) {
-        let device = &self.devices[index];
+        let device = &mut self.devices[index];
         let (Some(generation), Some(given)) = (device.generation, &device.device) else { return };
-        if device.is_seed || generation >= device.item.generation.max(context.oldest) {
+        let is_incomplete = !device.is_seed && generation < device.item.generation.max(context.oldest);
+        device.is_incomplete = is_incomplete;
+        if !is_incomplete {
             return;
         }
         let (name, devid, expected) = (given.name().to_owned(), device.devid, context.generation);

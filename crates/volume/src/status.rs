@@ -25,6 +25,10 @@ pub struct DeviceStatus {
     pub is_stale: bool,
     /// It lacks something that it failed to take since the pool was opened.
     pub is_behind: bool,
+    /// It lacks something: its superblock is older than its mark in the chunk tree, or than the commit before the last
+    /// one. A stale device that is not incomplete has missed the last superblock alone, as a power cut between the
+    /// superblocks of two devices leaves it.
+    pub is_incomplete: bool,
     /// It rotates.
     pub is_rotating: bool,
     /// What the pool stores of it (`dev_item.type`).

@@ -237,6 +237,7 @@ impl Volume {
                 is_seed: device.is_seed,
                 is_stale: device.is_stale,
                 is_behind: pool.is_behind(index),
+                is_incomplete: device.is_incomplete,
                 is_rotating: device.is_rotating(),
                 hint: stored_hint(device),
                 generation: device.generation,

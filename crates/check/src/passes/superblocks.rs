@@ -65,6 +65,14 @@ fn text(defect: &SuperblockDefect) -> String {
     defect.to_string()
 }
 
+/// Whether a device has all blocks of the pool, whatever the generation of its superblock: the mark in its item, which a
+/// commit makes that the device lacks something of, is no newer, and only the last commit's superblock is missing.
+fn is_complete(examination: &Examination<'_>, copy: &Superblock) -> bool {
+    let devices = examination.pool.volume().devices();
+    let device = devices.iter().find(|device| device.devid == copy.dev_item.devid);
+    device.is_some_and(|device| !device.is_incomplete)
+}
+
 fn check_copy(
     examination: &Examination<'_>,
     device: String,
@@ -74,8 +82,11 @@ fn check_copy(
 ) {
     let ledger = examination.ledger;
     let (expected, found) = (of_pool.generation, copy.generation);
-    // Copies behind the first one are written after it is durable.
-    let is_just_behind = offset != SUPERBLOCK_OFFSETS[0] && found.get() + 1 == expected.get();
+    // Copies behind the first one are written after it is durable, and first ones of several devices one after the other.
+    let is_just_behind = match offset == SUPERBLOCK_OFFSETS[0] {
+        true => found < expected && is_complete(examination, copy),
+        false => found.get() + 1 == expected.get(),
+    };
     if is_just_behind {
         let why = "as a crash leaves it, until the next commit";
         ledger

@@ -213,18 +213,29 @@ impl Pool {
 
     /// Changes copies of the superblock on all devices, and makes their checksums right.
     pub(crate) fn edit_superblock(&mut self, copies: std::ops::Range<usize>, edit: impl Fn(&mut Superblock)) {
-        for device in &mut self.devices {
-            for offset in &SUPERBLOCK_OFFSETS[copies.clone()] {
-                if offset + to_u64(SUPERBLOCK_SIZE) > device.size_bytes() {
-                    continue;
-                }
-                let mut superblock = Superblock::new_zeroed();
-                device.read_at(*offset, superblock.as_mut_bytes()).expect("within the device");
-                edit(&mut superblock);
-                let checksum = superblock.compute_checksum(superblock.checksum_type());
-                superblock.csum[..checksum.as_bytes().len()].copy_from_slice(checksum.as_bytes());
-                device.write_at(*offset, superblock.as_bytes()).expect("within the device");
+        for device in 0..self.devices.len() {
+            self.edit_superblock_of(device, copies.clone(), &edit);
+        }
+    }
+
+    /// Changes copies of the superblock on one device, counted from 0, and makes their checksums right.
+    pub(crate) fn edit_superblock_of(
+        &mut self,
+        device: usize,
+        copies: std::ops::Range<usize>,
+        edit: impl Fn(&mut Superblock),
+    ) {
+        let device = &mut self.devices[device];
+        for offset in &SUPERBLOCK_OFFSETS[copies] {
+            if offset + to_u64(SUPERBLOCK_SIZE) > device.size_bytes() {
+                continue;
             }
+            let mut superblock = Superblock::new_zeroed();
+            device.read_at(*offset, superblock.as_mut_bytes()).expect("within the device");
+            edit(&mut superblock);
+            let checksum = superblock.compute_checksum(superblock.checksum_type());
+            superblock.csum[..checksum.as_bytes().len()].copy_from_slice(checksum.as_bytes());
+            device.write_at(*offset, superblock.as_bytes()).expect("within the device");
         }
     }
 }

@@ -6,6 +6,7 @@ use brindle_check::CheckOptions;
 use brindle_ondisk::item::{DevExtent, DevItem};
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, NodeHeader, RootId, Superblock};
 use std::mem::offset_of;
+use zerocopy::FromBytes;
 
 /// A node of level 1 and its first children.
 fn low_node(pool: &Pool) -> (Logical, Vec<Logical>) {
@@ -294,4 +295,42 @@ fn a_copy_of_the_superblock_that_is_one_behind_is_no_damage() {
     assert!(report.is_clean());
     let notes = &report.pass("superblocks").expect("it ran").notes;
     assert!(notes.iter().any(|note| note.contains("is one behind")), "{notes:?}");
+}
+
+/// Takes the superblock of the second device back by some commits, and checks the pool: whether it is clean, and the
+/// notes on superblocks.
+fn check_behind(pool: &mut Pool, commits: u64) -> (bool, Vec<String>) {
+    let behind = |superblock: &mut Superblock| {
+        superblock.generation = Generation::new(superblock.generation.get() - commits);
+    };
+    pool.edit_superblock_of(1, 0..2, behind);
+    let report = pool.check(&CheckOptions::default());
+    (report.is_clean(), report.pass("superblocks").expect("it ran").notes.clone())
+}
+
+/// A power cut between the superblocks of two devices leaves one of them behind, and it lacks nothing.
+#[test]
+fn a_device_that_has_missed_the_last_superblock_alone_is_no_damage() {
+    let (is_clean, notes) = check_behind(&mut Pool::load("raid1"), 1);
+    assert!(notes.iter().any(|note| note.contains("is one behind")), "{notes:?}");
+    assert!(is_clean);
+}
+
+#[test]
+fn a_device_that_has_missed_more_commits_is_damage() {
+    let (is_clean, _) = check_behind(&mut Pool::load("raid1"), 6);
+    assert!(!is_clean);
+}
+
+/// The mark in the device's item tells that it lacks blocks of the last commit.
+#[test]
+fn a_device_that_the_last_commit_has_marked_is_damage() {
+    let mut pool = Pool::load("raid1");
+    let generation = pool.superblock().generation;
+    let item = pool.find(RootId::CHUNK_TREE, KeyType::DEV_ITEM, |place| place.key.offset() == 2);
+    pool.edit_item(&item, |data| {
+        DevItem::mut_from_prefix(data).expect("a device item").0.generation = generation;
+    });
+    let (is_clean, _) = check_behind(&mut pool, 1);
+    assert!(!is_clean);
 }

@@ -158,6 +158,7 @@ fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
         is_seed: false,
         is_stale: false,
         is_behind: false,
+        is_incomplete: false,
         is_rotating: false,
         hint: AllocationHint::default(),
         generation: None,
