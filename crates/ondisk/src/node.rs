@@ -140,6 +140,8 @@ pub enum NodeProblem {
     },
     /// The block is not the one that was looked for, or its header is nonsense.
     Header(Defect),
+    /// The block is one of another generation: a write was lost, or went elsewhere.
+    Generation(Defect),
     /// One slot is.
     Slot {
         /// Which one.
@@ -171,7 +173,7 @@ impl fmt::Display for CorruptNode {
             NodeProblem::Checksum { stored, computed } => {
                 write!(f, ": checksum is {stored}, computed {computed}")
             }
-            NodeProblem::Header(defect) => write!(f, ": {defect}"),
+            NodeProblem::Header(defect) | NodeProblem::Generation(defect) => write!(f, ": {defect}"),
             NodeProblem::Slot { slot, key, defect, .. } => write!(f, " slot {slot} key {key}: {defect}"),
         }
     }
@@ -205,7 +207,7 @@ impl Node {
     pub fn verify(&self, context: &TreeContext, expected: &NodeExpectation) -> Result<(), CorruptNode> {
         let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
         tree_checker::check_header(self.header(), context, expected)
-            .map_err(|defect| refuse(None, NodeProblem::Header(defect)))?;
+            .map_err(|problem| refuse(None, problem))?;
         tree_checker::check_body(self, context)
             .and_then(|()| tree_checker::check_first_key(self, expected))
             .map_err(|problem| refuse(Some(self.header().owner), problem))

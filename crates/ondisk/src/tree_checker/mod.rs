@@ -25,6 +25,7 @@ use crate::{
     ChecksumType, Defect, Generation, Item, Key, KeyType, MAX_LEVEL, Node, NodeExpectation, NodeHeader,
     RootId, Superblock, Uuid, to_u64, to_usize,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What of the superblock decides how a tree block must look.
@@ -44,14 +45,14 @@ pub struct TreeContext {
     pub max_generation: GenerationLimit,
 }
 
-/// The greatest generation that any block can have; it moves on while others read it.
-#[derive(Debug)]
-pub struct GenerationLimit(AtomicU64);
+/// The greatest generation that any block can have; it moves on while others read it. Clones are one limit.
+#[derive(Clone, Debug)]
+pub struct GenerationLimit(Arc<AtomicU64>);
 
 impl GenerationLimit {
     /// A limit to begin with.
-    pub const fn new(generation: u64) -> Self {
-        Self(AtomicU64::new(generation))
+    pub fn new(generation: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(generation)))
     }
 
     /// The limit of now.
@@ -62,12 +63,6 @@ impl GenerationLimit {
     /// Moves the limit on; it never goes back.
     pub fn raise(&self, generation: u64) {
         self.0.fetch_max(generation, Relaxed);
-    }
-}
-
-impl Clone for GenerationLimit {
-    fn clone(&self) -> Self {
-        Self::new(self.get())
     }
 }
 
@@ -88,6 +83,25 @@ impl TreeContext {
 
 /// Whether this is the block that was looked for.
 pub(crate) fn check_header(
+    header: &NodeHeader,
+    context: &TreeContext,
+    expected: &NodeExpectation,
+) -> Result<(), NodeProblem> {
+    check_identity(header, context, expected).map_err(NodeProblem::Header)?;
+    let found = header.generation.get();
+    let defect = match expected.generation {
+        Some(generation) if generation != header.generation => {
+            Defect::expected("generation differs from its parent's word", generation.get(), found)
+        }
+        None if found > context.max_generation.get() => {
+            Defect::expected("generation lies in the future", context.max_generation.get(), found)
+        }
+        _ => return Ok(()),
+    };
+    Err(NodeProblem::Generation(defect))
+}
+
+fn check_identity(
     header: &NodeHeader,
     context: &TreeContext,
     expected: &NodeExpectation,
@@ -117,16 +131,7 @@ pub(crate) fn check_header(
             header.level.into(),
         ));
     }
-    let found = header.generation.get();
-    match expected.generation {
-        Some(generation) if generation != header.generation => {
-            Err(Defect::expected("generation differs from its parent's word", generation.get(), found))
-        }
-        None if found > context.max_generation.get() => {
-            Err(Defect::expected("generation lies in the future", context.max_generation.get(), found))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Whether the first key is the one that the parent has for this block.

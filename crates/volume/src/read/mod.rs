@@ -179,8 +179,7 @@ impl Pool {
         if attempt.rebuilt_without.is_empty() {
             let is_generation = matches!(
                 &attempt.failure,
-                AttemptFailure::Block(CorruptNode { problem: NodeProblem::Header(defect), .. })
-                    if defect.why.starts_with("generation")
+                AttemptFailure::Block(CorruptNode { problem: NodeProblem::Generation(_), .. })
             );
             count(if is_generation { &counters.generation_errors } else { &counters.checksum_errors });
         }

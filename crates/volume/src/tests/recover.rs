@@ -212,8 +212,13 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(volume.read_block(START, 0, Ok).is_err() && volume.read_block(START, 1 << 20, Ok).is_err());
 }
 
-fn refuse(why: &'static str) -> CorruptNode {
-    CorruptNode { at: START, owner: None, problem: NodeProblem::Header(Defect::new(why, 1)) }
+fn refuse(problem: NodeProblem) -> CorruptNode {
+    CorruptNode { at: START, owner: None, problem }
+}
+
+/// A defect whose words are not to decide anything.
+fn defect() -> Defect {
+    Defect::new("generation of a header is no reason", 1)
 }
 
 #[test]
@@ -224,7 +229,9 @@ fn a_block_is_read_until_a_copy_is_accepted() {
         damage(&mut pool, offset, 0);
         let volume = pool.open(&[]);
         let wanted = &pool.contents[offset..][..16384];
-        let check = |bytes: Box<[u8]>| if *bytes == *wanted { Ok(bytes) } else { Err(refuse("bytenr")) };
+        let check = |bytes: Box<[u8]>| {
+            if *bytes == *wanted { Ok(bytes) } else { Err(refuse(NodeProblem::Header(defect()))) }
+        };
         let result = volume.read_block(START + offset as u64, 16384, check);
         if volume.copies(START).expect("mapped") == 1 {
             assert!(matches!(result, Err(ReadError::Failed { attempts, .. }) if attempts.len() == 1));
@@ -238,11 +245,21 @@ fn a_block_is_read_until_a_copy_is_accepted() {
 fn a_refused_block_lists_every_attempt_and_counts_lost_writes() {
     let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(11));
     let volume = pool.open(&[]);
-    let refuse = |_: Box<[u8]>| Err::<(), _>(refuse("generation differs from its parent's word"));
+    let refuse = |_: Box<[u8]>| Err::<(), _>(refuse(NodeProblem::Generation(defect())));
     let error = volume.read_block(START, 4096, refuse).expect_err("refused").to_string();
     assert!(error.contains("disk0 offset 1048576: corrupt tree block") && error.contains("disk1 offset"));
     assert_eq!(volume.devices().iter().map(|d| d.counters.generation_errors).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(total(&volume, |counters| counters.recovered), 0);
+}
+
+#[test]
+fn a_block_that_is_not_the_right_one_counts_as_no_lost_write() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(11));
+    let volume = pool.open(&[]);
+    let refuse = |_: Box<[u8]>| Err::<(), _>(refuse(NodeProblem::Header(defect())));
+    volume.read_block(START, 4096, refuse).expect_err("refused");
+    assert_eq!(total(&volume, |counters| counters.generation_errors), 0);
+    assert_eq!(total(&volume, |counters| counters.checksum_errors), 2);
 }
 
 #[test]

@@ -30,7 +30,9 @@ fn zeroed<T: FromZeros + IntoBytes + Immutable>(change: impl FnOnce(&mut T)) -> 
 fn why(refusal: &CorruptNode) -> &'static str {
     match &refusal.problem {
         NodeProblem::Checksum { .. } => "checksum",
-        NodeProblem::Header(defect) | NodeProblem::Slot { defect, .. } => defect.why,
+        NodeProblem::Header(defect) | NodeProblem::Generation(defect) | NodeProblem::Slot { defect, .. } => {
+            defect.why
+        }
     }
 }
 
@@ -54,3 +56,11 @@ macro_rules! judges {
     };
 }
 use judges;
+
+#[test]
+fn a_clone_of_a_limit_moves_on_with_it() {
+    let limit = crate::GenerationLimit::new(5);
+    let clone = limit.clone();
+    limit.raise(8);
+    assert_eq!(clone.get(), 8);
+}
