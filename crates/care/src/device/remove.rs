@@ -4,9 +4,10 @@ use super::vacate::vacate;
 use super::{DeviceCareError, check_no_balance, member, when_vacant};
 use crate::balance::{Ended, Watcher, Wish};
 use brindle_device::{DeviceError, WritableDevice};
-use brindle_ondisk::{DevId, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, to_u64};
+use brindle_ondisk::{DevId, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use brindle_tree::Pool;
 use brindle_volume::DeviceStatus;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// Which device is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,16 +74,14 @@ fn check_enough_are_left(pool: &Pool, leaving: &DeviceStatus) -> Result<(), Devi
 /// Makes the superblocks of a device unrecognisable, as the kernel does it: without their magic number, what else they
 /// say is there for whoever should need it.
 fn wipe_superblocks(device: &dyn WritableDevice) -> Result<(), DeviceError> {
-    /// Where the magic number stands, and how long it is.
-    const MAGIC: (usize, usize) = (0x40, 8);
     for offset in SUPERBLOCK_OFFSETS {
         if offset + to_u64(SUPERBLOCK_SIZE) > device.size_bytes() {
             break;
         }
-        let mut bytes = vec![0; SUPERBLOCK_SIZE];
-        device.read_at(offset, &mut bytes)?;
-        bytes[MAGIC.0..][..MAGIC.1].fill(0);
-        device.write_at(offset, &bytes)?;
+        let mut superblock = Superblock::new_zeroed();
+        device.read_at(offset, superblock.as_mut_bytes())?;
+        superblock.magic = Default::default();
+        device.write_at(offset, superblock.as_bytes())?;
     }
     device.flush()
 }

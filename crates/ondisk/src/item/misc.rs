@@ -2,10 +2,31 @@
 
 use super::prefix;
 use crate::{Defect, Generation, Key, KeyType, ObjectId, to_u64};
+use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// State of the quota tree (`btrfs_qgroup_status_item`).
+/// State of the quota tree as on disk, up to where simple quotas have more (`btrfs_qgroup_status_item`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct QgroupStatusHeader {
+    /// Format version.
+    pub version: U64,
+    /// The transaction in which the counts were right.
+    pub generation: U64,
+    /// As in [`QgroupStatus`].
+    pub flags: U64,
+    /// How far a rescan has come.
+    pub rescan: U64,
+}
+const _: () = assert!(size_of::<QgroupStatusHeader>() == 32 && offset_of!(QgroupStatusHeader, flags) == 16);
+
+impl QgroupStatusHeader {
+    /// The counts are wrong, and to be made anew (`BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT`).
+    pub const INCONSISTENT: u64 = 1 << 2;
+}
+
+/// State of the quota tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QgroupStatus {
     /// Format version.
@@ -22,14 +43,19 @@ pub struct QgroupStatus {
 
 impl QgroupStatus {
     pub(super) fn parse(data: &[u8]) -> Result<Self, Defect> {
-        let (fields, rest) = prefix::<[U64; 4]>(data, "qgroup status is cut off")?;
-        let [version, generation, flags, rescan] = fields.map(U64::get);
+        let (header, rest) = prefix::<QgroupStatusHeader>(data, "qgroup status is cut off")?;
         let enable_gen = match U64::ref_from_bytes(rest) {
             Ok(generation) => Some(generation.get()),
             Err(_) if rest.is_empty() => None,
             Err(_) => return Err(Defect::expected("qgroup status size", 40, to_u64(data.len()))),
         };
-        Ok(Self { version, generation, flags, rescan, enable_gen })
+        Ok(Self {
+            version: header.version.get(),
+            generation: header.generation.get(),
+            flags: header.flags.get(),
+            rescan: header.rescan.get(),
+            enable_gen,
+        })
     }
 }
 

@@ -23,7 +23,7 @@ pub use inode::{
 };
 pub use misc::{
     BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, PoolSettingsItem, QgroupInfo, QgroupLimit,
-    QgroupStatus, VerityDescItem,
+    QgroupStatus, QgroupStatusHeader, VerityDescItem,
 };
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
