@@ -35,6 +35,8 @@ pub struct Filter {
     pub soft: bool,
     /// Those that lie on devices of the wrong class. Data on fast devices alone does not: it is that of the fast tier.
     pub misplaced: bool,
+    /// With [`misplaced`](Self::misplaced): whole block groups alone, no extents of those that stay.
+    pub groups_alone: bool,
 }
 
 /// What a balance is for: a filter for each content that it is for at all.

@@ -27,6 +27,8 @@ const USAGE_RANGE: u64 = 1 << 10;
 const SINGLE: u64 = 1 << 48;
 /// In the first unused field: the block groups are those that lie on devices of the wrong class.
 const MISPLACED: u64 = 0x6272_696e_646c_6501;
+/// The same, and no extents of block groups that stay.
+const MISPLACED_GROUPS: u64 = 0x6272_696e_646c_6502;
 
 impl Balance {
     /// As it is kept in the pool.
@@ -100,7 +102,7 @@ impl Filter {
             flags |= SOFT;
         }
         if self.misplaced {
-            args.unused[0].set(MISPLACED);
+            args.unused[0].set(if self.groups_alone { MISPLACED_GROUPS } else { MISPLACED });
             args.unused[1].set(flags);
             args.unused[2] = args.limit;
             flags = LIMIT;
@@ -111,7 +113,8 @@ impl Filter {
     }
 
     fn from_args(args: &BalanceArgs) -> Self {
-        let misplaced = args.unused[0].get() == MISPLACED;
+        let groups_alone = args.unused[0].get() == MISPLACED_GROUPS;
+        let misplaced = groups_alone || args.unused[0].get() == MISPLACED;
         let (flags, limits) = match misplaced {
             true => (args.unused[1].get(), args.unused[2].get()),
             false => (args.flags.get(), args.limit.get()),
@@ -130,6 +133,7 @@ impl Filter {
             convert: all.clone().find(|profile| has(CONVERT) && bit_of(*profile) == args.target.get()),
             soft: has(SOFT),
             misplaced,
+            groups_alone,
         }
     }
 }

@@ -131,6 +131,7 @@ fn filter() -> impl Strategy<Value = Filter> {
             convert,
             soft: flags.0,
             misplaced: flags.1,
+            groups_alone: flags.0 && flags.1,
         })
 }
 

@@ -143,11 +143,10 @@ impl Keeper<'_> {
     }
 }
 
-/// The same, for block groups alone: a limit that nothing comes up to.
+/// The same, for block groups alone.
 fn without_files(balance: Balance) -> Balance {
-    let limited =
-        balance.data.map(|filter| brindle_policy::balance::Filter { limit: Some(0..=u32::MAX), ..filter });
-    Balance { data: limited, ..balance }
+    let data = balance.data.map(|filter| brindle_policy::balance::Filter { groups_alone: true, ..filter });
+    Balance { data, ..balance }
 }
 
 #[cfg(test)]
@@ -158,7 +157,9 @@ mod tests {
     fn block_groups_alone_are_chosen_as_before_and_no_files_looked_at() {
         let all = Balance::of_misplaced();
         assert!(all.is_for_files());
-        let limited = Balance::from_item(&without_files(all).to_item());
-        assert!(limited.is_for_misplaced_alone() && !limited.is_for_files());
+        let groups = without_files(all);
+        assert!(groups.is_for_misplaced_alone() && !groups.is_for_files());
+        assert_eq!(groups.data.as_ref().and_then(|filter| filter.limit.clone()), None);
+        assert_eq!(Balance::from_item(&groups.to_item()), groups);
     }
 }
