@@ -450,7 +450,7 @@ pub struct CommitsReport {
     /// How often a log was written, for how many fsyncs, with how many items, in how many blocks.
     pub log: [u64; 4],
     /// Fsyncs that were commits, by reason.
-    pub log_commits: [u64; 7],
+    pub log_commits: [u64; 8],
 }
 
 /// A setting of a mount (ours): a name and a value, each with a zero at the end.

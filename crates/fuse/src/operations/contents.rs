@@ -5,7 +5,7 @@ use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
 use crate::refusals::Refusal;
 use brindle_fs::{
-    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, SetIdRight, Whence,
+    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, SetIdRight, Unlogged, Whence,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -244,6 +244,7 @@ impl Operations {
 
     /// Makes everything durable that was done to names.
     pub(crate) fn sync_names(&self) -> Result<(), Errno> {
+        self.filesystem.pool().count_unlogged(Unlogged::Directory);
         number(self.filesystem.commit())
     }
 

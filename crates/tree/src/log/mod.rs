@@ -95,12 +95,22 @@ pub enum Unlogged {
     Space,
     /// A device did not take it.
     Devices,
+    /// It is of a directory.
+    Directory,
 }
 
 impl Unlogged {
     /// All of them, in the order of [`LogStatistics::commits`].
-    pub const ALL: [Self; 7] =
-        [Self::Off, Self::Kind, Self::Names, Self::Extents, Self::Layout, Self::Space, Self::Devices];
+    pub const ALL: [Self; 8] = [
+        Self::Off,
+        Self::Kind,
+        Self::Names,
+        Self::Extents,
+        Self::Layout,
+        Self::Space,
+        Self::Devices,
+        Self::Directory,
+    ];
 
     /// A word for it.
     pub fn name(self) -> &'static str {
@@ -112,6 +122,7 @@ impl Unlogged {
             Self::Layout => "layout",
             Self::Space => "space",
             Self::Devices => "devices",
+            Self::Directory => "directory",
         }
     }
 }
