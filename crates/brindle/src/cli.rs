@@ -9,7 +9,7 @@ use clap::{ArgAction, Args, Parser};
     name = "brindle",
     version,
     about = "btrfs in userspace, for pools that mix SSDs and hard disks",
-    long_about = "brindle reads btrfs pools in userspace: no kernel driver, and for image files no privileges.\n\n\
+    long_about = "brindle reads and writes btrfs pools in userspace: no kernel driver, and for image files no privileges.\n\n\
                   A DEVICE is an image file or a block device. Where a command takes several, they are the \
                   devices of one pool, in any order.",
     after_long_help = EXIT_STATUS_AND_ENVIRONMENT,

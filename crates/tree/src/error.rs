@@ -1,11 +1,11 @@
-//! What can go wrong on the way to an item.
+//! Errors of trees, transactions and space.
 
 use brindle_ondisk::{CorruptNode, Defect, DevId, Key, Logical, RootId};
 use brindle_volume::{ReadError, VolumeError, WriteError};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a tree could not be read.
+/// Reason why a pool could not be opened, a tree read or changed, or a transaction committed.
 #[derive(Debug, Error)]
 pub enum TreeError {
     /// The pool can't be opened.

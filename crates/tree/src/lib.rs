@@ -1,11 +1,12 @@
-//! Logical blocks to B-trees: opening a pool (chunk tree, then the tree of roots), a bounded node cache,
-//! search, and cursors that walk forward and backward with sibling readahead.
+//! Logical blocks to B-trees, read and written: opening a pool (chunk tree, then the tree of roots), a bounded node cache,
+//! cursors, copy-on-write editing, delayed references, transactions and their commit, the log of fsyncs, space, relocation.
 //! Must not know: files.
 //!
-//! The walk of a read: a [`TreeRoot`] says where a root lies; [`Pool::read_node`] takes each node on the way
-//! down from the cache or, through `volume`, from the copy that passes the tree checker; a [`Cursor`] keeps the
-//! path. A node, once checked, is shared and never changes, so nothing here holds a lock while it reads, and
-//! a cursor outlives whatever the cache forgets.
+//! The walk of a read: a [`TreeRoot`] says where a root lies; a [`Cursor`] goes down from it through blocks in memory with
+//! the [`Tree`] locked for reading, and keeps the path. A block that is not in memory is read with the lock given
+//! back ([`Pool::read_node`], from the copy that passes the tree checker), and the descent begins anew. A node on disk never
+//! changes, so a cursor outlives whatever the cache forgets. The walk of a change: [`Pool::join`], then the [`Editor`], which
+//! copies blocks that are not the running transaction's; the essay on commits is in `transaction`.
 //!
 //! Invariants of a descent, which bound every walk whatever the bytes say:
 //! - each child lies exactly one level below its parent, so no path is longer than eight;

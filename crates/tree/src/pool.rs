@@ -1,4 +1,4 @@
-//! A pool whose trees can be read.
+//! The pool: its volume, its trees, the node cache, and (of one that is written) the writer.
 
 use crate::cache::NodeCache;
 use crate::cursor::leaf_in_memory;
@@ -31,7 +31,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// A pool whose trees can be read, by many threads at once.
+/// A pool whose trees are read and (if it was opened for that) changed by many threads at once.
 #[derive(Debug)]
 pub struct Pool {
     volume: Volume,
