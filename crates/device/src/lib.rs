@@ -8,6 +8,7 @@ mod direct;
 mod error;
 mod file;
 mod memory;
+mod overlay;
 mod sparse;
 mod wait;
 
@@ -16,6 +17,7 @@ pub use direct::DIRECT_ALIGNMENT;
 pub use error::DeviceError;
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use overlay::OverlayDevice;
 pub use sparse::SparseDevice;
 pub use wait::before_wait;
 

@@ -7,10 +7,13 @@ use crate::neighbours::Neighbours;
 use crate::orphan::Orphans;
 use crate::subvolume::{SubvolumeState, Subvolumes};
 use crate::{FsError, InodeId, WriteOptions};
-use brindle_device::{Device, WritableDevice};
+use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
-use brindle_tree::{Pool, Tree, TreeError};
+use brindle_tree::{Pool, Tree, TreeError, WriterOptions};
 use std::sync::{Arc, Mutex};
+
+/// The most that the replay of a log in memory writes to a device, in bytes.
+const REPLAYED_BYTES_MAX: usize = 1 << 30;
 
 /// How a filesystem is opened.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +36,7 @@ pub enum SubvolumeChoice {
     Id(RootId),
 }
 
-/// A filesystem, to be read by many threads at once.
+/// A filesystem, read and (if it was opened for that) written by many threads at once.
 #[derive(Debug)]
 pub struct Filesystem {
     pool: Pool,
@@ -78,7 +81,34 @@ impl Filesystem {
         options: &OpenOptions,
         write: &WriteOptions,
     ) -> Result<Self, FsError> {
-        let pool = Pool::open_writable(devices, &options.pool, &write.for_pool())?;
+        Self::open_to_write(devices, options, write, &write.for_pool())
+    }
+
+    /// Opens the pool that lies on `devices`, given in any order, to read it with what its log says. Nothing is
+    /// written to the devices: the log is replayed in memory. For pools that can't be written, such as one with a
+    /// relocation that the kernel has to end.
+    pub fn open_replayed(
+        devices: Vec<Arc<dyn Device>>,
+        options: &OpenOptions,
+        write: &WriteOptions,
+    ) -> Result<Self, FsError> {
+        let overlay = |device| Arc::new(OverlayDevice::new(device, REPLAYED_BYTES_MAX));
+        let overlays: Vec<Arc<OverlayDevice>> = devices.into_iter().map(overlay).collect();
+        let write = WriteOptions { discard: false, ..write.clone() };
+        let transient = WriterOptions { is_transient: true, ..write.for_pool() };
+        let writable = overlays.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
+        // The replay is a commit of its own.
+        drop(Self::open_to_write(writable.collect(), options, &write, &transient)?);
+        Self::open(overlays.into_iter().map(|device| device as Arc<dyn Device>).collect(), options)
+    }
+
+    fn open_to_write(
+        devices: Vec<Arc<dyn WritableDevice>>,
+        options: &OpenOptions,
+        write: &WriteOptions,
+        writer: &WriterOptions,
+    ) -> Result<Self, FsError> {
+        let pool = Pool::open_writable(devices, &options.pool, writer)?;
         let mut write = write.clone();
         if write.small_file_bytes.is_none() {
             write.small_file_bytes = Some(pool.settings()?.small_file_bytes);

@@ -87,6 +87,7 @@ impl WriteOptions {
             classes: self.classes.clone(),
             moved_extent_bytes_max: self.moved_extent_bytes_max,
             replays_log: true,
+            is_transient: false,
             clock: Arc::new(move || Timespec::from(host.now())),
         }
     }

@@ -58,6 +58,15 @@ pub(crate) fn open_to_read(paths: &[&Path], mount: &MountOptions) -> Result<File
     Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)
 }
 
+/// Opens a filesystem with what its log says, without writing, and logs what the user should know of it.
+pub(crate) fn open_replayed(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
+    let write = mount.write.for_filesystem();
+    let filesystem =
+        Filesystem::open_replayed(open_devices(paths)?, &open_options(mount), &write).map_err(explain)?;
+    greet(&filesystem, mount)?;
+    Ok(filesystem)
+}
+
 /// Opens a filesystem to write it, and logs what the user should know of it.
 pub(crate) fn open_writable(
     devices: Vec<Arc<dyn WritableDevice>>,

@@ -65,7 +65,7 @@ fn text(defect: &SuperblockDefect) -> String {
     defect.to_string()
 }
 
-/// Whether a device has all blocks of the pool, whatever the generation of its superblock: the mark in its item, which a
+/// Returns true if a device has all blocks of the pool, whatever the generation of its superblock: the mark in its item, which a
 /// commit makes that the device lacks something of, is no newer, and only the last commit's superblock is missing.
 fn is_complete(examination: &Examination<'_>, copy: &Superblock) -> bool {
     let devices = examination.pool.volume().devices();

@@ -297,7 +297,7 @@ fn a_copy_of_the_superblock_that_is_one_behind_is_no_damage() {
     assert!(notes.iter().any(|note| note.contains("is one behind")), "{notes:?}");
 }
 
-/// Takes the superblock of the second device back by some commits, and checks the pool: whether it is clean, and the
+/// Takes the superblock of the second device back by some commits, and checks the pool. True if it is clean, and the
 /// notes on superblocks.
 fn check_behind(pool: &mut Pool, commits: u64) -> (bool, Vec<String>) {
     let behind = |superblock: &mut Superblock| {

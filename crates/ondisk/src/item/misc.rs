@@ -14,7 +14,7 @@ pub struct QgroupStatusHeader {
     pub version: U64,
     /// The transaction in which the counts were right.
     pub generation: U64,
-    /// As in [`QgroupStatus`].
+    /// State bits, as in [`QgroupStatus`].
     pub flags: U64,
     /// How far a rescan has come.
     pub rescan: U64,

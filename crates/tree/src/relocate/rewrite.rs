@@ -62,7 +62,7 @@ impl Pool {
 }
 
 impl Pool {
-    /// How many blocks a plan for these would change, by the trees of the last commit: while others go on.
+    /// Number of blocks that a plan for these would change, by the trees of the last commit: while others go on.
     pub(super) fn estimate(&self, blocks: &[Block], carried: &[Carried<'_>]) -> Result<usize, TreeError> {
         let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
         Ok(size(&editor.full_plan(&Trees::committed(self), blocks, carried)?))

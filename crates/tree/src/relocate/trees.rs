@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// disk, and the hold keeps it there.
 #[derive(Debug)]
 pub(super) enum Trees<'p> {
-    /// As they are now.
+    /// Trees as they are now.
     Running(&'p Pool),
-    /// As of the last commit.
+    /// Trees as of the last commit.
     Committed(Committed<'p>),
 }
 

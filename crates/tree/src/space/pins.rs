@@ -1,4 +1,4 @@
-//! Freed space: pinned until what freed it is durable and nobody reads it any more, then free, and (if that is wanted) discarded.
+//! Freed space: pinned until what freed it is durable and no reader holds it any more, then free, and (if that is wanted) discarded.
 
 use super::group::Group;
 use super::ranges::{RangeSet, Span};
@@ -79,7 +79,7 @@ impl Space {
         state.removed.extend(pinned.removed);
     }
 
-    /// What a durable transaction has freed waits for readers, still pinned.
+    /// Space that a durable transaction has freed waits for readers, still pinned.
     pub(super) fn hold_back(&self, pinned: &Pinned) {
         let mut state = self.lock();
         state.frozen = None;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The longest time that somebody in need of space waits for readers at once.
+/// Longest time that an operation in need of space waits for readers at once.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Holds, and the releases that wait for them. Its lock comes before that of the space's state.
@@ -38,11 +38,11 @@ struct ReadersState {
     waiting: VecDeque<(u64, Pinned)>,
 }
 
-/// While it lives, space that is freed after it was taken is not used again.
+/// Hold on the space in use: space that is freed after the hold was taken is not used again while it lives.
 #[derive(Debug)]
 pub struct FreedSpaceHold<'p> {
     pool: &'p Pool,
-    /// None of a pool that is only read, where nothing is freed.
+    /// `None` for a pool that is only read, where nothing is freed.
     number: Option<u64>,
 }
 

@@ -8,10 +8,12 @@ use crate::refs::DelayedRefs;
 use crate::space::Space;
 use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
 use brindle_device::WritableDevice;
+use brindle_ondisk::item::QgroupStatusHeader;
 use brindle_ondisk::{Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_volume::Volume;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use zerocopy::FromBytes;
 
 impl Pool {
     /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that nobody replays, a
@@ -59,6 +61,9 @@ impl Pool {
                 "it has a log tree, with what was fsynced after the last commit: mount it once, which replays the log",
             ));
         }
+        if writer.is_transient {
+            return Ok(());
+        }
         let root_tree = self.tree(RootId::ROOT_TREE)?;
         let mut cursor = self.cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(ObjectId::TREE_RELOC, KeyType::ROOT_ITEM))?;
@@ -85,10 +90,6 @@ impl Pool {
 
     /// Quota amounts are not kept here; the kernel counts anew where it is told that they are wrong.
     fn mark_quotas_inconsistent(&self) -> Result<(), TreeError> {
-        /// `BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT`.
-        const INCONSISTENT: u8 = 1 << 2;
-        /// Where the flags lie in the item, behind version and generation.
-        const FLAGS_AT: usize = 16;
         let quotas = match self.tree(RootId::QUOTA_TREE) {
             Ok(quotas) => quotas,
             Err(TreeError::NoTree(_)) => return Ok(()),
@@ -97,8 +98,8 @@ impl Pool {
         let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
         let transaction = self.join(super::Need::items(1))?;
         transaction.update(&quotas, &key, |data| {
-            if let Some(flags) = data.get_mut(FLAGS_AT) {
-                *flags |= INCONSISTENT;
+            if let Ok((status, _)) = QgroupStatusHeader::mut_from_prefix(data) {
+                status.flags |= QgroupStatusHeader::INCONSISTENT;
             }
         })?;
         Ok(())

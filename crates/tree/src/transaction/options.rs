@@ -26,6 +26,9 @@ pub struct WriterOptions {
     /// Whoever opens the pool replays its log, if it has one, before anything else. Without this a pool with a log is
     /// refused.
     pub replays_log: bool,
+    /// What is written does not last: a relocation or a replacement that was interrupted is no reason to refuse, for it is
+    /// left as it is.
+    pub is_transient: bool,
     /// What time it is.
     pub clock: Clock,
 }
@@ -38,6 +41,7 @@ impl Default for WriterOptions {
             classes: BTreeMap::new(),
             moved_extent_bytes_max: u64::MAX,
             replays_log: false,
+            is_transient: false,
             clock: Arc::new(system_time),
         }
     }
@@ -51,6 +55,7 @@ impl fmt::Debug for WriterOptions {
             .field("classes", &self.classes)
             .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
             .field("replays_log", &self.replays_log)
+            .field("is_transient", &self.is_transient)
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ending::Patience;
 use crate::commands::options::MountOptions;
-use crate::commands::pool::{greet, open_filesystem, open_to_read, open_writable};
+use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read, open_writable};
 use anyhow::{Context, Result};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
@@ -32,9 +32,29 @@ pub(super) fn filesystem(
     if insists || !can_only_be_read(&error) {
         return Err(error);
     }
-    let filesystem = open_filesystem(&paths, options)?;
+    let filesystem = without_writing(&paths, options)?;
     tracing::warn!("mounting read-only: {error}");
     Ok((filesystem, Some(error.to_string())))
+}
+
+/// Opens the filesystem to read it where it can't be written. A log is replayed in memory.
+fn without_writing(paths: &[&Path], options: &MountOptions) -> Result<Filesystem> {
+    let filesystem = open_to_read(paths, options)?;
+    if !filesystem.pool().has_log() || options.leaves_log() {
+        greet(&filesystem, options)?;
+        return Ok(filesystem);
+    }
+    drop(filesystem);
+    match open_replayed(paths, options) {
+        Ok(filesystem) => {
+            tracing::info!("the log is replayed in memory, and stays on the devices");
+            Ok(filesystem)
+        }
+        Err(error) => {
+            tracing::warn!("the log is not replayed: {error}");
+            open_filesystem(paths, options)
+        }
+    }
 }
 
 /// Opens the filesystem to read it. As with the kernel, a log is replayed first where the devices can be written.
@@ -50,11 +70,17 @@ fn read_only(
     }
     // What it has read will change.
     drop(filesystem);
-    let replayed = writable(devices, options).and_then(|filesystem| Ok(filesystem.shutdown()?));
-    if let Err(error) = replayed {
-        tracing::warn!("the log is not replayed: {error}");
+    match writable(devices, options).and_then(|filesystem| Ok(filesystem.shutdown()?)) {
+        Ok(()) => open_filesystem(paths, options),
+        Err(error) if can_only_be_read(&error) => {
+            tracing::info!("{error}");
+            without_writing(paths, options)
+        }
+        Err(error) => {
+            tracing::warn!("the log is not replayed: {error}");
+            open_filesystem(paths, options)
+        }
     }
-    open_filesystem(paths, options)
 }
 
 fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Filesystem> {

@@ -3,7 +3,7 @@
 use brindle_care::mkfs::{Features, MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress, check};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
-use brindle_fs::{Filesystem, InodeFlags, InodeId, OpenOptions, WriteOptions};
+use brindle_fs::{Filesystem, FsError, InodeFlags, InodeId, OpenOptions, WriteOptions};
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeItem};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sim::FaultyDevice;
@@ -47,8 +47,23 @@ impl Bench {
     }
 
     pub(crate) fn open(&self) -> Filesystem {
+        self.try_open().expect("opens")
+    }
+
+    pub(crate) fn try_open(&self) -> Result<Filesystem, FsError> {
         let devices = vec![Arc::clone(&self.device) as Arc<dyn WritableDevice>];
-        Filesystem::open_writable(devices, &OpenOptions::default(), &self.setup.write).expect("opens")
+        Filesystem::open_writable(devices, &OpenOptions::default(), &self.setup.write)
+    }
+
+    /// Opens it to read it, with the log replayed in memory.
+    pub(crate) fn open_replayed(&self) -> Filesystem {
+        let devices = vec![Arc::clone(&self.device) as Arc<dyn Device>];
+        Filesystem::open_replayed(devices, &OpenOptions::default(), &self.setup.write).expect("opens")
+    }
+
+    /// Everything that is not zero on the device.
+    pub(crate) fn written(&self) -> Vec<(u64, Vec<u8>)> {
+        self.device.written()
     }
 
     /// Opens it behind a device that fails as told.

@@ -2,9 +2,12 @@
 
 use super::bench::{Bench, Setup, create};
 use brindle_fs::{
-    Filesystem, FixedHost, InodeFlags, LogStatistics, OpenFile, Timestamp, Unlogged, WriteOptions,
+    Filesystem, FixedHost, FsError, InodeFlags, LogStatistics, OpenFile, Timestamp, Unlogged, WriteOptions,
 };
+use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use brindle_tree::{Need, TreeError};
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 const SECTOR: u64 = 4096;
 
@@ -49,6 +52,37 @@ fn a_file_that_was_cut_off_and_grows_again_has_a_hole() {
     assert!(found[900_000..].iter().all(|byte| *byte == 2));
     drop(filesystem);
     bench.assert_clean("replayed");
+}
+
+/// The kernel leaves relocation trees when it is interrupted in a balance; what was fsynced is shown all the same.
+#[test]
+fn the_log_of_a_pool_with_an_interrupted_relocation_is_replayed_in_memory() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let synced = file(&filesystem, 0);
+    filesystem.write(&synced, 0, &[1; 3000]).expect("writes");
+    filesystem.write_back(&synced).expect("writes");
+    let root_tree = filesystem.pool().tree(RootId::ROOT_TREE).expect("a tree");
+    let (_, item) = filesystem.pool().root_item(RootId::FS_TREE).expect("reads").expect("an item");
+    let key = Key::new(ObjectId::TREE_RELOC, KeyType::ROOT_ITEM, RootId::FS_TREE.get());
+    let transaction = filesystem.pool().join(Need::items(1)).expect("room");
+    transaction.insert(&root_tree, &key, item.as_bytes()).expect("a new item");
+    drop(transaction);
+    filesystem.commit().expect("commits");
+    filesystem.write(&synced, 0, &[2; 70_000]).expect("writes");
+    filesystem.sync_file(&synced).expect("syncs");
+    assert_eq!(statistics(&filesystem).syncs, 1);
+    let id = synced.id();
+    drop((synced, filesystem));
+    let before = bench.written();
+    let refused = bench.try_open().expect_err("the kernel has to end the relocation");
+    assert!(matches!(refused, FsError::Tree(TreeError::UnderWay(_))), "{refused}");
+    let filesystem = bench.open_replayed();
+    let found = read(&filesystem, &filesystem.open_file(id).expect("opens"));
+    assert!(found == [2; 70_000], "what was synced is not there, but {} bytes", found.len());
+    assert!(filesystem.warnings().is_empty() && !filesystem.is_writable());
+    drop(filesystem);
+    assert!(bench.written() == before, "nothing is written to the device");
 }
 
 #[test]
