@@ -173,10 +173,10 @@ impl Filesystem {
                 edit.replace_xattr(subvolume.tree(), id, acl::ACCESS, &list.to_value())?;
             }
             edit.inode(subvolume.tree(), id.number, |item| {
-                change.apply(item, edit.now);
                 if change.modified.is_some() || change.changed.is_some() {
-                    inode.data.forget_times();
+                    inode.data.replace_times(item, change.modified.is_some());
                 }
+                change.apply(item, edit.now);
             })
         })
     }

@@ -81,7 +81,7 @@ impl Filesystem {
         let inode = file.inode();
         let surplus = {
             let mut memory = inode.data.memory();
-            memory.changed = Some(self.data.now());
+            memory.times.change(self.data.now());
             memory.discard(&(from..to), &self.data)
         };
         if surplus > 0 {
@@ -157,7 +157,7 @@ impl Filesystem {
         }
         {
             let mut memory = inode.data.memory();
-            memory.changed = Some(self.data.now());
+            memory.times.change(self.data.now());
             if may_grow {
                 memory.size = memory.size.max(range.end);
             }

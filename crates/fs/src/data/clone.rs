@@ -256,7 +256,7 @@ impl Filesystem {
             editor.tell_holes(range)?;
             editor.finish(&pair.target.inode().data, |item, memory| {
                 memory.size = memory.size.max(range.end.min(pair.target_size));
-                memory.changed = Some(now);
+                memory.times.change(now);
                 settle(item, memory, None);
             })?;
             Ok(true)

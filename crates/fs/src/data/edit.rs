@@ -4,8 +4,8 @@
 use super::piece::{Piece, Place};
 use super::plan::{DropPlan, Edit};
 use super::state::{FileState, Memory};
-use crate::{Filesystem, FsError, InodeId, Timestamp};
-use brindle_ondisk::item::{InodeFlags, InodeItem, Timespec};
+use crate::{Filesystem, FsError, InodeId};
+use brindle_ondisk::item::{InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, Incompat, Item, Key, KeyType};
 use brindle_tree::{Editor, Readahead, Tree};
 use std::ops::Range;
@@ -346,11 +346,7 @@ pub(super) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Opti
     let size = memory.size_for_item();
     let least = item.size.get().min(size);
     item.size = unfinished.map_or(size, |unfinished| size.min(unfinished).max(least)).into();
-    if let Some(changed) = memory.changed.take() {
-        item.mtime = Timespec::from(changed);
-        // The inode may have been changed since.
-        item.ctime = Timespec::from(changed.max(Timestamp::from(&item.ctime)));
-    }
+    memory.times.settle(item);
 }
 
 /// Sets flags of an inode item.

@@ -22,6 +22,7 @@ mod promise;
 mod ranges;
 mod replayed;
 mod state;
+mod times;
 mod truncate;
 mod write;
 mod writeback;

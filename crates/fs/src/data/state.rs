@@ -29,7 +29,9 @@
 
 use super::context::DataContext;
 use super::ranges::{DirtyRanges, copy_shared};
-use crate::{Attributes, FsError, Inode, Timestamp};
+use super::times::Times;
+use crate::{Attributes, FsError, Inode};
+use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::to_u64;
 use std::ops::Range;
 use std::sync::{
@@ -65,8 +67,8 @@ pub(crate) struct Memory {
     pub(crate) version: u64,
     /// The items are being changed.
     pub(super) is_changing: bool,
-    /// When the contents were changed last, if the inode item does not say so yet.
-    pub(super) changed: Option<Timestamp>,
+    /// The times of the last changes, as far as the inode item does not say them.
+    pub(super) times: Times,
     /// Its number among the files with dirty data.
     pub(super) queued: Option<u64>,
     /// Whether it was cut off to nothing since somebody closed it last.
@@ -130,17 +132,17 @@ impl FileState {
         if memory.is_loaded {
             attributes.size = memory.size;
         }
-        if let Some(changed) = memory.changed {
-            attributes.modified = changed;
-            attributes.changed = attributes.changed.max(changed);
-        }
+        memory.times.overlay(attributes);
         attributes.disk_bytes = attributes.disk_bytes.saturating_add(memory.unwritten_bytes());
     }
 
-    /// Forgets the times of writes that the inode item does not have yet: it was given others. To be called while
-    /// the item is changed (in the closure that [`Editor::update`](brindle_tree::Editor::update) gets).
-    pub(crate) fn forget_times(&self) {
-        self.memory().changed = None;
+    /// Readies an inode item for times that it is about to be given: both if `with_modified`, otherwise the time of its
+    /// last change alone. To be called while the item is changed (in the closure that
+    /// [`Editor::update`](brindle_tree::Editor::update) gets).
+    pub(crate) fn replace_times(&self, item: &mut InodeItem, with_modified: bool) {
+        let mut memory = self.memory();
+        memory.times.replace(item, with_modified);
+        memory.version += 1;
     }
 
     /// Whether the items say everything, and no writeback is under way: an inode that nobody has open and that is
@@ -219,7 +221,7 @@ pub(crate) fn exclusive_both<'i>(
 impl Memory {
     /// Whether something is in memory only.
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty() || !self.writing.is_empty() || self.changed.is_some()
+        !self.dirty.is_empty() || !self.writing.is_empty() || self.times.changed.is_some()
     }
 
     /// How much is in memory only, in bytes.

@@ -37,7 +37,7 @@ impl Filesystem {
         self.discard_dirty(&inode, 0);
         self.drop_from(&inode, &tree, 0)?;
         let mut memory = inode.data.memory();
-        memory.changed = None;
+        memory.times.changed = None;
         self.data.note(&inode, &mut memory);
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Filesystem {
         let _alone = inode.data.exclusive();
         self.discard_dirty(inode, 0);
         let mut memory = inode.data.memory();
-        memory.changed = None;
+        memory.times.changed = None;
         self.data.note(inode, &mut memory);
     }
 
@@ -58,7 +58,7 @@ impl Filesystem {
         {
             let mut memory = inode.data.memory();
             memory.size = size;
-            memory.changed = Some(self.data.now());
+            memory.times.change(self.data.now());
         }
         self.enter_size(inode)
     }
@@ -81,7 +81,7 @@ impl Filesystem {
         self.discard_dirty(inode, size);
         {
             let mut memory = inode.data.memory();
-            memory.changed = Some(self.data.now());
+            memory.times.change(self.data.now());
             memory.is_emptied |= size == 0;
         }
         let is_settled = self.drop_from(inode, &tree, size)?;

@@ -19,6 +19,15 @@ enum Begin {
     AtEnd,
 }
 
+/// The source of a write's time.
+#[derive(Clone, Copy, Debug)]
+enum Stamp {
+    /// Our clock.
+    Now,
+    /// The host, which tells it by itself.
+    ByHost,
+}
+
 /// What a write does to a file, as it is now.
 #[derive(Debug)]
 struct Target {
@@ -43,10 +52,25 @@ struct Fetched {
 impl Filesystem {
     /// Writes into memory, at `offset`. All of it, or what there was room for; `NoSpace` if that is nothing.
     pub fn write(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
+        self.write_all_at(file, offset, bytes, Stamp::Now)
+    }
+
+    /// The same, of contents from the page cache of a host that tells their time by itself.
+    pub fn write_cached(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
+        self.write_all_at(file, offset, bytes, Stamp::ByHost)
+    }
+
+    fn write_all_at(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        bytes: &[u8],
+        stamp: Stamp,
+    ) -> Result<usize, FsError> {
         let mut done = 0;
         for piece in bytes.chunks(WRITE_MAX_BYTES) {
             let at = offset.checked_add(to_u64(done)).ok_or(FsError::TooLarge(file.id()))?;
-            match self.write_piece(file, Begin::At(at), piece) {
+            match self.write_piece(file, Begin::At(at), piece, stamp) {
                 Ok(_) => done += piece.len(),
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -68,22 +92,22 @@ impl Filesystem {
 
     /// Writes at the end of the file (`O_APPEND`), wherever that is by now; where it was.
     pub fn append(&self, file: &OpenFile, bytes: &[u8]) -> Result<(u64, usize), FsError> {
-        let at = self.write_piece(file, Begin::AtEnd, bytes)?;
+        let at = self.write_piece(file, Begin::AtEnd, bytes, Stamp::Now)?;
         Ok((at, bytes.len()))
     }
 
-    fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8]) -> Result<u64, FsError> {
+    fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8], stamp: Stamp) -> Result<u64, FsError> {
         self.writing()?;
         self.throttle();
         let subvolume = self.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _entry = file.inode().data.shared();
-        self.write_inside(file, begin, bytes)
+        self.write_inside(file, begin, bytes, stamp)
     }
 
     /// Writes at `offset`, for who has passed the file's gate.
     pub(super) fn write_at_inside(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<(), FsError> {
-        self.write_inside(file, Begin::At(offset), bytes).map(|_| ())
+        self.write_inside(file, Begin::At(offset), bytes, Stamp::Now).map(|_| ())
     }
 
     /// The sector at the end of the file gets zeros behind the end, if it holds data: before the file grows over it.
@@ -103,7 +127,13 @@ impl Filesystem {
         Ok(byte)
     }
 
-    fn write_inside(&self, file: &OpenFile, begin: Begin, bytes: &[u8]) -> Result<u64, FsError> {
+    fn write_inside(
+        &self,
+        file: &OpenFile,
+        begin: Begin,
+        bytes: &[u8],
+        stamp: Stamp,
+    ) -> Result<u64, FsError> {
         let state = &file.inode().data;
         let mut fetched: Vec<Fetched> = Vec::new();
         let mut promise = Promise::of(self.pool(), 0);
@@ -134,7 +164,10 @@ impl Filesystem {
             let added = memory.dirty.bytes() - before;
             memory.promised += promise.hand_over(added);
             memory.size = memory.size.max(target.end);
-            memory.changed = Some(self.data.now());
+            match stamp {
+                Stamp::Now => memory.times.change(self.data.now()),
+                Stamp::ByHost => memory.times.change_cached(self.data.now()),
+            }
             self.data.count(added, 0);
             self.data.note(file.inode(), &mut memory);
             return Ok(target.start);

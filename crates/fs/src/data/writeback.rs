@@ -138,7 +138,7 @@ impl Filesystem {
         let failed = match done {
             // Nobody will miss it.
             Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => {
-                memory.changed = None;
+                memory.times.changed = None;
                 None
             }
             done => done.err().map(Arc::new),
@@ -149,7 +149,7 @@ impl Filesystem {
             memory.failure = Some(Arc::clone(why));
             self.data.note_loss(inode.id(), why);
             // What is lost must not keep the file for dirty.
-            memory.changed = None;
+            memory.times.changed = None;
         }
         self.data.note(inode, &mut memory);
         match failed {

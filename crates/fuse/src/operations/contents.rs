@@ -62,7 +62,12 @@ impl Operations {
 
     /// Ends the use of a handle. A request that still uses it closes the file when it is done.
     pub(crate) fn close(&self, handle: u64) {
-        if let Some(handle) = self.handles.remove(handle).and_then(Arc::into_inner) {
+        let Some(handle) = self.handles.remove(handle) else { return };
+        if handle.writes() {
+            // Before it closes a file, the kernel writes its pages back and tells their times.
+            number(self.filesystem.confirm_times(handle.file.inode())).ok();
+        }
+        if let Some(handle) = Arc::into_inner(handle) {
             // The kernel does not wait for an answer.
             number(self.filesystem.close_file(handle.file)).ok();
         }
@@ -127,7 +132,10 @@ impl Operations {
                     false => caller.group_right(before.gid),
                 })?;
             }
-            self.filesystem.write(file, offset, bytes)
+            match origin {
+                WriteOrigin::PageCache => self.filesystem.write_cached(file, offset, bytes),
+                WriteOrigin::Program { .. } => self.filesystem.write(file, offset, bytes),
+            }
         })?;
         self.note_write(node);
         Ok(written)
@@ -239,7 +247,11 @@ impl Operations {
 
     /// Makes a file durable.
     pub(crate) fn sync(&self, node: u64, handle: u64) -> Result<(), Errno> {
-        self.with_file(node, handle, |file| self.filesystem.sync_file(file))
+        self.with_file(node, handle, |file| {
+            // The kernel has told the times of all that it has written back.
+            self.filesystem.confirm_times(file.inode())?;
+            self.filesystem.sync_file(file)
+        })
     }
 
     /// Makes everything durable that was done to names.

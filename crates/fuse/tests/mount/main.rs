@@ -6,4 +6,5 @@ mod replacing;
 mod space;
 mod subvolumes;
 mod support;
+mod times;
 mod writing;

@@ -4,3 +4,4 @@ mod bench;
 mod logged;
 mod random;
 mod rules;
+mod times;

@@ -1,0 +1,150 @@
+//! The times of a file's last changes, as far as the inode item does not say them yet.
+//!
+//! A write through the library, and each request that changes contents past the host's page cache, sets the time by our
+//! clock: it is `changed` until an edit of the inode item takes it over. A write that the host's page cache brings
+//! ([`write_cached`](Filesystem::write_cached)) is otherwise: the host has stamped the file when the program wrote, and
+//! tells that time by itself, before the write arrives, after it, or not at all if it had told the same time already. So
+//! such a write has no time of its own, but no commit may hold new contents under an old time either. It leaves a
+//! *provisional* time:
+//!
+//! - the item gets it with the contents, and what the item said before is kept (`confirmed`) and shown instead;
+//! - times that the host tells replace both;
+//! - a write with a time of our own replaces both;
+//! - once the host has told everything (it asks for a sync, or closes a file that it could write),
+//!   [`confirm_times`](Filesystem::confirm_times) takes the provisional time back to what the host said last.
+//!
+//! So a provisional time outlives a crash only, and only where contents came home before their time did.
+
+use super::edit::FileEditor;
+use super::state::Memory;
+use crate::{Attributes, Filesystem, FsError, Inode, Timestamp};
+use brindle_ondisk::item::{InodeItem, Timespec};
+use std::sync::Arc;
+
+/// Times of the last changes of contents that the inode item does not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    /// The time of the last change with a time of our own, until the inode item has it.
+    pub(super) changed: Option<Timestamp>,
+    /// The time at which the last cached write arrived, until the inode item has it.
+    provisional: Option<Timestamp>,
+    /// The times that the item had before it was given a provisional one.
+    confirmed: Option<Confirmed>,
+}
+
+/// Times that were replaced by a provisional one.
+#[derive(Clone, Copy, Debug)]
+struct Confirmed {
+    modified: Timestamp,
+    changed: Timestamp,
+    /// The item's times since: where it has others by now, those count.
+    given: (Timestamp, Timestamp),
+}
+
+impl Times {
+    /// Contents have changed at a time of our own.
+    pub(super) fn change(&mut self, now: Timestamp) {
+        *self = Self { changed: Some(now), ..Self::default() };
+    }
+
+    /// Contents have come from the host's page cache.
+    pub(super) fn change_cached(&mut self, now: Timestamp) {
+        // A time of our own that the item does not have yet comes with the new contents, and is no host's to confirm.
+        if self.changed.is_none() {
+            self.provisional = Some(now);
+        }
+    }
+
+    /// Gives the item the times that it lacks.
+    pub(super) fn settle(&mut self, item: &mut InodeItem) {
+        if let Some(changed) = self.changed.take() {
+            self.confirmed = None;
+            set_times(item, changed);
+        }
+        let Some(provisional) = self.provisional.take() else { return };
+        let before = shown(item, self.confirmed);
+        set_times(item, provisional);
+        let given = (Timestamp::from(&item.mtime), Timestamp::from(&item.ctime));
+        self.confirmed = Some(Confirmed { modified: before.0, changed: before.1, given });
+    }
+
+    /// The item is about to be given times: both if `with_modified`, otherwise the time of its last change alone.
+    pub(crate) fn replace(&mut self, item: &mut InodeItem, with_modified: bool) {
+        if with_modified {
+            (item.mtime, item.ctime) = {
+                let (modified, changed) = shown(item, self.confirmed);
+                (modified.into(), changed.into())
+            };
+            *self = Self::default();
+        } else if let Some(changed) = self.changed.take() {
+            self.confirmed = None;
+            set_times(item, changed);
+        }
+    }
+
+    /// Takes provisional times out of the item.
+    fn restore(&mut self, item: &mut InodeItem) {
+        let (modified, changed) = shown(item, self.confirmed.take());
+        (item.mtime, item.ctime) = (modified.into(), changed.into());
+    }
+
+    /// Lays the times over what the item says.
+    pub(super) fn overlay(&self, attributes: &mut Attributes) {
+        let in_item = (attributes.modified, attributes.changed);
+        (attributes.modified, attributes.changed) = choose(in_item, self.confirmed);
+        if let Some(changed) = self.changed {
+            attributes.modified = changed;
+            attributes.changed = attributes.changed.max(changed);
+        }
+    }
+}
+
+/// The times of an item: those confirmed, where it still has the provisional ones.
+fn choose(item: (Timestamp, Timestamp), confirmed: Option<Confirmed>) -> (Timestamp, Timestamp) {
+    let Some(confirmed) = confirmed else { return item };
+    let modified = if item.0 == confirmed.given.0 { confirmed.modified } else { item.0 };
+    let changed = if item.1 == confirmed.given.1 { confirmed.changed } else { item.1 };
+    (modified, changed)
+}
+
+fn shown(item: &InodeItem, confirmed: Option<Confirmed>) -> (Timestamp, Timestamp) {
+    choose((Timestamp::from(&item.mtime), Timestamp::from(&item.ctime)), confirmed)
+}
+
+fn set_times(item: &mut InodeItem, time: Timestamp) {
+    item.mtime = Timespec::from(time);
+    // The inode may have been changed since.
+    item.ctime = Timespec::from(time.max(Timestamp::from(&item.ctime)));
+}
+
+impl Memory {
+    /// Whether the item has a provisional time.
+    fn forget_provisional(&mut self) -> bool {
+        self.times.provisional = None;
+        self.times.confirmed.is_some()
+    }
+}
+
+impl Filesystem {
+    /// Says that the host has told the times of all that its page cache has brought: a time that none of them confirms
+    /// is taken back. No transaction may be joined by the caller.
+    pub fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        if !inode.data.memory().forget_provisional() {
+            return Ok(());
+        }
+        self.writing()?;
+        let subvolume = self.subvolume_state(inode.id().tree)?;
+        let _access = subvolume.begin_upkeep()?;
+        let _entry = inode.data.shared();
+        let _turn = inode.data.writeback_turn();
+        match self.attributes(inode.id()) {
+            Ok(attributes) if attributes.nlink > 0 => {}
+            Ok(_) | Err(FsError::NoInode(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.enter_transaction(1, |transaction| {
+            let editor = FileEditor::new(transaction, self, subvolume.tree(), inode.id());
+            editor.finish(&inode.data, |item, memory| memory.times.restore(item))
+        })
+    }
+}
