@@ -192,7 +192,11 @@ impl MountOptions {
             ("norecovery" | "nologreplay", None) | ("rescue", Some("nologreplay")) => self.leaves_log = true,
             ("subvol", Some(path)) => self.subvol = Some(path.as_bytes().to_vec()),
             ("subvolid", Some(id)) => {
-                let id = id.parse().with_context(|| format!("option '{option}': the id is not a number"))?;
+                let number = match id.strip_prefix("0x").or_else(|| id.strip_prefix("0X")) {
+                    Some(digits) => u64::from_str_radix(digits, 16),
+                    None => id.parse(),
+                };
+                let id = number.with_context(|| format!("option '{option}': the id is not a number"))?;
                 self.subvolid = Some(RootId::new(id));
             }
             ("device", Some(path)) if !path.is_empty() => self.devices.push(path.into()),
@@ -288,6 +292,9 @@ mod tests {
         assert!(options.degraded && options.has("ro", "rw") && !options.has("rw", "ro"));
         assert_eq!(options.subvolume(), SubvolumeChoice::Path(b"a/b".to_vec()));
         assert_eq!(options.devices, [PathBuf::from("/dev/x")]);
+        let by_id = |option| MountOptions::parse(&[option]).expect("a number").subvolume();
+        assert_eq!(by_id("subvolid=0x105"), SubvolumeChoice::Id(RootId::new(261)));
+        assert_eq!(by_id("subvolid=261"), by_id("subvolid=0x105"));
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl WriteChoices {
             }
             ("no_ssd_metadata", None) => self.placement = PlacementMode::Classic,
             ("small_files", Some(value)) => self.small_file_bytes = Some(parse_small_files(value)?),
-            ("commit", Some(value)) => self.commit_interval = Some(parse_commit(value)?),
+            ("commit", Some(value)) => self.commit_interval = parse_commit(value)?,
             ("metadata_defrag", None | Some("rotating")) => self.auto_defragment = AutoDefragment::Rotating,
             ("metadata_defrag", Some("always")) => self.auto_defragment = AutoDefragment::Always,
             ("metadata_defrag", Some("off")) => self.auto_defragment = AutoDefragment::Off,
@@ -157,13 +157,11 @@ pub(crate) fn parse_small_files(value: &str) -> Result<u64> {
     parse_size(value).with_context(|| format!("'{value}' is no length for small_files"))
 }
 
-fn parse_commit(value: &str) -> Result<Duration> {
-    let seconds =
+/// A number of seconds; 0 stands for the default, as with the kernel.
+fn parse_commit(value: &str) -> Result<Option<Duration>> {
+    let seconds: u64 =
         value.parse().with_context(|| format!("option 'commit={value}': it is a number of seconds"))?;
-    if seconds == 0 {
-        bail!("option 'commit={value}': at least a second");
-    }
-    Ok(Duration::from_secs(seconds))
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
 #[cfg(test)]
@@ -271,9 +269,8 @@ mod tests {
     fn commits_have_an_interval() {
         let interval = |option| choices(&[option]).map(|options| options.commit_interval);
         assert_eq!(interval("commit=5").expect("right"), Some(Duration::from_secs(5)));
-        assert!(
-            interval("commit=0").is_err() && interval("commit=x").is_err() && interval("commit").is_err()
-        );
+        assert_eq!(interval("commit=0").expect("the default"), None);
+        assert!(interval("commit=x").is_err() && interval("commit").is_err());
     }
 
     #[test]
