@@ -129,7 +129,10 @@ fn what_is_protected_stays() {
     assert!(refused(fs.set_xattr(kept, b"user.a", b"x", XattrMode::Any)));
     let mode = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
     assert!(refused(fs.set_attributes(kept, &mode).map(|_| ())));
-    let touch = AttributeChange { modified: Some(NewTime::Now), ..AttributeChange::default() };
+    // As with utimensat(2): both times become the present one, or it is an explicit time like any other.
+    let modified = AttributeChange { modified: Some(NewTime::Now), ..AttributeChange::default() };
+    assert!(refused(fs.set_attributes(kept, &modified).map(|_| ())));
+    let touch = AttributeChange { accessed: Some(NewTime::Now), ..modified };
     assert!(fs.set_attributes(kept, &touch).is_ok());
     fs.set_flags(held, FileFlags::empty()).expect("set");
     fs.unlink(held, b"inside").expect("allowed again");
