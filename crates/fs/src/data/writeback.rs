@@ -179,7 +179,9 @@ impl<'p> Job<'p> {
         filesystem.writing()?;
         let tree = filesystem.tree(inode.id().tree)?;
         let flags = filesystem.attributes(inode.id())?.flags;
-        let manner = filesystem.manner(inode.id(), flags, inode.data.memory().size)?;
+        // A statement of its own: the memory must not stay locked while trees are read.
+        let size = inode.data.memory().size;
+        let manner = filesystem.manner(inode.id(), flags, size)?;
         let experience = Experience::default();
         Ok(Self { filesystem, inode, tree, flags, manner, pieces, promise, experience })
     }

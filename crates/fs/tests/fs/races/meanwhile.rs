@@ -1,10 +1,13 @@
-//! Writes that come while a file is written back.
+//! Writes, and new times, that come while a file is written back.
 
+use super::Arena;
 use crate::simulated::{Layout, Pool};
 use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
-use brindle_fs::{Filesystem, NewInode};
+use brindle_fs::{AttributeChange, FileFlags, Filesystem, NewInode, NewTime, Timestamp};
 use std::fmt;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// A device that has something done before it takes its next write.
 struct Interrupted {
@@ -124,4 +127,44 @@ fn what_is_synced_is_whole_whatever_is_written_meanwhile() {
             assert!(found[..LENGTH].iter().all(is_sound), "written meanwhile: {meanwhile:?}");
         }
     }
+}
+
+/// How often contents are written back, and times are set, at the same time.
+const TURNS: i64 = 200_000;
+/// A thread that has not come to its end by then waits for ever.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+#[test]
+fn a_writeback_and_new_times_do_not_wait_for_each_other() {
+    let arena = Arena::new(0);
+    let fs = Arc::clone(&arena.filesystem);
+    let new = NewInode { mode: 0o100_600, ..NewInode::default() };
+    let id = fs.create(fs.root(), b"file", &new).expect("room").id;
+    // So that a writeback looks an attribute up.
+    fs.set_flags(id, FileFlags::COMPRESS).expect("set");
+    let (done, is_done) = channel();
+    let (writer, writer_is_done) = (Arc::clone(&fs), done.clone());
+    let writes = std::thread::spawn(move || {
+        let file = writer.open_file(id).expect("there");
+        for _ in 0..TURNS {
+            writer.write(&file, 0, b"contents").expect("room");
+            writer.write_back(&file).expect("written");
+        }
+        writer.close_file(file).expect("closed");
+        writer_is_done.send(()).expect("waited for");
+    });
+    let stamps = std::thread::spawn(move || {
+        for seconds in 0..TURNS {
+            let time = NewTime::At(Timestamp { seconds, nanoseconds: 0 });
+            let change = AttributeChange { modified: Some(time), ..AttributeChange::default() };
+            fs.set_attributes(id, &change).expect("there");
+        }
+        drop(fs);
+        done.send(()).expect("waited for");
+    });
+    for _ in 0..2 {
+        is_done.recv_timeout(PATIENCE).expect("neither waits for the other");
+    }
+    [writes, stamps].into_iter().for_each(|thread| thread.join().expect("no panic"));
+    arena.close(&|| "after writebacks beside new times".to_owned());
 }
