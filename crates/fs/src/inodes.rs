@@ -25,7 +25,7 @@ use crate::namespace::NameState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The table is split into so many, each with a lock of its own.
@@ -44,6 +44,8 @@ pub struct Inode {
     readahead: Mutex<Readahead>,
     /// It is known to have no privileges to lose; changes with the lock of its names held.
     pub(crate) is_unprivileged: AtomicBool,
+    /// Openings through the host's page cache.
+    pub(crate) cached_openings: AtomicU32,
     /// What of its contents is in memory only.
     pub(crate) data: FileState,
 }
@@ -55,6 +57,7 @@ impl Inode {
             names: Mutex::default(),
             readahead: Mutex::default(),
             is_unprivileged: AtomicBool::new(false),
+            cached_openings: AtomicU32::new(0),
             data: FileState::default(),
         }
     }
@@ -67,6 +70,19 @@ impl Inode {
     /// The lock of its names; see the module's text for the order.
     pub(crate) fn names(&self) -> MutexGuard<'_, NameState> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an opening that reads and writes through the host's page cache, or takes one back.
+    pub fn count_cached_opening(&self, is_opened: bool) {
+        match is_opened {
+            true => self.cached_openings.fetch_add(1, Ordering::AcqRel),
+            false => self.cached_openings.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
+    /// Returns true if the host may be filling its page cache with contents of this inode.
+    pub fn is_cached_by_host(&self) -> bool {
+        self.cached_openings.load(Ordering::Acquire) > 0
     }
 
     /// Takes an opening back. Returns true if the inode has to be removed: it has no name, and this was the last one.

@@ -18,6 +18,8 @@ pub(crate) struct Handle {
     writes: bool,
     /// Each write is to be durable before it is answered.
     is_synchronous: bool,
+    /// Whether reads and writes go past the kernel's page cache.
+    is_past_cache: bool,
     /// The time of access has been seen to.
     is_accessed: AtomicBool,
 }
@@ -29,12 +31,15 @@ pub(crate) struct Opened {
     pub(crate) writes: bool,
     /// Each write is to be durable before it is answered.
     pub(crate) is_synchronous: bool,
+    /// Reads and writes go past the kernel's page cache.
+    pub(crate) is_past_cache: bool,
 }
 
 impl From<OFlags> for Opened {
     fn from(flags: OFlags) -> Self {
         let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
-        Self { writes, is_synchronous: is_synchronous(flags) }
+        let is_past_cache = flags.contains(OFlags::DIRECT);
+        Self { writes, is_synchronous: is_synchronous(flags), is_past_cache }
     }
 }
 
@@ -47,8 +52,11 @@ pub(crate) fn is_synchronous(flags: OFlags) -> bool {
 
 impl Handle {
     pub(crate) fn new(file: OpenFile, how: Opened) -> Self {
-        let Opened { writes, is_synchronous } = how;
-        Self { file, writes, is_synchronous, is_accessed: AtomicBool::new(false) }
+        let Opened { writes, is_synchronous, is_past_cache } = how;
+        if !is_past_cache {
+            file.inode().count_cached_opening(true);
+        }
+        Self { file, writes, is_synchronous, is_past_cache, is_accessed: AtomicBool::new(false) }
     }
 
     /// Whether it was opened to be written.
@@ -59,6 +67,18 @@ impl Handle {
     /// Returns true if each write is to be durable before it is answered.
     pub(crate) fn is_synchronous(&self) -> bool {
         self.is_synchronous
+    }
+
+    /// Returns true if a write by this handle goes past the kernel's page cache, which another opening may be filling.
+    pub(crate) fn writes_behind_cache(&self) -> bool {
+        self.is_past_cache && self.file.inode().is_cached_by_host()
+    }
+
+    /// Takes note that the kernel has closed it.
+    pub(crate) fn end(&self) {
+        if !self.is_past_cache {
+            self.file.inode().count_cached_opening(false);
+        }
     }
 
     /// Whether this is the first access by this handle.

@@ -60,14 +60,16 @@ pub(crate) struct Adapter {
     control: ControlThread,
     refused: Arc<RefusedPages>,
     renames: ControlThread,
+    stale_pages: ControlThread,
     turns: Turns,
 }
 
 impl Adapter {
     pub(crate) fn new(operations: Arc<Operations>, turns: Turns) -> std::io::Result<Self> {
         let (control, renames) = (ControlThread::start("control")?, ControlThread::start("renames")?);
-        let (agreement, refused) = (Agreement::default(), Arc::default());
-        Ok(Self { operations, agreement, control, refused, renames, turns })
+        let (stale_pages, refused) = (ControlThread::start("stale pages")?, Arc::default());
+        let agreement = Agreement::default();
+        Ok(Self { operations, agreement, control, refused, renames, stale_pages, turns })
     }
 
     /// The kernel is to forget pages that we did not take, as soon as it can.
@@ -528,15 +530,18 @@ impl fuser::Filesystem for Adapter {
         // A page that is written back carries a handle that some opener of the file has, or had.
         let written = self.operations.write(origin, node.0, handle.0, offset, data);
         let written = self.settle_write(written, (node, handle), flags, how);
-        let length = to_u64(data.len());
+        let range = offset..offset.saturating_add(to_u64(data.len()));
         let refusal = written.err().filter(|_| how.contains(WriteFlags::FUSE_WRITE_CACHE));
         // Before the answer: who is told by fsync may write on at once.
         if let Some(error) = refusal {
-            self.operations.note_refusal(node.0, error, length);
+            self.operations.note_refusal(node.0, error, range.end - range.start);
+        }
+        if refusal.is_none() && self.operations.writes_behind_cache(handle.0) {
+            return self.reply_behind_cache(node.0, range, written, reply);
         }
         reply_written(written.map(to_u64), reply);
         if refusal.is_some() {
-            self.forget_refused(node.0, &(offset..offset.saturating_add(length)));
+            self.forget_refused(node.0, &range);
         }
     }
 

@@ -42,6 +42,7 @@ impl Operations {
         let is_marked = attributes.flags.contains(InodeFlags::SYNC);
         let mut how = Opened::from(flags);
         how.is_synchronous |= is_marked;
+        how.is_past_cache |= is_marked && how.writes;
         let handle = self.open_known(&attributes, how)?;
         if is_truncated {
             let change = AttributeChange { size: Some(0), ..AttributeChange::default() };
@@ -63,6 +64,7 @@ impl Operations {
     /// Ends the use of a handle. A request that still uses it closes the file when it is done.
     pub(crate) fn close(&self, handle: u64) {
         let Some(handle) = self.handles.remove(handle) else { return };
+        handle.end();
         if handle.writes() {
             // Before it closes a file, the kernel writes its pages back and tells their times.
             number(self.filesystem.confirm_times(handle.file.inode())).ok();
@@ -139,6 +141,12 @@ impl Operations {
         })?;
         self.note_write(node);
         Ok(written)
+    }
+
+    /// Returns true if pages of the kernel's cache may have become older than what was written by this handle: another
+    /// opening may have filled them while the write was under way.
+    pub(crate) fn writes_behind_cache(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_some_and(|handle| handle.writes_behind_cache())
     }
 
     /// Data was not taken that the kernel had taken from a program: whoever goes on writing the file is to hear of it.

@@ -45,3 +45,13 @@ fn append_only_and_immutable_files_refuse_what_the_kernel_refuses() {
 fn names_and_times_at_the_limits_are_the_kernels() {
     assert_same("extremes.py");
 }
+
+#[test]
+fn buffered_reads_find_what_was_written_past_the_cache() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    assert_eq!(said_in(ours.root(), "asynchronous.py"), ["stale 0"]);
+    ours.finish();
+}
