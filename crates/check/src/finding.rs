@@ -358,6 +358,20 @@ pub enum Finding {
         /** As stored. */
         expected: String,
     },
+    /// Parity does not match the data of its row, all of which matches its checksums.
+    #[error("parity {parity} ({device} at {byte}) does not match the data at logical {at}{}", doubt(*unsummed))]
+    Parity {
+        /// The first sector of data in the row that has a checksum.
+        at: Logical,
+        /// P or Q.
+        parity: &'static str,
+        /// The device of the parity.
+        device: String,
+        /// Address of the parity on that device.
+        byte: Physical,
+        /// Number of data sectors in the row that have no checksum, any of which may be wrong instead.
+        unsummed: usize,
+    },
     /// Data can't be read.
     #[error("data at logical {at}, mirror {mirror}: {error}")]
     DataUnreadable {
@@ -541,6 +555,14 @@ impl fmt::Display for Reference {
             }
             Self::SharedData(leaf) => write!(f, "the leaf at logical {leaf}"),
         }
+    }
+}
+
+fn doubt(unsummed: usize) -> String {
+    match unsummed {
+        0 => String::new(),
+        1 => ", unless a sector in its row that has no checksum is wrong".into(),
+        count => format!(", unless one of {count} sectors in its row that have no checksum is wrong"),
     }
 }
 

@@ -15,7 +15,8 @@
 //!   from those of its children, and kept where more than one parent asks for it.
 //!
 //! Memory grows with the number of tree blocks (some fifty bytes each) and of sectors of data (three bits
-//! each, where they are neither all alike), never with what an item claims.
+//! each, where they are neither all alike, and up to three more where data or parity is bad), never with what
+//! an item claims.
 
 mod bootstrap;
 mod examination;

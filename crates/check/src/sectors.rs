@@ -12,7 +12,15 @@ pub(crate) enum Mark {
     Summed = 1,
     /// A file needs its checksum.
     Needed = 2,
+    /// The sector itself can't be read, or does not match its checksum.
+    Bad = 3,
+    /// Rebuilt from P it does not match, while the sector itself does.
+    BadFromP = 4,
+    /// Rebuilt from Q it does not match, while the sector itself does.
+    BadFromQ = 5,
 }
+
+const MARKS: usize = 6;
 
 const SECTORS_PER_PAGE: u64 = 1 << 15;
 const WORDS: usize = 1 << 9;
@@ -29,7 +37,7 @@ enum Bits {
 }
 
 #[derive(Debug, Default)]
-struct Page([Bits; 3]);
+struct Page([Bits; MARKS]);
 
 /// Bits for all sectors.
 #[derive(Debug)]
@@ -41,6 +49,11 @@ pub(crate) struct SectorMap {
 impl SectorMap {
     pub(crate) fn new(sectorsize: u32) -> Self {
         Self { sectorsize: u64::from(sectorsize).max(1), pages: RwLock::default() }
+    }
+
+    /// Bytes in a sector.
+    pub(crate) fn sectorsize(&self) -> u64 {
+        self.sectorsize
     }
 
     /// Marks a range; whether there was room to.
@@ -58,20 +71,28 @@ impl SectorMap {
         true
     }
 
-    /// The ranges that have one mark and lack another.
-    pub(crate) fn difference(&self, has: Mark, lacks: Mark, mut found: impl FnMut(u64, u64)) {
+    /// Returns true if the sector at an address has a mark.
+    pub(crate) fn has(&self, mark: Mark, at: u64) -> bool {
+        let sector = at / self.sectorsize;
         let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(page) = pages.get(&(sector / SECTORS_PER_PAGE)) else { return false };
+        let within = sector % SECTORS_PER_PAGE;
+        let word = lock(page).0[mark as usize].word(brindle_ondisk::to_usize(within / 64));
+        word >> (within % 64) & 1 == 1
+    }
+
+    /// The ranges that have one mark and lack another. No lock is held while `found` runs.
+    pub(crate) fn difference(&self, has: Mark, lacks: Mark, mut found: impl FnMut(u64, u64)) {
+        let pages: Vec<_> = {
+            let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+            pages.iter().map(|(number, page)| (*number, Arc::clone(page))).collect()
+        };
         let mut open: Option<(u64, u64)> = None;
-        for (number, page) in pages.iter() {
-            let page = lock(page);
-            let (has, lacks) = (&page.0[has as usize], &page.0[lacks as usize]);
-            if matches!(has, Bits::None) || matches!(lacks, Bits::All) {
-                continue;
-            }
-            for word in 0..WORDS {
-                let bits = has.word(word) & !lacks.word(word);
+        for (number, page) in pages {
+            let Some(words) = lock(&page).difference(has, lacks) else { continue };
+            for (word, bits) in words.iter().enumerate() {
                 let base = number * SECTORS_PER_PAGE + brindle_ondisk::to_u64(word) * 64;
-                for (start, length) in runs(bits) {
+                for (start, length) in runs(*bits) {
                     let start = base + start;
                     open = Some(match open {
                         Some((first, count)) if first + count == start => (first, count + length),
@@ -99,6 +120,15 @@ impl SectorMap {
             return None;
         }
         Some(Arc::clone(pages.entry(number).or_default()))
+    }
+}
+
+impl Page {
+    /// Bits of the sectors that have one mark and lack another; `None` where it is plain that there are none.
+    fn difference(&self, has: Mark, lacks: Mark) -> Option<Vec<u64>> {
+        let (has, lacks) = (&self.0[has as usize], &self.0[lacks as usize]);
+        let is_empty = matches!(has, Bits::None) || matches!(lacks, Bits::All);
+        (!is_empty).then(|| (0..WORDS).map(|word| has.word(word) & !lacks.word(word)).collect())
     }
 }
 
@@ -189,6 +219,20 @@ mod tests {
         map.mark(Mark::Summed, page / 2, page / 2);
         assert_eq!(difference(&map, Mark::Summed, Mark::Allocated), [(0, page)]);
         assert!(matches!(lock(&map.page(0).unwrap()).0[Mark::Summed as usize], Bits::All));
+    }
+
+    #[test]
+    fn a_mark_is_of_its_sector_alone() {
+        let map = SectorMap::new(4096);
+        map.mark(Mark::Bad, 4096 * 65, 4096);
+        let marked: Vec<u64> = (0..200).filter(|sector| map.has(Mark::Bad, sector * 4096)).collect();
+        assert_eq!(marked, [65]);
+        assert!(map.has(Mark::Bad, 4096 * 65 + 100) && !map.has(Mark::BadFromP, 4096 * 65));
+        // `found` may ask, and mark.
+        map.difference(Mark::Bad, Mark::BadFromP, |start, _| {
+            assert!(map.has(Mark::Bad, start) && map.mark(Mark::BadFromP, start, 4096));
+        });
+        assert_eq!(difference(&map, Mark::Bad, Mark::BadFromP), []);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use error::{
     Warning, WriteError,
 };
 pub use parity::syndromes;
-pub use read::read_for;
+pub use read::{ParityRow, read_for};
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
 pub use status::{
     ChunkStatus, DeviceCounters, DeviceStatus, ReadStatistics, StripeStatus, WritableDeviceStatus,

@@ -1,5 +1,8 @@
 //! All data that has checksums, every copy of it. A copy on a device that is missing is no bad one: only data of which
 //! nothing else is left can't be read.
+//!
+//! Where there is parity, a sector that matches when it is read directly and does not when it is rebuilt shows that its
+//! row is inconsistent, but not the place. Such sectors are marked, and judged after all data has been read (`parity`).
 
 use crate::Finding;
 use crate::Statistics;
@@ -8,8 +11,9 @@ use crate::ledger::Ledger;
 use crate::pass::page;
 use crate::read::Reader;
 use crate::regions::Regions;
+use crate::sectors::{Mark, SectorMap};
 use crate::walk::{Leaf, Visitor};
-use brindle_ondisk::{Checksum, Item, Logical, RootId, to_u64, to_usize};
+use brindle_ondisk::{Checksum, Item, Logical, Profile, RootId, to_u64, to_usize};
 use brindle_volume::{AttemptFailure, ReadError};
 
 /// Bytes read at once.
@@ -26,6 +30,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     let verify = Verify {
         reader: examination.reader,
         regions: &examination.regions,
+        sectors: &examination.sectors,
         ledger: examination.ledger,
         progress: examination.progress,
     };
@@ -33,12 +38,14 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     for statistics in walk.leaves(|tree| tree.id == RootId::CSUM_TREE, &verify) {
         examination.ledger.count(page::DATA, statistics);
     }
+    super::parity::judge(examination.reader.volume, &examination.sectors, examination.ledger);
 }
 
 /// Reads what the leaves of the checksum tree have checksums of.
 struct Verify<'a> {
     reader: &'a Reader<'a>,
     regions: &'a Regions,
+    sectors: &'a SectorMap,
     ledger: &'a Ledger,
     progress: &'a dyn crate::Progress,
 }
@@ -117,8 +124,14 @@ impl Verify<'_> {
             let at = start + to_u64(index * sectorsize);
             match self.reader.volume.read_mirror(Logical::new(at), mirror, sector) {
                 Ok(()) => self.verify(at, mirror, sector, sum),
-                Err(error) if is_absent(&error) => absent[index] += 1,
                 Err(error) => {
+                    if mirror == 0 && self.has_parity(Logical::new(at)) {
+                        self.sectors.mark(Mark::Bad, at, context.sectorsize.into());
+                    }
+                    if is_absent(&error) {
+                        absent[index] += 1;
+                        continue;
+                    }
                     let (at, error) = (Logical::new(at), error.to_string());
                     self.ledger.report(page::DATA, Finding::DataUnreadable { at, mirror, error });
                 }
@@ -146,12 +159,47 @@ impl Verify<'_> {
                 continue;
             }
             let at = Logical::new(start + to_u64(index * sectorsize));
+            if self.is_left_to_parity(at, mirror) {
+                continue;
+            }
             let found = context.checksum_type.compute(sector).to_string();
             let expected = Checksum::from_slice(sum).to_string();
-            let place = self.reader.volume.mirror_place(at, mirror);
-            let place = place.map_or_else(String::new, |(device, byte)| format!(" ({device} at {byte})"));
+            let place = self.place(at, mirror);
             self.ledger.report(page::DATA, Finding::Data { at, mirror, place, found, expected });
         }
+    }
+
+    /// Marks a sector with parity that does not match in one way. Returns true if the judgement of its row reports the
+    /// cause. Requires that ways are gone in their order, so that the mark of the sector itself is there before.
+    fn is_left_to_parity(&self, at: Logical, mirror: usize) -> bool {
+        let mark = |mark| self.sectors.mark(mark, at.get(), self.reader.context.sectorsize.into());
+        let has = |mark| self.sectors.has(mark, at.get());
+        if !self.has_parity(at) {
+            return false;
+        }
+        match mirror {
+            0 => {
+                mark(Mark::Bad);
+                false
+            }
+            _ if has(Mark::Bad) => false,
+            1 => mark(Mark::BadFromP),
+            2 => mark(Mark::BadFromQ),
+            // From both, which fails if one of them does.
+            _ => has(Mark::BadFromP) || has(Mark::BadFromQ),
+        }
+    }
+
+    fn has_parity(&self, at: Logical) -> bool {
+        let region = self.regions.find(at.get()).and_then(|index| self.regions.get(index));
+        region.and_then(|region| region.kind.profile()).is_some_and(Profile::has_parity)
+    }
+
+    /// The place of a sector in one way, in words.
+    fn place(&self, at: Logical, mirror: usize) -> String {
+        let rebuilt = if mirror > 0 && self.has_parity(at) { "rebuilt in place of " } else { "" };
+        let place = self.reader.volume.mirror_place(at, mirror);
+        place.map_or_else(String::new, |(device, byte)| format!(" ({rebuilt}{device} at {byte})"))
     }
 }
 

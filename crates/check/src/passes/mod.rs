@@ -7,6 +7,7 @@ pub(crate) mod data;
 pub(crate) mod extents;
 pub(crate) mod files;
 pub(crate) mod free_space;
+pub(crate) mod parity;
 pub(crate) mod quotas;
 pub(crate) mod subvolumes;
 pub(crate) mod superblocks;

@@ -3,6 +3,7 @@
 mod extents;
 mod files;
 mod fuzz;
+mod parity;
 mod pool;
 mod structure;
 

@@ -4,11 +4,11 @@
 use brindle_check::{CheckOptions, NoProgress, Report, check};
 use brindle_device::Device;
 use brindle_ondisk::{
-    Item, ItemHeader, Key, KeyPtr, KeyType, Logical, Node, NodeExpectation, NodeHeader, RootId,
+    Item, ItemHeader, Key, KeyPtr, KeyType, Logical, Node, NodeExpectation, NodeHeader, Profile, RootId,
     SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64, to_usize,
 };
 use brindle_testing::golden::{Golden, SparseImage};
-use brindle_volume::{OpenOptions, Volume, VolumeError};
+use brindle_volume::{ChunkStatus, OpenOptions, Volume, VolumeError};
 use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -124,14 +124,19 @@ impl Pool {
         Node::check(bytes, context, &any).expect("a block that is read again is good")
     }
 
-    /// Every place where a logical range lies; of profiles without stripes.
+    /// The chunk that holds an address.
+    pub(crate) fn chunk(&self, at: Logical) -> ChunkStatus {
+        let holds =
+            |chunk: &ChunkStatus| at.distance_from(chunk.start).is_some_and(|offset| offset < chunk.length);
+        self.volume.chunks().into_iter().find(holds).expect("a chunk holds the address")
+    }
+
+    /// Every place where a logical range lies; of raid5, raid6 and profiles without stripes.
     pub(crate) fn physical(&self, at: Logical) -> Vec<(usize, u64)> {
-        let chunk = self
-            .volume
-            .chunks()
-            .into_iter()
-            .find(|chunk| at.distance_from(chunk.start).is_some_and(|offset| offset < chunk.length));
-        let chunk = chunk.expect("a chunk holds the address");
+        let chunk = self.chunk(at);
+        if chunk.kind.profile().is_some_and(Profile::has_parity) {
+            return vec![super::parity::data_place(self, at)];
+        }
         let device = |devid| self.devices.iter().position(|device| device.devid() == devid);
         let stripes = chunk.stripes.iter();
         let place = |stripe: &brindle_volume::StripeStatus| {

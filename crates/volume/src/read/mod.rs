@@ -7,12 +7,14 @@ mod data;
 mod load;
 mod reader;
 mod repair;
+mod row;
 mod settings;
 mod way;
 
 pub(crate) use choice::Choosing;
 pub(crate) use load::Load;
 pub use reader::read_for;
+pub use row::ParityRow;
 
 use crate::chunk::Chunk;
 use crate::device::count;
