@@ -4,7 +4,11 @@ use crate::namespace::NAME_BYTES_MAX;
 use crate::{FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::DirEntry;
 use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
-use brindle_tree::Readahead;
+use brindle_tree::{Readahead, Tree};
+use std::sync::Arc;
+
+/// The index of a directory's first entry (`BTRFS_DIR_START_INDEX`).
+pub(crate) const FIRST_INDEX: u64 = 2;
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +76,27 @@ impl Filesystem {
             cursor.next()?;
         }
         Ok(entries)
+    }
+
+    /// The greatest index of a directory's entries; 1, which no entry has, if it is empty.
+    pub fn last_index(&self, directory: InodeId) -> Result<u64, FsError> {
+        let last = match directory.is_empty_subvolume() {
+            true => None,
+            false => self.last_used_index(&self.tree(directory.tree)?, directory)?,
+        };
+        Ok(last.unwrap_or(FIRST_INDEX - 1))
+    }
+
+    /// The greatest index of a directory's entries in the tree that it is in, if it has any.
+    pub(crate) fn last_used_index(
+        &self,
+        tree: &Arc<Tree>,
+        directory: InodeId,
+    ) -> Result<Option<u64>, FsError> {
+        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        cursor.seek_last(&directory.key(KeyType::DIR_INDEX, u64::MAX))?;
+        let is_index = |key: &Key| (key.objectid, key.item_type) == (directory.number, KeyType::DIR_INDEX);
+        Ok(cursor.key().filter(is_index).map(|last| last.offset()))
     }
 
     /// The inode that a path leads to from `start`. Symbolic links are not followed; `.` and empty parts are

@@ -80,6 +80,11 @@ impl Inode {
         };
     }
 
+    /// Counts an opening that fills the host's page cache if there is none. Returns true if it was counted.
+    pub fn begin_only_cached_opening(&self) -> bool {
+        self.cached_openings.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// Returns true if the host may be filling its page cache with contents of this inode.
     pub fn is_cached_by_host(&self) -> bool {
         self.cached_openings.load(Ordering::Acquire) > 0

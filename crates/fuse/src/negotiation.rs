@@ -3,8 +3,8 @@
 //! What the kernel caches it may keep: every change comes through the mount, so the kernel sees it, and what is
 //! changed behind its back (by ioctls) it is told of. A mount that is only read goes further: files and directories
 //! are opened without asking us. One that is written can't: the kernel knows neither of read-only subvolumes nor of
-//! immutable files, and whoever opens such a file to write it is to be refused then, not when the dirty pages are
-//! written back.
+//! immutable files, and an opening of such a file to write it is to be refused then, not when the dirty pages are
+//! written back; and a directory that is open has a listing with a bound, and outlives its name.
 
 use fuser::{InitFlags, KernelConfig};
 
@@ -61,6 +61,6 @@ pub(crate) fn negotiate(config: &mut KernelConfig, is_writable: bool) -> Agreeme
     let offers = config.capabilities();
     Agreement {
         opens_alone: !is_writable && offers.contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
-        opens_directories_alone: offers.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+        opens_directories_alone: !is_writable && offers.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
     }
 }

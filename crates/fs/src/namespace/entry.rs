@@ -3,6 +3,7 @@
 
 use super::NameState;
 use super::edit::{Entry, NameForm, Place};
+use crate::directory::FIRST_INDEX;
 use crate::inodes::{NameLocks, lock_names};
 use crate::packed::{entry_bytes, find};
 use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeFlags, InodeId, RootId};
@@ -10,11 +11,8 @@ use brindle_ondisk::item::{DirEntryHeader, InodeExtrefHeader, InodeRefHeader};
 use brindle_ondisk::{
     Defect, Incompat, ItemHeader, Key, KeyType, NodeHeader, ObjectId, extref_hash, name_hash,
 };
-use brindle_tree::{Pool, Readahead, Tree, TreeError};
+use brindle_tree::{Pool, Tree, TreeError};
 use std::sync::Arc;
-
-/// The index of a directory's first entry (`BTRFS_DIR_START_INDEX`).
-const FIRST_INDEX: u64 = 2;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
@@ -168,11 +166,7 @@ impl Filesystem {
         let index = match names.next_index {
             Some(index) => index,
             None => {
-                let mut cursor = self.pool().cursor(tree, Readahead::None);
-                cursor.seek_last(&directory.key(KeyType::DIR_INDEX, u64::MAX))?;
-                let is_index =
-                    |key: &Key| (key.objectid, key.item_type) == (directory.number, KeyType::DIR_INDEX);
-                let last = cursor.key().filter(is_index).map(|last| last.offset());
+                let last = self.last_used_index(tree, directory)?;
                 last.map_or(Some(FIRST_INDEX), |last| last.checked_add(1)).ok_or_else(exhausted)?
             }
         };

@@ -1,6 +1,7 @@
 //! Requests and answers, between `fuser` and [`Operations`].
 
 mod control_thread;
+mod directories;
 mod kernel_cache;
 mod refused;
 mod renames;
@@ -13,11 +14,11 @@ pub(crate) use turns::Turns;
 
 use crate::attributes::Stat;
 use crate::convert::{
-    DIRECTORY, REGULAR, SYMLINK, caller, device_on_disk, errno, file_attr, file_type, how_opened, new_inode,
-    new_time, timestamp, write_origin,
+    DIRECTORY, REGULAR, SYMLINK, caller, device_on_disk, errno, file_attr, how_opened, new_inode, new_time,
+    timestamp, write_origin,
 };
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
-use crate::operations::{Ioctl, Listed, Operations, Place, Rename, is_slow};
+use crate::operations::{Ioctl, Operations, Place, Rename, is_slow};
 use brindle_fs::{AttributeChange, FileType, NewInode, Whence, read_for};
 use brindle_ondisk::to_u64;
 use control_thread::ControlThread;
@@ -33,7 +34,7 @@ use replies::{reply_empty, reply_ioctl, reply_offset, reply_written, reply_xattr
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,13 +177,22 @@ impl fuser::Filesystem for Adapter {
         reply.ok();
     }
 
-    fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.turns.begin(Pace::Quick);
-        if self.agreement.opens_directories_alone {
-            reply.error(Errno::ENOSYS);
-        } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
-        }
+        self.open_directory(node, reply);
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        let _turn = self.turns.begin(Pace::Quick);
+        self.operations.close_directory(handle.0);
+        reply.ok();
     }
 
     fn read(
@@ -227,48 +237,24 @@ impl fuser::Filesystem for Adapter {
         &self,
         _request: &Request,
         node: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
         let _turn = self.turns.begin(Pace::Quick);
-        let mut is_empty = true;
-        let mut emit = |entry: Listed<'_>| {
-            let name = OsStr::from_bytes(entry.name);
-            let is_full = reply.add(INodeNo(entry.ino), entry.offset, file_type(entry.kind), name);
-            is_empty &= is_full;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        match self.operations.list(node.0, offset, false, &mut emit) {
-            // What was listed before the error is not lost; the error comes with the next call.
-            Err(error) if is_empty => reply.error(errno(error)),
-            _ => reply.ok(),
-        }
+        self.list(node, handle, offset, reply);
     }
 
     fn readdirplus(
         &self,
         _request: &Request,
         node: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
         let _turn = self.turns.begin(Pace::Quick);
-        let mut is_empty = true;
-        let mut emit = |entry: Listed<'_>| {
-            let name = OsStr::from_bytes(entry.name);
-            // Attributes that could not be read are asked for again by whoever wants them, and fail then.
-            let ttl = entry.stat.as_ref().map_or(Duration::ZERO, |stat| self.ttl(stat));
-            let attr = file_attr(&entry.stat.unwrap_or(Stat::of_entry(entry.ino, entry.kind)));
-            let is_full = reply.add(INodeNo(entry.ino), entry.offset, name, &ttl, &attr, GENERATION);
-            is_empty &= is_full;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        match self.operations.list(node.0, offset, true, &mut emit) {
-            Err(error) if is_empty => reply.error(errno(error)),
-            _ => reply.ok(),
-        }
+        self.list_with_attributes(node, handle, offset, reply);
     }
 
     fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {

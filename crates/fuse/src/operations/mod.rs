@@ -6,6 +6,7 @@ mod contents;
 mod control;
 mod defragment;
 mod devices;
+mod directories;
 mod durability;
 mod long_work;
 mod names;
@@ -19,7 +20,8 @@ pub(crate) use control::{Ioctl, is_slow};
 pub(crate) use names::{Place, Rename};
 
 use crate::MountOptions;
-use crate::attributes::{Stat, offset_behind};
+use crate::attributes::Stat;
+use crate::directory_handles::DirectoryHandles;
 use crate::errno::errno_of;
 use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
@@ -28,9 +30,7 @@ use crate::options::Synchronous;
 use crate::recent_writes::RecentWrites;
 use crate::refusals::Refusals;
 use balance::BalanceService;
-use brindle_fs::{
-    AtimeMode, DirectoryEntry, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics,
-};
+use brindle_fs::{AtimeMode, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics};
 use brindle_policy::defragment::idle::AutoDefragment;
 use devices::DeviceService;
 use remount::Remountable;
@@ -39,9 +39,6 @@ use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
-/// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
-/// some 190 entries with their attributes.
-const DIRECTORY_BATCH: usize = 64;
 /// The number shown for an inode that has none yet (libfuse's `FUSE_UNKNOWN_INO`).
 const UNKNOWN_INO: u64 = 0xffff_ffff;
 
@@ -54,6 +51,7 @@ pub(crate) struct Operations {
     open_files: OpenFiles,
     /// Files that have been opened.
     handles: Handles,
+    directory_handles: DirectoryHandles,
     recent_writes: RecentWrites,
     refusals: Refusals,
     balance: BalanceService,
@@ -109,6 +107,7 @@ impl Operations {
             filesystem,
             open_files: OpenFiles::default(),
             handles: Handles::default(),
+            directory_handles: DirectoryHandles::default(),
             recent_writes: RecentWrites::default(),
             refusals: Refusals::default(),
             balance: BalanceService::default(),
@@ -200,93 +199,6 @@ impl Operations {
         number(self.filesystem.space())
     }
 
-    /// Lists a directory from `offset` on. With attributes, the kernel remembers every node that was taken, but
-    /// for `.` and `..`.
-    pub(crate) fn list(
-        &self,
-        node: u64,
-        offset: u64,
-        with_attributes: bool,
-        emit: &mut Emit<'_>,
-    ) -> Result<(), Errno> {
-        let directory = self.inode(node)?;
-        if offset == 0 && self.notes_directory_accesses && !self.rests() {
-            number(self.filesystem.note_access(directory)).ok();
-        }
-        if offset < 2 && self.list_dots(directory, offset, emit)?.is_break() {
-            return Ok(());
-        }
-        let mut after = offset.max(2) - 1;
-        loop {
-            let entries = self.filesystem.read_directory(directory, after, DIRECTORY_BATCH);
-            let entries = entries.map_err(|error| errno_of(&error))?;
-            let is_stopped = if with_attributes {
-                self.list_with_attributes(&entries, emit)
-            } else {
-                self.list_names(&entries, emit)
-            };
-            match entries.last() {
-                Some(last) if is_stopped.is_continue() && entries.len() == DIRECTORY_BATCH => {
-                    after = last.index;
-                }
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    fn list_dots(
-        &self,
-        directory: InodeId,
-        offset: u64,
-        emit: &mut Emit<'_>,
-    ) -> Result<ControlFlow<()>, Errno> {
-        let mut show = |name, id, offset| {
-            let ino = self.shown(id);
-            emit(Listed { name, ino, kind: FileType::Directory, offset, stat: None })
-        };
-        if offset == 0 && show(b".", directory, 1).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        let parent = if directory == self.filesystem.root() {
-            Ok(Some(directory))
-        } else {
-            self.filesystem.parent_directory(directory)
-        };
-        // A directory without a place still has entries to list.
-        let parent = parent.map_err(|error| errno_of(&error))?.unwrap_or(directory);
-        Ok(show(b"..", parent, 2))
-    }
-
-    fn list_names(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
-        for entry in entries {
-            let (ino, offset) = (self.shown(entry.inode), offset_behind(entry));
-            emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat: None })?;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn list_with_attributes(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
-        let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
-        let attributes = self.filesystem.attributes_of(&inodes);
-        for (entry, attributes) in entries.iter().zip(attributes) {
-            let ino = self.numbers.remember(entry.inode);
-            let stat = match attributes {
-                Ok(attributes) => Some(Stat::new(ino, &attributes)),
-                Err(error) => {
-                    errno_of(&error);
-                    None
-                }
-            };
-            let offset = offset_behind(entry);
-            let taken = emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat });
-            if taken.is_break() {
-                self.numbers.forget(ino, 1);
-                return taken;
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
     /// The file of a node, opened if need be. It is kept for the next request only where no file can lose its name: an
     /// open file keeps its inode.
     fn file(&self, node: u64) -> Result<Arc<OpenFile>, Errno> {
@@ -314,6 +226,7 @@ fn number<T>(result: Result<T, FsError>) -> Result<T, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use super::directories::DIRECTORY_BATCH;
     use super::*;
     use crate::inode_number::ROOT_NODE;
     use crate::permission::Caller;
@@ -346,7 +259,7 @@ mod tests {
                 found.push((entry.name.to_vec(), entry.ino, entry.offset));
                 ControlFlow::Continue(())
             };
-            operations.list(node, offset, with_attributes, &mut emit).expect("listing");
+            operations.list((node, 0), offset, with_attributes, &mut emit).expect("listing");
             if found.len() == before {
                 return found;
             }

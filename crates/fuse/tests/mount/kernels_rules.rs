@@ -47,6 +47,11 @@ fn names_and_times_at_the_limits_are_the_kernels() {
 }
 
 #[test]
+fn directories_that_change_or_go_while_open_are_listed_as_the_kernel_does() {
+    assert_same("directories.py");
+}
+
+#[test]
 fn buffered_reads_find_what_was_written_past_the_cache() {
     if !can_mount() {
         return;

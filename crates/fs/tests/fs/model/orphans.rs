@@ -53,6 +53,30 @@ fn what_is_open_outlives_its_name() {
 }
 
 #[test]
+fn an_open_directory_outlives_its_name() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let id = create(&fs, fs.root(), "directory", &directory());
+    let inode = fs.acquire(id).expect("there");
+    fs.remove_directory(fs.root(), b"directory").expect("empty");
+    assert_eq!(fs.attributes(id).expect("there").nlink, 0);
+    let change = AttributeChange { mode: Some(0o700), ..AttributeChange::default() };
+    assert_eq!(fs.set_attributes(id, &change).expect("changed").mode & 0o777, 0o700);
+    assert_eq!(fs.read_directory(id, 0, 1).expect("listed"), []);
+    assert_eq!(fs.lookup(id, b"a").expect("looked up"), None);
+    assert!(matches!(fs.create(id, b"a", &file()), Err(FsError::NoInode(_))));
+    clean_up(&fs);
+    fs.sync().expect("durable");
+    pool.assert_clean("without a name");
+    pool.assert_btrfs_check("without a name");
+    fs.release(&inode).expect("goes");
+    assert!(is_gone(&fs, id));
+    fs.shutdown().expect("closes");
+    pool.assert_clean("gone");
+    pool.assert_btrfs_check("gone");
+}
+
+#[test]
 fn what_a_crash_leaves_without_a_name_goes_later() {
     let pool = Pool::new();
     let fs = pool.open();

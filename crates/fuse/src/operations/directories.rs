@@ -1,0 +1,125 @@
+//! Open directories, and listing what they hold.
+
+use super::{Emit, Listed, Operations, number};
+use crate::attributes::{Stat, offset_behind};
+use crate::directory_handles::DirectoryHandle;
+use crate::errno::errno_of;
+use brindle_fs::{DirectoryEntry, FileType, InodeId};
+use rustix::io::Errno;
+use std::ops::ControlFlow;
+
+/// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
+/// some 190 entries with their attributes.
+pub(super) const DIRECTORY_BATCH: usize = 64;
+
+impl Operations {
+    /// Opens a directory, which stays until it is closed. Answers its handle, and whether the kernel is to keep what is
+    /// listed by it.
+    pub(crate) fn open_directory(&self, node: u64) -> Result<(u64, bool), Errno> {
+        let handle = DirectoryHandle::new(number(self.filesystem.acquire(self.inode(node)?))?);
+        let fills_cache = handle.fills_cache();
+        Ok((self.directory_handles.add(handle), fills_cache))
+    }
+
+    /// Ends the use of a directory's handle.
+    pub(crate) fn close_directory(&self, handle: u64) {
+        if let Some(handle) = self.directory_handles.remove(handle) {
+            handle.end();
+            // The kernel does not wait for an answer.
+            number(self.filesystem.release(&handle.inode)).ok();
+        }
+    }
+
+    /// Lists a directory from `offset` on, up to the handle's bound (0 stands for no handle, and no bound). With
+    /// attributes, the kernel remembers every node that was taken, but for `.` and `..`.
+    pub(crate) fn list(
+        &self,
+        (node, handle): (u64, u64),
+        offset: u64,
+        with_attributes: bool,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), Errno> {
+        let directory = self.inode(node)?;
+        if offset == 0 && self.notes_directory_accesses && !self.rests() {
+            number(self.filesystem.note_access(directory)).ok();
+        }
+        // Before anything is listed: what the kernel keeps has all that was there when it asked.
+        let bound = match self.directory_handles.get(handle) {
+            Some(handle) => handle.bound(offset, || number(self.filesystem.last_index(directory)))?,
+            None => u64::MAX,
+        };
+        if offset < 2 && self.list_dots(directory, offset, emit)?.is_break() {
+            return Ok(());
+        }
+        let mut after = offset.max(2) - 1;
+        loop {
+            let entries = self.filesystem.read_directory(directory, after, DIRECTORY_BATCH);
+            let entries = entries.map_err(|error| errno_of(&error))?;
+            let entries = &entries[..entries.partition_point(|entry| entry.index <= bound)];
+            let is_stopped = if with_attributes {
+                self.list_with_attributes(entries, emit)
+            } else {
+                self.list_names(entries, emit)
+            };
+            match entries.last() {
+                Some(last) if is_stopped.is_continue() && entries.len() == DIRECTORY_BATCH => {
+                    after = last.index;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn list_dots(
+        &self,
+        directory: InodeId,
+        offset: u64,
+        emit: &mut Emit<'_>,
+    ) -> Result<ControlFlow<()>, Errno> {
+        let mut show = |name, id, offset| {
+            let ino = self.shown(id);
+            emit(Listed { name, ino, kind: FileType::Directory, offset, stat: None })
+        };
+        if offset == 0 && show(b".", directory, 1).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let parent = if directory == self.filesystem.root() {
+            Ok(Some(directory))
+        } else {
+            self.filesystem.parent_directory(directory)
+        };
+        // A directory without a place still has entries to list.
+        let parent = parent.map_err(|error| errno_of(&error))?.unwrap_or(directory);
+        Ok(show(b"..", parent, 2))
+    }
+
+    fn list_names(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
+        for entry in entries {
+            let (ino, offset) = (self.shown(entry.inode), offset_behind(entry));
+            emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat: None })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn list_with_attributes(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
+        let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
+        let attributes = self.filesystem.attributes_of(&inodes);
+        for (entry, attributes) in entries.iter().zip(attributes) {
+            let ino = self.numbers.remember(entry.inode);
+            let stat = match attributes {
+                Ok(attributes) => Some(Stat::new(ino, &attributes)),
+                Err(error) => {
+                    errno_of(&error);
+                    None
+                }
+            };
+            let offset = offset_behind(entry);
+            let taken = emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat });
+            if taken.is_break() {
+                self.numbers.forget(ino, 1);
+                return taken;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
