@@ -4,7 +4,7 @@
 use crate::call;
 use crate::message::{
     self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
-    ReadOnlyReason, ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage,
+    ReadOnlyReason, ServerInfo, SnapshotRequest, SpacePage, SpaceReport, SubvolumeInfo, SubvolumePage,
     VolumeArgumentsV2,
 };
 use crate::number;
@@ -161,9 +161,9 @@ impl Mounted {
         let what = "space";
         match self.kind {
             Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
-            Kind::Brindle => {
-                self.explain(what, call::get::<{ number::BRINDLE_SPACE }, SpaceReport>(&self.file))
-            }
+            Kind::Brindle => SpaceReport::collect(|page| {
+                self.explain(what, call::update::<{ number::BRINDLE_SPACE }, SpacePage>(&self.file, page))
+            }),
         }
     }
 

@@ -3,6 +3,8 @@
 mod balance;
 mod defragment;
 mod device;
+mod reads;
+mod space;
 mod work;
 
 pub use balance::{
@@ -15,6 +17,8 @@ pub use device::{
     DEVICE_REMOVE, DEVICE_RESIZE, DEVICE_STALE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK,
     SIZE_TO,
 };
+pub use reads::{DeviceReads, ReadsPage, ReadsReport};
+pub use space::{DeviceSpace, GroupSpace, SpacePage, SpaceReport};
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -352,38 +356,6 @@ pub struct ServerInfo {
 #[repr(C)]
 pub struct ReadOnlyReason(pub [u8; 1024]);
 
-/// The block groups of one content and profile (ours).
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct GroupSpace {
-    /// Content and profile, as on disk; 0 for an entry that is not used.
-    pub kind: u64,
-    /// Their logical length.
-    pub total_bytes: u64,
-    /// What of it is taken.
-    pub used_bytes: u64,
-    /// Over which devices: 0 both classes or no difference, 1 fast ones alone, 2 others alone.
-    pub spread: u64,
-}
-
-/// A device (ours).
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct DeviceSpace {
-    /// Its id; 0 for an entry that is not used.
-    pub devid: u64,
-    /// What of it the pool uses.
-    pub total_bytes: u64,
-    /// What belongs to no chunk.
-    pub unallocated_bytes: u64,
-    /// The class that it counts as: 1 fast, 2 bulk; 0 if it takes no chunks.
-    pub class: u64,
-    /// What the pool stores of it (`dev_item.type`).
-    pub stored_type: u64,
-    /// [`DEVICE_MISSING`] and the like; 0 if nothing is wrong with it.
-    pub state: u64,
-}
-
 /// Another hint for a device (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -392,30 +364,6 @@ pub struct HintRequest {
     pub devid: u64,
     /// What the pool is to store of it (`dev_item.type`).
     pub stored_type: u64,
-}
-
-/// How much space there is (ours).
-#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct SpaceReport {
-    /// Metadata space that is kept back so that files can be deleted on a full pool.
-    pub kept_back_bytes: u64,
-    /// How much the class of a device weighs: 0 nothing, 1 it is preferred, 2 strictly.
-    pub placement: u64,
-    /// 1 if there are devices of two classes, and it makes a difference.
-    pub has_tiers: u64,
-    /// Files up to here have their data on fast devices.
-    pub small_file_bytes: u64,
-    /// What still fits of data where it belongs, and anywhere it may lie.
-    pub data_room: [u64; 2],
-    /// What still fits of data that is for fast devices, on these.
-    pub fast_data_room: u64,
-    /// What still fits of metadata where it belongs, and anywhere it may lie.
-    pub metadata_room: [u64; 2],
-    /// By content and profile.
-    pub groups: [GroupSpace; 40],
-    /// By device id.
-    pub devices: [DeviceSpace; 256],
 }
 
 /// What one commit did, or several together (ours).
@@ -461,44 +409,6 @@ pub struct Setting {
     pub name: [u8; 64],
     /// What it is, or is to be.
     pub value: [u8; 1024],
-}
-
-/// What readers wanted of a device (ours).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct DeviceReads {
-    /// Its id; 0 for an entry that is not used.
-    pub devid: u64,
-    /// Reads that it has not answered yet.
-    pub in_flight: u64,
-    /// Ranges that it was told to fetch, and that nobody has read yet.
-    pub expected: u64,
-    /// Reads that it has answered.
-    pub reads: u64,
-    /// What these were long.
-    pub bytes: u64,
-    /// What it was asked for.
-    pub requests: u64,
-    /// Of these, how many began where the one before had ended.
-    pub local_requests: u64,
-    /// Where the last one ended.
-    pub end: u64,
-    /// How long a read takes lately, in nanoseconds.
-    pub latency_ns: u64,
-    /// How long a read keeps it from others lately, in nanoseconds.
-    pub service_ns: u64,
-    /// How fast it streamed lately; 0 if that is not known.
-    pub bytes_per_second: u64,
-}
-
-/// What readers wanted of the devices (ours).
-#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct ReadsReport {
-    /// 1 if it is counted now.
-    pub is_counted: u64,
-    /// By device id; of more devices, the first ones.
-    pub devices: [DeviceReads; 180],
 }
 
 /// The bytes before the zero.

@@ -3,7 +3,7 @@
 use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
     DeviceStart, DeviceStatistics, FilesystemInfo, HintRequest, InodeLookup, Label, ReadOnlyReason,
-    ReadsReport, ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, TreeSearch,
+    ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch,
     TrimRange, VolumeArguments, VolumeArgumentsV2,
 };
 
@@ -87,8 +87,8 @@ pub const TRIM: u32 = number::<TrimRange>(Direction::Both, b'X', 121);
 pub const BRINDLE_SNAPSHOT: u32 = number::<SnapshotRequest>(Direction::Write, BRINDLE, 1);
 /// Ours: lists subvolumes.
 pub const BRINDLE_SUBVOLUMES: u32 = number::<SubvolumePage>(Direction::Both, BRINDLE, 2);
-/// Ours: how much space there is.
-pub const BRINDLE_SPACE: u32 = number::<SpaceReport>(Direction::Read, BRINDLE, 4);
+/// Ours: a page of the space there is.
+pub const BRINDLE_SPACE: u32 = number::<SpacePage>(Direction::Both, BRINDLE, 4);
 /// Ours: stores another allocation hint.
 pub const BRINDLE_SET_HINT: u32 = number::<HintRequest>(Direction::Write, BRINDLE, 20);
 /// Ours: stores another limit for small files.
@@ -105,8 +105,8 @@ pub const BRINDLE_READ_ONLY_REASON: u32 = number::<ReadOnlyReason>(Direction::Re
 pub const BRINDLE_SETTING: u32 = number::<Setting>(Direction::Both, BRINDLE, 30);
 /// Ours: changes a setting of the mount.
 pub const BRINDLE_SET_SETTING: u32 = number::<Setting>(Direction::Write, BRINDLE, 31);
-/// Ours: what readers wanted of the devices.
-pub const BRINDLE_READS: u32 = number::<ReadsReport>(Direction::Read, BRINDLE, 32);
+/// Ours: a page of the reads of the devices.
+pub const BRINDLE_READS: u32 = number::<ReadsPage>(Direction::Both, BRINDLE, 32);
 /// Ours: begins a balance, or goes on with one; answers at once.
 pub const BRINDLE_BALANCE_START: u32 = number::<BalanceStart>(Direction::Write, BRINDLE, 7);
 /// Ours: pauses or cancels a balance; answers at once.

@@ -1,6 +1,6 @@
 //! Settings of a mount of ours, and what readers wanted of its devices.
 
-use crate::message::{self, ReadsReport, Setting};
+use crate::message::{self, ReadsPage, ReadsReport, Setting};
 use crate::{ControlError, Mounted, call, number};
 use rustix::io::Errno;
 
@@ -27,7 +27,9 @@ impl Mounted {
     pub fn reads(&self) -> Result<ReadsReport, ControlError> {
         let what = "what was read";
         self.only_ours(what)?;
-        self.explain(what, call::get::<{ number::BRINDLE_READS }, ReadsReport>(&self.file))
+        ReadsReport::collect(|page| {
+            self.explain(what, call::update::<{ number::BRINDLE_READS }, ReadsPage>(&self.file, page))
+        })
     }
 
     fn only_ours(&self, what: &'static str) -> Result<(), ControlError> {

@@ -144,14 +144,13 @@ fn of_mount(mounted: &Mounted) -> Result<Vec<Hinted>> {
         return paths.iter().map(|info| of_device(Path::new(OsStr::from_bytes(text(&info.path))))).collect();
     }
     let space = mounted.space()?;
-    let devices = space.devices.iter().filter(|device| device.devid != 0);
     let hinted = |device: &brindle_kernel::message::DeviceSpace| {
         let info = paths.iter().find(|info| info.devid == device.devid);
         let path = info.map_or(&b""[..], |info| text(&info.path));
         let path = PathBuf::from(OsStr::from_bytes(path));
         Hinted { devid: device.devid, path, stored_type: device.stored_type }
     };
-    Ok(devices.map(hinted).collect())
+    Ok(space.devices.iter().map(hinted).collect())
 }
 
 /// The mount of brindle that has a device.

@@ -44,7 +44,7 @@ pub(crate) fn of_mounted(mounted: &Mounted) -> Result<AllHealth, ControlError> {
         all.insert(info.devid, Health { name, is_missing, counters, ..Health::default() });
     }
     if !mounted.is_of_kernel() {
-        for device in mounted.space()?.devices.iter().filter(|device| device.devid != 0) {
+        for device in mounted.space()?.devices {
             let health = all.entry(device.devid).or_default();
             health.is_missing |= device.state & DEVICE_MISSING != 0;
             health.is_stale = device.state & DEVICE_STALE != 0;

@@ -3,12 +3,12 @@
 use super::{Operations, number};
 use crate::flags;
 use crate::permission::Caller;
-use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, Spread};
+use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, SpaceSummary, Spread};
 use brindle_kernel::message::{
     BalanceStart, CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo,
     DeviceSpace, DeviceStart, DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label,
-    RESET_STATISTICS, ReadOnlyReason, ServerInfo, Setting, SnapshotRequest, SpaceReport, SubvolumePage,
-    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
+    RESET_STATISTICS, ReadOnlyReason, ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage,
+    SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
 use brindle_kernel::number as command;
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
@@ -153,7 +153,7 @@ impl Operations {
                 number(self.filesystem.sync())?;
                 number(self.filesystem.pool().set_placement(mode).map_err(Into::into)).map(|()| Vec::new())
             }
-            command::BRINDLE_SPACE => Ok(self.space_report()?.as_bytes().to_vec()),
+            command::BRINDLE_SPACE => Ok(self.space_page(&read::<SpacePage>(input)?)?.as_bytes().to_vec()),
             command::BRINDLE_COMMITS => Ok(self.commits_report().as_bytes().to_vec()),
             command::TRIM => {
                 caller.require_administrator()?;
@@ -168,7 +168,9 @@ impl Operations {
             command::BRINDLE_SET_SETTING => {
                 self.set_setting(caller, &read::<Setting>(input)?).map(|()| Vec::new())
             }
-            command::BRINDLE_READS => Ok(self.reads_report().as_bytes().to_vec()),
+            command::BRINDLE_READS => {
+                Ok(self.reads_page(read::<ReadsPage>(input)?.after_device).as_bytes().to_vec())
+            }
             command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
             command::TREE_SEARCH => Ok(self.search(caller, read::<TreeSearch>(input)?)?.as_bytes().to_vec()),
             other => self.ioctl_of_care(caller, other, input),
@@ -221,9 +223,12 @@ impl Operations {
         number(self.filesystem.sync())
     }
 
-    fn space_report(&self) -> Result<SpaceReport, Errno> {
+    /// The space from the group and the device on that are asked for.
+    fn space_page(&self, asked: &SpacePage) -> Result<SpacePage, Errno> {
         let summary = number(self.filesystem.pool().space_summary().map_err(Into::into))?;
-        let mut report = SpaceReport {
+        let mut page = SpacePage {
+            first_group: asked.first_group,
+            after_device: asked.after_device,
             kept_back_bytes: summary.kept_back_bytes,
             placement: match summary.placement {
                 PlacementMode::Classic => 0,
@@ -235,20 +240,24 @@ impl Operations {
             data_room: [summary.data_room.preferred_bytes, summary.data_room.bytes],
             fast_data_room: summary.fast_data_room.bytes,
             metadata_room: [summary.metadata_room.preferred_bytes, summary.metadata_room.bytes],
-            ..SpaceReport::new_zeroed()
+            ..SpacePage::new_zeroed()
         };
-        for (entry, group) in report.groups.iter_mut().zip(&summary.groups) {
-            *entry = GroupSpace {
-                kind: group.kind.bits(),
-                total_bytes: group.total_bytes,
-                used_bytes: group.used_bytes + group.reserved_bytes,
-                spread: match group.spread {
-                    Spread::Both => 0,
-                    Spread::Fast => 1,
-                    Spread::Bulk => 2,
-                },
-            };
-        }
+        let groups = summary.groups.iter().map(|group| GroupSpace {
+            kind: group.kind.bits(),
+            total_bytes: group.total_bytes,
+            used_bytes: group.used_bytes + group.reserved_bytes,
+            spread: match group.spread {
+                Spread::Both => 0,
+                Spread::Fast => 1,
+                Spread::Bulk => 2,
+            },
+        });
+        page.fill(&groups.collect::<Vec<_>>(), &self.device_spaces(&summary));
+        Ok(page)
+    }
+
+    /// The space of all devices, also of those that take no chunks, by their ids.
+    fn device_spaces(&self, summary: &SpaceSummary) -> Vec<DeviceSpace> {
         let all = self.filesystem.pool().volume().devices();
         let states = all
             .iter()
@@ -275,10 +284,9 @@ impl Operations {
             stored_type: device.hint.number().into(),
             state: state(device.devid),
         });
-        for (entry, device) in report.devices.iter_mut().zip(there.chain(absent)) {
-            *entry = device;
-        }
-        Ok(report)
+        let mut devices: Vec<DeviceSpace> = there.chain(absent).collect();
+        devices.sort_by_key(|device| device.devid);
+        devices
     }
 
     fn commits_report(&self) -> CommitsReport {

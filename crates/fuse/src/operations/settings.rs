@@ -2,7 +2,7 @@
 
 use super::Operations;
 use crate::permission::Caller;
-use brindle_kernel::message::{DeviceReads, ReadsReport, Setting, field, text};
+use brindle_kernel::message::{DeviceReads, ReadsPage, Setting, field, text};
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
@@ -35,24 +35,26 @@ impl Operations {
         })
     }
 
-    pub(super) fn reads_report(&self) -> ReadsReport {
+    /// The reads of devices of a greater id.
+    pub(super) fn reads_page(&self, after_device: u64) -> ReadsPage {
         let (devices, is_counted) = self.filesystem.pool().volume().read_statistics();
-        let mut report = ReadsReport { is_counted: is_counted.into(), ..ReadsReport::new_zeroed() };
-        for (entry, (devid, found)) in report.devices.iter_mut().zip(&devices) {
-            *entry = DeviceReads {
-                devid: devid.get(),
-                in_flight: found.in_flight.into(),
-                expected: found.expected.into(),
-                reads: found.reads,
-                bytes: found.bytes,
-                requests: found.requests,
-                local_requests: found.local_requests,
-                end: found.end,
-                latency_ns: found.latency_ns,
-                service_ns: found.service_ns,
-                bytes_per_second: found.bytes_per_second,
-            };
-        }
-        report
+        let reads = devices.iter().map(|(devid, found)| DeviceReads {
+            devid: devid.get(),
+            in_flight: found.in_flight.into(),
+            expected: found.expected.into(),
+            reads: found.reads,
+            bytes: found.bytes,
+            requests: found.requests,
+            local_requests: found.local_requests,
+            end: found.end,
+            latency_ns: found.latency_ns,
+            service_ns: found.service_ns,
+            bytes_per_second: found.bytes_per_second,
+        });
+        let mut devices: Vec<DeviceReads> = reads.collect();
+        devices.sort_by_key(|device| device.devid);
+        let mut page = ReadsPage { after_device, is_counted: is_counted.into(), ..ReadsPage::new_zeroed() };
+        page.fill(&devices);
+        page
     }
 }

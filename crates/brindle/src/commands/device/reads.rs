@@ -48,13 +48,9 @@ pub(crate) fn run(command: &ReadsCommand) -> Result<ExitCode> {
         let info = infos.iter().find(|info| info.devid == devid);
         info.map(|info| text(&info.path).to_vec()).unwrap_or_default()
     };
-    let devices: Vec<(Vec<u8>, &DeviceReads)> = report
-        .devices
-        .iter()
-        .filter(|device| device.devid != 0)
-        .map(|device| (name(device.devid), device))
-        .collect();
-    let (policy, is_counted) = (mounted.setting("read_policy")?, report.is_counted != 0);
+    let devices: Vec<(Vec<u8>, &DeviceReads)> =
+        report.devices.iter().map(|device| (name(device.devid), device)).collect();
+    let (policy, is_counted) = (mounted.setting("read_policy")?, report.is_counted);
     if command.json.json {
         let all: Vec<Value> = devices.iter().map(|(name, device)| device_json(name, device)).collect();
         output::print_json(&json!({ "read_policy": policy, "is_counted": is_counted, "devices": all }))?;

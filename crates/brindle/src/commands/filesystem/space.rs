@@ -78,7 +78,7 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
                 "health": health.get(&device.devid).map(Health::json),
             })
         };
-        let devices: Vec<Value> = devices(&report).map(device).collect();
+        let devices: Vec<Value> = report.devices.iter().map(device).collect();
         let why = mounted.read_only_reason()?;
         output::print_json(&json!({
             "placement": mode_name(report.placement),
@@ -92,10 +92,10 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
     }
     let (mut out, mode) = (output::stdout(), command.units.mode());
     print_groups(&mut out, &report, mode)?;
-    for device in devices(&report) {
+    for device in &report.devices {
         let (total, left) = (mode.format(device.total_bytes), mode.format(device.unallocated_bytes));
         write!(out, "devid {}: total={total}, unallocated={left}", device.devid)?;
-        if report.has_tiers != 0 || device.class == 0 {
+        if report.has_tiers || device.class == 0 {
             write!(out, ", {}", class_name(device))?;
         }
         match hint_text(device.stored_type) {
@@ -112,16 +112,8 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn groups(report: &SpaceReport) -> impl Iterator<Item = &GroupSpace> {
-    report.groups.iter().filter(|group| group.kind != 0)
-}
-
-fn devices(report: &SpaceReport) -> impl Iterator<Item = &DeviceSpace> {
-    report.devices.iter().filter(|device| device.devid != 0)
-}
-
 fn print_groups(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> io::Result<()> {
-    for group in groups(report) {
+    for group in &report.groups {
         let kind = BlockGroupType::from_bits_retain(group.kind);
         let (total, used) = (mode.format(group.total_bytes), mode.format(group.used_bytes));
         writeln!(out, "{kind}{}: total={total}, used={used}", spread_text(report, group))?;
@@ -142,13 +134,13 @@ fn groups_json(report: &SpaceReport) -> Value {
             },
         })
     };
-    Value::Array(groups(report).map(group).collect())
+    Value::Array(report.groups.iter().map(group).collect())
 }
 
 /// Over which devices groups lie, where that makes a difference.
 fn spread_text(report: &SpaceReport, group: &GroupSpace) -> &'static str {
     match (report.has_tiers, group.spread) {
-        (0, _) => "",
+        (false, _) => "",
         (_, 1) => " (fast)",
         (_, 2) => " (bulk)",
         _ => " (fast and bulk)",
@@ -158,7 +150,7 @@ fn spread_text(report: &SpaceReport, group: &GroupSpace) -> &'static str {
 /// What still fits where, each as if nothing else were written.
 fn print_room(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> io::Result<()> {
     let [data, metadata] = [report.data_room, report.metadata_room].map(|room| room.map(|n| mode.format(n)));
-    if report.has_tiers == 0 {
+    if !report.has_tiers {
         return writeln!(out, "room for data: {}; for metadata: {}", data[1], metadata[1]);
     }
     writeln!(out, "room for data: {} on bulk devices, {} in all", data[0], data[1])?;

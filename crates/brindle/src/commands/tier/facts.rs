@@ -200,11 +200,7 @@ fn served_classes(mounted: &Mounted) -> Result<HashMap<DevId, PlacementClass>> {
         _ => None,
     };
     let devices = mounted.space()?.devices;
-    Ok(devices
-        .iter()
-        .filter(|device| device.devid > 0)
-        .filter_map(|device| Some((DevId::new(device.devid), class(device.class)?)))
-        .collect())
+    Ok(devices.iter().filter_map(|device| Some((DevId::new(device.devid), class(device.class)?))).collect())
 }
 
 fn explain(error: ControlError) -> anyhow::Error {

@@ -32,7 +32,7 @@ pub(crate) fn gather(facts: &Facts) -> Result<Option<FileFacts>> {
         Source::Mounted(mounted) if mounted.is_of_kernel() => return Ok(None),
         Source::Mounted(mounted) => {
             let space = mounted.space()?;
-            if space.has_tiers == 0 {
+            if !space.has_tiers {
                 return Ok(None);
             }
             space.small_file_bytes

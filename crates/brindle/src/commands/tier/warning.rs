@@ -42,9 +42,7 @@ impl DataFacts {
 /// Of a mount of brindle that a path is on. That it can't be asked is no matter: what was wanted has been done.
 pub(crate) fn of_mount(mounted: &Mounted, what: &str) {
     let Ok(space) = mounted.space() else { return };
-    let class = |wanted: u64| {
-        space.devices.iter().filter(|device| device.devid != 0 && device.class == wanted).count()
-    };
+    let class = |wanted: u64| space.devices.iter().filter(|device| device.class == wanted).count();
     let facts = DataFacts {
         kinds: space.groups.iter().map(|group| BlockGroupType::from_bits_retain(group.kind)).collect(),
         fast: class(1),

@@ -77,7 +77,7 @@ impl Keeper<'_> {
             return Ok(ControlFlow::Break(()));
         };
         let report = mounted.balance_report()?;
-        if report.state == BALANCE_REPORT_RUNNING || mounted.space()?.has_tiers == 0 {
+        if report.state == BALANCE_REPORT_RUNNING || !mounted.space()?.has_tiers {
             return Ok(ControlFlow::Continue(()));
         }
         let facts = Facts::of_mounted(mounted, &self.command.classes)?;
