@@ -13,6 +13,7 @@ mod inspect;
 mod logged;
 mod mount;
 mod placement;
+mod racing;
 mod reads;
 mod remount;
 mod restore;

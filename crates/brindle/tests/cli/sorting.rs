@@ -20,7 +20,7 @@ const WRITERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two disks and two SSDs as image files, and a server that is our child.
-struct Served {
+pub(super) struct Served {
     scratch: TempDir,
     devices: Vec<PathBuf>,
     child: Option<Child>,
@@ -28,7 +28,7 @@ struct Served {
 
 impl Served {
     /// With the classes that the pool stores, and mounted.
-    fn make(classes: [&str; 4], options: &[&str]) -> Self {
+    pub(super) fn make(classes: [&str; 4], options: &[&str]) -> Self {
         let scratch = tempfile::tempdir().expect("temporary directory");
         let devices: Vec<PathBuf> =
             (1..=4).map(|number| scratch.path().join(format!("dev{number}"))).collect();
@@ -42,7 +42,7 @@ impl Served {
         served
     }
 
-    fn place(&self) -> PathBuf {
+    pub(super) fn place(&self) -> PathBuf {
         self.scratch.path().join("place")
     }
 
@@ -57,7 +57,7 @@ impl Served {
         }
     }
 
-    fn unmount(&mut self) {
+    pub(super) fn unmount(&mut self) {
         unmount(&self.place());
         let status = self.child.take().expect("it was mounted").wait().expect("our child");
         assert!(status.success(), "{status}");
@@ -71,7 +71,7 @@ impl Served {
         unmount(&self.place());
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         brindle_prints(with_devices(&["-q", "check", "--check-data-csum"], &self.devices));
     }
 
