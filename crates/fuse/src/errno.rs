@@ -14,10 +14,9 @@ pub(crate) fn errno_of(error: &FsError) -> Errno {
 
 fn number_of(error: &FsError) -> Errno {
     match error {
-        FsError::NotFound(_)
-        | FsError::NoInode(_)
-        | FsError::NoSubvolume(_)
-        | FsError::DeletedSubvolume(_) => Errno::NOENT,
+        FsError::NotFound(_) | FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_) => Errno::NOENT,
+        // The kernel has come by a name that stands for something else by now: it looks the path up anew.
+        FsError::NoInode(_) => Errno::STALE,
         FsError::Exists(_) | FsError::XattrExists(_) => Errno::EXIST,
         FsError::NotADirectory(_) => Errno::NOTDIR,
         FsError::IsADirectory(_) => Errno::ISDIR,
@@ -83,7 +82,7 @@ mod tests {
         let id = InodeId::root_of(tree);
         let cases = [
             (FsError::NotFound(b"a".to_vec()), Errno::NOENT),
-            (FsError::NoInode(id), Errno::NOENT),
+            (FsError::NoInode(id), Errno::STALE),
             (FsError::NoSubvolume(tree), Errno::NOENT),
             (FsError::DeletedSubvolume(tree), Errno::NOENT),
             (FsError::NotADirectory(id), Errno::NOTDIR),

@@ -44,7 +44,7 @@ impl Operations {
             }
             // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
             // Nobody can see them any more; an error would be told to the next who syncs the filesystem.
-            Err(Errno::NOENT) if brings_times_home(change) => Ok(Stat::gone(self.shown(id))),
+            Err(Errno::NOENT | Errno::STALE) if brings_times_home(change) => Ok(Stat::gone(self.shown(id))),
             // Or when the file has become immutable or append-only while somebody writes it. We have the times of what he
             // wrote; an error would be told to him at fsync, as if that were lost. (A program that sets the times of a path
             // names no handle.)

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a file holds as a crash after the next commit would leave it: names are committed, contents that nobody has
 /// asked for are not.
@@ -112,5 +113,39 @@ fn open_files_take_names_from_many_threads_at_once() {
     }
     let common = std::fs::read(root.join("common")).expect("read");
     assert_eq!(common.len(), 60_000);
+    ours.finish();
+}
+
+/// How often a file is replaced under the eyes of readers.
+const REPLACEMENTS: usize = 1500;
+
+#[test]
+fn a_name_that_is_replaced_is_found_all_the_time() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let (name, new) = (ours.root().join("conf"), ours.root().join("conf.new"));
+    std::fs::write(&name, b"0").expect("write");
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers = [0, 1].map(|_| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    std::fs::read(&name)?;
+                    std::fs::metadata(&name)?;
+                }
+                Ok::<(), std::io::Error>(())
+            })
+        });
+        for number in 0..REPLACEMENTS {
+            std::fs::write(&new, number.to_string()).expect("write");
+            std::fs::rename(&new, &name).expect("rename");
+        }
+        is_done.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("no panic").expect("the name is there all the time");
+        }
+    });
     ours.finish();
 }
