@@ -56,7 +56,7 @@ fn a_mount_that_only_reads_replays_a_log_first() {
 }
 
 #[test]
-fn a_log_on_write_protected_devices_stays() {
+fn a_log_on_write_protected_devices_is_replayed_in_memory_and_stays() {
     if !can_mount() || !is_root("making a loop device") {
         return;
     }
@@ -65,6 +65,8 @@ fn a_log_on_write_protected_devices_stays() {
     std::fs::create_dir(&place).expect("new");
     let loops = Loops::attach(&image.devices, &["--read-only"]);
     for options in ["ro", "noatime"] {
-        assert!(look(&loops.0[0], &place, options, (COMMITTED, LOGGED)));
+        assert!(!look(&loops.0[0], &place, options, (LOGGED, COMMITTED)));
     }
+    assert!(look(&loops.0[0], &place, "ro,nologreplay", (COMMITTED, LOGGED)));
+    assert!(speaks_of_log(&["ls", text(&loops.0[0])]));
 }
