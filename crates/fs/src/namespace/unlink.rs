@@ -35,6 +35,15 @@ pub(crate) struct Leaving<'i> {
     _alone: Option<RwLockWriteGuard<'i, ()>>,
 }
 
+/// The second step of `remove_directory`, without the locks of the first.
+enum Left {
+    Nothing,
+    /// An inode that bears the mark and is not open.
+    Inode(Arc<Inode>),
+    /// An empty subvolume, which still has its name.
+    Subvolume(RootId),
+}
+
 impl Leaving<'_> {
     /// What taking the name away will change at the most, the directory not counted.
     pub(crate) fn items(&self) -> usize {
@@ -93,7 +102,7 @@ impl Filesystem {
         let subvolume = self.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let below = self.with_child(&self.directory(parent), place, |child, locks| {
+        let left = self.with_child(&self.directory(parent), place, |child, locks| {
             self.changeable_directory(parent, true)?;
             let id = child.inode.id();
             if child.entry.kind != FileType::Directory {
@@ -101,13 +110,13 @@ impl Filesystem {
             }
             if child.target == Target::Nothing {
                 self.remove_empty_place(place)?;
-                return Ok(None);
+                return Ok(Left::Nothing);
             }
             if !self.is_empty_directory(id)? {
                 return Err(FsError::NotEmpty(id));
             }
             if let Target::Subvolume(below) = child.target {
-                return Ok(Some(below));
+                return Ok(Left::Subvolume(below));
             }
             let before = self.attributes(id)?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(id).opens)?;
@@ -116,11 +125,16 @@ impl Filesystem {
                 edit.directory(place.tree, parent.number, -directory_bytes(name))
             })?;
             locks.of(id).is_unnamed = true;
-            Ok(None)
+            let has_to_go = leaving.has_to_go() && locks.of(id).opens == 0;
+            Ok(if has_to_go { Left::Inode(Arc::clone(&child.inode)) } else { Left::Nothing })
         })?;
         drop(access);
-        // A subvolume goes by rules of its own, and by locks that come before those held here.
-        below.map_or(Ok(()), |below| self.delete_subvolume_if_empty(below))
+        match left {
+            Left::Nothing => Ok(()),
+            Left::Inode(inode) => self.remove_unnamed(&inode),
+            // It goes by rules of its own, and by locks that come before those held here.
+            Left::Subvolume(below) => self.delete_subvolume_if_empty(below),
+        }
     }
 
     /// Removes the place of a subvolume that a snapshot did not take along: a name, and nothing else.

@@ -77,6 +77,22 @@ fn an_open_directory_outlives_its_name() {
 }
 
 #[test]
+fn a_directory_of_many_items_goes_with_its_name() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let id = create(&fs, fs.root(), "directory", &directory());
+    for number in 0..40 {
+        let name = format!("user.{number}");
+        fs.set_xattr(id, name.as_bytes(), b"x", XattrMode::Any).expect("set");
+    }
+    clean_up(&fs);
+    fs.remove_directory(fs.root(), b"directory").expect("empty");
+    assert!(is_gone(&fs, id));
+    fs.shutdown().expect("closes");
+    pool.assert_clean("gone");
+}
+
+#[test]
 fn what_a_crash_leaves_without_a_name_goes_later() {
     let pool = Pool::new();
     let fs = pool.open();
