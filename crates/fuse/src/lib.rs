@@ -32,6 +32,7 @@ mod options;
 mod permission;
 mod recent_writes;
 mod refusals;
+mod replaced;
 mod upkeep;
 
 pub use brindle_fs::AtimeMode;

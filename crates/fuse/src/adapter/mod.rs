@@ -108,6 +108,10 @@ impl fuser::Filesystem for Adapter {
         Ok(())
     }
 
+    fn destroy(&mut self) {
+        self.operations.end();
+    }
+
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         read_for(request.pid());
         let _turn = self.turns.begin(Pace::Quick);
@@ -120,8 +124,14 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn forget(&self, _request: &Request, node: INodeNo, lookups: u64) {
-        self.operations.forget(node.0, lookups);
-        self.turns.pass();
+        match self.operations.forget(node.0, lookups) {
+            // To remove it takes as long as to close a file.
+            Some(file) => {
+                let _turn = self.turns.begin(Pace::Quick);
+                self.operations.close_replaced(file);
+            }
+            None => self.turns.pass(),
+        }
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {

@@ -29,6 +29,7 @@ use crate::open_files::OpenFiles;
 use crate::options::Synchronous;
 use crate::recent_writes::RecentWrites;
 use crate::refusals::Refusals;
+use crate::replaced::ReplacedFiles;
 use balance::BalanceService;
 use brindle_fs::{AtimeMode, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics};
 use brindle_policy::defragment::idle::AutoDefragment;
@@ -54,6 +55,7 @@ pub(crate) struct Operations {
     directory_handles: DirectoryHandles,
     recent_writes: RecentWrites,
     refusals: Refusals,
+    replaced: ReplacedFiles,
     balance: BalanceService,
     devices: DeviceService,
     /// There as soon as the mount is served.
@@ -110,6 +112,7 @@ impl Operations {
             directory_handles: DirectoryHandles::default(),
             recent_writes: RecentWrites::default(),
             refusals: Refusals::default(),
+            replaced: ReplacedFiles::default(),
             balance: BalanceService::default(),
             devices: DeviceService::default(),
             kernel_cache: OnceLock::new(),
@@ -159,10 +162,23 @@ impl Operations {
         Ok(Some(Stat::new(self.numbers.remember(entry.inode), &attributes)))
     }
 
-    /// The kernel has forgotten a node this many times.
-    pub(crate) fn forget(&self, node: u64, lookups: u64) {
+    /// Notes that the kernel has forgotten a node this many times. Returns the file that was kept for it, to be
+    /// [closed](Self::close_replaced).
+    pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<OpenFile> {
         self.refusals.forget(node);
         self.numbers.forget(node, lookups);
+        self.replaced.take(node)
+    }
+
+    /// Removes what was kept for the kernel, which asks for nothing any more.
+    pub(crate) fn end(&self) {
+        self.replaced.take_all().into_iter().for_each(|file| self.close_replaced(file));
+    }
+
+    /// Removes a file that has no name, and that the kernel has forgotten.
+    pub(crate) fn close_replaced(&self, file: OpenFile) {
+        // The kernel does not wait for an answer; what fails here the next opening of the pool does.
+        number(self.filesystem.close_file(file)).ok();
     }
 
     pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {

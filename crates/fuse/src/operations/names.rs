@@ -4,7 +4,7 @@ use super::{Operations, number};
 use crate::attributes::Stat;
 use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
-use brindle_fs::{Attributes, NewInode, RenameMode};
+use brindle_fs::{Attributes, InodeId, NewInode, OpenFile, RenameMode};
 use rustix::io::Errno;
 
 /// `renameat2`'s flags.
@@ -80,8 +80,27 @@ impl Operations {
         let Rename { from, to, .. } = rename;
         let mode = rename.mode().ok_or(Errno::INVAL)?;
         let (from_parent, to_parent) = (self.inode(from.parent)?, self.inode(to.parent)?);
+        let replaced = self.replaced_by(mode, to_parent, &to.name);
         number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))?;
+        if let Some((node, file)) = replaced.filter(|(_, file)| self.has_no_name(file)) {
+            self.replaced.keep(node, file);
+        }
         self.settle_names(&[from_parent, to_parent])
+    }
+
+    /// The file that a rename is about to replace, with its node; `None` if there is none, or the kernel can't know it.
+    fn replaced_by(&self, mode: RenameMode, parent: InodeId, name: &[u8]) -> Option<(u64, OpenFile)> {
+        if !self.is_written || !matches!(mode, RenameMode::Replace | RenameMode::Whiteout { .. }) {
+            return None;
+        }
+        // Whatever fails here the rename itself is to tell.
+        let entry = self.filesystem.lookup(parent, name).ok()??;
+        let node = self.numbers.known(entry.inode)?;
+        Some((node, self.filesystem.open_file(entry.inode).ok()?))
+    }
+
+    fn has_no_name(&self, file: &OpenFile) -> bool {
+        self.filesystem.attributes(file.id()).is_ok_and(|attributes| attributes.nlink == 0)
     }
 
     /// The nodes that this rename would give the name of another, and of which the kernel may have pages that it has not
