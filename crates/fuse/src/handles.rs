@@ -1,9 +1,10 @@
 //! Files that the kernel has open on a mount that is written. Each keeps its inode from disappearing when the last
 //! name goes.
 
-use brindle_fs::{InodeId, OpenFile};
+use brindle_fs::{InodeId, OpenFile, RootId};
 use brindle_ondisk::IdMap;
 use rustix::fs::OFlags;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -126,6 +127,17 @@ impl Handles {
     /// Whether an inode is open to be written. Looks at all handles, for few ask.
     pub(crate) fn has_writer(&self, inode: InodeId) -> bool {
         self.any(|handle| handle.writes && handle.file.id() == inode)
+    }
+
+    /// The inodes that are open to be written, each once; of one subvolume, if one is named.
+    pub(crate) fn written(&self, only: Option<RootId>) -> BTreeSet<InodeId> {
+        let mut found = BTreeSet::new();
+        for shard in &self.shards {
+            let handles = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let written = handles.values().filter(|handle| handle.writes).map(|handle| handle.file.id());
+            found.extend(written.filter(|id| only.is_none_or(|tree| id.tree == tree)));
+        }
+        found
     }
 
     fn any(&self, is_meant: impl Fn(&Handle) -> bool) -> bool {

@@ -5,7 +5,8 @@ use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
 use crate::refusals::Refusal;
 use brindle_fs::{
-    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, SetIdRight, Unlogged, Whence,
+    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, RootId, SetIdRight, Unlogged,
+    Whence,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -262,6 +263,13 @@ impl Operations {
         })
     }
 
+    /// Makes everything durable, what the kernel holds of open files included. Not to be called by a thread that serves
+    /// requests.
+    pub(super) fn sync_with_pages(&self) -> Result<(), Errno> {
+        self.gather_contents(None);
+        number(self.filesystem.sync())
+    }
+
     /// Makes everything durable that was done to names.
     pub(crate) fn sync_names(&self) -> Result<(), Errno> {
         self.filesystem.pool().count_unlogged(Unlogged::Directory);
@@ -282,6 +290,17 @@ impl Operations {
     pub(crate) fn forget_contents(&self, node: u64, range: &Range<u64>) {
         if let Some(cache) = self.kernel_cache.get() {
             cache.contents_changed(node, range);
+        }
+    }
+
+    /// Has the kernel hand over the pages that it holds of files open to be written, of one subvolume if one is named. The
+    /// kernel's own syncfs(2) only begins that on a FUSE mount, and returns with the requests under way. Not to be called by a
+    /// thread that serves requests.
+    pub(super) fn gather_contents(&self, only: Option<RootId>) {
+        for id in self.handles.written(only) {
+            if let Some(node) = self.numbers.known(id) {
+                self.forget_contents(node, &(0..u64::MAX));
+            }
         }
     }
 

@@ -116,9 +116,9 @@ impl Operations {
     /// What concerns the filesystem as a whole.
     fn ioctl_of_filesystem(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
         match asked {
-            command::SYNC => number(self.filesystem.sync()).map(|()| Vec::new()),
+            command::SYNC => self.sync_with_pages().map(|()| Vec::new()),
             command::START_SYNC | command::WAIT_SYNC => {
-                number(self.filesystem.sync())?;
+                self.sync_with_pages()?;
                 let generation = self.filesystem.pool().superblock().generation.get();
                 Ok(if asked == command::START_SYNC { generation.as_bytes().to_vec() } else { Vec::new() })
             }

@@ -34,6 +34,7 @@ impl Operations {
         let directory = self.changeable_directory(caller, parent)?;
         caller.require_owner(&number(self.filesystem.attributes(source))?)?;
         let (name, is_read_only) = (text(&request.name), request.flags & READ_ONLY != 0);
+        self.gather_contents(Some(source.tree));
         number(self.filesystem.snapshot(source.tree, directory.id, name, is_read_only))?;
         self.entry_changed(parent, name);
         Ok(())
@@ -96,7 +97,11 @@ impl Operations {
             return Err(Errno::OPNOTSUPP);
         }
         caller.require_owner(&number(self.filesystem.attributes(id))?)?;
-        number(self.filesystem.set_subvolume_read_only(id.tree, flags & READ_ONLY != 0))
+        let is_read_only = flags & READ_ONLY != 0;
+        if is_read_only {
+            self.gather_contents(Some(id.tree));
+        }
+        number(self.filesystem.set_subvolume_read_only(id.tree, is_read_only))
     }
 
     pub(super) fn set_default_subvolume(&self, caller: Caller, node: u64, id: u64) -> Result<(), Errno> {
