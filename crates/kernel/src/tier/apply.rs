@@ -133,7 +133,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn all(&mut self) -> Result<(), TierError> {
-        let mut rounds = Rounds::default();
+        let (mut rounds, mut is_settled) = (Rounds::default(), false);
         for _ in 0..ROUNDS_MAX {
             let (inventory, plan) = self.look()?;
             if !plan.refusals.is_empty() {
@@ -148,6 +148,10 @@ impl Work<'_> {
             } else if let Some(pass) = self.squeeze(&plan, &inventory) {
                 rounds = Rounds::default();
                 self.carry_out(&pass)?;
+            } else if !is_settled {
+                // With the next commit the kernel may use again what the moves have freed, and holes close.
+                (is_settled, rounds) = (true, Rounds::default());
+                self.mounted.sync()?;
             } else {
                 break;
             }
