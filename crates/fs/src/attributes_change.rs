@@ -70,7 +70,7 @@ impl AttributeChange {
         rest != Self::default()
     }
 
-    /// Whether this is allowed of an append-only inode: both times become the present one (`utimes` without times), or
+    /// Returns true if this is allowed of an append-only inode: both times become the present one (`utimes` without times), or
     /// none is set.
     fn is_harmless(&self) -> bool {
         let rest = Self { accessed: None, modified: None, changed: None, ..*self };

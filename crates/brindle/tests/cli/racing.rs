@@ -6,7 +6,7 @@ use super::sorting::Served;
 use super::support::text;
 use std::process::Command;
 
-/// What the other processes do to the files, besides a mix of it all.
+/// Changes that the other processes make to the files; the first is a mix of all.
 const KINDS: [&str; 8] = ["", "times", "mode", "length", "attribute", "contents", "link", "name"];
 /// A race that has not ended so many seconds after its time waits for ever.
 const PATIENCE_SECONDS: u64 = 300;
