@@ -39,7 +39,7 @@ fn row(pool: &Pool, at: Logical) -> Row {
     Row { data: (0..columns).map(address).collect(), places: (0..stripes).map(place).collect() }
 }
 
-/// Where the data at an address lies, device and physical address.
+/// Device and physical address of the data at an address.
 pub(crate) fn data_place(pool: &Pool, at: Logical) -> (usize, u64) {
     let row = row(pool, at);
     let column = row.data.iter().position(|data| *data == at);

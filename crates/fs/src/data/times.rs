@@ -118,7 +118,7 @@ fn set_times(item: &mut InodeItem, time: Timestamp) {
 }
 
 impl Memory {
-    /// Whether the item has a provisional time.
+    /// Forgets a provisional time that the item lacks. Returns true if the item has one.
     fn forget_provisional(&mut self) -> bool {
         self.times.provisional = None;
         self.times.confirmed.is_some()
