@@ -4,7 +4,7 @@ use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::enter::need_of;
 use super::piece::{Piece, Place, Span};
 use super::promise::Promise;
-use super::write::FILE_SIZE_MAX;
+use super::write::{FILE_SIZE_MAX, Stamp};
 use crate::{Filesystem, FsError, Inode, OpenFile};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Generation, to_usize};
@@ -39,6 +39,28 @@ impl Filesystem {
         offset: u64,
         length: u64,
     ) -> Result<(), FsError> {
+        self.allocate_stamped(file, mode, offset, length, Stamp::Now)
+    }
+
+    /// The same, on behalf of a host that tells the time of the change by itself.
+    pub fn allocate_for_host(
+        &self,
+        file: &OpenFile,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), FsError> {
+        self.allocate_stamped(file, mode, offset, length, Stamp::ByHost)
+    }
+
+    fn allocate_stamped(
+        &self,
+        file: &OpenFile,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+        stamp: Stamp,
+    ) -> Result<(), FsError> {
         self.writing()?;
         let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX);
         let range = offset..end.ok_or(FsError::TooLarge(file.id()))?;
@@ -49,39 +71,36 @@ impl Filesystem {
         let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
         let done = match mode {
-            AllocateMode::PunchHole => self.punch(file, &range),
-            AllocateMode::Allocate => self.preallocate(file, &range, true, false),
-            AllocateMode::AllocateKeepSize => self.preallocate(file, &range, false, false),
-            AllocateMode::ZeroRange => self.preallocate(file, &range, true, true),
-            AllocateMode::ZeroRangeKeepSize => self.preallocate(file, &range, false, true),
+            AllocateMode::PunchHole => self.punch(file, &range, stamp),
+            _ => self.preallocate(file, &range, mode, stamp),
         };
         self.data.note(file.inode(), &mut file.inode().data.memory());
         done
     }
 
-    fn punch(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), FsError> {
+    fn punch(&self, file: &OpenFile, range: &Range<u64>, stamp: Stamp) -> Result<(), FsError> {
         let size = file.size();
         if range.start >= size {
             return Ok(());
         }
         // What is behind the end counts as zeros already, so the last sector may go as a whole.
         let end = if range.end >= size { range.end.next_multiple_of(self.sector()) } else { range.end };
-        self.clear(file, &(range.start..end))
+        self.clear(file, &(range.start..end), stamp)
     }
 
     /// Lets a range read as zeros, and takes its whole sectors out of the file.
-    fn clear(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), FsError> {
+    fn clear(&self, file: &OpenFile, range: &Range<u64>, stamp: Stamp) -> Result<(), FsError> {
         let sector = self.sector();
         let (from, to) = (range.start.next_multiple_of(sector), range.end / sector * sector);
         if from > to {
-            return self.zero_bytes(file, range);
+            return self.zero_bytes(file, range, stamp);
         }
-        self.zero_bytes(file, &(range.start..from))?;
-        self.zero_bytes(file, &(to..range.end))?;
+        self.zero_bytes(file, &(range.start..from), stamp)?;
+        self.zero_bytes(file, &(to..range.end), stamp)?;
         let inode = file.inode();
         let surplus = {
             let mut memory = inode.data.memory();
-            memory.times.change(self.data.now());
+            self.stamp(&mut memory, stamp);
             memory.discard(&(from..to), &self.data)
         };
         if surplus > 0 {
@@ -91,13 +110,13 @@ impl Filesystem {
     }
 
     /// Fills bytes within one sector with zeros, as far as the file goes and holds data there.
-    fn zero_bytes(&self, file: &OpenFile, range: &Range<u64>) -> Result<(), FsError> {
+    fn zero_bytes(&self, file: &OpenFile, range: &Range<u64>, stamp: Stamp) -> Result<(), FsError> {
         let end = range.end.min(file.size());
         let sector = range.start / self.sector() * self.sector();
         if range.start >= end || self.fetch_sector(file, sector)?.is_none() {
             return Ok(());
         }
-        self.write_at_inside(file, range.start, &vec![0; to_usize(end - range.start)])
+        self.write_at_inside(file, range.start, &vec![0; to_usize(end - range.start)], stamp)
     }
 
     /// Takes all extents of a range, of whole sectors, out of a file, in steps.
@@ -130,9 +149,11 @@ impl Filesystem {
         &self,
         file: &OpenFile,
         range: &Range<u64>,
-        may_grow: bool,
-        zeros: bool,
+        mode: AllocateMode,
+        stamp: Stamp,
     ) -> Result<(), FsError> {
+        let may_grow = matches!(mode, AllocateMode::Allocate | AllocateMode::ZeroRange);
+        let zeros = matches!(mode, AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize);
         let (inode, sector) = (file.inode(), self.sector());
         let sectors = range.start / sector * sector..range.end.next_multiple_of(sector);
         let tree = self.tree(file.id().tree)?;
@@ -146,7 +167,7 @@ impl Filesystem {
         if zeros {
             // Space before anything is lost.
             promise.grow_to(sectors.end - sectors.start)?;
-            self.clear(file, range)?;
+            self.clear(file, range, stamp)?;
             self.write_back_as(inode, false)?;
         } else {
             let holes = self.holes(inode, &tree, &sectors)?;
@@ -157,7 +178,7 @@ impl Filesystem {
         }
         {
             let mut memory = inode.data.memory();
-            memory.times.change(self.data.now());
+            self.stamp(&mut memory, stamp);
             if may_grow {
                 memory.size = memory.size.max(range.end);
             }
@@ -172,7 +193,7 @@ impl Filesystem {
         if first.iter().any(|piece| matches!(piece.place, Place::Inline(_))) {
             let mut byte = [0];
             if self.read_inside(file, 0, &mut byte)? == 1 {
-                self.write_at_inside(file, 0, &byte)?;
+                self.write_at_inside(file, 0, &byte, Stamp::Unchanged)?;
             }
         }
         self.write_back_as(file.inode(), false)

@@ -4,7 +4,7 @@ use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::piece::{Piece, Place};
 use super::state::exclusive_both;
-use super::write::FILE_SIZE_MAX;
+use super::write::{FILE_SIZE_MAX, Stamp};
 use crate::{Filesystem, FsError, InodeFlags, OpenFile};
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_policy::placement::tier_of_owners;
@@ -26,6 +26,7 @@ struct Pair<'f> {
     target_range: Range<u64>,
     /// How far the target reaches then at the least.
     target_size: u64,
+    stamp: Stamp,
 }
 
 impl Filesystem {
@@ -40,6 +41,18 @@ impl Filesystem {
         target: &OpenFile,
         target_offset: u64,
         length: u64,
+    ) -> Result<u64, FsError> {
+        self.clone_stamped(source, source_offset, target, target_offset, length, Stamp::Now)
+    }
+
+    fn clone_stamped(
+        &self,
+        source: &OpenFile,
+        source_offset: u64,
+        target: &OpenFile,
+        target_offset: u64,
+        length: u64,
+        stamp: Stamp,
     ) -> Result<u64, FsError> {
         self.writing()?;
         let subvolume = self.subvolume_state(target.id().tree)?;
@@ -72,6 +85,7 @@ impl Filesystem {
             target_tree: self.tree(target.id().tree)?,
             target_range: target_offset..target_offset + length.next_multiple_of(self.sector()),
             target_size: target_offset + length,
+            stamp,
         };
         let done = self.share(&pair);
         self.data.note(target.inode(), &mut target.inode().data.memory());
@@ -89,6 +103,30 @@ impl Filesystem {
         target_offset: u64,
         length: u64,
     ) -> Result<u64, FsError> {
+        self.copy_stamped(source, source_offset, target, target_offset, length, Stamp::Now)
+    }
+
+    /// The same, on behalf of a host that tells the time of the change by itself.
+    pub fn copy_range_for_host(
+        &self,
+        source: &OpenFile,
+        source_offset: u64,
+        target: &OpenFile,
+        target_offset: u64,
+        length: u64,
+    ) -> Result<u64, FsError> {
+        self.copy_stamped(source, source_offset, target, target_offset, length, Stamp::ByHost)
+    }
+
+    fn copy_stamped(
+        &self,
+        source: &OpenFile,
+        source_offset: u64,
+        target: &OpenFile,
+        target_offset: u64,
+        length: u64,
+        stamp: Stamp,
+    ) -> Result<u64, FsError> {
         self.writing()?;
         let length = length.min(source.size().saturating_sub(source_offset));
         let overlap = source_offset.abs_diff(target_offset) < length;
@@ -102,7 +140,7 @@ impl Filesystem {
         let shared = if reaches_both_ends { length } else { length / sector * sector };
         let mut done = 0;
         if is_aligned && shared > 0 && !self.belongs_elsewhere(source, target, target_offset + shared)? {
-            match self.clone_range(source, source_offset, target, target_offset, shared) {
+            match self.clone_stamped(source, source_offset, target, target_offset, shared, stamp) {
                 Ok(cloned) => done = cloned,
                 // Such as files with and without checksums, or one that has changed meanwhile.
                 Err(FsError::Invalid { .. }) => {}
@@ -116,7 +154,7 @@ impl Filesystem {
             if read == 0 {
                 break;
             }
-            let written = self.write(target, target_offset + done, &buffer[..read])?;
+            let written = self.write_all_at(target, target_offset + done, &buffer[..read], stamp)?;
             done += to_u64(written);
             if written < read {
                 break;
@@ -197,7 +235,7 @@ impl Filesystem {
         let to = end.min(start + (inline.end(self.sector()) - pair.source_start));
         let mut contents = vec![0; to_usize(to.min(pair.target_size) - start)];
         self.read_inside(pair.source, pair.source_start, &mut contents)?;
-        self.write_at_inside(pair.target, start, &contents)?;
+        self.write_at_inside(pair.target, start, &contents, pair.stamp)?;
         if to < end {
             // Contents in an item are alone in their file.
             self.write_back_as(pair.target.inode(), false)?;
@@ -233,7 +271,6 @@ impl Filesystem {
     ) -> Result<bool, FsError> {
         let source_at = pair.source_start + (range.start - pair.target_range.start);
         let source_end = source_at + (range.end - range.start);
-        let now = self.data.now();
         self.enter_transaction(need_of(1, STEP_EXTENTS + pieces.len()), |transaction| {
             if self.pool().moves() != moves {
                 return Ok(false);
@@ -256,7 +293,7 @@ impl Filesystem {
             editor.tell_holes(range)?;
             editor.finish(&pair.target.inode().data, |item, memory| {
                 memory.size = memory.size.max(range.end.min(pair.target_size));
-                memory.times.change(now);
+                self.stamp(memory, pair.stamp);
                 settle(item, memory, None);
             })?;
             Ok(true)

@@ -1,11 +1,13 @@
 //! The times of a file's last changes, as far as the inode item does not say them yet.
 //!
-//! A write through the library, and each request that changes contents past the host's page cache, sets the time by our
-//! clock: it is `changed` until an edit of the inode item takes it over. A write that the host's page cache brings
+//! A write through the library, and one that a program does past the host's page cache, sets the time by our clock: it is
+//! `changed` until an edit of the inode item takes it over. A write that the host's page cache brings
 //! ([`write_cached`](Filesystem::write_cached)) is otherwise: the host has stamped the file when the program wrote, and
-//! tells that time by itself, before the write arrives, after it, or not at all if it had told the same time already. So
-//! such a write has no time of its own, but no commit may hold new contents under an old time either. It leaves a
-//! *provisional* time:
+//! tells that time by itself, before the write arrives, after it, or not at all if it had told the same time already, as it
+//! may when a program changes a file twice within a tick of the host's clock. It is the same with space that a host's
+//! program asks for or gives back ([`allocate_for_host`](Filesystem::allocate_for_host)) and with ranges that it copies
+//! ([`copy_range_for_host`](Filesystem::copy_range_for_host)). So such a change has no time of its own, but no commit may
+//! hold new contents under an old time either. It leaves a *provisional* time:
 //!
 //! - the item gets it with the contents, and what the item said before is kept (`confirmed`) and shown instead;
 //! - times that the host tells replace both;

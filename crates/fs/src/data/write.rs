@@ -19,13 +19,15 @@ enum Begin {
     AtEnd,
 }
 
-/// The source of a write's time.
+/// The source of a change's time.
 #[derive(Clone, Copy, Debug)]
-enum Stamp {
+pub(super) enum Stamp {
     /// Our clock.
     Now,
     /// The host, which tells it by itself.
     ByHost,
+    /// None: the same bytes are written again, elsewhere.
+    Unchanged,
 }
 
 /// What a write does to a file, as it is now.
@@ -60,7 +62,7 @@ impl Filesystem {
         self.write_all_at(file, offset, bytes, Stamp::ByHost)
     }
 
-    fn write_all_at(
+    pub(super) fn write_all_at(
         &self,
         file: &OpenFile,
         offset: u64,
@@ -105,9 +107,24 @@ impl Filesystem {
         self.write_inside(file, begin, bytes, stamp)
     }
 
-    /// Writes at `offset`, for who has passed the file's gate.
-    pub(super) fn write_at_inside(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<(), FsError> {
-        self.write_inside(file, Begin::At(offset), bytes, Stamp::Now).map(|_| ())
+    /// Writes at `offset`. The caller has passed the file's gate.
+    pub(super) fn write_at_inside(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        bytes: &[u8],
+        stamp: Stamp,
+    ) -> Result<(), FsError> {
+        self.write_inside(file, Begin::At(offset), bytes, stamp).map(|_| ())
+    }
+
+    /// Gives a file's memory the time of a change.
+    pub(super) fn stamp(&self, memory: &mut Memory, stamp: Stamp) {
+        match stamp {
+            Stamp::Now => memory.times.change(self.data.now()),
+            Stamp::ByHost => memory.times.change_cached(self.data.now()),
+            Stamp::Unchanged => {}
+        }
     }
 
     /// The sector at the end of the file gets zeros behind the end, if it holds data: before the file grows over it.
@@ -116,7 +133,7 @@ impl Filesystem {
         let end = file.size();
         let sector = self.sector();
         if !end.is_multiple_of(sector) && self.fetch_sector(file, end / sector * sector)?.is_some() {
-            self.write_at_inside(file, end - 1, &self.byte_at(file, end - 1)?)?;
+            self.write_at_inside(file, end - 1, &self.byte_at(file, end - 1)?, Stamp::Unchanged)?;
         }
         Ok(())
     }
@@ -164,10 +181,7 @@ impl Filesystem {
             let added = memory.dirty.bytes() - before;
             memory.promised += promise.hand_over(added);
             memory.size = memory.size.max(target.end);
-            match stamp {
-                Stamp::Now => memory.times.change(self.data.now()),
-                Stamp::ByHost => memory.times.change_cached(self.data.now()),
-            }
+            self.stamp(&mut memory, stamp);
             self.data.count(added, 0);
             self.data.note(file.inode(), &mut memory);
             return Ok(target.start);

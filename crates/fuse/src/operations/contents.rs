@@ -223,7 +223,7 @@ impl Operations {
                 _ => self.filesystem.check_overwritable(file.id())?,
             }
             self.drop_privileges(node, file.inode(), |before| caller.set_id_right(before.gid))?;
-            self.filesystem.allocate(file, mode, range.start, range.end - range.start)
+            self.filesystem.allocate_for_host(file, mode, range.start, range.end - range.start)
         })?;
         self.note_write(node);
         self.settle_contents(node, handle, false)
@@ -245,7 +245,7 @@ impl Operations {
             let copy = |target: &OpenFile| {
                 self.filesystem.check_writable(target.id())?;
                 self.drop_privileges(node, target.inode(), |before| caller.set_id_right(before.gid))?;
-                self.filesystem.copy_range(source, source_at, target, at, length)
+                self.filesystem.copy_range_for_host(source, source_at, target, at, length)
             };
             Ok(self.with_file(node, handle, copy))
         })??;

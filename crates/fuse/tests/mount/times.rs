@@ -1,6 +1,7 @@
 //! Times of files that programs write through the page cache: those that the kernel shows are those that stay.
 
 use crate::support::{Written, can_mount, noise};
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -61,6 +62,42 @@ fn files_that_are_cut_and_written_within_a_tick_keep_the_time_that_was_shown() {
     }
     ours.remount();
     for (path, times) in &expected {
+        assert_eq!(shown(path), *times, "{}", path.display());
+    }
+    ours.finish();
+}
+
+/// The kernel stamps a file by its coarse clock, and tells a time once: a change in the same tick must not leave a time
+/// of the server's own.
+#[test]
+fn changes_past_the_cache_within_a_tick_keep_the_time_that_was_shown() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    std::fs::write(ours.root().join("source"), noise(70_000, 1)).expect("write");
+    let source = File::open(ours.root().join("source")).expect("open");
+    let mut expected = Vec::new();
+    for number in 0..40 {
+        let path = ours.root().join(format!("changed-{number}"));
+        let file = File::create(&path).expect("create");
+        fallocate(&file, FallocateFlags::empty(), 0, 100_000).expect("allocated");
+        fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096, 8192)
+            .expect("punched");
+        drop(file);
+        let copy = ours.root().join(format!("copy-{number}"));
+        let target = File::create(&copy).expect("create");
+        for piece in 0..2 {
+            let mut offsets = (piece * 4096, piece * 4096);
+            copy_file_range(&source, Some(&mut offsets.0), &target, Some(&mut offsets.1), 4096)
+                .expect("copied");
+        }
+        drop(target);
+        expected.extend([path, copy].map(|path| (times_of(&path.metadata().expect("stat")), path)));
+    }
+    drop(source);
+    ours.remount();
+    for (times, path) in &expected {
         assert_eq!(shown(path), *times, "{}", path.display());
     }
     ours.finish();
