@@ -86,7 +86,7 @@ pub struct Attributes {
     pub nlink: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Bytes on disk.
+    /// Bytes on disk, and those that contents in memory will take there, uncompressed.
     pub disk_bytes: u64,
     /// Device number of a device node, as on disk: major from bit 20 on, minor in the low 20 bits.
     pub rdev: u64,
@@ -162,6 +162,15 @@ impl Attributes {
 impl Filesystem {
     /// What there is to know of an inode.
     pub fn attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
+        if let Some(inode) = self.inodes.find(id) {
+            // Where extents cannot be read, what they would tell does not count.
+            self.classify_unwritten(&inode).ok();
+        }
+        self.quick_attributes(id)
+    }
+
+    /// The same; the bytes on disk may lack contents that are in memory only.
+    pub(crate) fn quick_attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
         if id.is_empty_subvolume() {
             return self.empty_subvolume(id);
         }

@@ -15,6 +15,7 @@ mod attributes;
 mod attributes_change;
 mod background;
 mod bulk;
+mod byte_ranges;
 mod checksums;
 mod compression;
 mod data;

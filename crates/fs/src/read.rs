@@ -115,7 +115,7 @@ impl OpenFile {
 impl Filesystem {
     /// Opens a regular file, or a symbolic link to read its target.
     pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
-        self.open_known(&self.attributes(id)?)
+        self.open_known(&self.quick_attributes(id)?)
     }
 
     /// Opens a file whose attributes the caller has just read; [`FsError::NoInode`] if it has lost its last name since.
@@ -398,7 +398,7 @@ impl Filesystem {
         let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
         if checksums.found != sectors {
             // The flag can be given to a file while it is empty.
-            if self.is_writable() && self.attributes(file.id)?.flags.contains(InodeFlags::NODATASUM) {
+            if self.is_writable() && self.quick_attributes(file.id)?.flags.contains(InodeFlags::NODATASUM) {
                 file.has_checksums.store(false, Ordering::Relaxed);
                 return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
             }

@@ -200,7 +200,12 @@ impl Filesystem {
     }
 
     /// The parts of a range that no extent covers, in order.
-    fn holes(&self, inode: &Inode, tree: &Arc<Tree>, range: &Range<u64>) -> Result<Vec<Range<u64>>, FsError> {
+    pub(super) fn holes(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        range: &Range<u64>,
+    ) -> Result<Vec<Range<u64>>, FsError> {
         let (mut at, mut holes) = (range.start, Vec::new());
         while at < range.end {
             let pieces = self.pieces(tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;

@@ -198,7 +198,8 @@ impl Filesystem {
         if source.id() == target.id() && source_offset.abs_diff(target_offset) < length {
             return refuse("the ranges overlap");
         }
-        let flag = |file: &OpenFile| Ok(self.attributes(file.id())?.flags.contains(InodeFlags::NODATASUM));
+        let flag =
+            |file: &OpenFile| Ok(self.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM));
         let (source_flag, target_flag): (bool, bool) = match (flag(source), flag(target)) {
             (Ok(source), Ok(target)) => (source, target),
             (Err(error), _) | (_, Err(error)) => return Err(error),

@@ -25,6 +25,8 @@ pub(super) struct FileEditor<'e, 'p> {
     /// What the inode's `nbytes` gains and loses.
     gained_bytes: u64,
     freed_bytes: u64,
+    /// Ranges that got extents.
+    entered: Vec<Range<u64>>,
 }
 
 impl Filesystem {
@@ -95,7 +97,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         tree: &'e Arc<Tree>,
         file: InodeId,
     ) -> Self {
-        Self { editor, filesystem, tree, file, gained_bytes: 0, freed_bytes: 0 }
+        Self { editor, filesystem, tree, file, gained_bytes: 0, freed_bytes: 0, entered: Vec::new() }
     }
 
     /// Takes everything out of a range, of whole sectors.
@@ -108,6 +110,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     pub(super) fn put(&mut self, piece: &Piece, is_new: bool) -> Result<(), FsError> {
         let end = piece.end(self.filesystem.sector());
         let plan = self.plan(&(piece.start..end))?;
+        self.entered.push(piece.start..end);
         self.refer(piece, is_new);
         self.gained_bytes += piece.counted_bytes();
         self.apply(plan, Some(piece))
@@ -134,6 +137,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     pub(super) fn lengthen(&mut self, from: &Piece, to: &Piece) -> Result<(), FsError> {
         let sector = self.filesystem.sector();
         self.make_room(&(from.end(sector)..to.end(sector)))?;
+        self.entered.push(from.end(sector)..to.end(sector));
         self.gained_bytes += to.counted_bytes() - from.counted_bytes();
         self.rewrite(to)
     }
@@ -213,6 +217,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     ) -> Result<(), FsError> {
         let generation = self.editor.generation();
         let (gained, freed) = (self.gained_bytes, self.freed_bytes);
+        let entered = std::mem::take(&mut self.entered);
         let key = self.file.key(KeyType::INODE_ITEM, 0);
         let sizes = self.editor.update(self.tree, &key, |bytes| {
             let item = InodeItem::mut_from_bytes(bytes).ok()?;
@@ -225,6 +230,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
             item.sequence = item.sequence.get().wrapping_add(1).into();
             memory.disk_size = item.size.get();
             memory.version += 1;
+            entered.iter().for_each(|range| memory.unallocated.forget(range));
             Some((before, memory.disk_size))
         })?;
         let sector = self.filesystem.sector();

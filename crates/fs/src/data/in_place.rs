@@ -74,7 +74,7 @@ impl Filesystem {
 
     /// Whether a write to a range needs no space, for all of it goes in place.
     pub(super) fn is_overwritable(&self, file: InodeId, range: &Range<u64>) -> Result<bool, FsError> {
-        let (tree, flags) = (self.tree(file.tree)?, self.attributes(file)?.flags);
+        let (tree, flags) = (self.tree(file.tree)?, self.quick_attributes(file)?.flags);
         let parts = self.maybe_in_place(&tree, file, range, flags)?;
         if parts != [range.clone()] {
             return Ok(false);

@@ -24,6 +24,7 @@ mod replayed;
 mod state;
 mod times;
 mod truncate;
+mod unallocated;
 mod write;
 mod writeback;
 

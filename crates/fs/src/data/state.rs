@@ -30,6 +30,7 @@
 use super::context::DataContext;
 use super::ranges::{DirtyRanges, copy_shared};
 use super::times::Times;
+use super::unallocated::Unallocated;
 use crate::{Attributes, FsError, Inode};
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::to_u64;
@@ -63,6 +64,8 @@ pub(crate) struct Memory {
     pub(super) writing_size: u64,
     /// Data space that is promised for what is dirty, in bytes. (What is being written back has taken its part.)
     pub(super) promised: u64,
+    /// What of the contents in memory the inode item does not count.
+    pub(super) unallocated: Unallocated,
     /// Moves on with each change of the items.
     pub(crate) version: u64,
     /// The items are being changed.
@@ -133,7 +136,7 @@ impl FileState {
             attributes.size = memory.size;
         }
         memory.times.overlay(attributes);
-        attributes.disk_bytes = attributes.disk_bytes.saturating_add(memory.unwritten_bytes());
+        attributes.disk_bytes = attributes.disk_bytes.saturating_add(memory.unallocated.bytes());
     }
 
     /// Readies an inode item for times that it is about to be given: both if `with_modified`, otherwise the time of its
@@ -224,11 +227,6 @@ impl Memory {
         !self.dirty.is_empty() || !self.writing.is_empty() || self.times.changed.is_some()
     }
 
-    /// How much is in memory only, in bytes.
-    fn unwritten_bytes(&self) -> u64 {
-        self.dirty.bytes() + self.writing.iter().map(|piece| to_u64(piece.bytes.len())).sum::<u64>()
-    }
-
     /// Copies what is in memory of a range into `buffer`, which begins at its start; returns what is not, in order.
     pub(crate) fn copy_to(&self, offset: u64, buffer: &mut [u8]) -> Vec<Range<u64>> {
         let range = offset..offset + to_u64(buffer.len());
@@ -282,14 +280,19 @@ impl Memory {
     pub(super) fn forget_written(&mut self, behind: Option<u64>, context: &DataContext) {
         let is_done = |piece: &WritingPiece| behind.is_none_or(|behind| piece.end() <= behind);
         let count = self.writing.partition_point(is_done);
-        let bytes = self.writing.drain(..count).map(|piece| to_u64(piece.bytes.len())).sum();
-        context.count(0, bytes);
+        let written: Vec<Range<u64>> =
+            self.writing.drain(..count).map(|piece| piece.start..piece.end()).collect();
+        for range in &written {
+            self.missing(range).iter().for_each(|part| self.unallocated.forget(part));
+        }
+        context.count(0, written.iter().map(|range| range.end - range.start).sum());
     }
 
     /// Forgets what is dirty of a range, of whole sectors; returns what of the promised space is not needed any more.
     #[must_use = "the space has to be given back"]
     pub(super) fn discard(&mut self, range: &Range<u64>, context: &DataContext) -> u64 {
         context.count(0, self.dirty.remove(range));
+        self.unallocated.forget(range);
         let surplus = self.promised.saturating_sub(self.dirty.bytes());
         self.promised -= surplus;
         surplus

@@ -139,7 +139,7 @@ impl Filesystem {
         let _access = subvolume.begin_upkeep()?;
         let _entry = inode.data.shared();
         let _turn = inode.data.writeback_turn();
-        match self.attributes(inode.id()) {
+        match self.quick_attributes(inode.id()) {
             Ok(attributes) if attributes.nlink > 0 => {}
             Ok(_) | Err(FsError::NoInode(_)) => return Ok(()),
             Err(error) => return Err(error),

@@ -179,6 +179,9 @@ impl Filesystem {
             let before = memory.dirty.bytes();
             target.apply(&mut memory, &fetched, bytes);
             let added = memory.dirty.bytes() - before;
+            if added > 0 {
+                target.note_unallocated(&mut memory);
+            }
             memory.promised += promise.hand_over(added);
             memory.size = memory.size.max(target.end);
             self.stamp(&mut memory, stamp);
@@ -320,6 +323,14 @@ impl Target {
         }
         self.cut(start, &mut contents);
         memory.dirty.write(start, &contents);
+    }
+
+    /// Notes the sectors that have been written.
+    fn note_unallocated(&self, memory: &mut Memory) {
+        let tail = self.tail_before().map(|start| start..start + self.sector);
+        for range in tail.into_iter().filter(|tail| memory.dirty.covers(tail)).chain([self.sectors()]) {
+            memory.unallocated.note(&range);
+        }
     }
 
     /// Zeros behind the end of the file.

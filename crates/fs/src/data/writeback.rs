@@ -178,7 +178,7 @@ impl<'p> Job<'p> {
     ) -> Result<Self, FsError> {
         filesystem.writing()?;
         let tree = filesystem.tree(inode.id().tree)?;
-        let flags = filesystem.attributes(inode.id())?.flags;
+        let flags = filesystem.quick_attributes(inode.id())?.flags;
         // A statement of its own: the memory must not stay locked while trees are read.
         let size = inode.data.memory().size;
         let manner = filesystem.manner(inode.id(), flags, size)?;

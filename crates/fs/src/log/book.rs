@@ -1,8 +1,9 @@
 //! Which ranges of files the running transaction has changed.
 
 use crate::InodeId;
+use crate::byte_ranges::ByteRanges;
 use brindle_ondisk::Generation;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,8 +27,8 @@ struct Book {
 /// What has changed of a file.
 #[derive(Debug)]
 enum Changes {
-    /// Ranges that do not touch each other: where each begins and ends.
-    Ranges(BTreeMap<u64, u64>),
+    /// These.
+    Ranges(ByteRanges),
     /// Nobody knows.
     Unknown,
 }
@@ -40,10 +41,10 @@ impl LogBook {
         }
         let mut book = self.of(generation);
         let is_full = book.ranges >= ALL_RANGES_MAX;
-        let changes = book.files.entry(file).or_insert_with(|| Changes::Ranges(BTreeMap::new()));
+        let changes = book.files.entry(file).or_insert_with(|| Changes::Ranges(ByteRanges::default()));
         let Changes::Ranges(ranges) = changes else { return };
         let before = ranges.len();
-        add(ranges, range);
+        ranges.add(&range);
         let after = ranges.len();
         if is_full || after > RANGES_MAX {
             *changes = Changes::Unknown;
@@ -65,7 +66,7 @@ impl LogBook {
     pub(crate) fn changes(&self, generation: Generation, file: InodeId) -> Option<Vec<Range<u64>>> {
         match self.of(generation).files.get(&file) {
             None => Some(Vec::new()),
-            Some(Changes::Ranges(ranges)) => Some(ranges.iter().map(|(start, end)| *start..*end).collect()),
+            Some(Changes::Ranges(ranges)) => Some(ranges.iter().collect()),
             Some(Changes::Unknown) => None,
         }
     }
@@ -76,13 +77,10 @@ impl LogBook {
         let mut book = self.of(generation);
         let Some(Changes::Ranges(mut ranges)) = book.files.remove(&file) else { return };
         book.ranges -= ranges.len();
-        let mut behind = ranges.split_off(&end);
-        if let Some((_, last)) = ranges.last_key_value().filter(|(_, last)| **last > end) {
-            behind.insert(end, *last);
-        }
-        if !behind.is_empty() {
-            book.ranges += behind.len();
-            book.files.insert(file, Changes::Ranges(behind));
+        ranges.remove(&(0..end));
+        if !ranges.is_empty() {
+            book.ranges += ranges.len();
+            book.files.insert(file, Changes::Ranges(ranges));
         }
     }
 
@@ -94,19 +92,6 @@ impl LogBook {
         }
         book
     }
-}
-
-/// Adds a range to ranges that do not touch each other.
-fn add(ranges: &mut BTreeMap<u64, u64>, range: Range<u64>) {
-    let Range { mut start, mut end } = range;
-    while let Some((first, last)) = ranges.range(..=end).next_back().map(|(first, last)| (*first, *last)) {
-        if last < start {
-            break;
-        }
-        (start, end) = (start.min(first), end.max(last));
-        ranges.remove(&first);
-    }
-    ranges.insert(start, end);
 }
 
 #[cfg(test)]

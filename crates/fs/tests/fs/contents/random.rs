@@ -144,6 +144,12 @@ impl<'b> Life<'b> {
         self.bench.assert_clean("after a commit");
     }
 
+    /// The sectors that `stat` says a file takes.
+    fn sectors_on_disk(&self, file: usize) -> u64 {
+        let attributes = self.filesystem().attributes(self.ids[file]).expect("there");
+        attributes.disk_bytes.div_ceil(SECTOR)
+    }
+
     fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) {
         let model = &mut self.model[file];
         let (start, end) =
@@ -179,7 +185,9 @@ impl<'b> Life<'b> {
                 self.copy(source, target, from, to, length);
             }
             Operation::WriteBack { file } => {
+                let before = self.sectors_on_disk(file);
                 self.filesystem().write_back(&self.files[file]).expect("writes");
+                assert_eq!(self.sectors_on_disk(file), before, "file {file} takes what it was said to");
             }
             Operation::Drop { file } => {
                 self.filesystem().drop_file_contents(self.ids[file]).expect("drops");

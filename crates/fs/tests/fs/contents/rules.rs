@@ -30,6 +30,69 @@ fn a_small_file_is_in_its_item_and_leaves_it_as_it_grows() {
     bench.assert_btrfs_check("cut off");
 }
 
+/// The sizes are those that the kernel's `stat` tells after the same steps, whether data waits in memory or not.
+#[test]
+fn a_byte_counts_once_as_used_while_it_waits_and_after() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let file = filesystem.open_file(id).expect("opens");
+    let used = |when: &str, kib: u64| {
+        let found = filesystem.attributes(id).expect("there").disk_bytes.next_multiple_of(4096);
+        assert_eq!(found, kib << 10, "{when}");
+    };
+    let write = |at: u64, length: usize| {
+        filesystem.write(&file, at, &vec![7; length]).expect("room");
+    };
+    let synced = || filesystem.sync_file(&file).expect("syncs");
+    for (when, at, length, kib) in [
+        ("a few bytes", 0, 100, 4),
+        ("a few bytes over them", 0, 100, 4),
+        ("a MiB over them", 0, 1 << 20, 1024),
+        ("the same again", 0, 1 << 20, 1024),
+        ("half over the end", (1 << 20) - 4096, 1 << 20, 2044),
+        ("behind a hole", 8 << 20, 1 << 20, 3068),
+        ("in the hole", 4 << 20, 8192, 3076),
+        ("between sectors", (5 << 20) + 100, 8192, 3088),
+    ] {
+        write(at, length);
+        used(when, kib);
+        write(at, length);
+        used(when, kib);
+        synced();
+        used(when, kib);
+        write(at, length);
+        used(when, kib);
+    }
+    filesystem.truncate(&file, 4 << 20).expect("shorter");
+    used("cut off", 2044);
+    filesystem.allocate(&file, AllocateMode::Allocate, 4 << 20, 1 << 20).expect("room");
+    used("space in advance", 3068);
+    write(4 << 20, 1 << 20);
+    used("written there", 3068);
+    synced();
+    used("and synced", 3068);
+    write(16 << 20, 8 << 20);
+    filesystem.allocate(&file, AllocateMode::PunchHole, 18 << 20, 2 << 20).expect("a hole");
+    used("a hole in what waits", 3068 + (6 << 10));
+    filesystem.truncate(&file, 20 << 20).expect("shorter");
+    used("cut off while it waits", 3068 + (2 << 10));
+    synced();
+    used("and synced", 3068 + (2 << 10));
+}
+
+#[test]
+fn what_could_not_be_written_does_not_count_as_used() {
+    let bench = Bench::new(&Setup::default());
+    let (filesystem, device) = bench.open_faulty();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem.write(&file, 0, &[7; 65536]).expect("room");
+    device.inject(Fault::Write { number: device.counts().writes });
+    filesystem.sync_file(&file).expect_err("refused");
+    assert_eq!(filesystem.attributes(id).expect("there").disk_bytes, 0);
+}
+
 #[test]
 fn what_is_read_is_what_was_written_last_before_and_after_writeback() {
     let bench = Bench::new(&Setup::default());

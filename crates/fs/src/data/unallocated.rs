@@ -1,0 +1,103 @@
+//! Contents in memory for which the file has no space yet: `stat` counts them beside what the inode item has, so that a
+//! byte counts once, from its write on, wherever it lies.
+//!
+//! A write over an extent adds nothing, a write into a hole does. A write that looked for itself would cost a search of a
+//! tree each; so it only notes its sectors, and the first `stat` after it looks up the extents of those. An extent that a
+//! writeback enters takes its sectors out of both sets, in the same step that makes the inode item count them.
+
+use crate::byte_ranges::ByteRanges;
+use crate::{Filesystem, FsError, Inode};
+use std::ops::Range;
+
+/// How often extents are looked up anew if others change them meanwhile.
+const TRIES: usize = 4;
+
+/// Sectors that are in memory only.
+#[derive(Debug, Default)]
+pub(super) struct Unallocated {
+    /// No extent covers them.
+    known: ByteRanges,
+    /// An extent may cover them.
+    unclassified: ByteRanges,
+}
+
+impl Unallocated {
+    /// The bytes for which the file has no space, as far as that is known.
+    pub(super) fn bytes(&self) -> u64 {
+        self.known.bytes()
+    }
+
+    /// Notes sectors that are written in memory.
+    pub(super) fn note(&mut self, range: &Range<u64>) {
+        self.unclassified.add(range);
+    }
+
+    /// Forgets sectors that are not in memory any more, or that an extent covers now.
+    pub(super) fn forget(&mut self, range: &Range<u64>) {
+        self.known.remove(range);
+        self.unclassified.remove(range);
+    }
+
+    /// Takes in what was looked up of a range: the holes in it.
+    fn classify(&mut self, range: &Range<u64>, holes: &[Range<u64>]) {
+        // Some of the range may have been forgotten since.
+        for part in holes.iter().flat_map(|hole| self.unclassified.within(hole)) {
+            self.known.add(&part);
+        }
+        self.unclassified.remove(range);
+    }
+}
+
+impl Filesystem {
+    /// Finds out for which contents in memory the file has no space.
+    pub(crate) fn classify_unwritten(&self, inode: &Inode) -> Result<(), FsError> {
+        for _ in 0..TRIES {
+            let (unclassified, version) = {
+                let memory = inode.data.memory();
+                let unclassified = &memory.unallocated.unclassified;
+                match memory.settled_version().filter(|_| !unclassified.is_empty()) {
+                    Some(version) => (unclassified.clone(), version),
+                    None => return Ok(()),
+                }
+            };
+            let tree = self.tree(inode.id().tree)?;
+            let look_up = |range| Ok((self.holes(inode, &tree, &range)?, range));
+            let found: Vec<_> = unclassified.iter().map(look_up).collect::<Result<_, FsError>>()?;
+            let mut memory = inode.data.memory();
+            if memory.settled_version() == Some(version) {
+                found.iter().for_each(|(holes, range)| memory.unallocated.classify(range, holes));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_hole_counts_once() {
+        let mut unallocated = Unallocated::default();
+        unallocated.note(&(0..40));
+        assert_eq!(unallocated.bytes(), 0, "not known yet");
+        unallocated.classify(&(0..40), &[10..20, 30..60]);
+        assert_eq!(unallocated.bytes(), 20);
+        unallocated.note(&(0..40));
+        unallocated.classify(&(0..40), &[10..20, 30..60]);
+        assert_eq!(unallocated.bytes(), 20, "written again");
+        unallocated.forget(&(15..35));
+        assert_eq!(unallocated.bytes(), 10);
+    }
+
+    #[test]
+    fn what_was_forgotten_while_it_was_looked_up_does_not_count() {
+        let mut unallocated = Unallocated::default();
+        unallocated.note(&(0..40));
+        let whole = 0..40;
+        unallocated.forget(&(20..30));
+        unallocated.classify(&whole, std::slice::from_ref(&whole));
+        assert_eq!(unallocated.bytes(), 30);
+    }
+}
