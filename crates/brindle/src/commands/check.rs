@@ -2,7 +2,7 @@
 
 use crate::cli::JsonOption;
 use crate::commands::in_use::warn_if_used;
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_devices, without_pool};
 use crate::format::UnitMode;
 use crate::output;
@@ -67,7 +67,7 @@ pub(crate) struct CheckCommand {
 /// Runs the command.
 pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let options = MountOptions::parse(&command.options)?;
-    if let Some(option) = options.first_host_option() {
+    if let Some(option) = options.first_of_mount() {
         bail!("unknown option '{option}': here -o takes degraded and device=PATH");
     }
     if options.subvol.is_some() || options.subvolid.is_some() {

@@ -1,7 +1,7 @@
 //! The allocation hint of a device: `property get|set DEVICE|MOUNT allocation_hint`.
 
 use crate::commands::device_word::split_class;
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_pool, open_writable};
 use anyhow::{Context, Result, bail};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
@@ -105,7 +105,7 @@ fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: Allo
 
 fn parse_options(options: &[String]) -> Result<MountOptions> {
     let options = MountOptions::parse(options)?;
-    if let Some(option) = options.first_host_option() {
+    if let Some(option) = options.first_of_mount() {
         bail!("unknown option '{option}': here -o takes degraded and device=PATH");
     }
     Ok(options)

@@ -14,8 +14,8 @@ mod ls;
 mod man;
 mod mkfs;
 pub(crate) mod mount;
+mod mount_options;
 mod operands;
-mod options;
 mod path;
 mod pool;
 mod property;
@@ -26,7 +26,6 @@ mod subvolume;
 mod tier;
 mod umount;
 pub(crate) mod usage;
-mod write_options;
 
 use crate::cli::Verbosity;
 use anyhow::Result;

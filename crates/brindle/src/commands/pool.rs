@@ -1,7 +1,7 @@
 //! What commands that read a pool share: the devices, the options that choose within it, and opening it.
 
 use crate::commands::in_use::warn_if_used;
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
 use brindle_device::{Device, FileDevice, WritableDevice};
@@ -32,7 +32,7 @@ impl PoolOptions {
     /// Opens the filesystem on `devices`, and logs what the user should know of it.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let mut options = MountOptions::parse(&self.options)?;
-        if let Some(option) = options.first_host_option() {
+        if let Some(option) = options.first_of_mount() {
             return wrong_usage(format!(
                 "unknown option '{option}': here -o takes degraded, subvol=PATH, subvolid=ID and device=PATH"
             ));

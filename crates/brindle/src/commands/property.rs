@@ -2,10 +2,10 @@
 
 use crate::commands::device_property;
 use crate::commands::filesystem::mode_name;
+use crate::commands::mount_options::parse_small_files;
 use crate::commands::path::shown_name;
 use crate::commands::tier::warning;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
-use crate::commands::write_options::parse_small_files;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_kernel::Mounted;

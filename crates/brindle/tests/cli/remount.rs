@@ -69,6 +69,11 @@ fn a_remount_changes_what_it_can_and_refuses_the_rest_by_name() {
     let said = is_refused(&served, "remount,ro");
     assert!(said.contains("busy: a file is open there to be written"), "{said}");
     drop(file);
+    remount(&served, "remount,read_policy=pid");
+    assert!(brindle_prints(["property", "get", text(&place), "read_policy"]).contains("[pid]"));
+    let said = is_refused(&served, "remount,read_policy=bogus");
+    assert!(said.contains("option 'read_policy=bogus'"), "{said}");
+    remount(&served, "remount,commit=0");
     remount(&served, "remount,commit=1");
     fs::write(place.join("file"), b"contents").expect("room");
     let commits = || brindle_prints(["filesystem", "commit-stats", text(&place)]);

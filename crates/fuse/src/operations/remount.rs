@@ -5,6 +5,7 @@
 //! open to be written, so that a remount may make it writable again.
 
 use super::{Operations, number};
+use crate::MountOptions;
 use crate::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS};
 use brindle_kernel::number as command;
 use rustix::io::Errno;
@@ -80,8 +81,11 @@ impl Operations {
     pub(super) fn set_remountable_setting(&self, name: &str, value: &str) -> Result<bool, Errno> {
         match (name, value) {
             ("commit", seconds) => {
-                let seconds = seconds.parse().ok().filter(|seconds| *seconds > 0).ok_or(Errno::INVAL)?;
-                self.remountable.set_commit_interval(Duration::from_secs(seconds));
+                let interval = match seconds.parse().map_err(|_| Errno::INVAL)? {
+                    0 => MountOptions::default().commit_interval,
+                    seconds => Duration::from_secs(seconds),
+                };
+                self.remountable.set_commit_interval(interval);
             }
             ("read_only", "true") => self.rest()?,
             ("read_only", "false") if self.is_written() => {

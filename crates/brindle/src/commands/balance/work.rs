@@ -1,6 +1,6 @@
 //! A balance carried out: by this process on a pool that is not mounted, or by the one that serves a mount.
 
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;

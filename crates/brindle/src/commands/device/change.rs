@@ -4,7 +4,7 @@
 use crate::cli::JsonOption;
 use crate::commands::balance::work::{explain_silence, progress_bar, progress_of, show, wish_at_end};
 use crate::commands::device_word::refuse_twice;
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
@@ -85,7 +85,7 @@ impl Place {
     /// The pool on these devices.
     pub(crate) fn of_devices(paths: &[PathBuf], options: &[String]) -> Result<Self> {
         let options = MountOptions::parse(options)?;
-        if let Some(option) = options.first_host_option() {
+        if let Some(option) = options.first_of_mount() {
             return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
         }
         let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {

@@ -1,7 +1,7 @@
 //! `device stats`: what devices have got wrong, as the pool keeps it, in the words of btrfs-progs.
 
 use crate::cli::JsonOption;
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::path::shown_name;
 use crate::commands::pool::{open_pool, open_writable};
 use crate::output;

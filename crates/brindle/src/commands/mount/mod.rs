@@ -12,14 +12,14 @@ mod panic;
 mod remount;
 
 use crate::commands::device_word::{refuse_twice, split_class};
+use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
-use crate::commands::options::MountOptions;
 use crate::commands::tier::warning;
 use crate::commands::usage::OrWrongUsage;
 use crate::logging;
 use anyhow::{Context, Result};
 use brindle_fs::PlacementClass;
-use brindle_fuse::{MountError, MountHandle, Synchronous, UnmountHandle};
+use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -27,87 +27,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-const EXAMPLES: &str = "\
-MOUNT OPTIONS
-  rw                   read and write; the default, where the pool allows it
-  ro                   only read; what was fsynced after the last commit is replayed first from the log, if there is
-                       one and the devices can be written, as by the kernel
-  nologreplay          with ro: the log stays as it is, nothing is written, and the last commit is shown
-  degraded             go on without missing devices if everything can be read without them
-  subvol=PATH          the subvolume at PATH, from the top level, is the root
-  subvolid=ID          the subvolume of this id is the root; 5 is the top level
-  device=PATH          one more device of the pool; can be given several times
-  (Devices may be said to be fast or bulk, as /dev/nvme0n1:fast, for this mount: the class counts instead
-  of what the pool stores of the device, or the host says of it.)
-  commit=SECONDS       how often what was written is made durable; 5 unless told otherwise (the kernel's btrfs has
-                       30, but is told of sync(1)). A mount on which nothing changes writes nothing
-  sync                 every write, and every change of a name or an attribute, is durable before the call returns;
-                       for single files and directories, chattr +S does that
-  dirsync              every change of a name is durable before the call returns; for single directories, chattr +D
-  compress=ALGORITHM   zlib[:1-9], lzo or zstd[:1-15] for new data of all files, as far as it shrinks
-  compress-force=...   the same, without giving up on a file that did not shrink
-  nodatacow            new files are overwritten in place, and have no checksums
-  nodatasum            new files have no checksums
-  max_inline=BYTES     the longest contents that are kept in the tree; 2048 unless told otherwise
-  metadata_memory=MIB  what tree blocks may take of the memory, and as much again while they are written; a 32nd of
-                       the machine's unless told otherwise, from 64 to 512
-  metadata_defrag      while nobody wants anything of the mount, tree blocks that lie scattered are written anew
-                       side by side, if they lie on disks that rotate; =always wherever they lie, =off is the default
-  discard[=async]      what is freed is given back to the devices; nodiscard is the default
-  noatime, relatime,   when the time of the last access is kept; relatime is the default. The kernel reads
-  strictatime,         what it remembers without asking, so that strictatime too sees only the first
-  nodiratime           access by each open file
-  ssd_metadata         metadata goes to flash as long as there is room, data to hard disks. Here that is the
-                       default; the kernel patches that have this option have it off
-  ssd_metadata=strict  neither on the wrong devices: an error when the right ones are full
-  no_ssd_metadata      new chunks go where the most space is, whatever the device is: where the kernel
-                       puts them
-  small_files=SIZE     files up to this length, compressed, have their data on flash; 0 for none. What
-                       `brindle property set MOUNTPOINT small_files` has stored, unless told otherwise
-  read_policy=POLICY   which copy is read where there are several; it can be changed by brindle property.
-                       auto (the default): the one expected to answer first, streams dealt to all;
-                       pid: by the process; round-robin[:BYTES]: the next one after so many bytes, 256 KiB
-                       unless told otherwise; devid[:ID]: that device; roundrobin: the first whose queue is
-                       not full; latency: the one that was fastest lately; queue: the one with least to do
-  user_subvol_rm_allowed
-                       who owns a subvolume may delete it, not only root and who mounted
-  notreelog            an fsync is a commit of everything; treelog, the default, writes to a log what has changed of
-                       its file, where that is enough, and whoever mounts the pool next replays it after a crash
-  flushoncommit        every fsync, and every other commit that is asked for, takes the contents of all files along;
-                       otherwise only those of its file, and every commit= seconds those of all
-  allow_other          other users may look inside (an ordinary user may allow that only if
-                       /etc/fuse.conf says user_allow_other)
-  default_permissions  the kernel checks permissions; the default
-  auto_unmount         the mount goes away when the serving process dies
-  dev, suid            device nodes and set-user-id programs work; for root. mount(8) asks for both unless told
-                       nodev or nosuid; here both are off unless asked for
-  noexec, and others of mount(8) that change nothing here
-  Taken, and without effect, so that lines of fstab for the kernel's btrfs work: space_cache[=...], nospace_cache,
-  clear_cache, autodefrag, acl, barrier, ssd, ssd_spread, thread_pool=, skip_balance, rescan_uuid_tree, metadata_ratio=,
-  fatal_errors=, enospc_debug, iversion, lazytime. Refused: noacl, nobarrier
-  remount              changes a mount that is there, for root: ro, rw, commit=, dev, suid, exec and their opposites. With
-                       ro all that was written is durable, and nothing more is written. Other options must be those
-                       of the mount, or are refused by name. A pool that was mounted with ro stays so
-
+const MANUAL: &str = "\
 WHAT IS DURABLE
-  What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog everything else; what was written by a
-  descriptor with O_SYNC or O_DSYNC, or by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what was written before a commit;
-  all of it once `brindle umount` returns. docs/durability.md has a table of it. A name that a file was given after it was closed, in place of another
-  file, has the old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by FUSE:
-  what they cover is durable with the next commit, after commit= seconds, or at once by `brindle filesystem sync`.
-  umount(8) returns before the last commit is on the devices, unless umount.fuse.brindle is installed:
-  then, too, wait for the serving process to end before the devices are used otherwise.
+  What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog everything else; what was
+  written by a descriptor with O_SYNC or O_DSYNC, or by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what
+  was written before a commit; all of it once `brindle umount` returns. docs/durability.md has a
+  table of it. A name that a file was given after it was closed, in place of another file, has the
+  old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by
+  FUSE: what they cover is durable with the next commit, after commit= seconds, or at once by
+  `brindle filesystem sync`. umount(8) returns before the last commit is on the devices, unless
+  umount.fuse.brindle is installed: then, too, wait for the serving process to end before the
+  devices are used otherwise.
 
-  When a write fails, of contents or of a commit, in more copies than the profile can spare, the mount becomes
-  read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle filesystem usage`, and the
-  devices hold the last commit.
+  When a write fails, of contents or of a commit, in more copies than the profile can spare, the
+  mount becomes read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle
+  filesystem usage`, and the devices hold the last commit.
 
 THE LOG
-  In the foreground, standard error. A mount in the background logs to the journal; where there is none to syslog
-  (/dev/log), and where there is neither, as root, to the log of the kernel (/dev/kmsg). An ordinary user on a machine
-  without journal and syslog has the counters of `brindle device stats`, or --foreground. The identifier is brindle,
-  and each line begins with the mount point: `journalctl -t brindle`. What is logged again is counted, and told again
-  after a minute, ten minutes and then once an hour, and in the end.
+  In the foreground, standard error. A mount in the background logs to the journal; where there is
+  none to syslog (/dev/log), and where there is neither, as root, to the log of the kernel
+  (/dev/kmsg). An ordinary user on a machine without journal and syslog has the counters of `brindle
+  device stats`, or --foreground. The identifier is brindle, and each line begins with the mount
+  point: `journalctl -t brindle`. What is logged again is counted, and told again after a minute,
+  ten minutes and then once an hour, and in the end.
 
 ENVIRONMENT
   BRINDLE_LOG         what is logged, such as `info` or `brindle_volume=debug`; warnings and errors unless told
@@ -149,7 +91,7 @@ EXIT STATUS
 #[derive(Args, Debug)]
 #[command(
     override_usage = "brindle mount [OPTIONS] <DEVICE>... <MOUNTPOINT>",
-    after_long_help = EXAMPLES
+    after_long_help = format!("{}\n{MANUAL}", mount_options::manual())
 )]
 pub(crate) struct MountCommand {
     /// Stay in the foreground, until the filesystem is unmounted or Ctrl-C is typed
@@ -194,10 +136,10 @@ fn devices(command: &MountCommand, options: &MountOptions) -> Result<Vec<(PathBu
 }
 
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
-    options.write.warn();
+    options.warn();
     let devices = devices(command, options)?;
     // mount(8) says rw when its user said nothing.
-    let insists = options.has("rw", "ro") && !command.helper;
+    let insists = options.mount.read_only == Some(false) && !command.helper;
     let (filesystem, read_only_reason) = open::filesystem(&devices, options, insists)?;
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
@@ -236,18 +178,18 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
     let defaults = brindle_fuse::MountOptions::for_devices(&paths);
     brindle_fuse::MountOptions {
         source: options.source.clone().unwrap_or(defaults.source),
-        allow_other: options.has("allow_other", ""),
-        auto_unmount: options.has("auto_unmount", ""),
-        devices: is_allowed(command, options, "dev", "nodev"),
-        set_user_id: is_allowed(command, options, "suid", "nosuid"),
-        execute: !options.has("noexec", "exec"),
+        allow_other: options.mount.allow_other,
+        auto_unmount: options.mount.auto_unmount,
+        devices: is_allowed(command, options.mount.devices),
+        set_user_id: is_allowed(command, options.mount.set_user_id),
+        execute: !options.mount.no_execute,
         atime: options.write.atime,
-        directory_atime: !options.write.no_directory_atime,
-        auto_defragment: options.write.auto_defragment,
-        commit_interval: options.write.commit_interval.unwrap_or(defaults.commit_interval),
-        owners_delete_subvolumes: options.write.owners_delete_subvolumes,
+        directory_atime: !options.mount.no_directory_atime,
+        auto_defragment: options.mount.auto_defragment,
+        commit_interval: options.mount.commit_interval.unwrap_or(defaults.commit_interval),
+        owners_delete_subvolumes: options.mount.owners_delete_subvolumes,
         process_ends_with_mount: true,
-        synchronous: synchronous(options),
+        synchronous: options.synchronous(),
         threads: command.threads.map_or(defaults.threads, usize::from),
         ..defaults
     }
@@ -255,17 +197,9 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
 
 /// Returns true if something dangerous is to work on the mount: if that is asked for. mount(8) keeps to itself what is its default, so
 /// that its silence means the same, where root mounts.
-fn is_allowed(command: &MountCommand, options: &MountOptions, name: &str, opposite: &str) -> bool {
+fn is_allowed(command: &MountCommand, asked_for: Option<bool>) -> bool {
     let is_root = rustix::process::getuid().is_root() && rustix::process::geteuid().is_root();
-    options.has(name, opposite) || command.helper && is_root && !options.has(opposite, name)
-}
-
-fn synchronous(options: &MountOptions) -> Synchronous {
-    match (options.has("sync", "async"), options.has("dirsync", "")) {
-        (true, _) => Synchronous::Everything,
-        (false, true) => Synchronous::Names,
-        (false, false) => Synchronous::Nothing,
-    }
+    asked_for.unwrap_or(command.helper && is_root)
 }
 
 /// Unmounts when a signal asks us to go. What is busy is taken out of the tree, and served until its last user

@@ -1,7 +1,7 @@
 //! Opening a pool for a mount: to read and write it, or only to read it where that is all it allows.
 
 use super::ending::Patience;
-use crate::commands::options::MountOptions;
+use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read, open_writable};
 use anyhow::{Context, Result};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
@@ -22,7 +22,7 @@ pub(super) fn filesystem(
     insists: bool,
 ) -> Result<(Filesystem, Option<String>)> {
     let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
-    if options.has("ro", "rw") {
+    if options.is_read_only() {
         return Ok((read_only(devices, &paths, options)?, None));
     }
     let error = match writable(devices, options) {
@@ -40,7 +40,7 @@ pub(super) fn filesystem(
 /// Opens the filesystem to read it where it can't be written. A log is replayed in memory.
 fn without_writing(paths: &[&Path], options: &MountOptions) -> Result<Filesystem> {
     let filesystem = open_to_read(paths, options)?;
-    if !filesystem.pool().has_log() || options.leaves_log() {
+    if !filesystem.pool().has_log() || options.leaves_log {
         greet(&filesystem, options)?;
         return Ok(filesystem);
     }
@@ -64,7 +64,7 @@ fn read_only(
     options: &MountOptions,
 ) -> Result<Filesystem> {
     let filesystem = open_to_read(paths, options)?;
-    if !filesystem.pool().has_log() || options.leaves_log() {
+    if !filesystem.pool().has_log() || options.leaves_log {
         greet(&filesystem, options)?;
         return Ok(filesystem);
     }

@@ -2,7 +2,7 @@
 //! server by asking it. mount(8) hands over all options that fstab or the mount table has for the place, so that options that
 //! are in effect already are taken.
 
-use crate::commands::options::{self, MountOptions};
+use crate::commands::mount_options::{MountOptions, Remount, is_without_effect, remount_of};
 use crate::commands::umount::table::{self, Mount};
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Context, Result, bail};
@@ -12,20 +12,18 @@ use rustix::mount::{MountFlags, mount_remount};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The flags of a mount, by the words of the mount table, and the words that take them away.
-const FLAGS: [(&str, &str, MountFlags); 9] = [
-    ("ro", "rw", MountFlags::RDONLY),
-    ("nosuid", "suid", MountFlags::NOSUID),
-    ("nodev", "dev", MountFlags::NODEV),
-    ("noexec", "exec", MountFlags::NOEXEC),
-    ("noatime", "", MountFlags::NOATIME),
-    ("nodiratime", "", MountFlags::NODIRATIME),
-    ("relatime", "", MountFlags::RELATIME),
-    ("sync", "", MountFlags::SYNCHRONOUS),
-    ("dirsync", "", MountFlags::DIRSYNC),
+/// The words of the mount table for the flags of a mount, which a remount keeps unless it says otherwise.
+const FLAGS: [(&str, MountFlags); 9] = [
+    ("ro", MountFlags::RDONLY),
+    ("nosuid", MountFlags::NOSUID),
+    ("nodev", MountFlags::NODEV),
+    ("noexec", MountFlags::NOEXEC),
+    ("noatime", MountFlags::NOATIME),
+    ("nodiratime", MountFlags::NODIRATIME),
+    ("relatime", MountFlags::RELATIME),
+    ("sync", MountFlags::SYNCHRONOUS),
+    ("dirsync", MountFlags::DIRSYNC),
 ];
-/// The number of them, from the first, that a remount may change.
-const CHANGEABLE: usize = 4;
 /// Words of the kernel's FUSE that the mount table shows and mount(8) hands over.
 const OF_KERNEL: [&str; 6] = ["user_id=", "group_id=", "rootmode=", "fd=", "max_read=", "blksize="];
 
@@ -54,8 +52,8 @@ pub(super) fn run(lists: &[String], place: &Path) -> Result<ExitCode> {
             "{given}: was mounted to be read only, which a remount can't change: unmount it, and mount it with rw"
         );
     }
-    if let Some(seconds) = wanted.commit_seconds {
-        mounted.set_setting("commit", &seconds.to_string())?;
+    for (name, value) in &wanted.settings {
+        mounted.set_setting(name, value).with_context(|| format!("option '{name}={value}'"))?;
     }
     if !is_read_only {
         mounted.set_setting("read_only", "false")?;
@@ -83,28 +81,29 @@ pub(super) fn run(lists: &[String], place: &Path) -> Result<ExitCode> {
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     flags: MountFlags,
-    commit_seconds: Option<u64>,
+    /// Settings of the server, by their names.
+    settings: Vec<(&'static str, String)>,
 }
 
 impl Wanted {
     /// Reads the options of a remount, of a mount that was made with the options `first`.
     fn read<S: AsRef<str>>(lists: &[S], mount: &Mount, first: &[String]) -> Result<Self> {
         let shown = || mount.options.split(',').chain(mount.super_options.split(','));
-        let set = FLAGS.iter().filter(|(word, ..)| shown().any(|shown| shown == *word));
-        let mut wanted = Self {
-            flags: set.fold(MountFlags::empty(), |all, (.., flag)| all | *flag),
-            commit_seconds: None,
-        };
+        let set = FLAGS.iter().filter(|(word, _)| shown().any(|shown| shown == *word));
+        let mut wanted =
+            Self { flags: set.fold(MountFlags::empty(), |all, (_, flag)| all | *flag), settings: Vec::new() };
         for word in words(lists) {
-            let changes = &FLAGS[..CHANGEABLE];
-            if let Some((.., flag)) = changes.iter().find(|(name, ..)| *name == word) {
-                wanted.flags |= *flag;
-            } else if let Some((.., flag)) = changes.iter().find(|(_, opposite, _)| *opposite == word) {
-                wanted.flags -= *flag;
-            } else if word.starts_with("commit=") {
-                wanted.commit_seconds = MountOptions::parse(&[word])?.commit_seconds();
-            } else if !is_in_effect(word, shown(), first) {
-                bail!("option '{word}' can't be changed by a remount: unmount, and mount with it");
+            match remount_of(word) {
+                Remount::Flag(flag, is_set) => wanted.flags.set(flag, is_set),
+                Remount::Setting(name) => {
+                    MountOptions::parse(&[word])?;
+                    let value = word.split_once('=').map_or("", |(_, value)| value);
+                    wanted.settings.push((name, value.to_owned()));
+                }
+                Remount::Fixed if is_in_effect(word, shown(), first) => {}
+                Remount::Fixed => {
+                    bail!("option '{word}' can't be changed by a remount: unmount, and mount with it")
+                }
             }
         }
         Ok(wanted)
@@ -114,7 +113,7 @@ impl Wanted {
 /// Returns true if an option is one of the mount as it is, or changes nothing of any.
 fn is_in_effect<'s>(word: &str, mut shown: impl Iterator<Item = &'s str>, first: &[String]) -> bool {
     word == "remount"
-        || options::is_without_effect(word)
+        || is_without_effect(word)
         || ["async", "default_permissions"].contains(&word)
         || OF_KERNEL.iter().any(|prefix| word.starts_with(prefix))
         || shown.any(|shown| shown == word)
@@ -163,7 +162,9 @@ mod tests {
         let as_mount_8_has_it =
             "rw,nosuid,relatime,user_id=0,group_id=0,allow_other,default_permissions,x-a,remount";
         assert_eq!(flags(as_mount_8_has_it), now);
-        assert_eq!(wanted("remount,commit=7").expect("allowed").commit_seconds, Some(7));
+        let settings = |options| wanted(options).expect("allowed").settings;
+        assert_eq!(settings("remount,commit=7"), [("commit", "7".to_owned())]);
+        assert_eq!(settings("remount,read_policy=pid"), [("read_policy", "pid".to_owned())]);
     }
 
     #[test]

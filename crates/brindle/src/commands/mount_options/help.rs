@@ -1,0 +1,91 @@
+//! The part of the manual that tells of mount options.
+
+use super::table::{Kind, ROWS, Row, Value, WITHOUT_EFFECT, WITHOUT_EFFECT_VALUED};
+
+/// The column at which texts begin.
+const TEXT_COLUMN: usize = 23;
+/// The greatest length of a line: clap breaks longer ones, without indenting them.
+const LINE_MAX: usize = 100;
+/// Options without effect that the manual does not list: mount(8) describes them.
+const OF_MOUNT_8: [&str; 12] = [
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "norelatime",
+    "nolazytime",
+];
+
+/// The lines of the manual for all mount options.
+pub(crate) fn manual() -> String {
+    let mut text = String::from("MOUNT OPTIONS\n");
+    for row in ROWS.iter().filter(|row| !row.help.is_empty() && row.kind != Kind::Refused) {
+        entry(&mut text, &heading(row), row.help);
+    }
+    let plain = WITHOUT_EFFECT.iter().filter(|name| !OF_MOUNT_8.contains(name) && !name.starts_with("no"));
+    let valued = WITHOUT_EFFECT_VALUED.iter().filter(|name| **name != "comment");
+    let names: Vec<String> =
+        plain.map(ToString::to_string).chain(valued.map(|name| format!("{name}="))).collect();
+    let refused = ROWS.iter().filter(|row| row.kind == Kind::Refused);
+    let refused: Vec<String> = refused.map(|row| format!("{} ({})", row.name, row.help)).collect();
+    wrap(
+        &mut text,
+        "  ",
+        &format!(
+            "Taken, and without effect, so that lines of fstab for the kernel's btrfs work: {}, their opposites, and those \
+             of mount(8) that change nothing here. Refused: {}",
+            names.join(", "),
+            refused.join(", ")
+        ),
+    );
+    text
+}
+
+/// The option as the manual shows it, such as `commit=SECONDS`.
+fn heading(row: &Row) -> String {
+    let name = row.name;
+    match row.value {
+        Value::No(_) => name.to_owned(),
+        Value::Needed(placeholder, _) => format!("{name}={placeholder}"),
+        Value::Allowed(placeholder, _) => format!("{name}[={placeholder}]"),
+    }
+}
+
+/// Adds an option and its text, the text indented.
+fn entry(text: &mut String, heading: &str, help: &str) {
+    let first = format!("  {heading}");
+    if first.len() + 1 < TEXT_COLUMN {
+        wrap(text, &format!("{first:TEXT_COLUMN$}"), help);
+    } else {
+        text.push_str(&first);
+        text.push('\n');
+        wrap(text, &" ".repeat(TEXT_COLUMN), help);
+    }
+}
+
+/// Adds words in lines that begin at the column at which the first one does.
+fn wrap(text: &mut String, start: &str, words: &str) {
+    let mut line = start.to_owned();
+    let mut is_empty = true;
+    for word in words.split_whitespace() {
+        if !is_empty && line.len() + 1 + word.len() > LINE_MAX {
+            text.push_str(&line);
+            text.push('\n');
+            line = " ".repeat(start.len());
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    text.push_str(&line);
+    text.push('\n');
+}

@@ -1,0 +1,479 @@
+//! The table of mount options.
+
+use self::Kind::{OfMount, OfPool, Refused};
+use super::{MountOptions, value};
+use anyhow::{Result, bail};
+use brindle_fs::{AtimeMode, PlacementMode};
+use brindle_policy::defragment::idle::AutoDefragment;
+use rustix::mount::MountFlags;
+
+/// A mount option.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// A second name of the same meaning, which the manual does not show.
+    synonym: Option<&'static str>,
+    pub(super) value: Value,
+    pub(super) kind: Kind,
+    /// Its text in the manual. It is empty for the opposite of a row that tells of both.
+    pub(super) help: &'static str,
+    pub(super) remount: Remount,
+}
+
+/// The value of an option, with its placeholder, and the way in which the option is taken.
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    No(fn(&mut MountOptions)),
+    /// The value is empty if none was given.
+    Allowed(&'static str, Take),
+    Needed(&'static str, Take),
+}
+
+type Take = fn(&mut MountOptions, &str) -> Result<()>;
+
+/// The commands that an option makes sense for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// All that open a pool.
+    OfPool,
+    /// A mount alone.
+    OfMount,
+    /// None: it would change something that can't be changed here.
+    Refused,
+}
+
+/// The way of a remount with an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remount {
+    /// It can't be changed.
+    Fixed,
+    /// A flag of the kernel's mount is set or taken away.
+    Flag(MountFlags, bool),
+    /// The server is told, by this name of a setting.
+    Setting(&'static str),
+}
+
+/// Options of mount(8), FUSE and the kernel's btrfs that are taken and change nothing here.
+pub(super) const WITHOUT_EFFECT: [&str; 29] = [
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "norelatime",
+    "lazytime",
+    "nolazytime",
+    "ssd",
+    "nossd",
+    "ssd_spread",
+    "nossd_spread",
+    "autodefrag",
+    "noautodefrag",
+    "nospace_cache",
+    "clear_cache",
+    "acl",
+    "barrier",
+    "skip_balance",
+    "rescan_uuid_tree",
+    "enospc_debug",
+    "noenospc_debug",
+    "iversion",
+    "noiversion",
+];
+
+/// The same, of those that have a value or may have one.
+pub(super) const WITHOUT_EFFECT_VALUED: [&str; 7] =
+    ["space_cache", "thread_pool", "metadata_ratio", "fatal_errors", "comment", "subtype", "user"];
+
+impl Row {
+    /// An option without a value.
+    const fn flag(kind: Kind, name: &'static str, help: &'static str, set: fn(&mut MountOptions)) -> Self {
+        Self { name, synonym: None, value: Value::No(set), kind, help, remount: Remount::Fixed }
+    }
+
+    /// An option that must have a value.
+    const fn valued(
+        kind: Kind,
+        (name, placeholder): (&'static str, &'static str),
+        help: &'static str,
+        take: Take,
+    ) -> Self {
+        let value = Value::Needed(placeholder, take);
+        Self { name, synonym: None, value, kind, help, remount: Remount::Fixed }
+    }
+
+    /// An option that may have a value.
+    const fn either(
+        kind: Kind,
+        (name, placeholder): (&'static str, &'static str),
+        help: &'static str,
+        take: Take,
+    ) -> Self {
+        Self {
+            value: Value::Allowed(placeholder, take),
+            ..Self::valued(kind, (name, placeholder), help, take)
+        }
+    }
+
+    /// An option that is refused, and the reason.
+    const fn refused(name: &'static str, why: &'static str) -> Self {
+        Self { help: why, ..Self::flag(Refused, name, why, |_| {}) }
+    }
+
+    const fn or(self, synonym: &'static str) -> Self {
+        Self { synonym: Some(synonym), ..self }
+    }
+
+    const fn on_remount(self, remount: Remount) -> Self {
+        Self { remount, ..self }
+    }
+}
+
+/// All options that mean something, in the order of the manual.
+pub(super) const ROWS: &[Row] = &[
+    Row::flag(OfMount, "rw", "read and write; the default, where the pool allows it", |options| {
+        options.mount.read_only = Some(false);
+    })
+    .on_remount(Remount::Flag(MountFlags::RDONLY, false)),
+    Row::flag(
+        OfMount,
+        "ro",
+        "only read; what was fsynced after the last commit is replayed first from the log, if there is one \
+         and the devices can be written, as by the kernel",
+        |options| options.mount.read_only = Some(true),
+    )
+    .on_remount(Remount::Flag(MountFlags::RDONLY, true)),
+    Row::flag(
+        OfPool,
+        "nologreplay",
+        "with ro: the log stays as it is, nothing is written, and the last commit is shown",
+        |options| options.leaves_log = true,
+    )
+    .or("norecovery"),
+    Row::valued(
+        OfPool,
+        ("rescue", "nologreplay"),
+        "the same; other rescues are not there, for brindle reads what it can of a damaged pool",
+        |options, value| {
+            match value {
+                "nologreplay" => options.leaves_log = true,
+                _ => bail!("option 'rescue={value}': it is rescue=nologreplay"),
+            }
+            Ok(())
+        },
+    ),
+    Row::flag(
+        OfPool,
+        "degraded",
+        "go on without missing devices if everything can be read without them",
+        |options| options.degraded = true,
+    ),
+    Row::valued(
+        OfPool,
+        ("subvol", "PATH"),
+        "the subvolume at PATH, from the top level, is the root",
+        |options, value| {
+            options.subvol = Some(value.as_bytes().to_vec());
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfPool,
+        ("subvolid", "ID"),
+        "the subvolume of this id is the root; 5 is the top level",
+        |options, value| {
+            options.subvolid = Some(value::subvolume(value)?);
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfPool,
+        ("device", "PATH"),
+        "one more device of the pool; can be given several times. Devices, here and as operands, may be said \
+         to be fast or bulk, as /dev/nvme0n1:fast, for this mount: the class counts instead of what the pool \
+         stores of the device, or the host says of it",
+        |options, value| {
+            options.devices.push(value.into());
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfPool,
+        ("fsname", "NAME"),
+        "the source that the mount table shows; the devices unless told otherwise",
+        |options, value| {
+            options.source = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
+        ("commit", "SECONDS"),
+        "how often what was written is made durable; 5 unless told otherwise (the kernel's btrfs has 30, but \
+         is told of sync(1)). A mount on which nothing changes writes nothing",
+        |options, value| {
+            options.mount.commit_interval = value::commit(value)?;
+            Ok(())
+        },
+    )
+    .on_remount(Remount::Setting("commit")),
+    Row::flag(
+        OfMount,
+        "sync",
+        "every write, and every change of a name or an attribute, is durable before the call returns; for \
+         single files and directories, chattr +S does that",
+        |options| options.mount.sync = true,
+    ),
+    Row::flag(OfMount, "async", "", |options| options.mount.sync = false),
+    Row::flag(
+        OfMount,
+        "dirsync",
+        "every change of a name is durable before the call returns; for single directories, chattr +D",
+        |options| options.mount.sync_names = true,
+    ),
+    Row::either(
+        OfMount,
+        ("compress", "ALGORITHM"),
+        "zlib[:1-9], lzo or zstd[:1-15] for new data of all files, as far as it shrinks; zlib unless one is \
+         named",
+        |options, value| {
+            options.write.compression = value::compression(value, false)?;
+            Ok(())
+        },
+    ),
+    Row::either(
+        OfMount,
+        ("compress-force", "ALGORITHM"),
+        "the same, without giving up on a file that did not shrink",
+        |options, value| {
+            options.write.compression = value::compression(value, true)?;
+            Ok(())
+        },
+    ),
+    Row::flag(
+        OfMount,
+        "nodatacow",
+        "new files are overwritten in place, and have no checksums; datacow is the default",
+        |options| (options.write.nodatacow, options.write.nodatasum) = (true, true),
+    ),
+    Row::flag(OfMount, "datacow", "", |options| options.write.nodatacow = false),
+    Row::flag(OfMount, "nodatasum", "new files have no checksums; datasum is the default", |options| {
+        options.write.nodatasum = true;
+    }),
+    Row::flag(OfMount, "datasum", "", |options| {
+        // What is not copied on write can't have checksums.
+        (options.write.nodatacow, options.write.nodatasum) = (false, false);
+    }),
+    Row::valued(
+        OfMount,
+        ("max_inline", "BYTES"),
+        "the longest contents that are kept in the tree; 2048 unless told otherwise",
+        |options, value| {
+            options.write.max_inline_bytes = Some(value::inline(value)?);
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfPool,
+        ("metadata_memory", "MIB"),
+        "what tree blocks may take of the memory, and as much again while they are written; a 32nd of the \
+         machine's unless told otherwise, from 64 to 512",
+        |options, value| {
+            options.metadata_bytes = Some(value::memory(value)?);
+            Ok(())
+        },
+    ),
+    Row::either(
+        OfMount,
+        ("metadata_defrag", "always|off"),
+        "while nothing is asked of the mount, tree blocks that lie scattered are written anew side by side, \
+         if they lie on disks that rotate; =always wherever they lie, =off is the default",
+        |options, value| {
+            options.mount.auto_defragment = match value {
+                "" | "rotating" => AutoDefragment::Rotating,
+                "always" => AutoDefragment::Always,
+                "off" => AutoDefragment::Off,
+                _ => bail!("option 'metadata_defrag={value}': it is metadata_defrag, =always or =off"),
+            };
+            Ok(())
+        },
+    ),
+    Row::either(
+        OfMount,
+        ("discard", "async"),
+        "what is freed is given back to the devices; nodiscard is the default",
+        |options, value| {
+            match value {
+                "" | "async" | "sync" => options.write.discard = true,
+                _ => bail!("option 'discard={value}': it is discard, discard=async or nodiscard"),
+            }
+            Ok(())
+        },
+    ),
+    Row::flag(OfMount, "nodiscard", "", |options| options.write.discard = false),
+    Row::flag(
+        OfMount,
+        "relatime",
+        "the time of the last access is kept where it is older than the last change, or than a day; the \
+         default. atime and nostrictatime mean the same",
+        |options| options.write.atime = AtimeMode::Relative,
+    )
+    .or("atime"),
+    Row::flag(OfMount, "nostrictatime", "", |options| options.write.atime = AtimeMode::Relative),
+    Row::flag(OfMount, "noatime", "it is not kept", |options| options.write.atime = AtimeMode::Never),
+    Row::flag(
+        OfMount,
+        "strictatime",
+        "it is kept at each access that the kernel tells of. The kernel reads what it remembers without \
+         asking, so that only the first access by each open file is seen",
+        |options| options.write.atime = AtimeMode::Strict,
+    ),
+    Row::flag(OfMount, "nodiratime", "it is not kept of directories; diratime is the default", |options| {
+        options.mount.no_directory_atime = true;
+    }),
+    Row::flag(OfMount, "diratime", "", |options| options.mount.no_directory_atime = false),
+    Row::either(
+        OfMount,
+        ("ssd_metadata", "strict"),
+        "metadata goes to flash as long as there is room, data to hard disks. Here that is the default; the \
+         kernel patches that have this option have it off. =strict: neither on the wrong devices, an error \
+         when the right ones are full",
+        |options, value| {
+            options.write.placement = match value {
+                "" | "preferred" => PlacementMode::Preferred,
+                "strict" => PlacementMode::Strict,
+                _ => bail!(
+                    "option 'ssd_metadata={value}': it is ssd_metadata, ssd_metadata=strict or no_ssd_metadata"
+                ),
+            };
+            Ok(())
+        },
+    ),
+    Row::flag(
+        OfMount,
+        "no_ssd_metadata",
+        "new chunks go where the most space is, whatever the device is: where the kernel puts them",
+        |options| options.write.placement = PlacementMode::Classic,
+    ),
+    Row::valued(
+        OfMount,
+        ("small_files", "SIZE"),
+        "files up to this length, compressed, have their data on flash; 0 for none. What `brindle property \
+         set MOUNTPOINT small_files` has stored, unless told otherwise",
+        |options, value| {
+            options.write.small_file_bytes = Some(value::small_files(value)?);
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
+        ("read_policy", "POLICY"),
+        "which copy is read where there are several; it can be changed by a remount and by brindle property. \
+         auto (the default): the one expected to answer first, streams dealt to all; pid: by the process; \
+         round-robin[:BYTES]: the next one after so many bytes, 256 KiB unless told otherwise; devid[:ID]: \
+         that device; roundrobin: the first whose queue is not full; latency: the one that was fastest \
+         lately; queue: the one with least to do",
+        |options, value| {
+            options.read_policy = Some(value.to_owned());
+            Ok(())
+        },
+    )
+    .on_remount(Remount::Setting("read_policy")),
+    Row::flag(
+        OfMount,
+        "user_subvol_rm_allowed",
+        "the owner of a subvolume may delete it, not only root and the user who mounted",
+        |options| options.mount.owners_delete_subvolumes = true,
+    ),
+    Row::flag(
+        OfMount,
+        "notreelog",
+        "an fsync is a commit of everything; treelog, the default, writes to a log what has changed of its \
+         file, where that is enough, and the next mount replays it after a crash",
+        |options| options.write.no_tree_log = true,
+    ),
+    Row::flag(OfMount, "treelog", "", |options| options.write.no_tree_log = false),
+    Row::flag(
+        OfMount,
+        "flushoncommit",
+        "every fsync, and every other commit that is asked for, takes the contents of all files along; \
+         otherwise (noflushoncommit) only those of its file, and every commit= seconds those of all",
+        |options| options.write.flush_on_commit = true,
+    ),
+    Row::flag(OfMount, "noflushoncommit", "", |options| options.write.flush_on_commit = false),
+    Row::flag(
+        OfMount,
+        "allow_other",
+        "other users may look inside (an ordinary user may allow that only if /etc/fuse.conf says \
+         user_allow_other)",
+        |options| options.mount.allow_other = true,
+    ),
+    Row::flag(OfMount, "default_permissions", "the kernel checks permissions; always", |_| {}),
+    Row::flag(OfMount, "auto_unmount", "the mount goes away when the serving process dies", |options| {
+        options.mount.auto_unmount = true;
+    }),
+    Row::flag(
+        OfMount,
+        "dev",
+        "device nodes work; for root. mount(8) asks for it unless told nodev; otherwise it is off unless \
+         asked for",
+        |options| options.mount.devices = Some(true),
+    )
+    .on_remount(Remount::Flag(MountFlags::NODEV, false)),
+    Row::flag(OfMount, "nodev", "", |options| options.mount.devices = Some(false))
+        .on_remount(Remount::Flag(MountFlags::NODEV, true)),
+    Row::flag(
+        OfMount,
+        "suid",
+        "set-user-id programs work; for root. mount(8) asks for it unless told nosuid; otherwise it is off \
+         unless asked for",
+        |options| options.mount.set_user_id = Some(true),
+    )
+    .on_remount(Remount::Flag(MountFlags::NOSUID, false)),
+    Row::flag(OfMount, "nosuid", "", |options| options.mount.set_user_id = Some(false))
+        .on_remount(Remount::Flag(MountFlags::NOSUID, true)),
+    Row::flag(OfMount, "noexec", "programs can't be started", |options| options.mount.no_execute = true)
+        .on_remount(Remount::Flag(MountFlags::NOEXEC, true)),
+    Row::flag(OfMount, "exec", "", |options| options.mount.no_execute = false)
+        .on_remount(Remount::Flag(MountFlags::NOEXEC, false)),
+    Row::flag(
+        OfMount,
+        "remount",
+        "changes a mount that is there, for root: ro, rw, commit=, read_policy=, dev, suid, exec and their \
+         opposites. With ro all that was written is durable, and nothing more is written. Other options must \
+         be those of the mount, or are refused by name. A pool that was mounted with ro stays so",
+        |_| {},
+    ),
+    Row::refused("noacl", "ACLs are always in force"),
+    Row::refused("nobarrier", "devices are always flushed"),
+];
+
+/// The row of a name.
+pub(super) fn find(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name || row.synonym == Some(name))
+}
+
+/// Every name of an option.
+pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
+    let named = ROWS.iter().flat_map(|row| [Some(row.name), row.synonym]).flatten();
+    named.chain(WITHOUT_EFFECT).chain(WITHOUT_EFFECT_VALUED)
+}
+
+/// Returns true if an option is one that is taken and changes nothing.
+pub(crate) fn is_without_effect(option: &str) -> bool {
+    let (name, value) = super::split(option);
+    option.starts_with("x-")
+        || option.starts_with("X-")
+        || value.is_none() && WITHOUT_EFFECT.contains(&name)
+        || WITHOUT_EFFECT_VALUED.contains(&name)
+}
+
+/// The way of a remount with an option.
+pub(crate) fn remount_of(option: &str) -> Remount {
+    find(super::split(option).0).map_or(Remount::Fixed, |row| row.remount)
+}

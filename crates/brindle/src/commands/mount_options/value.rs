@@ -1,0 +1,74 @@
+//! The values of mount options.
+
+use crate::commands::mkfs::parse_size;
+use anyhow::{Context, Result, bail};
+use brindle_fs::{Compression, CompressionChoice};
+use brindle_ondisk::RootId;
+use std::time::Duration;
+
+/// `zlib`, `lzo` or `zstd`, the first and last with a level behind a colon; an empty value means zlib.
+pub(super) fn compression(value: &str, force: bool) -> Result<Option<CompressionChoice>> {
+    const ZLIB_LEVEL_MAX: u8 = 9;
+    const ZSTD_LEVEL_MAX: u8 = 15;
+    let value = if value.is_empty() { "zlib" } else { value };
+    let (name, level) = match value.split_once(':') {
+        Some((name, level)) => (name, Some(level)),
+        None => (value, None),
+    };
+    let (algorithm, level_max) = match name {
+        "zlib" => (Compression::Zlib, ZLIB_LEVEL_MAX),
+        "lzo" => (Compression::Lzo, 0),
+        "zstd" => (Compression::Zstd, ZSTD_LEVEL_MAX),
+        "no" | "none" if level.is_none() => return Ok(None),
+        _ => bail!("option 'compress={value}': it is one of zlib, lzo, zstd, no"),
+    };
+    let wrong = || format!("option 'compress={value}': the level is a number from 1 to {level_max}");
+    let level = level.map(str::parse::<u8>).transpose().with_context(wrong)?;
+    if level.is_some_and(|level| level == 0 || level > level_max) {
+        match level_max {
+            0 => bail!("option 'compress={value}': lzo has no levels"),
+            _ => bail!(wrong()),
+        }
+    }
+    Ok(Some(CompressionChoice { algorithm, level, force }))
+}
+
+/// A number of bytes, or of KiB with a K behind it.
+pub(super) fn inline(value: &str) -> Result<u32> {
+    let wrong = || format!("option 'max_inline={value}': it is a number of bytes, K behind it is allowed");
+    let (digits, factor) = match value.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1024),
+        None => (value, 1),
+    };
+    let number: u32 = digits.parse().with_context(wrong)?;
+    number.checked_mul(factor).with_context(wrong)
+}
+
+/// A length in bytes, with a unit or without.
+pub(crate) fn small_files(value: &str) -> Result<u64> {
+    parse_size(value).with_context(|| format!("'{value}' is no length for small_files"))
+}
+
+/// A number of seconds; 0 stands for the default, as with the kernel.
+pub(super) fn commit(value: &str) -> Result<Option<Duration>> {
+    let seconds: u64 =
+        value.parse().with_context(|| format!("option 'commit={value}': it is a number of seconds"))?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
+}
+
+/// A number of MiB, in bytes.
+pub(super) fn memory(value: &str) -> Result<usize> {
+    const MOST_MIB: usize = 1 << 20;
+    let number = value.parse::<usize>().ok().filter(|mib| (1..=MOST_MIB).contains(mib));
+    let wrong = || format!("option 'metadata_memory={value}': it is a number of MiB, from 1 to {MOST_MIB}");
+    Ok(number.with_context(wrong)? << 20)
+}
+
+/// The id of a subvolume, decimal or hexadecimal.
+pub(super) fn subvolume(value: &str) -> Result<RootId> {
+    let number = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    Ok(RootId::new(number.with_context(|| format!("option 'subvolid={value}': the id is not a number"))?))
+}
