@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/architecture.md` says what each is for.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
+    "brindle-sync",
     "brindle-ondisk",
     "brindle-policy",
     "brindle-device",

@@ -1,0 +1,125 @@
+//! The order of locks.
+
+/// The order of locks, outermost first: a thread that holds one waits only for those that are declared behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rank {
+    // Files: `fs`.
+    /// Deletion of a dropped subvolume's blocks, or a move of blocks that could be part of one.
+    SubvolumeDrop,
+    /// Writeback on behalf of all files.
+    Flusher,
+    /// Moves of directories: no directory's ancestors change meanwhile.
+    Renames,
+    /// Permission to change a subvolume; several by ascending id.
+    SubvolumeAccess,
+    /// Names and link count of an inode; several by ascending inode id.
+    Names,
+    /// Gate of a file's contents; two by ascending inode id.
+    FileGate,
+    /// Writeback of one file.
+    FileWriteback,
+    /// Position and caches of an open file.
+    OpenFile,
+    /// Subvolumes where orphans are looked for; trees are read meanwhile.
+    Orphans,
+    /// The id of the next subvolume; trees are read meanwhile.
+    NextSubvolume,
+    /// The number of a subvolume's next inode; trees are read meanwhile.
+    NextInode,
+
+    // Transactions: `tree`.
+    /// The commit: one at a time.
+    Commit,
+    /// Part in the running transaction, or its gate closed. No lock; a commit waits for it.
+    Transaction,
+    /// State of the log.
+    LogState,
+    /// Subvolumes that are known to the filesystem; trees are read meanwhile.
+    SubvolumeTable,
+    /// Load of free ranges from the free space tree.
+    SpaceLoad,
+    /// Tree of a subvolume, or a log tree.
+    FileTree,
+    /// Decision about a block that several trees share.
+    SharedBlock,
+    /// Gate between references that wait and the extent tree.
+    ReferenceGate,
+    /// Splitting and joining of checksum items.
+    Checksums,
+    /// The tree of roots.
+    RootTree,
+    /// The other trees: extents, checksums, chunks, devices, free space, block groups.
+    OtherTree,
+    /// References that wait.
+    References,
+    /// Progress of the conversion of dropped trees.
+    Conversions,
+    /// Holds on freed space.
+    SpaceReaders,
+    /// Space and promises of space.
+    Space,
+    /// State of the transaction gate.
+    GateState,
+    /// Features of the next superblock.
+    Features,
+    /// Label of the next superblock.
+    Label,
+    /// The operation of which there is one at a time.
+    Exclusive,
+    /// Counters of commits.
+    CommitStatistics,
+    /// Counters of the log.
+    LogStatistics,
+    /// Errors of devices.
+    DeviceStatistics,
+    /// Trees that are known to the pool.
+    TreeTable,
+    /// Blocks that are final and not written.
+    FrozenBlocks,
+    /// Blocks of the log that have places.
+    LogBlocks,
+    /// A shard of the node cache.
+    NodeCache,
+
+    // State of files that is read and changed under the locks of trees: `fs`.
+    /// Contents, sizes and times of a file that its items do not have.
+    FileMemory,
+    /// Files with contents that are not written.
+    DirtyFiles,
+    /// Contents that were lost.
+    LostContents,
+    /// Ranges that the log does not have.
+    LogBook,
+    /// A shard of the table of inodes.
+    InodeTable,
+    /// Readers of an inode.
+    Readahead,
+    /// Readers of small files.
+    Neighbours,
+    /// Runs of a bulk writer that wait for a thread.
+    BulkRuns,
+    /// Failure of a bulk writer.
+    BulkFailure,
+
+    // Devices: `volume`.
+    /// Repair of a bad copy; writers hold it for reading.
+    Repair,
+    /// Row of a parity chunk.
+    ParityRow,
+    /// Chunks and devices.
+    VolumePool,
+    /// The superblock of the last commit.
+    Superblock,
+    /// Reads that are announced.
+    Announced,
+    /// Reads that a device has been told of.
+    Backlog,
+    /// Places that a device failed to take.
+    LostWrites,
+}
+
+/// A type whose locks have one rank.
+pub trait Ranked {
+    /// Their rank.
+    const RANK: Rank;
+}
