@@ -9,6 +9,11 @@ const MODULE_LINES_MAX: usize = 600;
 /// Crates that may use `unsafe`.
 const UNSAFE_CRATES: [&str; 2] = ["device", "kernel"];
 
+/// Crates whose locks have ranks: those of `brindle-sync`.
+const RANKED_CRATES: [&str; 3] = ["volume", "tree", "fs"];
+/// The locks that have none.
+const UNRANKED_LOCKS: [&str; 4] = ["Mutex", "RwLock", "Condvar", "PoisonError"];
+
 /// What is wrong with the sources.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
@@ -33,6 +38,10 @@ fn check_source(root: &Path, krate: &Path, source: &Path, complaints: &mut Vec<S
     let is_test = place.contains("/tests/") || place.ends_with("tests.rs");
     if !is_test {
         check_length(root, source, &text, complaints);
+        if krate.file_name().is_some_and(|name| RANKED_CRATES.iter().any(|ranked| name == *ranked)) {
+            let lines = unranked_locks(&text).into_iter();
+            complaints.extend(lines.map(|number| format!("{place}:{number}: a lock without a rank")));
+        }
     }
     let may_be_unsafe = krate.file_name().is_some_and(|name| UNSAFE_CRATES.iter().any(|may| name == *may));
     for (number, line) in text.lines().enumerate() {
@@ -49,6 +58,20 @@ fn check_source(root: &Path, krate: &Path, source: &Path, complaints: &mut Vec<S
         }
     }
     Ok(())
+}
+
+/// The lines on which a module names locks of the standard library; its tests may.
+fn unranked_locks(text: &str) -> Vec<usize> {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("std::sync::") {
+        let statement = code[at..].split(';').next().unwrap_or_default();
+        let mut names = statement.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if names.any(|name| UNRANKED_LOCKS.contains(&name)) {
+            found.push(code[..at].lines().count());
+        }
+    }
+    found
 }
 
 fn check_length(root: &Path, source: &Path, text: &str, complaints: &mut Vec<String>) {
@@ -92,4 +115,21 @@ fn read(path: &Path) -> Result<String> {
 
 fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unranked_locks;
+
+    #[test]
+    fn a_lock_of_the_standard_library_is_seen_but_in_tests() {
+        let ranked = "use brindle_sync::{Mutex, Rank};\nuse std::sync::{Arc, OnceLock};\nuse std::sync::atomic::AtomicU64;\n";
+        assert!(unranked_locks(ranked).is_empty());
+        let unranked =
+            "use std::fmt;\nuse std::sync::{\n    Arc, Mutex,\n};\nstruct S(std::sync::RwLock<()>);\n";
+        assert_eq!(unranked_locks(unranked), [2, 5]);
+        assert!(
+            unranked_locks("struct S;\n#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}\n").is_empty()
+        );
+    }
 }

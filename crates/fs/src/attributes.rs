@@ -16,6 +16,11 @@ pub struct InodeId {
 }
 
 impl InodeId {
+    /// Its place among the inodes that an operation locks: by ascending id.
+    pub(crate) fn lock_key(self) -> u128 {
+        u128::from(self.tree.get()) << 64 | u128::from(self.number.get())
+    }
+
     /// The root directory of a subvolume.
     pub const fn root_of(tree: RootId) -> Self {
         Self { tree, number: ObjectId::FIRST_FREE }

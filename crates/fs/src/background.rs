@@ -3,7 +3,6 @@
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_tree::{Need, Readahead, TreeError};
-use std::sync::PoisonError;
 
 /// How many blocks of a deleted subvolume are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
@@ -51,7 +50,7 @@ impl Filesystem {
     /// thread, again and again while there is more, else from time to time.
     pub fn background_step(&self) -> Result<Remaining, FsError> {
         let write = self.writing()?;
-        let _drops = write.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        let _drops = write.drops.lock();
         let is_busy = self.clean_orphans(&write.orphans)?
             || self.drop_deleted_subvolume()?
             || write.options.discard && self.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;

@@ -3,7 +3,6 @@
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{Item, Key, KeyType, RootId};
 use brindle_tree::{Readahead, TreeError};
-use std::sync::PoisonError;
 
 /// What is to be defragmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +43,7 @@ impl Filesystem {
         leaves: usize,
     ) -> Result<DefragmentedPiece, FsError> {
         // A subvolume that is being dropped has pointers to blocks that are gone.
-        let _whole = self.writing()?.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        let _whole = self.writing()?.drops.lock();
         let start = |tree| DefragmentPlace { tree, key: Key::MIN };
         let place = match (from, scope) {
             (Some(place), _) => Some(place),

@@ -9,8 +9,9 @@ use crate::subvolume::{SubvolumeState, Subvolumes};
 use crate::{FsError, InodeId, WriteOptions};
 use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
+use brindle_sync::{Mutex, Rank};
 use brindle_tree::{Pool, Tree, TreeError, WriterOptions};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The most that the replay of a log in memory writes to a device, in bytes.
 const REPLAYED_BYTES_MAX: usize = 1 << 30;
@@ -115,10 +116,10 @@ impl Filesystem {
         }
         let state = WriteState {
             options: write,
-            renames: Mutex::default(),
-            drops: Mutex::default(),
+            renames: Mutex::new(Rank::Renames, ()),
+            drops: Mutex::new(Rank::SubvolumeDrop, ()),
             orphans: Arc::default(),
-            next_subvolume: Mutex::default(),
+            next_subvolume: Mutex::new(Rank::NextSubvolume, None),
         };
         Self::new(pool, options, Some(state))
     }

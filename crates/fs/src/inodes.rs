@@ -1,7 +1,7 @@
 //! Inodes in memory: one [`Inode`] each, shared by all who use it, gone when nobody does. The directories whose names
 //! changed lately stay a while, with what was looked up of them.
 //!
-//! **Locks**, outermost first; nobody waits for one while it holds a later one:
+//! **Locks**, outermost first; [`Rank`](brindle_sync::Rank) has the whole order, which debug builds check:
 //! 1. the lock of renames ([`WriteState::renames`](crate::filesystem::WriteState)): who moves a directory to another
 //!    one, so that nobody's ancestors change meanwhile;
 //! 2. the subvolumes' [`WriteAccess`](crate::subvolume::WriteAccess), by ascending id: held shared by each operation
@@ -24,9 +24,10 @@ use crate::data::FileState;
 use crate::namespace::NameState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The table is split into so many, each with a lock of its own.
 const SHARDS: usize = 16;
@@ -54,8 +55,8 @@ impl Inode {
     fn new(id: InodeId) -> Self {
         Self {
             id,
-            names: Mutex::default(),
-            readahead: Mutex::default(),
+            names: Mutex::new(Rank::Names, NameState::default()),
+            readahead: Mutex::new(Rank::Readahead, Readahead::default()),
             is_unprivileged: AtomicBool::new(false),
             cached_openings: AtomicU32::new(0),
             data: FileState::default(),
@@ -68,8 +69,9 @@ impl Inode {
     }
 
     /// The lock of its names; see the module's text for the order.
+    #[track_caller]
     pub(crate) fn names(&self) -> MutexGuard<'_, NameState> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock_by_key(self.id.lock_key())
     }
 
     /// Counts an opening that reads and writes through the host's page cache, or takes one back.
@@ -100,7 +102,7 @@ impl Inode {
 
     /// Who reads it in order. Held for a moment.
     pub(crate) fn readahead(&self) -> MutexGuard<'_, Readahead> {
-        self.readahead.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readahead.lock()
     }
 }
 
@@ -117,6 +119,10 @@ struct Shard {
     directories: VecDeque<Arc<Inode>>,
     /// How many entries there may be until those without an inode are looked for.
     sweep_at: usize,
+}
+
+impl Ranked for Shard {
+    const RANK: Rank = Rank::InodeTable;
 }
 
 impl InodeTable {
@@ -147,7 +153,7 @@ impl InodeTable {
     pub(crate) fn of_subvolume(&self, tree: RootId) -> Vec<Arc<Inode>> {
         let mut found = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock();
             let inodes = shard.inodes.iter().filter(|(id, _)| id.tree == tree);
             found.extend(inodes.filter_map(|(_, inode)| inode.upgrade()));
         }
@@ -157,7 +163,7 @@ impl InodeTable {
     fn shard(&self, id: InodeId) -> MutexGuard<'_, Shard> {
         let mixed = id.number.get() ^ id.tree.get().rotate_left(7);
         let index = brindle_ondisk::to_usize(mixed) % SHARDS;
-        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].lock()
     }
 }
 

@@ -3,7 +3,7 @@
 //! in by itself; what tells where the next one lies is where the last ones ended.
 
 use brindle_ondisk::Logical;
-use std::sync::{Mutex, PoisonError};
+use brindle_sync::{Mutex, Rank};
 
 /// Files of more bytes are read ahead in by themselves.
 pub(crate) const SMALL_FILE_BYTES: u64 = 128 << 10;
@@ -20,7 +20,7 @@ const AHEAD_MAX_BYTES: u64 = 1 << 20;
 const PROOF: u32 = 2;
 
 /// What readers of small files have read last; the one that read last stands at the end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Neighbours(Mutex<Vec<Stream>>);
 
 /// One reader, going up in the logical space.
@@ -36,12 +36,18 @@ struct Stream {
     hits: u32,
 }
 
+impl Default for Neighbours {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::Neighbours, Vec::new()))
+    }
+}
+
 impl Neighbours {
     /// Notes that a small file is about to be read at an address; returns where to read ahead and how much, if
     /// anything.
     pub(crate) fn note(&self, start: Logical, length: u64) -> Option<(Logical, u64)> {
         let (start, end) = (start.get(), start.get().saturating_add(length));
-        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.0.lock();
         let Some(index) = streams.iter().position(|stream| stream.end.abs_diff(start) <= GAP_BYTES) else {
             if streams.len() == STREAMS {
                 streams.remove(0);

@@ -13,9 +13,10 @@
 use crate::subvolume::SubvolumeState;
 use crate::{FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use brindle_sync::{Mutex, Rank, Ranked};
 use brindle_tree::{Need, Readahead};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What is looked at in one go, of subvolumes and of the orphans of one.
 const BATCH: usize = 64;
@@ -43,10 +44,14 @@ impl Default for Waiting {
     }
 }
 
+impl Ranked for Waiting {
+    const RANK: Rank = Rank::Orphans;
+}
+
 impl Orphans {
     /// Notes a subvolume that may have orphans.
     pub(crate) fn look_at(&self, id: RootId) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).subvolumes.push_back(id);
+        self.waiting.lock().subvolumes.push_back(id);
     }
 }
 
@@ -190,7 +195,7 @@ impl Filesystem {
     }
 
     fn next_subvolume_with_orphans(&self, orphans: &Orphans) -> Result<Option<RootId>, FsError> {
-        let mut waiting = orphans.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = orphans.waiting.lock();
         if let Some(id) = waiting.subvolumes.pop_front() {
             return Ok(Some(id));
         }

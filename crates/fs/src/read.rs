@@ -7,10 +7,11 @@ use crate::orphan::Orphans;
 use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
+use brindle_sync::{Mutex, Rank};
 use brindle_volume::DataChecksums;
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often a read that has met a writeback, or data that moved, begins anew, until it waits for the writeback.
 const READ_AGAIN_MAX: usize = 3;
@@ -108,7 +109,7 @@ impl OpenFile {
     }
 
     fn with_state<T>(&self, act: impl FnOnce(&mut ReaderState) -> T) -> T {
-        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.state.lock())
     }
 }
 
@@ -166,7 +167,13 @@ impl Filesystem {
         }
         let known_failures = inode.data.memory().failures.into();
         let has_checksums = AtomicBool::new(has_checksums);
-        Ok(OpenFile { id, inode, has_checksums, state: Mutex::default(), known_failures })
+        Ok(OpenFile {
+            id,
+            inode,
+            has_checksums,
+            state: Mutex::new(Rank::OpenFile, ReaderState::default()),
+            known_failures,
+        })
     }
 
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.

@@ -3,8 +3,9 @@
 use crate::{Filesystem, FsError, InodeId, SubvolumeChoice, Timestamp};
 use brindle_ondisk::item::{RootFlags, RootItem};
 use brindle_ondisk::{IdMap, Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
+use brindle_sync::{Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use brindle_tree::{Pool, Readahead, Tree, TreeError};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 /// A subvolume or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ struct Place {
 }
 
 /// The subvolumes in use, each looked up once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Subvolumes(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 
 /// What all who use a subvolume share.
@@ -57,13 +58,19 @@ pub(crate) struct WriteAccess {
     pub(crate) is_deleted: bool,
 }
 
+impl Default for Subvolumes {
+    fn default() -> Self {
+        Self(RwLock::new(Rank::SubvolumeTable, IdMap::default()))
+    }
+}
+
 impl Subvolumes {
     pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
-        if let Some(state) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        if let Some(state) = self.0.read().get(&id) {
             return Ok(Arc::clone(state));
         }
         // The lock is held over the look, so that a deletion can't come between it and the entry.
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         if let Some(state) = known.get(&id) {
             return Ok(Arc::clone(state));
         }
@@ -75,7 +82,8 @@ impl Subvolumes {
             return Err(FsError::DeletedSubvolume(id));
         }
         let access = WriteAccess { is_read_only: flags.contains(RootFlags::RDONLY), is_deleted: false };
-        let (access, next_number) = (RwLock::new(access), Mutex::default());
+        let access = RwLock::new(Rank::SubvolumeAccess, access);
+        let next_number = Mutex::new(Rank::NextInode, None);
         let state = Arc::new(SubvolumeState { tree: pool.tree(id)?, access, next_number });
         known.insert(id, Arc::clone(&state));
         Ok(state)
@@ -83,7 +91,7 @@ impl Subvolumes {
 
     /// Forgets a subvolume that is deleted.
     pub(crate) fn forget(&self, id: RootId) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.0.write().remove(&id);
     }
 }
 
@@ -93,33 +101,42 @@ impl SubvolumeState {
         &self.tree
     }
 
+    /// Its place among the subvolumes that an operation holds: by ascending id.
+    fn key(&self) -> u128 {
+        self.tree.id().get().into()
+    }
+
     /// The right to change it, for one operation.
+    #[track_caller]
     pub(crate) fn begin_write(&self) -> Result<RwLockReadGuard<'_, WriteAccess>, FsError> {
-        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        let access = self.access.read_by_key(self.key());
         access.check(self.tree.id())?;
         Ok(access)
     }
 
     /// The right to finish what was begun before it became read-only: contents written back, orphans removed. Not to
     /// be taken by who has the right to write already.
+    #[track_caller]
     pub(crate) fn begin_upkeep(&self) -> Result<RwLockReadGuard<'_, WriteAccess>, FsError> {
-        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        let access = self.access.read_by_key(self.key());
         if access.is_deleted { Err(FsError::DeletedSubvolume(self.tree.id())) } else { Ok(access) }
     }
 
     /// Nobody deletes it, or says who may change it, meanwhile.
+    #[track_caller]
     pub(crate) fn hold(&self) -> RwLockReadGuard<'_, WriteAccess> {
-        self.access.read().unwrap_or_else(PoisonError::into_inner)
+        self.access.read_by_key(self.key())
     }
 
     /// The right to say who may change it; waits for the operations that do.
+    #[track_caller]
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, WriteAccess> {
-        self.access.write().unwrap_or_else(PoisonError::into_inner)
+        self.access.write_by_key(self.key())
     }
 
     /// A number that no inode has, or ever had since the filesystem was opened.
     pub(crate) fn new_number(&self, pool: &Pool) -> Result<ObjectId, FsError> {
-        let mut next = self.next_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next_number.lock();
         let number = match *next {
             Some(number) => number,
             None => highest_number(pool, &self.tree)?.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1),

@@ -10,9 +10,9 @@ use crate::xattr_change::{COMPRESSION, compression_flag};
 use crate::{FileType, Filesystem, FsError, InodeFlags, InodeId, RootId, Timestamp};
 use brindle_ondisk::item::{RootFlags, RootItem, Timespec};
 use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, Uuid, name_hash};
+use brindle_sync::RwLockReadGuard;
 use brindle_tree::{Need, Readahead, TreeError};
 use std::cmp::Ordering;
-use std::sync::{PoisonError, RwLockReadGuard};
 use zerocopy::{FromBytes, FromZeros};
 
 /// The mode of a new subvolume's root, as the kernel has it with the usual umask.
@@ -154,7 +154,7 @@ impl Filesystem {
     fn take_out(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         // Nothing moves between directories meanwhile, and so the name stays where it is but for its own directory.
         let renames = &self.writing()?.renames;
-        let _renames = renames.lock().unwrap_or_else(PoisonError::into_inner);
+        let _renames = renames.lock();
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
         let (subvolume, above) = (self.subvolume_state(id)?, self.subvolume_state(home.directory.tree)?);
         let (_above_access, mut access);
@@ -276,7 +276,7 @@ impl Filesystem {
 
     /// An id that no subvolume has, or ever had since the filesystem was opened.
     pub(crate) fn new_subvolume_id(&self) -> Result<RootId, FsError> {
-        let mut next = self.writing()?.next_subvolume.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.writing()?.next_subvolume.lock();
         let id = match *next {
             Some(id) => id,
             None => {

@@ -5,8 +5,9 @@
 //! one long scan of leaves does not push out the upper levels.
 
 use brindle_ondisk::{IdMap, Logical, Node};
+use brindle_sync::{Rank, Ranked, RwLock};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 const SHARDS: usize = 16;
 /// However small the budget, a shard keeps a path's worth of nodes.
@@ -45,6 +46,10 @@ struct Entry {
     referenced: AtomicBool,
 }
 
+impl Ranked for Shard {
+    const RANK: Rank = Rank::NodeCache;
+}
+
 impl NodeCache {
     /// A cache of at most `budget_bytes` of nodes.
     pub(crate) fn new(budget_bytes: usize, nodesize: u32) -> Self {
@@ -58,7 +63,7 @@ impl NodeCache {
     }
 
     pub(crate) fn get(&self, at: Logical) -> Option<Arc<Node>> {
-        let shard = self.shard(at).read().unwrap_or_else(PoisonError::into_inner);
+        let shard = self.shard(at).read();
         let found = shard.slots.get(&at).map(|slot| {
             let entry = &shard.ring[*slot];
             // Upper nodes are asked for all the time: a store that changes nothing would still be shared.
@@ -80,16 +85,16 @@ impl NodeCache {
 
     /// Whether a node is held; counts as no use.
     pub(crate) fn contains(&self, at: Logical) -> bool {
-        self.shard(at).read().unwrap_or_else(PoisonError::into_inner).slots.contains_key(&at)
+        self.shard(at).read().slots.contains_key(&at)
     }
 
     pub(crate) fn insert(&self, at: Logical, node: Arc<Node>) {
-        let mut shard = self.shard(at).write().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard(at).write();
         shard.insert(at, node, self.capacity_per_shard);
     }
 
     pub(crate) fn statistics(&self) -> CacheStatistics {
-        let held = |shard: &RwLock<Shard>| shard.read().unwrap_or_else(PoisonError::into_inner).ring.len();
+        let held = |shard: &RwLock<Shard>| shard.read().ring.len();
         CacheStatistics {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),

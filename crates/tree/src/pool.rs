@@ -9,9 +9,10 @@ use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{
     Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
+use brindle_sync::{Rank, RwLock};
 use brindle_volume::Volume;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// The memory that cached nodes may take unless told otherwise, in bytes.
 pub const DEFAULT_CACHE_BYTES: usize = 64 << 20;
@@ -57,7 +58,7 @@ impl Pool {
         let pool = Self {
             volume,
             cache,
-            trees: RwLock::default(),
+            trees: RwLock::new(Rank::TreeTable, IdMap::default()),
             moves: AtomicU64::new(0),
             writer: OnceLock::new(),
         };
@@ -88,12 +89,12 @@ impl Pool {
 
     /// A tree: one of the superblock's, or one with an item in the tree of roots. Everyone gets the same.
     pub fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
-        let known = self.trees.read().unwrap_or_else(PoisonError::into_inner).get(&id).map(Arc::clone);
+        let known = self.trees.read().get(&id).map(Arc::clone);
         match known {
             Some(tree) => Ok(tree),
             None => {
                 let tree = self.find_tree(id)?;
-                let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+                let mut trees = self.trees.write();
                 Ok(Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree))))
             }
         }
@@ -101,13 +102,12 @@ impl Pool {
 
     /// How many trees somebody has asked for.
     pub(crate) fn known_tree_count(&self) -> usize {
-        self.trees.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.trees.read().len()
     }
 
     /// The trees that somebody has asked for, by id.
     pub(crate) fn known_trees(&self) -> Vec<Arc<Tree>> {
-        let mut trees: Vec<_> =
-            self.trees.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect();
+        let mut trees: Vec<_> = self.trees.read().values().map(Arc::clone).collect();
         trees.sort_unstable_by_key(|tree| tree.id());
         trees
     }
@@ -115,14 +115,14 @@ impl Pool {
     /// Makes a new tree known.
     pub(crate) fn register_tree(&self, tree: Tree) -> Arc<Tree> {
         let tree = Arc::new(tree);
-        let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+        let mut trees = self.trees.write();
         trees.insert(tree.id(), Arc::clone(&tree));
         tree
     }
 
     /// Forgets a tree that is deleted.
     pub(crate) fn forget_tree(&self, id: RootId) {
-        self.trees.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.trees.write().remove(&id);
     }
 
     /// A number that grows whenever data moves: who has looked up where data lies, and finds afterwards that it has

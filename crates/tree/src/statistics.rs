@@ -5,12 +5,12 @@
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::item::DevStats;
 use brindle_ondisk::{DevId, Item, Key, KeyType, ObjectId, RootId};
+use brindle_sync::{Mutex, MutexGuard, Rank};
 use brindle_volume::DeviceStatus;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The statistics of all devices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Statistics {
     records: Mutex<BTreeMap<DevId, Record>>,
 }
@@ -23,6 +23,12 @@ struct Record {
     since: DevStats,
     /// What the item says, or would if there were one.
     written: DevStats,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self { records: Mutex::new(Rank::DeviceStatistics, BTreeMap::new()) }
+    }
 }
 
 impl Record {
@@ -125,7 +131,7 @@ impl Statistics {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<DevId, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::TreeRoot;
 use crate::editor::RecentKeys;
 use brindle_ondisk::{Generation, IdMap, Logical, Node, NodeExpectation, RootId};
+use brindle_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The bit that tells a virtual address, of a block that has no place on a device yet, from a real one.
 const VIRTUAL: u64 = 1 << 63;
@@ -52,7 +53,7 @@ impl Tree {
             grown: 0,
             recent: RecentKeys::default(),
         };
-        Self { id: root.id, state: RwLock::new(state), version: AtomicU64::new(0) }
+        Self { id: root.id, state: RwLock::new(rank_of(root.id), state), version: AtomicU64::new(0) }
     }
 
     /// A tree that nobody changes, such as a log tree or what a backup root points to.
@@ -80,20 +81,23 @@ impl Tree {
         self.state.is_poisoned()
     }
 
+    #[track_caller]
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, TreeState> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     /// The right to change the tree. Cursors that are in it will look for their place anew.
+    #[track_caller]
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, TreeState> {
-        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.write();
         self.version.fetch_add(1, Ordering::Relaxed);
         state
     }
 
     /// The right to change what is said of the tree, not its blocks.
+    #[track_caller]
     pub(crate) fn write_quietly(&self) -> RwLockWriteGuard<'_, TreeState> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 
     /// The state's version; call it with the state locked.
@@ -106,6 +110,16 @@ impl TreeState {
     /// What the root must be.
     pub(crate) fn root_expectation(&self) -> NodeExpectation {
         self.root.expectation()
+    }
+}
+
+/// The place of a tree's lock in the order of locks.
+fn rank_of(tree: RootId) -> Rank {
+    match tree {
+        RootId::ROOT_TREE => Rank::RootTree,
+        RootId::TREE_LOG => Rank::FileTree,
+        _ if tree.is_file_tree() => Rank::FileTree,
+        _ => Rank::OtherTree,
     }
 }
 

@@ -2,9 +2,9 @@
 //! there is old, and nothing but this tells it from what is right; and where it took one that is not durable yet.
 //! The module `mend` says how the first come to an end.
 
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A device that has lost more places than this is not read at all.
 const RANGES_MAX: usize = 1 << 16;
@@ -23,6 +23,10 @@ pub(crate) struct Places {
     /// Start and end; they neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
     everywhere: bool,
+}
+
+impl Ranked for Places {
+    const RANK: Rank = Rank::LostWrites;
 }
 
 impl LostWrites {
@@ -104,7 +108,7 @@ impl LostWrites {
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 }
 

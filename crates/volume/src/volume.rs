@@ -9,7 +9,8 @@ use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::{Chunk, DevItem};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
-use std::sync::{Arc, PoisonError, RwLock};
+use brindle_sync::{Rank, RwLock};
+use std::sync::Arc;
 
 /// A pool's devices behind one logical address space.
 ///
@@ -68,11 +69,11 @@ impl Volume {
         }
         Ok(Self {
             opened: superblock.generation,
-            superblock: RwLock::new(superblock),
+            superblock: RwLock::new(Rank::Superblock, superblock),
             context,
             degraded: options.degraded,
             is_writable,
-            pool: RwLock::new(Arc::new(pool)),
+            pool: RwLock::new(Rank::VolumePool, Arc::new(pool)),
             locks: Locks::default(),
         })
     }
@@ -84,13 +85,13 @@ impl Volume {
 
     /// The pool's superblock: that of the last commit.
     pub fn superblock(&self) -> Arc<Superblock> {
-        Arc::clone(&self.superblock.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.superblock.read())
     }
 
     /// Another superblock was committed.
     pub(crate) fn set_superblock(&self, superblock: Superblock) {
         self.set_generation(superblock.generation);
-        let mut current = self.superblock.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.superblock.write();
         *current = Arc::new(superblock);
     }
 
@@ -282,12 +283,12 @@ impl Volume {
 
     /// The pool as it is known now; what is added later doesn't change it.
     pub(crate) fn snapshot(&self) -> Arc<Pool> {
-        Arc::clone(&self.pool.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.pool.read())
     }
 
     /// Changes the pool in place, or a copy of it if somebody is reading.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Pool) -> T) -> T {
-        let mut pool = self.pool.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool.write();
         change(Arc::make_mut(&mut pool))
     }
 }

@@ -3,11 +3,12 @@
 use crate::FsError;
 use brindle_device::DIRECT_ALIGNMENT;
 use brindle_ondisk::{Logical, to_u64};
+use brindle_sync::{Mutex, Rank};
 use brindle_tree::{Pool, TreeError};
 use brindle_volume::WriteError;
 use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// How much is written at a time, in bytes, about.
@@ -59,13 +60,14 @@ impl<'s> Stream<'s> {
     pub(super) fn new<'e>(pool: &'s Pool, scope: &'s Scope<'s, 'e>) -> Self {
         let (sender, runs) = sync_channel::<Run>(QUEUE_RUNS);
         let (give_back, empty) = sync_channel(QUEUE_RUNS + WRITERS + 1);
-        let (runs, failed) = (Arc::new(Mutex::new(runs)), Arc::new(Mutex::new(None)));
+        let (runs, failed) =
+            (Arc::new(Mutex::new(Rank::BulkRuns, runs)), Arc::new(Mutex::new(Rank::BulkFailure, None)));
         let work = |_| {
             let (runs, failed, give_back) = (Arc::clone(&runs), Arc::clone(&failed), give_back.clone());
             scope.spawn(move || {
                 while let Some(run) = next(&runs) {
                     if let Err(error) = pool.volume().write_data(run.start, run.data()) {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        failed.lock().get_or_insert(error);
                         return;
                     }
                     // Nobody wants it any more when all is sent.
@@ -94,7 +96,7 @@ impl<'s> Stream<'s> {
         if self.run.data().is_empty() {
             return Ok(());
         }
-        if self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if self.failed.lock().is_some() {
             return self.join();
         }
         let fresh = Run::new(self.empty.try_recv().unwrap_or_default());
@@ -120,7 +122,7 @@ impl<'s> Stream<'s> {
                 std::panic::resume_unwind(panic);
             }
         }
-        match self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.failed.lock().take() {
             Some(error) => Err(FsError::Tree(TreeError::Write(error))),
             None => Ok(()),
         }
@@ -128,5 +130,5 @@ impl<'s> Stream<'s> {
 }
 
 fn next(runs: &Mutex<Receiver<Run>>) -> Option<Run> {
-    runs.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    runs.lock().recv().ok()
 }

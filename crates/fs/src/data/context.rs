@@ -3,9 +3,10 @@
 use super::state::Memory;
 use crate::{FsError, Host, Inode, InodeId, Timestamp, WriteOptions};
 use brindle_ondisk::item::Compression;
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all files have in common.
 #[derive(Debug)]
@@ -56,6 +57,10 @@ pub struct CompressionChoice {
     pub force: bool,
 }
 
+impl Ranked for Queue {
+    const RANK: Rank = Rank::DirtyFiles;
+}
+
 impl DataContext {
     pub(crate) fn new(options: &WriteOptions) -> Self {
         let settings = Settings {
@@ -69,8 +74,8 @@ impl DataContext {
             host: Arc::clone(&options.host),
             dirty_bytes: AtomicU64::new(0),
             queue: Mutex::default(),
-            flusher: Mutex::default(),
-            loss: Mutex::default(),
+            flusher: Mutex::new(Rank::Flusher, ()),
+            loss: Mutex::new(Rank::LostContents, None),
         }
     }
 
@@ -126,7 +131,7 @@ impl DataContext {
     }
 
     fn loss(&self) -> MutexGuard<'_, Option<Loss>> {
-        self.loss.lock().unwrap_or_else(PoisonError::into_inner)
+        self.loss.lock()
     }
 
     /// The time.
@@ -135,6 +140,6 @@ impl DataContext {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }

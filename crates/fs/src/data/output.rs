@@ -11,8 +11,8 @@ use crate::tier::TierWish;
 use crate::{Filesystem, FsError};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
+use brindle_sync::parallel;
 use brindle_tree::{ReservedExtent, TreeError};
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// The longest extent (`BTRFS_MAX_EXTENT_SIZE`), in bytes.
@@ -120,7 +120,7 @@ impl Filesystem {
             }
             Some(compress(choice.algorithm, choice.level, &contents, to_usize(room), to_usize(sector)))
         };
-        let results: Vec<_> = starts.par_iter().map(compress_one).collect();
+        let results: Vec<_> = parallel::map(&starts, compress_one);
         let mut units: Vec<Unit<'b>> = Vec::new();
         for (start, result) in starts.into_iter().zip(results) {
             let part = start..range.end.min(start + COMPRESSED_MAX_BYTES);
@@ -232,7 +232,7 @@ pub(super) fn write_all<T: Sync>(
     };
     let done: Result<Vec<Vec<Vec<u8>>>, FsError> = match tasks.as_slice() {
         [one] => run(one).map(|checksums| vec![checksums]),
-        many => many.par_iter().map(run).collect(),
+        many => parallel::try_map(many, run),
     };
     Ok(done?.into_iter().flatten().collect())
 }

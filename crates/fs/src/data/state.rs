@@ -7,7 +7,8 @@
 //! point finds the items of the last commit, whose extents nobody has overwritten (or, of files without
 //! checksums that are overwritten in place, that hold old or new sectors).
 //!
-//! **Locks**, in this order; the names' locks come before, part in a transaction and the trees' locks after:
+//! **Locks**, in the order of [`Rank`](brindle_sync::Rank); the names' locks come before, part in a transaction and the
+//! trees' locks after:
 //! 1. the *gate* of each file, several by ascending id: shared by reads, writes and writeback, alone by what takes
 //!    contents away or moves them (truncate, holes, clones);
 //! 2. the file's *writeback* lock: one writeback at a time;
@@ -31,16 +32,15 @@ use super::context::DataContext;
 use super::ranges::{DirtyRanges, copy_shared};
 use super::times::Times;
 use super::unallocated::Unallocated;
-use crate::{Attributes, FsError, Inode};
+use crate::{Attributes, FsError, Inode, InodeId};
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::to_u64;
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::Range;
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-};
+use std::sync::Arc;
 
 /// What is known of a file's contents that its items do not say yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FileState {
     gate: RwLock<()>,
     writeback: Mutex<()>,
@@ -116,6 +116,20 @@ impl Memory {
     }
 }
 
+impl Default for FileState {
+    fn default() -> Self {
+        Self {
+            gate: RwLock::new(Rank::FileGate, ()),
+            writeback: Mutex::new(Rank::FileWriteback, ()),
+            memory: Mutex::default(),
+        }
+    }
+}
+
+impl Ranked for Memory {
+    const RANK: Rank = Rank::FileMemory;
+}
+
 impl FileState {
     /// The items are about to be changed, by who writes back.
     pub(super) fn begin_change(&self) -> Changing<'_> {
@@ -174,32 +188,38 @@ impl FileState {
     }
 
     /// Entry for who reads, writes or writes back.
+    #[track_caller]
     pub(crate) fn shared(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+        self.gate.read()
     }
 
     /// Entry for who takes contents away or moves them.
+    #[track_caller]
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+        self.gate.write()
+    }
+
+    /// The same, of one of two files: by ascending id.
+    #[track_caller]
+    fn exclusive_of(&self, id: InodeId) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write_by_key(id.lock_key())
     }
 
     /// The same, if it is to be had at once.
     pub(crate) fn try_exclusive(&self) -> Option<RwLockWriteGuard<'_, ()>> {
-        match self.gate.try_write() {
-            Ok(alone) => Some(alone),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.gate.try_write()
     }
 
     /// The turn to write back.
+    #[track_caller]
     pub(crate) fn writeback_turn(&self) -> MutexGuard<'_, ()> {
-        self.writeback.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writeback.lock()
     }
 
     /// What is in memory.
+    #[track_caller]
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 }
 
@@ -208,15 +228,16 @@ pub(crate) fn exclusive_both<'i>(
     a: &'i Inode,
     b: &'i Inode,
 ) -> (RwLockWriteGuard<'i, ()>, Option<RwLockWriteGuard<'i, ()>>) {
+    let alone = |inode: &'i Inode| inode.data.exclusive_of(inode.id());
     match a.id().cmp(&b.id()) {
         std::cmp::Ordering::Less => {
-            let first = a.data.exclusive();
-            (first, Some(b.data.exclusive()))
+            let first = alone(a);
+            (first, Some(alone(b)))
         }
-        std::cmp::Ordering::Equal => (a.data.exclusive(), None),
+        std::cmp::Ordering::Equal => (alone(a), None),
         std::cmp::Ordering::Greater => {
-            let first = b.data.exclusive();
-            (first, Some(a.data.exclusive()))
+            let first = alone(b);
+            (first, Some(alone(a)))
         }
     }
 }

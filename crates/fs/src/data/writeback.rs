@@ -9,8 +9,8 @@ use crate::{Filesystem, FsError, Inode, InodeId, OpenFile, RootId};
 use brindle_ondisk::item::InodeFlags;
 use brindle_tree::{Tree, TreeError};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, TryLockError};
 
 /// How much is handed to the devices at once, in bytes and in extents at the most.
 const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
@@ -93,13 +93,12 @@ impl Filesystem {
             return;
         }
         let _turn = if context.dirty_bytes() < max {
-            match context.flusher.try_lock() {
-                Ok(turn) => turn,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            }
+            let Some(turn) = context.flusher.try_lock() else {
+                return;
+            };
+            turn
         } else {
-            context.flusher.lock().unwrap_or_else(PoisonError::into_inner)
+            context.flusher.lock()
         };
         for _ in 0..FLUSHED_FILES_MAX {
             if context.dirty_bytes() < max / 2 {

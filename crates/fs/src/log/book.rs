@@ -3,9 +3,9 @@
 use crate::InodeId;
 use crate::byte_ranges::ByteRanges;
 use brindle_ondisk::Generation;
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// So many ranges are remembered of a file.
 const RANGES_MAX: usize = 4096;
@@ -31,6 +31,10 @@ enum Changes {
     Ranges(ByteRanges),
     /// Nobody knows.
     Unknown,
+}
+
+impl Ranked for Book {
+    const RANK: Rank = Rank::LogBook;
 }
 
 impl LogBook {
@@ -86,7 +90,7 @@ impl LogBook {
 
     /// The book of a transaction. Whoever asks is part of it, so there is none before it any more.
     fn of(&self, generation: Generation) -> MutexGuard<'_, Book> {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.0.lock();
         if book.generation != generation {
             *book = Book { generation, ..Book::default() };
         }

@@ -13,7 +13,7 @@ use crate::inodes::{NameLocks, lock_names};
 use crate::{FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::{KeyType, ObjectId};
 use brindle_tree::{Need, TreeError};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// More directories than any path can name.
 const DEPTH_MAX: usize = 1 << 16;
@@ -55,7 +55,7 @@ impl Filesystem {
         check_name(to_name)?;
         let is_across = from_parent != to_parent;
         let renames = &self.writing()?.renames;
-        let _renames = is_across.then(|| renames.lock().unwrap_or_else(PoisonError::into_inner));
+        let _renames = is_across.then(|| renames.lock());
         let from_subvolume = self.subvolume_state(from_parent.tree)?;
         let to_subvolume = self.subvolume_state(to_parent.tree)?;
         let mut ordered = vec![&from_subvolume, &to_subvolume];

@@ -6,8 +6,9 @@ use super::entry::{Child, NamePlace, Target, frozen_flags};
 use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::item::{ExtentDataRef, FileExtent};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
+use brindle_sync::RwLockWriteGuard;
 use brindle_tree::{DataRange, Need, Readahead, Tree, TreeError, Verdict};
-use std::sync::{Arc, RwLockWriteGuard};
+use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 
 /// An inode of at most so many items goes as a whole, with its last name.

@@ -5,7 +5,8 @@ use crate::cursor::{may_be_shared, may_hold};
 use crate::tree::TreeState;
 use crate::{Tree, TreeError};
 use brindle_ondisk::{Key, Logical, MAX_LEVEL, Node, NodeExpectation, RootId};
-use std::sync::{Arc, RwLockWriteGuard};
+use brindle_sync::RwLockWriteGuard;
+use std::sync::Arc;
 
 /// How many levels a tree can have.
 const LEVELS: usize = MAX_LEVEL as usize + 1;

@@ -9,7 +9,7 @@ use crate::transaction::Inside;
 use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot, Verdict};
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Part in the running transaction, for who logs: the one before it is durable.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Pool {
                 return Ok(Logging { editor, _inside: inside });
             }
             drop(inside);
-            drop(writer.commit.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(writer.lock_commit()?);
         }
     }
 }

@@ -33,12 +33,13 @@ pub use sync::LogTicket;
 use crate::transaction::Writer;
 use crate::{Pool, Tree};
 use brindle_ondisk::{Generation, IdMap, Logical, Node, ObjectId, RootId};
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The log of the running transaction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Log {
     state: Mutex<LogState>,
     /// Blocks that have places, by these; copies that have been replaced stay until the commit.
@@ -142,6 +143,25 @@ pub struct LogStatistics {
     pub commits: [u64; Unlogged::ALL.len()],
 }
 
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            blocks: RwLock::new(Rank::LogBlocks, IdMap::default()),
+            unfit: AtomicU64::new(0),
+            statistics: Mutex::default(),
+        }
+    }
+}
+
+impl Ranked for LogState {
+    const RANK: Rank = Rank::LogState;
+}
+
+impl Ranked for LogStatistics {
+    const RANK: Rank = Rank::LogStatistics;
+}
+
 impl Log {
     /// True if a panic has interrupted a change of the log.
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -151,12 +171,12 @@ impl Log {
     }
 
     fn state(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A block of the log, by its place.
     pub(crate) fn block(&self, at: Logical) -> Option<Arc<Node>> {
-        self.blocks.read().unwrap_or_else(PoisonError::into_inner).get(&at).map(Arc::clone)
+        self.blocks.read().get(&at).map(Arc::clone)
     }
 
     /// Until a transaction is durable, nothing is logged.
@@ -171,7 +191,7 @@ impl Log {
     /// The transaction is being committed, with what the log says: the log ends. Nobody else is part of the transaction.
     pub(crate) fn end(&self, writer: &Writer, nodesize: u32) {
         let mut state = self.state();
-        let blocks = std::mem::take(&mut *self.blocks.write().unwrap_or_else(PoisonError::into_inner));
+        let blocks = std::mem::take(&mut *self.blocks.write());
         for at in blocks.keys() {
             writer.space.extent_freed(*at, nodesize.into(), false);
         }
@@ -184,7 +204,7 @@ impl Log {
     }
 
     fn counts(&self) -> MutexGuard<'_, LogStatistics> {
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.statistics.lock()
     }
 }
 

@@ -8,9 +8,9 @@ use crate::space::{MetadataReservation, Urgency};
 use crate::transaction::{StopOnPanic, Writer};
 use crate::{Editor, Pool, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
-use rayon::prelude::*;
+use brindle_sync::parallel;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use zerocopy::IntoBytes;
 
 /// Places that a log may take before its fsyncs become a commit, in bytes.
@@ -37,8 +37,7 @@ impl Pool {
     /// Makes what was entered durable, if nobody has yet. No transaction may be joined by the caller.
     pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
         let writer = self.writer()?;
-        let durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.check_alive()?;
+        let durable = writer.lock_commit()?;
         if durable.generation >= ticket.generation || writer.log.state().synced >= ticket.number {
             return Ok(Ok(()));
         }
@@ -75,7 +74,7 @@ impl Pool {
 
     /// Whether what the log refers to will be found by way of the last commit.
     fn is_fit_for_log(&self, writer: &Writer, generation: Generation) -> Result<bool, TreeError> {
-        let features = *writer.features.lock().unwrap_or_else(PoisonError::into_inner);
+        let features = *writer.features.lock();
         // A device that is not there, and not known to be, would come back with a superblock as new as that of the log.
         Ok(!writer.log.is_forbidden(generation)
             && self.volume().devices_to_mark().is_empty()
@@ -93,7 +92,7 @@ impl Pool {
             // The tree of logs is of a block or two.
             state.trees.values().map(|tree| tree.read().dirty.len()).sum::<usize>() + 2
         };
-        let placed = writer.log.blocks.read().unwrap_or_else(PoisonError::into_inner).len();
+        let placed = writer.log.blocks.read().len();
         if to_u64(placed + waiting) * nodesize > LOG_BYTES_MAX {
             return Ok(None);
         }
@@ -104,10 +103,8 @@ impl Pool {
     }
 
     fn write_log(&self, root: TreeRoot, blocks: &[(Logical, Arc<Node>)]) -> Result<(), TreeError> {
-        let sealed: Vec<(Logical, Node)> = blocks
-            .par_iter()
-            .map(|(at, node)| Ok((*at, self.seal(*at, node)?)))
-            .collect::<Result<_, TreeError>>()?;
+        let sealed: Vec<(Logical, Node)> =
+            parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
         self.volume().write_blocks(&writes)?;
         self.volume().make_whole()?;
@@ -145,7 +142,7 @@ impl Editor<'_> {
             let mut tree = tree.write();
             let dirty = std::mem::take(&mut tree.dirty);
             placed.extend(dirty.iter().map(|(at, node)| (*at, Arc::clone(node))));
-            log.blocks.write().unwrap_or_else(PoisonError::into_inner).extend(dirty);
+            log.blocks.write().extend(dirty);
         }
         placed.sort_unstable_by_key(|(at, _)| *at);
         state.begun += 1;

@@ -2,8 +2,8 @@
 
 use brindle_ondisk::item::{BackRef, ExtentDataRef};
 use brindle_ondisk::{Generation, Key, Logical, ObjectId, RootId};
+use brindle_sync::{Mutex, MutexGuard, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Who refers to an extent; how often is said elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +66,7 @@ pub(crate) struct Head {
 const SHARING_LOCKS: usize = 32;
 
 /// Changes of references that the extent tree does not have yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DelayedRefs {
     heads: Mutex<BTreeMap<Logical, Head>>,
     /// Held for writing while changes are between here and the extent tree, so that who holds it for reading finds
@@ -80,8 +80,16 @@ pub(crate) struct DelayedRefs {
     conversions: Mutex<HashMap<RootId, Key>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Default for DelayedRefs {
+    fn default() -> Self {
+        Self {
+            heads: Mutex::new(Rank::References, BTreeMap::new()),
+            gate: RwLock::new(Rank::ReferenceGate, ()),
+            sharing: std::array::from_fn(|_| Mutex::new(Rank::SharedBlock, ())),
+            checksums: Mutex::new(Rank::Checksums, ()),
+            conversions: Mutex::new(Rank::Conversions, HashMap::new()),
+        }
+    }
 }
 
 impl Referrer {
@@ -165,7 +173,7 @@ impl DelayedRefs {
 
     /// How many extents have changes waiting.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.heads).len()
+        self.heads.lock().len()
     }
 
     /// Changes a count.
@@ -175,7 +183,7 @@ impl DelayedRefs {
 
     /// Changes counts.
     pub(crate) fn change_all(&self, changes: impl IntoIterator<Item = (Extent, Referrer, i64)>) {
-        let mut heads = lock(&self.heads);
+        let mut heads = self.heads.lock();
         for (extent, who, by) in changes {
             heads.entry(extent.start).or_insert_with(|| Head::new(&extent)).change(who, by);
         }
@@ -183,7 +191,7 @@ impl DelayedRefs {
 
     /// An extent that was never referred to before gets its first references.
     pub(crate) fn create(&self, extent: &Extent, who: Referrer, count: i64) {
-        let mut heads = lock(&self.heads);
+        let mut heads = self.heads.lock();
         let head = heads.entry(extent.start).or_insert_with(|| Head::new(extent));
         (head.is_new, head.kind, head.length) = (true, extent.kind, extent.length);
         head.change(who, count);
@@ -191,57 +199,57 @@ impl DelayedRefs {
 
     /// What a block refers to is filed under the block from now on.
     pub(crate) fn set_full(&self, extent: &Extent) {
-        let mut heads = lock(&self.heads);
+        let mut heads = self.heads.lock();
         heads.entry(extent.start).or_insert_with(|| Head::new(extent)).becomes_full = true;
     }
 
     /// A new extent of data takes the place of one that was made in `generation`, and is as old as that: by its age it
     /// is known whether snapshots may have it.
     pub(crate) fn set_generation(&self, extent: &Extent, generation: Generation) {
-        let mut heads = lock(&self.heads);
+        let mut heads = self.heads.lock();
         heads.entry(extent.start).or_insert_with(|| Head::new(extent)).generation = Some(generation);
     }
 
     /// What waits for an extent.
     pub(crate) fn waiting(&self, start: Logical) -> Option<Head> {
-        lock(&self.heads).get(&start).cloned()
+        self.heads.lock().get(&start).cloned()
     }
 
     /// Takes the first `limit` extents that have changes, in the order of their addresses.
     pub(super) fn take(&self, _gate: &RwLockWriteGuard<'_, ()>, limit: usize) -> Vec<(Logical, Head)> {
-        let mut heads = lock(&self.heads);
+        let mut heads = self.heads.lock();
         std::iter::from_fn(|| heads.pop_first()).take(limit).collect()
     }
 
     /// The right to move changes from here to the extent tree.
     pub(super) fn close(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+        self.gate.write()
     }
 
     /// Nothing moves from here to the extent tree meanwhile.
     pub(super) fn hold(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+        self.gate.read()
     }
 
     /// Nobody else decides meanwhile by who refers to this block.
     pub(super) fn lock_block(&self, at: Logical, nodesize: u64) -> MutexGuard<'_, ()> {
         let number = at.get() / nodesize % SHARING_LOCKS as u64;
-        lock(&self.sharing[usize::try_from(number).expect("a remainder of few")])
+        self.sharing[usize::try_from(number).expect("a remainder of few")].lock()
     }
 
     /// Nobody else splits or joins checksum items meanwhile.
     pub(super) fn lock_checksums(&self) -> MutexGuard<'_, ()> {
-        lock(&self.checksums)
+        self.checksums.lock()
     }
 
     /// Up to which key the blocks of a dropped tree that others share have been converted.
     pub(super) fn conversion(&self, tree: RootId) -> Key {
-        lock(&self.conversions).get(&tree).copied().unwrap_or(Key::MIN)
+        self.conversions.lock().get(&tree).copied().unwrap_or(Key::MIN)
     }
 
     /// Notes how far conversion has come; `None` when it is over.
     pub(super) fn note_conversion(&self, tree: RootId, to: Option<Key>) {
-        let mut conversions = lock(&self.conversions);
+        let mut conversions = self.conversions.lock();
         match to {
             Some(key) => conversions.insert(tree, key),
             None => conversions.remove(&tree),

@@ -15,8 +15,8 @@
 //!
 //! Who wants to know how many references there are adds what waits to what the extent tree has
 //! ([`Editor::block_references`], [`Editor::data_references`]). A gate keeps a runner from moving changes from one
-//! to the other meanwhile. The order of locks is: a tree's, then that of the decision on a shared block, then the
-//! gate, then the extent tree's and the checksum tree's; nothing that waits for the gate holds one of the last two.
+//! to the other meanwhile. Its place in the order of locks ([`Rank::ReferenceGate`](brindle_sync::Rank)) is
+//! behind a subvolume's tree and the decision on a shared block, and before the extent tree and the checksum tree.
 //!
 //! A crash loses what waits together with the operations that it came from: heads are empty at the end of each
 //! commit. A reference that is to be dropped and is not there means that the pool was corrupt before; the error

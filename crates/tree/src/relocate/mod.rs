@@ -140,7 +140,7 @@ impl Pool {
                 return Err(TreeError::Space { start, length, problem: why });
             }
             if group.reserved_bytes > 0 {
-                std::thread::sleep(IDLE);
+                brindle_sync::thread::sleep(IDLE);
             }
         }
     }

@@ -21,7 +21,6 @@ use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
 use brindle_policy::placement::PlacementClass;
 use brindle_volume::{ChunkStatus, WritableDeviceStatus};
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use zerocopy::IntoBytes;
 
 /// How many free ranges stay in memory after a commit.
@@ -120,7 +119,7 @@ impl Space {
 
     /// Looks up the free ranges of a group, unless that is done already. Reads trees.
     pub(super) fn look_up(&self, pool: &Pool, start: u64) -> Result<(), TreeError> {
-        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = self.loading.lock();
         let bounds = match self.lock().group(start) {
             Some(group) if group.free.is_none() => group.bounds(self.sectorsize),
             _ => return Ok(()),

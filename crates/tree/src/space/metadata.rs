@@ -10,7 +10,7 @@ use super::state::{State, content};
 use super::{MetadataReservation, Space, Urgency};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, to_u64};
-use std::sync::{MutexGuard, PoisonError};
+use brindle_sync::MutexGuard;
 
 /// What a pool's changes come to so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,7 +123,7 @@ impl Space {
     /// Operations end, and none waits here while it holds a promise.
     fn wait_for_a_promise(&self, mut state: MutexGuard<'_, State>) {
         state.waiting_for_promises += 1;
-        let mut state = self.promise_ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.promise_ended.wait(state);
         state.waiting_for_promises -= 1;
     }
 

@@ -59,9 +59,9 @@ pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 use readers::Readers;
 use state::State;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
 
 /// The space of the pool.
@@ -114,9 +114,9 @@ impl Space {
         let superblock = pool.superblock();
         let space = Self {
             readers: Readers::default(),
-            state: Mutex::default(),
+            state: Mutex::new(Rank::Space, State::default()),
             promise_ended: Condvar::new(),
-            loading: Mutex::default(),
+            loading: Mutex::new(Rank::SpaceLoad, ()),
             is_mixed: superblock.incompat().contains(Incompat::MIXED_GROUPS),
             has_free_space_tree: load::has_free_space_tree(pool),
             block_group_tree: load::block_group_tree(pool),
@@ -135,12 +135,12 @@ impl Space {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// True if a panic has interrupted a change of the state.
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.state.is_poisoned() || self.loading.is_poisoned()
+        self.state.is_poisoned() || self.loading.is_poisoned() || self.readers.is_poisoned()
     }
 
     /// Whether there is anything to write back.
@@ -241,7 +241,8 @@ impl Space {
     /// Takes a promise back.
     #[expect(clippy::needless_pass_by_value, reason = "a promise that was taken back is none any more")]
     pub(crate) fn release_metadata(&self, reservation: MetadataReservation) {
-        let mut state = self.lock();
+        // A destructor's call; the count is whole whatever else is not.
+        let mut state = self.state.lock_after_panic();
         state.promised_metadata = state.promised_metadata.saturating_sub(reservation.bytes);
         if state.waiting_for_promises > 0 {
             drop(state);

@@ -13,8 +13,8 @@
 use super::Space;
 use super::pins::Pinned;
 use crate::Pool;
+use brindle_sync::{Condvar, Mutex, MutexGuard, Rank, Ranked};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest time that an operation in need of space waits for readers at once.
@@ -65,9 +65,17 @@ impl Drop for FreedSpaceHold<'_> {
     }
 }
 
+impl Ranked for ReadersState {
+    const RANK: Rank = Rank::SpaceReaders;
+}
+
 impl Readers {
     fn lock(&self) -> MutexGuard<'_, ReadersState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.state.is_poisoned()
     }
 
     fn enter(&self) -> u64 {
@@ -90,6 +98,10 @@ impl Space {
     }
 
     fn leave(&self, pool: &Pool, number: u64) {
+        if self.is_poisoned() {
+            // A panic has interrupted a change of space, so nothing is freed any more.
+            return;
+        }
         let mut readers = self.readers.lock();
         if let Some(count) = readers.holds.get_mut(&number) {
             *count -= 1;
@@ -123,8 +135,7 @@ impl Space {
             if left.is_zero() {
                 return;
             }
-            let waited = self.readers.released.wait_timeout(readers, left);
-            readers = waited.unwrap_or_else(PoisonError::into_inner).0;
+            readers = self.readers.released.wait_timeout(readers, left).0;
         }
     }
 }

@@ -16,7 +16,6 @@ use brindle_ondisk::{
     BlockGroupType, Defect, DevId, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid,
 };
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -181,7 +180,7 @@ impl Space {
             return Ok(());
         }
         let bounds = group.bounds;
-        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = self.loading.lock();
         let before = read_items(editor.pool, bounds)?;
         let mut space = if group.is_new {
             // What mkfs may have left behind about a group of long ago does not count.

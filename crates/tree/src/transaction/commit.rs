@@ -9,10 +9,10 @@ use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{
     Generation, IdMap, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
+use brindle_sync::parallel;
 use brindle_volume::SuperblockCopies;
-use rayon::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use zerocopy::FromBytes;
 
 /// A transaction that has not settled by then never will.
@@ -34,8 +34,8 @@ impl Pool {
     pub fn commit(&self) -> Result<(), TreeError> {
         let writer = self.writer()?;
         let wanted = writer.gate.running();
-        let mut durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.check_alive()?;
+        let mut durable = writer.lock_commit()?;
+        self.check_sound(writer)?;
         if writer.waits_for_log.load(Ordering::Acquire) {
             return Err(TreeError::UnderWay(
                 "its log is being replayed, and there is no room to do that at once",
@@ -61,7 +61,7 @@ impl Pool {
         writer.refs.len() > 0
             || writer.space.has_changes()
             || self.superblock().log_root.get() != 0
-            || writer.label.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+            || writer.label.lock().is_some()
             || self.has_new_statistics(&writer.statistics)
             || self.known_trees().iter().any(|tree| tree.is_dirty())
     }
@@ -106,8 +106,8 @@ impl Pool {
             self.publish(&frozen)?;
         }
         tally.ends(CommitPhase::Flush);
-        writer.commits.lock().unwrap_or_else(PoisonError::into_inner).add(&tally.report);
-        writer.frozen.write().unwrap_or_else(PoisonError::into_inner).clear();
+        writer.commits.lock().add(&tally.report);
+        writer.frozen.write().clear();
         if counts {
             writer.space.unpin(self, frozen.pinned);
             return Ok(Some(generation));
@@ -133,15 +133,13 @@ impl Pool {
     /// Hands the blocks of the transaction to the devices.
     fn write_frozen(&self, writer: &Writer) -> Result<(), TreeError> {
         let mut blocks: Vec<(Logical, Arc<Node>)> = {
-            let waiting = writer.frozen.read().unwrap_or_else(PoisonError::into_inner);
+            let waiting = writer.frozen.read();
             waiting.iter().map(|(at, node)| (*at, Arc::clone(node))).collect()
         };
         blocks.sort_unstable_by_key(|(at, _)| *at);
         for batch in blocks.chunks(BLOCKS_PER_WRITE) {
-            let sealed: Vec<(Logical, Node)> = batch
-                .par_iter()
-                .map(|(at, node)| Ok((*at, self.seal(*at, node)?)))
-                .collect::<Result<_, TreeError>>()?;
+            let sealed: Vec<(Logical, Node)> =
+                parallel::try_map(batch, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
             let writes: Vec<(Logical, &[u8])> =
                 sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
             self.volume().write_blocks(&writes)?;
@@ -259,7 +257,7 @@ impl Editor<'_> {
 
     /// A block that was made with its address is written with the others.
     pub(crate) fn freeze_block(&self, at: Logical, node: Arc<Node>) {
-        self.writer.frozen.write().unwrap_or_else(PoisonError::into_inner).insert(at, node);
+        self.writer.frozen.write().insert(at, node);
     }
 
     /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.
@@ -274,6 +272,6 @@ impl Editor<'_> {
         for (at, node) in &dirty {
             self.pool.remember_node(*at, node);
         }
-        self.writer.frozen.write().unwrap_or_else(PoisonError::into_inner).extend(dirty);
+        self.writer.frozen.write().extend(dirty);
     }
 }

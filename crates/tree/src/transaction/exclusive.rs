@@ -1,7 +1,6 @@
 //! Operations of which a pool has one at a time: those that empty block groups, and those that change its devices.
 
 use crate::{Pool, TreeError};
-use std::sync::PoisonError;
 
 /// Such an operation runs as long as this lives.
 #[derive(Debug)]
@@ -12,7 +11,7 @@ pub struct ExclusiveOperation<'p> {
 impl Pool {
     /// Begins one, whose name is for those who are refused meanwhile: [`TreeError::Busy`].
     pub fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
-        let mut running = self.writer()?.exclusive.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.writer()?.exclusive.lock();
         match *running {
             Some(running) => Err(TreeError::Busy { running }),
             None => {
@@ -26,7 +25,7 @@ impl Pool {
 impl Drop for ExclusiveOperation<'_> {
     fn drop(&mut self) {
         if let Ok(writer) = self.pool.writer() {
-            *writer.exclusive.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *writer.exclusive.lock() = None;
         }
     }
 }

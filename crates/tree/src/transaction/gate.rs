@@ -2,7 +2,7 @@
 //! nothing may change.
 
 use brindle_ondisk::Generation;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 
 /// Who takes part in the running transaction.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct State {
 impl Gate {
     pub(super) fn new(running: Generation) -> Self {
         let state = State { running, inside: 0, is_closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Mutex::new(Rank::GateState, state), changed: Condvar::new() }
     }
 
     /// The transaction that who enters now becomes part of.
@@ -63,12 +63,13 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // Leaving is a destructor's work, and no change here can end half way.
+        self.state.lock_after_panic()
     }
 
+    #[track_caller]
     fn wait_while(&self, condition: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let waited = self.changed.wait_while(self.lock(), |state| condition(state));
-        waited.unwrap_or_else(PoisonError::into_inner)
+        self.changed.wait_while(self.lock(), |state| condition(state))
     }
 }
 

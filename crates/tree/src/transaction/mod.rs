@@ -25,9 +25,9 @@
 //!
 //! A panic in the middle of a change does the same ([`stop`]).
 //!
-//! Locks, in the order in which they are taken: commit lock, gate, tree (subvolumes, then the tree of roots, then
-//! the others), `refs`, `space`. An operation must not join twice at a time, and must not commit while it is part
-//! of a transaction.
+//! Locks are taken in the order of [`Rank`](brindle_sync::Rank): commit lock, gate, trees (subvolumes, then the tree of
+//! roots, then the others), `refs`, `space`. Part in a transaction counts as a lock of the gate's rank, so builds with
+//! debug assertions refuse to join twice at a time, and to commit while part of a transaction.
 
 mod assign;
 mod commit;
@@ -54,12 +54,13 @@ use crate::statistics::Statistics;
 use crate::tree::virtual_address;
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::{Generation, IdMap, Incompat, Logical, Node};
+use brindle_sync::{Mutex, RwLock};
 use gate::Gate;
 use pressure::{Degree, Pressure};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
@@ -113,7 +114,7 @@ impl Writer {
 
     /// A block that is final and not written yet.
     pub(crate) fn frozen_node(&self, at: Logical) -> Option<Arc<Node>> {
-        self.frozen.read().unwrap_or_else(PoisonError::into_inner).get(&at).map(Arc::clone)
+        self.frozen.read().get(&at).map(Arc::clone)
     }
 
     /// Ends all writing.
@@ -231,8 +232,7 @@ impl Pool {
         act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let writer = self.writer()?;
-        let _durable = writer.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.check_alive()?;
+        let _durable = writer.lock_commit()?;
         let closed = writer.close_gate();
         self.check_sound(writer)?;
         // What is done now may move what files have, and a log would not know.
@@ -285,7 +285,7 @@ impl Pool {
     /// What commits did since the pool was opened: nothing if it is only read.
     pub fn commit_statistics(&self) -> CommitStatistics {
         let of_writer = |writer: &Writer| {
-            let commits = *writer.commits.lock().unwrap_or_else(PoisonError::into_inner);
+            let commits = *writer.commits.lock();
             CommitStatistics { log: writer.log.statistics(), ..commits }
         };
         self.writer().map_or_else(|_| CommitStatistics::default(), of_writer)
@@ -295,7 +295,7 @@ impl Pool {
     pub fn set_label(&self, label: &[u8; 256]) -> Result<(), TreeError> {
         let writer = self.writer()?;
         writer.check_alive()?;
-        *writer.label.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(*label));
+        *writer.label.lock() = Some(Box::new(*label));
         Ok(())
     }
 
@@ -308,7 +308,7 @@ impl Pool {
 impl Editor<'_> {
     /// Says that the pool uses a feature from now on; the next superblock has its bit.
     pub fn use_feature(&self, feature: Incompat) {
-        *self.writer.features.lock().unwrap_or_else(PoisonError::into_inner) |= feature;
+        *self.writer.features.lock() |= feature;
     }
 }
 

@@ -2,17 +2,18 @@
 
 use super::gate::Gate;
 use super::pressure::Pressure;
-use super::{Durable, Writer};
+use super::{CommitStatistics, Durable, Writer};
 use crate::log::Log;
 use crate::refs::DelayedRefs;
 use crate::space::Space;
 use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::QgroupStatusHeader;
-use brindle_ondisk::{Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
+use brindle_ondisk::{Generation, IdMap, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
+use brindle_sync::{Mutex, Rank, RwLock};
 use brindle_volume::Volume;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 use zerocopy::FromBytes;
 
 impl Pool {
@@ -38,14 +39,14 @@ impl Pool {
             log: Log::default(),
             gate: Gate::new(running),
             next_virtual: 0.into(),
-            frozen: RwLock::default(),
-            commit: Mutex::new(Durable { generation: durable }),
+            frozen: RwLock::new(Rank::FrozenBlocks, IdMap::default()),
+            commit: Mutex::new(Rank::Commit, Durable { generation: durable }),
             durable: durable.get().into(),
-            features: Mutex::new(Incompat::empty()),
-            label: Mutex::new(None),
+            features: Mutex::new(Rank::Features, Incompat::empty()),
+            label: Mutex::new(Rank::Label, None),
             copies_are_current: AtomicBool::new(false),
-            commits: Mutex::default(),
-            exclusive: Mutex::default(),
+            commits: Mutex::new(Rank::CommitStatistics, CommitStatistics::default()),
+            exclusive: Mutex::new(Rank::Exclusive, None),
             waits_for_log: AtomicBool::new(TreeRoot::log_root_tree(&pool.superblock()).is_some()),
             aborted: OnceLock::new(),
             options: writer.clone(),

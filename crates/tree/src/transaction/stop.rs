@@ -7,14 +7,18 @@
 //! - *On the way out.* Part in a transaction, the closed gate and the commit itself end all writing when they are dropped
 //!   by a thread that unwinds, before they let anybody else in. So a commit that waits for the thread finds the pool
 //!   stopped.
-//! - *Before each commit settles*, with the gate closed: a poisoned lock of trees, space or references tells of a panic
-//!   outside any transaction.
+//! - *Before each commit begins, and before it settles* with the gate closed: a poisoned lock of trees, space or
+//!   references tells of a panic outside any transaction.
+//!
+//! Until then an operation that needs a poisoned lock panics, too (`brindle_sync` says why), and what it had begun is
+//! stopped by the first rule.
 //!
 //! The pool on disk stays that of the last commit and its log.
 
-use super::Writer;
+use super::{Durable, Writer};
 use crate::{Pool, TreeError};
 use brindle_ondisk::Generation;
+use brindle_sync::{HeldRank, MutexGuard, Rank, thread};
 
 /// The reason that the pool gives after a panic.
 const PANIC: &str = "a panic has left a change half done";
@@ -35,6 +39,7 @@ impl Drop for StopOnPanic<'_> {
 pub(crate) struct Inside<'w> {
     writer: &'w Writer,
     generation: Generation,
+    _rank: HeldRank,
 }
 
 impl Inside<'_> {
@@ -56,6 +61,7 @@ impl Drop for Inside<'_> {
 pub(crate) struct ClosedGate<'w> {
     writer: &'w Writer,
     generation: Generation,
+    _rank: HeldRank,
 }
 
 impl ClosedGate<'_> {
@@ -78,27 +84,40 @@ impl Drop for ClosedGate<'_> {
 }
 
 impl Writer {
+    /// The right to commit, unless writing has ended. A holder that panics stops the pool on its way out, so the lock may
+    /// be entered after it to find that.
+    #[track_caller]
+    pub(crate) fn lock_commit(&self) -> Result<MutexGuard<'_, Durable>, TreeError> {
+        let durable = self.commit.lock_after_panic();
+        self.check_alive()?;
+        Ok(durable)
+    }
+
     /// Takes part in the running transaction, once the gate is open.
+    #[track_caller]
     pub(crate) fn enter(&self) -> Inside<'_> {
-        Inside { writer: self, generation: self.gate.enter() }
+        let rank = Rank::Transaction.hold();
+        Inside { writer: self, generation: self.gate.enter(), _rank: rank }
     }
 
     /// Closes the gate and waits until every operation has left. The caller holds the commit lock.
+    #[track_caller]
     pub(crate) fn close_gate(&self) -> ClosedGate<'_> {
-        ClosedGate { writer: self, generation: self.gate.close() }
+        let rank = Rank::Transaction.hold();
+        ClosedGate { writer: self, generation: self.gate.close(), _rank: rank }
     }
 
     /// Ends all writing if the calling thread unwinds.
     pub(crate) fn stop_if_panicking(&self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.abort(&PANIC);
         }
     }
 }
 
 impl Pool {
-    /// Refuses to go on if writing has ended, or a panic has poisoned what a commit would publish. Called with the gate
-    /// closed: an operation that the gate waited for may have failed half way.
+    /// Refuses to go on if writing has ended, or a panic has poisoned what a commit would publish. To be asked once more
+    /// with the gate closed: an operation that the gate waited for may have failed half way.
     pub(crate) fn check_sound(&self, writer: &Writer) -> Result<(), TreeError> {
         let has_panicked = writer.space.is_poisoned()
             || writer.refs.is_poisoned()

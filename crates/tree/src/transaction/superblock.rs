@@ -2,7 +2,6 @@
 
 use crate::{Editor, TreeError, TreeRoot};
 use brindle_ondisk::{Logical, RootBackup, RootId, Superblock};
-use std::sync::PoisonError;
 
 impl Editor<'_> {
     /// The superblock that the settled transaction is reached by.
@@ -26,9 +25,9 @@ impl Editor<'_> {
         if uuid_tree_was_current {
             next.uuid_tree_generation.set(self.generation.get());
         }
-        let features = *self.writer.features.lock().unwrap_or_else(PoisonError::into_inner);
+        let features = *self.writer.features.lock();
         next.incompat_flags.set((next.incompat() | features).bits());
-        if let Some(label) = self.writer.label.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(label) = self.writer.label.lock().take() {
             next.label = *label;
         }
         if let Some(chunks) = self.writer.space.system_chunk_array(pool)? {

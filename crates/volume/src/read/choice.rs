@@ -12,8 +12,9 @@ use brindle_policy::read::{
     COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadPolicy, ReadRequestFacts, ReadSettings,
     SEGMENT_BYTES, choose_mirror, cost, order_mirrors,
 };
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A policy that looks at the devices is asked at least once in so many bytes.
 const REQUEST_BYTES_MAX: u64 = 256 << 10;
@@ -37,9 +38,13 @@ pub(crate) struct Choosing {
     announced: Arc<Mutex<Announced>>,
 }
 
+impl Ranked for Announced {
+    const RANK: Rank = Rank::Announced;
+}
+
 impl Choosing {
     pub(super) fn announced(&self) -> MutexGuard<'_, Announced> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.announced.lock()
     }
 }
 

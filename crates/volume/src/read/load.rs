@@ -3,11 +3,12 @@
 use crate::ReadStatistics;
 use brindle_device::Device;
 use brindle_policy::read::MirrorLoad;
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Averages move so far towards each new value: one part in so many.
@@ -90,6 +91,10 @@ struct Backlog {
     since_ns: u64,
     /// What it has fetched since then.
     fetched: u64,
+}
+
+impl Ranked for Backlog {
+    const RANK: Rank = Rank::Backlog;
 }
 
 impl Load {
@@ -205,7 +210,7 @@ impl Load {
     }
 
     fn backlog(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backlog.lock()
     }
 
     /// Part of what it was told to expect has been read, or is not waited for any more.

@@ -1,5 +1,6 @@
 //! Who reads: what a policy may want to know of the thread, and of the process that it works for.
 
+use brindle_sync::thread_local;
 use std::cell::Cell;
 
 thread_local! {
@@ -10,17 +11,17 @@ thread_local! {
 /// This thread reads for that process from now on: the policy `pid` goes by it. A thread that nobody has told reads for
 /// its own process.
 pub fn read_for(pid: u32) {
-    PID.set(Some(pid));
+    PID.with(|known| known.set(Some(pid)));
 }
 
 pub(super) fn pid() -> u32 {
-    PID.get().unwrap_or_else(std::process::id)
+    PID.with(Cell::get).unwrap_or_else(std::process::id)
 }
 
 pub(super) fn last_mirror() -> usize {
-    LAST_MIRROR.get()
+    LAST_MIRROR.with(Cell::get)
 }
 
 pub(super) fn set_last_mirror(mirror: usize) {
-    LAST_MIRROR.set(mirror);
+    LAST_MIRROR.with(|last| last.set(mirror));
 }

@@ -178,7 +178,7 @@ fn on_each<E: Send>(
     if let [only] = there[..] {
         return do_one(only).into_iter().collect();
     }
-    std::thread::scope(|scope| {
+    brindle_sync::thread::scope(|scope| {
         let threads: Vec<_> = there.into_iter().map(|one| scope.spawn(move || do_one(one))).collect();
         threads.into_iter().filter_map(|it| it.join().expect("writing does not panic")).collect()
     })

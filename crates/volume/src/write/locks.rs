@@ -1,7 +1,7 @@
 //! Who waits for whom while writing.
 
 use super::row::RowKey;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use brindle_sync::{Mutex, MutexGuard, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const ROW_LOCKS: usize = 64;
 
@@ -15,7 +15,10 @@ pub(crate) struct Locks {
 
 impl Default for Locks {
     fn default() -> Self {
-        Self { rows: std::array::from_fn(|_| Mutex::new(())), repair: RwLock::new(()) }
+        Self {
+            rows: std::array::from_fn(|_| Mutex::new(Rank::ParityRow, ())),
+            repair: RwLock::new(Rank::Repair, ()),
+        }
     }
 }
 
@@ -24,17 +27,17 @@ impl Locks {
     pub(super) fn row(&self, key: RowKey) -> MutexGuard<'_, ()> {
         let number = key.chunk.get().wrapping_shr(16).wrapping_add(key.row);
         let number = brindle_ondisk::to_usize(number % ROW_LOCKS as u64);
-        self.rows[number].lock().unwrap_or_else(PoisonError::into_inner)
+        self.rows[number].lock()
     }
 
     /// Held while something is written.
     pub(super) fn writer(&self) -> RwLockReadGuard<'_, ()> {
-        self.repair.read().unwrap_or_else(PoisonError::into_inner)
+        self.repair.read()
     }
 
     /// Held while a bad copy is compared once more and written over: nobody writes meanwhile, so that what
     /// was read cannot have been replaced.
     pub(crate) fn repair(&self) -> RwLockWriteGuard<'_, ()> {
-        self.repair.write().unwrap_or_else(PoisonError::into_inner)
+        self.repair.write()
     }
 }

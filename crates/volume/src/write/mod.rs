@@ -131,7 +131,7 @@ impl Volume {
         if partial.len() < 2 {
             return partial.iter().try_for_each(write_one);
         }
-        std::thread::scope(|scope| {
+        brindle_sync::thread::scope(|scope| {
             let threads: Vec<_> = partial
                 .chunks(share)
                 .map(|rows| scope.spawn(move || rows.iter().try_for_each(write_one)))

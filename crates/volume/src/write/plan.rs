@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
         let failures: Vec<Failure> = if self.devices.len() < 2 || self.bytes < PARALLEL_BYTES {
             self.devices.iter().flat_map(write).collect()
         } else {
-            std::thread::scope(|scope| {
+            brindle_sync::thread::scope(|scope| {
                 let work = self.devices.iter().map(|work| scope.spawn(move || write(work)));
                 let threads: Vec<_> = work.collect();
                 threads.into_iter().flat_map(|it| it.join().expect("writing does not panic")).collect()
