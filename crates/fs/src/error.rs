@@ -18,6 +18,11 @@ pub enum FsError {
          ro,nologreplay it shows the last commit, and `btrfs rescue zero-log` gives the log up"
     )]
     Log(Box<FsError>),
+    /// A relocation that the kernel was interrupted in could not be ended.
+    #[error(
+        "a relocation (balance, or removal of a device) was interrupted, and what it left can't be dropped: {0}. The          pool is read-only until the kernel has ended it"
+    )]
+    Relocation(Box<FsError>),
     /// Data could not be read.
     #[error("{file}, offset {offset}: {source}")]
     Data {

@@ -87,7 +87,7 @@ impl Filesystem {
 
     /// Opens the pool that lies on `devices`, given in any order, to read it with what its log says. Nothing is
     /// written to the devices: the log is replayed in memory. For pools that can't be written, such as one with a
-    /// relocation that the kernel has to end.
+    /// replacement that the kernel has to end.
     pub fn open_replayed(
         devices: Vec<Arc<dyn Device>>,
         options: &OpenOptions,
@@ -142,6 +142,9 @@ impl Filesystem {
             Self { pool, subvolumes, root, warnings, neighbours, inodes, data, log_book, write };
         if filesystem.write.is_some() {
             filesystem.replay_log().map_err(|error| FsError::Log(Box::new(error)))?;
+            if !filesystem.pool.is_transient() {
+                filesystem.end_relocations().map_err(|error| FsError::Relocation(Box::new(error)))?;
+            }
         }
         filesystem.root = filesystem.choose_root(&options.subvolume)?;
         Ok(filesystem)

@@ -7,8 +7,9 @@
 //! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next, as do
 //! small files that lie one behind the other.
 //!
-//! A log, of what was fsynced after the last commit, is replayed when the pool is opened to be written (`replay`). Who
-//! only reads sees the last commit; [`Filesystem::warnings`] says so.
+//! A log, of what was fsynced after the last commit, is replayed when the pool is opened to be written (`replay`), and what
+//! a relocation of the kernel's left half done is dropped (`relocation`). A pool that is opened to be read shows the last
+//! commit; [`Filesystem::warnings`] says so.
 
 mod acl;
 mod attributes;
@@ -33,6 +34,7 @@ mod orphan;
 mod packed;
 mod privileges;
 mod read;
+mod relocation;
 mod replay;
 mod seek;
 mod statfs;

@@ -175,7 +175,7 @@ impl Filesystem {
     }
 
     /// The marked inodes of a subvolume that nobody has open, as many as are removed in one go.
-    fn orphans_of(&self, subvolume: &SubvolumeState) -> Result<Vec<ObjectId>, FsError> {
+    pub(crate) fn orphans_of(&self, subvolume: &SubvolumeState) -> Result<Vec<ObjectId>, FsError> {
         let tree = subvolume.tree();
         let mut cursor = self.pool().cursor(tree, Readahead::None);
         cursor.seek(&Key::first_of(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM))?;

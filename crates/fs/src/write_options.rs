@@ -86,7 +86,7 @@ impl WriteOptions {
             placement: self.placement,
             classes: self.classes.clone(),
             moved_extent_bytes_max: self.moved_extent_bytes_max,
-            replays_log: true,
+            recovers: true,
             is_transient: false,
             clock: Arc::new(move || Timespec::from(host.now())),
         }

@@ -38,7 +38,7 @@ fn number_of(error: &FsError) -> Errno {
         FsError::Unsupported { .. } => Errno::OPNOTSUPP,
         FsError::SubvolumeLoop(_) => Errno::LOOP,
         FsError::WriteBack { why, .. } => number_of(why),
-        FsError::Log(why) => number_of(why),
+        FsError::Log(why) | FsError::Relocation(why) => number_of(why),
         FsError::Data { .. }
         | FsError::NoChecksum { .. }
         | FsError::Decompress { .. }

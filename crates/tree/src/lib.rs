@@ -37,7 +37,7 @@ pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use log::{LogChange, LogExtents, LogStatistics, LogTicket, LogTree, Logging, Unlogged};
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
-pub use refs::DataRange;
+pub use refs::{DataRange, RelocationTree};
 pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;

@@ -7,6 +7,7 @@ mod damaged;
 mod extremes;
 mod fragmentation;
 mod golden;
+mod interrupted;
 mod kernel;
 mod logged;
 mod model;

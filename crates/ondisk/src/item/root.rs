@@ -111,6 +111,17 @@ impl RootItem {
         Ok(())
     }
 
+    /// Marks in the bytes of a root item of either size that the tree is to be dropped from its beginning on.
+    pub fn write_doomed(data: &mut [u8]) -> Result<(), Defect> {
+        const REFS: std::ops::Range<usize> = {
+            let start = std::mem::offset_of!(RootItem, refs);
+            start..start + size_of::<U32>()
+        };
+        let short = Defect::new("root item is cut off", to_u64(data.len()));
+        data.get_mut(REFS).ok_or(short)?.fill(0);
+        Self::write_drop_progress(data, &Key::MIN, 0)
+    }
+
     /// The flags, unknown ones kept.
     pub fn root_flags(&self) -> RootFlags {
         RootFlags::from_bits_retain(self.flags.get())

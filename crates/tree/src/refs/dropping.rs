@@ -14,7 +14,7 @@
 
 use super::delayed::Extent;
 use super::sharing::Under;
-use crate::{Editor, Tree, TreeError};
+use crate::{Editor, Tree, TreeError, TreeRoot};
 use brindle_ondisk::item::{ExtentFlags, RootItem};
 use brindle_ondisk::{
     Defect, Generation, Key, KeyPtr, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId,
@@ -45,6 +45,27 @@ struct Walk<'e, 'p> {
     budget: usize,
 }
 
+/// A tree that is to be dropped.
+#[derive(Debug)]
+pub(super) struct Doomed {
+    pub(super) root: TreeRoot,
+    /// The key of its root item.
+    pub(super) key: Key,
+    /// Blocks older than this generation were not made by this tree.
+    pub(super) origin: Generation,
+}
+
+/// The state of a tree after a part of it has been dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    /// All of it is gone.
+    Whole,
+    /// The children before the key are gone, in the node of this level.
+    Until(Key, u8),
+    /// Nothing has gone yet.
+    Nothing,
+}
+
 /// Whether a subtree is converted as a whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Conversion {
@@ -63,36 +84,50 @@ impl Editor<'_> {
         let Some((key, item)) = self.pool.root_item(tree.id())? else {
             return Ok(true);
         };
-        let origin = Generation::new(key.offset());
-        let budget = budget.max(1);
-        let mut walk = Walk { editor: self, tree: tree.id(), origin, path: Vec::new(), budget };
-        walk.resume(tree, &key, &item)?;
-        let is_gone = walk.run()?;
+        // What is older than a snapshot, the snapshot did not make.
+        let doomed = Doomed { root: tree.root(), key, origin: Generation::new(key.offset()) };
+        let dropped = self.drop_blocks(&doomed, &item, budget)?;
         let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
-        if is_gone {
+        if dropped == Dropped::Whole {
             self.writer.refs.note_conversion(tree.id(), None);
             self.remove(&root_tree, &key)?;
             let orphan = Key::new(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM, tree.id().get());
             self.remove(&root_tree, &orphan)?;
             self.pool.forget_tree(tree.id());
-        } else if let Some((progress, level)) = walk.progress() {
+        } else if let Dropped::Until(progress, level) = dropped {
             self.update(&root_tree, &key, |data| RootItem::write_drop_progress(data, &progress, level))?
                 .unwrap_or(Ok(()))
                 .map_err(|defect| TreeError::item(RootId::ROOT_TREE, key, defect))?;
         }
-        Ok(is_gone)
+        Ok(dropped == Dropped::Whole)
+    }
+
+    /// Drops at most about `budget` blocks of a tree, from where its root item says that dropping has come.
+    pub(super) fn drop_blocks(
+        &self,
+        doomed: &Doomed,
+        item: &RootItem,
+        budget: usize,
+    ) -> Result<Dropped, TreeError> {
+        let (tree, origin, budget) = (doomed.root.id, doomed.origin, budget.max(1));
+        let mut walk = Walk { editor: self, tree, origin, path: Vec::new(), budget };
+        walk.resume(doomed, item)?;
+        if walk.run()? {
+            return Ok(Dropped::Whole);
+        }
+        Ok(walk.progress().map_or(Dropped::Nothing, |(key, level)| Dropped::Until(key, level)))
     }
 }
 
 impl Walk<'_, '_> {
     /// Goes to where the root item says that dropping has come.
-    fn resume(&mut self, tree: &Tree, key: &Key, item: &RootItem) -> Result<(), TreeError> {
-        let root = self.editor.pool.read_node(&tree.root().expectation())?;
+    fn resume(&mut self, doomed: &Doomed, item: &RootItem) -> Result<(), TreeError> {
+        let root = self.editor.pool.read_node(&doomed.root.expectation())?;
         let begun = item.drop_progress.objectid != ObjectId::new(0);
         let until = if begun { item.drop_level } else { root.level() };
         if until > root.level() || until == 0 && root.level() > 0 {
             let defect = Defect::expected("drop_level of root", root.level().into(), until.into());
-            return Err(TreeError::item(RootId::ROOT_TREE, *key, defect));
+            return Err(TreeError::item(RootId::ROOT_TREE, doomed.key, defect));
         }
         self.enter(root)?;
         while let Some(step) = self.path.last_mut() {

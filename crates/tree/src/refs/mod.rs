@@ -27,6 +27,7 @@ mod delayed;
 mod dropping;
 mod lookup;
 mod record;
+mod relocations;
 mod run;
 mod sharing;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod tests;
 pub(crate) use checksum::checksum_items;
 pub(crate) use delayed::{DelayedRefs, Extent, ExtentKind, Referrer};
 pub(crate) use lookup::Recorded;
+pub use relocations::RelocationTree;
 pub(crate) use sharing::{Under, data_of};
 
 use crate::Editor;

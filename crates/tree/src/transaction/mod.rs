@@ -299,6 +299,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Returns true if nothing that is written lasts.
+    pub fn is_transient(&self) -> bool {
+        self.writer().is_ok_and(|writer| writer.options.is_transient)
+    }
+
     pub(crate) fn writer(&self) -> Result<&Writer, TreeError> {
         let read_only = || TreeError::ReadOnly("it was opened to be read only".into());
         self.writer_slot().get().ok_or_else(read_only)

@@ -6,7 +6,7 @@ use super::{CommitStatistics, Durable, Writer};
 use crate::log::Log;
 use crate::refs::DelayedRefs;
 use crate::space::Space;
-use crate::{OpenOptions, Pool, Readahead, TreeError, TreeRoot, WriterOptions};
+use crate::{OpenOptions, Pool, TreeError, TreeRoot, WriterOptions};
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::QgroupStatusHeader;
 use brindle_ondisk::{Generation, IdMap, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 use zerocopy::FromBytes;
 
 impl Pool {
-    /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that nobody replays, a
-    /// relocation or a replacement that is under way.
+    /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that the caller does not replay, a
+    /// relocation of the kernel's that it does not end, a replacement that is under way.
     pub fn open_writable(
         devices: Vec<Arc<dyn WritableDevice>>,
         options: &OpenOptions,
@@ -57,7 +57,7 @@ impl Pool {
     }
 
     fn check_nothing_is_under_way(&self, writer: &WriterOptions) -> Result<(), TreeError> {
-        if !writer.replays_log && TreeRoot::log_root_tree(&self.superblock()).is_some() {
+        if !writer.recovers && TreeRoot::log_root_tree(&self.superblock()).is_some() {
             return Err(TreeError::UnderWay(
                 "it has a log tree, with what was fsynced after the last commit: mount it once, which replays the log",
             ));
@@ -65,13 +65,9 @@ impl Pool {
         if writer.is_transient {
             return Ok(());
         }
-        let root_tree = self.tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.cursor(&root_tree, Readahead::None);
-        cursor.seek(&Key::first_of(ObjectId::TREE_RELOC, KeyType::ROOT_ITEM))?;
-        if cursor.key().is_some_and(|key| key.objectid == ObjectId::TREE_RELOC) {
+        if !writer.recovers && self.next_relocation_tree()?.is_some() {
             return Err(TreeError::UnderWay(
-                "a relocation (balance, or removal of a device) was interrupted: mount it once with the kernel, which \
-                 ends it",
+                "a relocation (balance, or removal of a device) was interrupted: mount it once, which ends it",
             ));
         }
         let replace = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);

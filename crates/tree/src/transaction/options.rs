@@ -23,11 +23,11 @@ pub struct WriterOptions {
     /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
     /// limit, but where it is to be seen what comes of that.
     pub moved_extent_bytes_max: u64,
-    /// Whoever opens the pool replays its log, if it has one, before anything else. Without this a pool with a log is
-    /// refused.
-    pub replays_log: bool,
-    /// What is written does not last: a relocation or a replacement that was interrupted is no reason to refuse, for it is
-    /// left as it is.
+    /// The caller replays the log, and drops what a relocation of the kernel's left, before anything else. Without this a
+    /// pool with either is refused.
+    pub recovers: bool,
+    /// What is written does not last: a replacement that was interrupted is no reason to refuse, for it is left as it is,
+    /// and so is a relocation.
     pub is_transient: bool,
     /// What time it is.
     pub clock: Clock,
@@ -40,7 +40,7 @@ impl Default for WriterOptions {
             placement: PlacementMode::default(),
             classes: BTreeMap::new(),
             moved_extent_bytes_max: u64::MAX,
-            replays_log: false,
+            recovers: false,
             is_transient: false,
             clock: Arc::new(system_time),
         }
@@ -54,7 +54,7 @@ impl fmt::Debug for WriterOptions {
             .field("placement", &self.placement)
             .field("classes", &self.classes)
             .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
-            .field("replays_log", &self.replays_log)
+            .field("recovers", &self.recovers)
             .field("is_transient", &self.is_transient)
             .finish_non_exhaustive()
     }

@@ -118,7 +118,8 @@ fn can_only_be_read(error: &anyhow::Error) -> bool {
     let of_pool = error.downcast_ref::<FsError>();
     if let Some(
         FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_)) | TreeError::UnderWay(_))
-        | FsError::Log(_),
+        | FsError::Log(_)
+        | FsError::Relocation(_),
     ) = of_pool
     {
         return true;

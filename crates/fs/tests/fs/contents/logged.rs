@@ -4,10 +4,11 @@ use super::bench::{Bench, Setup, create};
 use brindle_fs::{
     Filesystem, FixedHost, FsError, InodeFlags, LogStatistics, OpenFile, Timestamp, Unlogged, WriteOptions,
 };
+use brindle_ondisk::item::DevReplaceItem;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_tree::{Need, TreeError};
 use std::sync::Arc;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 const SECTOR: u64 = 4096;
 
@@ -54,14 +55,44 @@ fn a_file_that_was_cut_off_and_grows_again_has_a_hole() {
     bench.assert_clean("replayed");
 }
 
-/// The kernel leaves relocation trees when it is interrupted in a balance; what was fsynced is shown all the same.
+/// The kernel ends a replacement that was interrupted; what was fsynced is shown all the same.
 #[test]
-fn the_log_of_a_pool_with_an_interrupted_relocation_is_replayed_in_memory() {
+fn the_log_of_a_pool_with_an_interrupted_replacement_is_replayed_in_memory() {
     let bench = Bench::new(&Setup::default());
     let filesystem = bench.open();
     let synced = file(&filesystem, 0);
     filesystem.write(&synced, 0, &[1; 3000]).expect("writes");
     filesystem.write_back(&synced).expect("writes");
+    let tree = filesystem.pool().tree(RootId::DEV_TREE).expect("a tree");
+    let mut item = DevReplaceItem::new_zeroed();
+    item.replace_state = 1.into();
+    let key = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
+    let transaction = filesystem.pool().join(Need::items(1)).expect("room");
+    transaction.insert(&tree, &key, item.as_bytes()).expect("a new item");
+    drop(transaction);
+    filesystem.commit().expect("commits");
+    filesystem.write(&synced, 0, &[2; 70_000]).expect("writes");
+    filesystem.sync_file(&synced).expect("syncs");
+    assert_eq!(statistics(&filesystem).syncs, 1);
+    let id = synced.id();
+    drop((synced, filesystem));
+    let before = bench.written();
+    let refused = bench.try_open().expect_err("the kernel has to end the replacement");
+    assert!(matches!(refused, FsError::Tree(TreeError::UnderWay(_))), "{refused}");
+    let filesystem = bench.open_replayed();
+    let found = read(&filesystem, &filesystem.open_file(id).expect("opens"));
+    assert!(found == [2; 70_000], "what was synced is not there, but {} bytes", found.len());
+    assert!(filesystem.warnings().is_empty() && !filesystem.is_writable());
+    drop(filesystem);
+    assert!(bench.written() == before, "nothing is written to the device");
+}
+
+/// No kernel writes such a tree: blocks of a relocation refer to their children in their own name.
+#[test]
+fn a_relocation_that_can_not_be_ended_is_refused_by_name_and_what_was_synced_is_kept() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let synced = file(&filesystem, 0);
     let root_tree = filesystem.pool().tree(RootId::ROOT_TREE).expect("a tree");
     let (_, item) = filesystem.pool().root_item(RootId::FS_TREE).expect("reads").expect("an item");
     let key = Key::new(ObjectId::TREE_RELOC, KeyType::ROOT_ITEM, RootId::FS_TREE.get());
@@ -71,18 +102,13 @@ fn the_log_of_a_pool_with_an_interrupted_relocation_is_replayed_in_memory() {
     filesystem.commit().expect("commits");
     filesystem.write(&synced, 0, &[2; 70_000]).expect("writes");
     filesystem.sync_file(&synced).expect("syncs");
-    assert_eq!(statistics(&filesystem).syncs, 1);
     let id = synced.id();
     drop((synced, filesystem));
-    let before = bench.written();
-    let refused = bench.try_open().expect_err("the kernel has to end the relocation");
-    assert!(matches!(refused, FsError::Tree(TreeError::UnderWay(_))), "{refused}");
+    let refused = bench.try_open().expect_err("the tree is of another kind");
+    assert!(matches!(refused, FsError::Relocation(_)), "{refused}");
     let filesystem = bench.open_replayed();
     let found = read(&filesystem, &filesystem.open_file(id).expect("opens"));
     assert!(found == [2; 70_000], "what was synced is not there, but {} bytes", found.len());
-    assert!(filesystem.warnings().is_empty() && !filesystem.is_writable());
-    drop(filesystem);
-    assert!(bench.written() == before, "nothing is written to the device");
 }
 
 #[test]

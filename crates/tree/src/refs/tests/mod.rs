@@ -1,5 +1,6 @@
 //! Whole pools: subvolumes changed at random, snapshots, deletions in steps.
 
+mod relocations;
 mod verify;
 mod world;
 

@@ -4,7 +4,7 @@ use super::super::delayed::Referrer;
 use super::super::sharing::data_of;
 use crate::{Pool, Readahead, TreeRoot};
 use brindle_ondisk::item::{BackRef, ExtentFlags};
-use brindle_ondisk::{Item, Key, KeyType, Logical, Node, NodeExpectation, RootId};
+use brindle_ondisk::{Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -29,7 +29,11 @@ pub(super) fn verify(pool: &Pool) -> usize {
     let mut walker = Walker { pool, full, seen: BTreeSet::new(), found: BTreeMap::new() };
     let superblock = pool.superblock();
     for (root, progress) in roots(pool) {
-        walker.refer(root.bytenr, walker.nodesize(), Referrer::Tree(root.id));
+        let referrer = match root.id {
+            RootId::TREE_RELOC => Referrer::SharedTree(root.bytenr),
+            id => Referrer::Tree(id),
+        };
+        walker.refer(root.bytenr, walker.nodesize(), referrer);
         walker.walk(&NodeExpectation::root(root.bytenr, root.generation, root.level), progress);
     }
     assert_eq!(superblock.log_root.get(), 0);
@@ -50,7 +54,9 @@ fn roots(pool: &Pool) -> Vec<(TreeRoot, Option<(Key, u8)>)> {
     cursor.seek(&Key::MIN).expect("seek");
     while let Some((key, data)) = cursor.item() {
         if let Ok(Item::Root(item)) = Item::parse(&key, data) {
-            let begun = item.drop_progress.objectid.get() != 0;
+            // The place of a relocation tree that is being merged is another one.
+            let is_merging = key.objectid == ObjectId::TREE_RELOC && item.refs.get() > 0;
+            let begun = item.drop_progress.objectid.get() != 0 && !is_merging;
             let progress = begun.then_some((item.drop_progress, item.drop_level));
             roots.push((TreeRoot::from_item(RootId::new(key.objectid.get()), &item), progress));
         }

@@ -38,25 +38,27 @@ fn extent_key(file: u64, block: u64) -> Key {
     Key::new(ObjectId::new(FIRST_FILE + file), KeyType::EXTENT_DATA, block * SECTOR)
 }
 
-fn open(devices: &[Arc<dyn WritableDevice>]) -> Pool {
-    Pool::open_writable(devices.to_vec(), &OpenOptions::default(), &WriterOptions::default()).expect("opens")
+pub(super) fn open(devices: &[Arc<dyn WritableDevice>]) -> Pool {
+    let writer = WriterOptions { recovers: true, ..WriterOptions::default() };
+    Pool::open_writable(devices.to_vec(), &OpenOptions::default(), &writer).expect("opens")
+}
+
+/// The devices of a golden image, to be written.
+pub(super) fn devices_of(image: &str) -> Vec<Arc<dyn WritableDevice>> {
+    let devices = Golden::load(image).devices.into_iter().map(|image| {
+        let device = SparseDevice::new("memory", image.size_bytes(), DeviceClass::Solid);
+        for (offset, block) in image.blocks() {
+            device.write_at(offset, block).expect("fits");
+        }
+        Arc::new(device) as Arc<dyn WritableDevice>
+    });
+    devices.collect()
 }
 
 impl World {
     /// The pool of a golden image, with the files of the test.
     pub(super) fn new(image: &str) -> Self {
-        let golden = Golden::load(image);
-        let devices: Vec<Arc<dyn WritableDevice>> = golden
-            .devices
-            .iter()
-            .map(|image| {
-                let device = SparseDevice::new("memory", image.size_bytes(), DeviceClass::Solid);
-                for (offset, block) in image.blocks() {
-                    device.write_at(offset, block).expect("fits");
-                }
-                Arc::new(device) as Arc<dyn WritableDevice>
-            })
-            .collect();
+        let devices = devices_of(image);
         let pool = open(&devices);
         verify(&pool);
         let world =

@@ -1,0 +1,76 @@
+//! Ending a relocation that the kernel was interrupted in: its trees are dropped, and so is what it had copied of data.
+//!
+//! The kernel keeps the data that it moves in files of a tree of their own, the data relocation tree, without names and
+//! marked as orphans. Subvolumes that refer to a copy have references of their own, so that the files go as any orphan
+//! does. A crash here leaves what there was, or less of it; a balance goes on by its own item.
+
+use crate::{Filesystem, FsError, InodeId};
+use brindle_ondisk::RootId;
+use brindle_tree::{Need, TreeError};
+
+/// How many blocks are dropped in one step. Each may take a change of the extent tree.
+const BLOCKS_PER_STEP: usize = 64;
+/// After how many steps there is a commit, so that what was freed can be used.
+const STEPS_PER_COMMIT: usize = 64;
+
+impl Filesystem {
+    /// Ends what a relocation of the kernel's left, and makes that durable. To be called when the log is replayed, before
+    /// anything else uses the filesystem.
+    pub(crate) fn end_relocations(&self) -> Result<(), FsError> {
+        let trees = self.drop_relocation_trees()?;
+        let files = self.remove_relocated_data()?;
+        if trees + files > 0 {
+            self.pool().commit()?;
+            tracing::info!(
+                "ended a relocation that was interrupted: {trees} relocation trees and {files} copies of data were dropped"
+            );
+        }
+        Ok(())
+    }
+
+    /// Drops the relocation trees; returns their number.
+    fn drop_relocation_trees(&self) -> Result<usize, FsError> {
+        let (mut count, mut steps, mut blocks) = (0, 0, BLOCKS_PER_STEP);
+        let mut has_committed = false;
+        while let Some(tree) = self.pool().next_relocation_tree()? {
+            match self.change(Need::freeing(blocks), |edit| edit.editor.drop_relocation_tree(tree, blocks)) {
+                Ok(is_gone) => {
+                    count += usize::from(is_gone);
+                    has_committed = false;
+                }
+                // A small pool keeps back less than a step of full size may take; what was freed counts after a commit.
+                Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
+                Err(FsError::Tree(TreeError::NoSpace(_))) if !has_committed => {
+                    self.pool().commit()?;
+                    has_committed = true;
+                }
+                Err(error) => return Err(error),
+            }
+            steps += 1;
+            if steps % STEPS_PER_COMMIT == 0 {
+                self.pool().commit()?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Removes the files of the data relocation tree; returns their number.
+    fn remove_relocated_data(&self) -> Result<usize, FsError> {
+        let tree = match self.subvolume_state(RootId::DATA_RELOC_TREE) {
+            Ok(tree) => tree,
+            Err(FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_)) => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let mut count = 0;
+        loop {
+            let found = self.orphans_of(&tree)?;
+            if found.is_empty() {
+                return Ok(count);
+            }
+            for number in found {
+                self.remove_unnamed(&self.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
+                count += 1;
+            }
+        }
+    }
+}
