@@ -129,6 +129,11 @@ impl Editor<'_> {
             self.freeze_block(place, node);
             heads.insert(provisional, held);
         }
+        let has_data = !plan.data.is_empty();
+        // Readers go down as soon as there is a new root, and must find checksums where it sends them.
+        for carried in carried {
+            self.move_data(plan, carried, moved)?;
+        }
         for root in &plan.roots {
             let (old, place) = (&plan.blocks[&root.at].node, places.blocks[&root.becomes]);
             let new = &heads[&root.becomes].node;
@@ -140,10 +145,7 @@ impl Editor<'_> {
             state.root.generation = self.generation;
             state.root.level = new.level();
         }
-        let has_data = !plan.data.is_empty();
-        for carried in carried {
-            self.move_data(plan, carried, moved)?;
-        }
+        // The old places lose theirs behind this: who has looked one up begins anew.
         if has_data {
             self.pool.moves.fetch_add(1, Ordering::Release);
         }
