@@ -25,10 +25,19 @@ pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
         "sources",
     ]))?;
     tests()?;
+    explore()?;
     for target in fuzz::targets()? {
         fuzz::run(&target, fuzz_seconds, Some(1))?;
     }
     Ok(())
+}
+
+/// Explores schedules of threads: all threads of this build are tasks of one, so it is a build of its own. Its lints are
+/// checked here, too, as no other build has these sources.
+fn explore() -> Result<()> {
+    let explored = ["--package", "brindle-fs", "--features", "explore", "--test", "explore", "--quiet"];
+    crate::run(cargo().arg("clippy").args(explored).args(["--", "-D", "warnings"]))?;
+    crate::run(cargo().arg("test").args(explored))
 }
 
 /// Builds and runs all tests, each package's in its own way.

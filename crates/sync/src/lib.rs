@@ -40,6 +40,8 @@
 compile_error!("the feature `explore` is for tests: an optimised build must not have a test's scheduler");
 
 mod condvar;
+#[cfg(feature = "explore")]
+mod explore;
 mod held;
 mod mutex;
 pub mod parallel;
@@ -48,6 +50,8 @@ mod rank;
 mod rwlock;
 
 pub use condvar::Condvar;
+#[cfg(feature = "explore")]
+pub use explore::{explore, once};
 pub use held::HeldRank;
 pub use mutex::{Mutex, MutexGuard};
 pub use platform::{atomic, thread, thread_local};

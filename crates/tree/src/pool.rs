@@ -9,9 +9,9 @@ use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{
     Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
+use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Rank, RwLock};
 use brindle_volume::Volume;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The memory that cached nodes may take unless told otherwise, in bytes.

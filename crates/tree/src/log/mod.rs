@@ -33,10 +33,10 @@ pub use sync::LogTicket;
 use crate::transaction::Writer;
 use crate::{Pool, Tree};
 use brindle_ondisk::{Generation, IdMap, Logical, Node, ObjectId, RootId};
+use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The log of the running transaction.
 #[derive(Debug)]

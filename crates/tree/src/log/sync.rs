@@ -8,9 +8,9 @@ use crate::space::{MetadataReservation, Urgency};
 use crate::transaction::{StopOnPanic, Writer};
 use crate::{Editor, Pool, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
+use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
 /// Places that a log may take before its fsyncs become a commit, in bytes.

@@ -9,10 +9,10 @@ use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{
     Generation, IdMap, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
+use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
 use brindle_volume::SuperblockCopies;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use zerocopy::FromBytes;
 
 /// A transaction that has not settled by then never will.

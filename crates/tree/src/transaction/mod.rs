@@ -54,12 +54,12 @@ use crate::statistics::Statistics;
 use crate::tree::virtual_address;
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::{Generation, IdMap, Incompat, Logical, Node};
+use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use brindle_sync::{Mutex, RwLock};
 use gate::Gate;
 use pressure::{Degree, Pressure};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.

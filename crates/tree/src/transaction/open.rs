@@ -10,9 +10,9 @@ use crate::{OpenOptions, Pool, TreeError, TreeRoot, WriterOptions};
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::QgroupStatusHeader;
 use brindle_ondisk::{Generation, IdMap, Incompat, Item, Key, KeyType, ObjectId, RootId, to_usize};
+use brindle_sync::atomic::AtomicBool;
 use brindle_sync::{Mutex, Rank, RwLock};
 use brindle_volume::Volume;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use zerocopy::FromBytes;
 
