@@ -122,7 +122,7 @@ impl Filesystem {
             }
             let file = self.open_known(&before)?;
             let truncated = self.truncate(&file, size);
-            truncated.and(self.let_go(file))?;
+            truncated.and(self.end_use(file))?;
         }
         if change.changes_item() {
             self.change_item(id, change)?;

@@ -1,10 +1,9 @@
 //! Inodes that have lost their last name: they stay while somebody has them open, and then go.
 //!
-//! **Who keeps an inode.** Each [`OpenFile`](crate::OpenFile), and each [`acquire`](Filesystem::acquire), is counted in
-//! the inode's `opens`; the count rises from 0 only while the inode has a name. Its items go under two locks: that of its
-//! names, which all changes of names and attributes hold, and its gate, which all use of contents holds. So whoever has
-//! found the inode under either lock finds it until the lock is given back, and an operation that comes too late is
-//! refused before it joins a transaction.
+//! Each [`InodeHold`](crate::InodeHold) is counted in the inode's `opens`; the count rises from 0 only while the inode has
+//! a name. The inode's items go under two locks: that of its names, which all changes of names and attributes hold, and its
+//! gate, which all use of contents holds. An operation that has found the inode under either lock finds it until the lock is
+//! given back, and one that comes too late is refused before it joins a transaction.
 //!
 //! In the subvolume's tree such an inode has a mark, the orphan item, from the same transaction on that takes its
 //! last name. Contents go in steps, each a part of one transaction, then the inode and the mark together. Whatever
@@ -64,36 +63,6 @@ impl Filesystem {
     /// The same of a directory whose names are about to change.
     pub(crate) fn directory(&self, id: InodeId) -> Arc<Inode> {
         self.inodes.directory(id)
-    }
-
-    /// Counts an opening of the inode: until as many calls of [`release`](Self::release) it stays even if it loses its
-    /// last name.
-    pub fn acquire(&self, id: InodeId) -> Result<Arc<Inode>, FsError> {
-        let inode = self.inode(id);
-        let subvolume = self.subvolume_state(id.tree)?;
-        // Held until the opening is counted: who drops the subvolume looks at the count.
-        let access = subvolume.hold();
-        let mut names = inode.names();
-        if names.opens == 0 && !id.is_empty_subvolume() {
-            if access.is_deleted {
-                return Err(FsError::DeletedSubvolume(id.tree));
-            }
-            if self.attributes(id)?.nlink == 0 {
-                return Err(FsError::NoInode(id));
-            }
-        }
-        names.opens += 1;
-        drop(names);
-        Ok(inode)
-    }
-
-    /// Takes an [`acquire`](Self::acquire) back; the last one removes an inode that has no name. Contents that replace
-    /// all earlier ones are written back. No transaction may be joined by the caller.
-    pub fn release(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        let is_unnamed = inode.names().is_unnamed;
-        let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(inode) };
-        let removed = if inode.give_back() { self.remove_unnamed(inode) } else { Ok(()) };
-        written.and(removed)
     }
 
     /// Removes an inode that has lost its last name and is not open, once it bears the mark.

@@ -3,8 +3,7 @@
 use crate::compression::decompress;
 use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
 use crate::neighbours::SMALL_FILE_BYTES;
-use crate::orphan::Orphans;
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
+use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeHold, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
 use brindle_sync::{Mutex, Rank};
@@ -21,44 +20,11 @@ const READ_AGAIN_MAX: usize = 3;
 #[derive(Debug)]
 pub struct OpenFile {
     id: InodeId,
-    inode: Hold,
+    inode: InodeHold,
     has_checksums: AtomicBool,
     state: Mutex<ReaderState>,
     /// How many failed writebacks of the file this opener knows of.
     pub(crate) known_failures: AtomicU64,
-}
-
-/// A counted opening of an inode, of a filesystem that is written.
-#[derive(Debug)]
-struct Hold {
-    inode: Arc<Inode>,
-    /// Where an inode is left that has to go; `None` if the opening is not counted.
-    orphans: Option<Arc<Orphans>>,
-}
-
-impl Hold {
-    /// Hands the count over to the caller, if there is one.
-    fn hand_over(mut self) -> Option<Arc<Inode>> {
-        self.orphans.take().map(|_| Arc::clone(&self.inode))
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if let Some(orphans) = self.orphans.take()
-            && self.inode.give_back()
-        {
-            orphans.look_at(self.inode.id().tree);
-        }
-    }
-}
-
-impl Deref for Hold {
-    type Target = Arc<Inode>;
-
-    fn deref(&self) -> &Arc<Inode> {
-        &self.inode
-    }
 }
 
 /// What a reader has looked up is of a version of the file's items, and of where data lies.
@@ -121,37 +87,23 @@ impl Filesystem {
 
     /// Opens a file whose attributes the caller has just read; [`FsError::NoInode`] if it has lost its last name since.
     pub fn open_known(&self, attributes: &Attributes) -> Result<OpenFile, FsError> {
-        if self.is_only_read() {
-            return self.open_held(attributes, Hold { inode: self.inode(attributes.id), orphans: None });
-        }
-        self.open_acquired(attributes, self.acquire(attributes.id)?)
+        self.open_held(attributes, self.acquire(attributes.id)?)
     }
 
     /// Closes a file: removes an inode that has lost its last name if this was its last opening, and writes contents back
     /// that replace all earlier ones. No transaction may be joined by the caller.
     pub fn close_file(&self, file: OpenFile) -> Result<(), FsError> {
-        file.inode.hand_over().map_or(Ok(()), |inode| self.release(&inode))
+        self.release(file.inode)
     }
 
     /// Ends the use of a file that was opened for one operation: as [`close_file`](Self::close_file), but for contents,
     /// which stay in memory.
-    pub(crate) fn let_go(&self, file: OpenFile) -> Result<(), FsError> {
-        match file.inode.hand_over() {
-            Some(inode) if inode.give_back() => self.remove_unnamed(&inode),
-            _ => Ok(()),
-        }
+    pub(crate) fn end_use(&self, file: OpenFile) -> Result<(), FsError> {
+        self.let_go(file.inode)
     }
 
-    /// Makes an open file of an inode that the caller has acquired; on an error the inode is released.
-    pub(crate) fn open_acquired(
-        &self,
-        attributes: &Attributes,
-        inode: Arc<Inode>,
-    ) -> Result<OpenFile, FsError> {
-        self.open_held(attributes, Hold { inode, orphans: self.orphans().map(Arc::clone) })
-    }
-
-    fn open_held(&self, attributes: &Attributes, inode: Hold) -> Result<OpenFile, FsError> {
+    /// Makes an open file of an inode that is held.
+    pub(crate) fn open_held(&self, attributes: &Attributes, inode: InodeHold) -> Result<OpenFile, FsError> {
         let id = attributes.id;
         match attributes.kind {
             FileType::Regular | FileType::Symlink => {}
@@ -277,7 +229,7 @@ impl Filesystem {
         let mut target = vec![0; to_usize(size)];
         let length = self.read(&file, 0, &mut target);
         // A link that has lost its name meanwhile goes now; that it could not is no matter of the reader.
-        if let Err(error) = self.let_go(file) {
+        if let Err(error) = self.end_use(file) {
             tracing::warn!("{id} has lost its last name and could not be removed: {error}");
         }
         target.truncate(length?);

@@ -11,7 +11,7 @@
 //! one handle of a directory at a time has that flag. The kernel marks what it fills with the directory's version before
 //! it asks for offset 0, so that the bound taken then covers all that this version has.
 
-use brindle_fs::Inode;
+use brindle_fs::InodeHold;
 use brindle_ondisk::IdMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const NOT_BEGUN: u64 = 0;
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryHandle {
-    pub(crate) inode: Arc<Inode>,
+    pub(crate) inode: InodeHold,
     /// The kernel keeps what this handle lists, for other listings.
     fills_cache: bool,
     /// The greatest index that is listed.
@@ -30,8 +30,8 @@ pub(crate) struct DirectoryHandle {
 }
 
 impl DirectoryHandle {
-    /// An opening of the directory, which the caller has acquired.
-    pub(crate) fn new(inode: Arc<Inode>) -> Self {
+    /// An opening of the directory.
+    pub(crate) fn new(inode: InodeHold) -> Self {
         let fills_cache = inode.begin_only_cached_opening();
         Self { inode, fills_cache, bound: AtomicU64::new(NOT_BEGUN) }
     }

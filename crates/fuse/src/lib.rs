@@ -25,6 +25,7 @@ mod handles;
 mod idle;
 mod inode_number;
 mod mount;
+mod nameless;
 mod negotiation;
 mod open_files;
 mod operations;
@@ -32,7 +33,6 @@ mod options;
 mod permission;
 mod recent_writes;
 mod refusals;
-mod replaced;
 mod upkeep;
 
 pub use brindle_fs::AtimeMode;

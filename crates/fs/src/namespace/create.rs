@@ -5,7 +5,7 @@ use super::inherit::{Inheritance, inherit};
 use super::{NewInode, check_name};
 use crate::packed::append;
 use crate::subvolume::SubvolumeState;
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId, OpenFile};
+use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeHold, InodeId, OpenFile};
 use brindle_ondisk::item::{
     DirEntryHeader, FileExtentHeader, FileExtentType, InodeItem, InodeRefHeader, Timespec,
 };
@@ -52,7 +52,7 @@ impl Filesystem {
         new: &NewInode<'_>,
     ) -> Result<(Attributes, OpenFile), FsError> {
         let (attributes, inode) = self.create_in(parent, name, new, 1)?;
-        let file = self.open_acquired(&attributes, inode)?;
+        let file = self.open_held(&attributes, self.counted(inode))?;
         Ok((attributes, file))
     }
 
@@ -98,13 +98,13 @@ impl Filesystem {
         Ok((attributes, inode))
     }
 
-    /// Makes a file without a name, open as if by [`acquire`](Self::acquire) (`O_TMPFILE`). `parent` decides in
+    /// Makes a file without a name, which is held as if by [`acquire`](Self::acquire) (`O_TMPFILE`). `parent` decides in
     /// which subvolume, and what it inherits. [`link`](Self::link) can give it a name.
     pub fn create_unnamed(
         &self,
         parent: InodeId,
         new: &NewInode<'_>,
-    ) -> Result<(Attributes, Arc<Inode>), FsError> {
+    ) -> Result<(Attributes, InodeHold), FsError> {
         self.writing()?;
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
@@ -121,7 +121,7 @@ impl Filesystem {
         })?;
         (names.opens, names.is_unnamed, names.is_linkable) = (1, true, true);
         drop(names);
-        Ok((attributes, inode))
+        Ok((attributes, self.counted(inode)))
     }
 
     /// Decides everything about a new inode, and gives it its number.

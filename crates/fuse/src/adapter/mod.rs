@@ -126,9 +126,9 @@ impl fuser::Filesystem for Adapter {
     fn forget(&self, _request: &Request, node: INodeNo, lookups: u64) {
         match self.operations.forget(node.0, lookups) {
             // To remove it takes as long as to close a file.
-            Some(file) => {
+            Some(hold) => {
                 let _turn = self.turns.begin(Pace::Quick);
-                self.operations.close_replaced(file);
+                self.operations.release_nameless(hold);
             }
             None => self.turns.pass(),
         }

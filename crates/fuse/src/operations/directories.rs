@@ -7,6 +7,7 @@ use crate::errno::errno_of;
 use brindle_fs::{DirectoryEntry, FileType, InodeId};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
 /// some 190 entries with their attributes.
@@ -25,8 +26,11 @@ impl Operations {
     pub(crate) fn close_directory(&self, handle: u64) {
         if let Some(handle) = self.directory_handles.remove(handle) {
             handle.end();
-            // The kernel does not wait for an answer.
-            number(self.filesystem.release(&handle.inode)).ok();
+            // A listing that is under way ends the use when it is done, in the background.
+            if let Some(handle) = Arc::into_inner(handle) {
+                // The kernel does not wait for an answer.
+                number(self.filesystem.release(handle.inode)).ok();
+            }
         }
     }
 

@@ -26,12 +26,13 @@ use crate::errno::errno_of;
 use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
 use crate::open_files::OpenFiles;
+use crate::nameless::NamelessNodes;
 use crate::options::Synchronous;
 use crate::recent_writes::RecentWrites;
 use crate::refusals::Refusals;
 use crate::replaced::ReplacedFiles;
 use balance::BalanceService;
-use brindle_fs::{AtimeMode, FileType, Filesystem, FsError, InodeId, OpenFile, SpaceStatistics};
+use brindle_fs::{AtimeMode, FileType, Filesystem, FsError, InodeHold, InodeId, OpenFile, SpaceStatistics};
 use brindle_policy::defragment::idle::AutoDefragment;
 use devices::DeviceService;
 use remount::Remountable;
@@ -55,7 +56,7 @@ pub(crate) struct Operations {
     directory_handles: DirectoryHandles,
     recent_writes: RecentWrites,
     refusals: Refusals,
-    replaced: ReplacedFiles,
+    nameless: NamelessNodes,
     balance: BalanceService,
     devices: DeviceService,
     /// There as soon as the mount is served.
@@ -112,7 +113,7 @@ impl Operations {
             directory_handles: DirectoryHandles::default(),
             recent_writes: RecentWrites::default(),
             refusals: Refusals::default(),
-            replaced: ReplacedFiles::default(),
+            nameless: NamelessNodes::default(),
             balance: BalanceService::default(),
             devices: DeviceService::default(),
             kernel_cache: OnceLock::new(),
@@ -162,21 +163,21 @@ impl Operations {
         Ok(Some(Stat::new(self.numbers.remember(entry.inode), &attributes)))
     }
 
-    /// Notes that the kernel has forgotten a node this many times. Returns the file that was kept for it, to be
-    /// [closed](Self::close_replaced).
-    pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<OpenFile> {
+    /// Notes that the kernel has forgotten a node this many times. Returns the hold that was kept for it, to be
+    /// [released](Self::release_nameless).
+    pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<InodeHold> {
         self.refusals.forget(node);
         self.numbers.forget(node, lookups);
-        self.replaced.take(node)
+        self.nameless.take(node)
     }
 
     /// Removes what was kept for the kernel, which asks for nothing any more.
     pub(crate) fn end(&self) {
-        self.replaced.take_all().into_iter().for_each(|file| self.close_replaced(file));
+        self.nameless.take_all().into_iter().for_each(|hold| self.release_nameless(hold));
     }
 
-    /// Removes a file that has no name, and that the kernel has forgotten.
-    pub(crate) fn close_replaced(&self, file: OpenFile) {
+    /// Removes an inode that has no name, and that the kernel has forgotten.
+    pub(crate) fn release_nameless(&self, hold: InodeHold) {
         // The kernel does not wait for an answer; what fails here the next opening of the pool does.
         number(self.filesystem.close_file(file)).ok();
     }

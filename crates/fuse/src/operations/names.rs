@@ -4,7 +4,7 @@ use super::{Operations, number};
 use crate::attributes::Stat;
 use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
-use brindle_fs::{Attributes, InodeId, NewInode, OpenFile, RenameMode};
+use brindle_fs::{Attributes, InodeHold, InodeId, NewInode, RenameMode};
 use rustix::io::Errno;
 
 /// `renameat2`'s flags.
@@ -66,13 +66,17 @@ impl Operations {
 
     pub(crate) fn unlink(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let parent = self.inode(parent)?;
+        let leaving = self.hold_leaving(parent, name);
         number(self.filesystem.unlink(parent, name))?;
+        self.keep_nameless(leaving);
         self.settle_names(&[parent])
     }
 
     pub(crate) fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let parent = self.inode(parent)?;
+        let leaving = self.hold_leaving(parent, name);
         number(self.filesystem.remove_directory(parent, name))?;
+        self.keep_nameless(leaving);
         self.settle_names(&[parent])
     }
 
@@ -80,27 +84,31 @@ impl Operations {
         let Rename { from, to, .. } = rename;
         let mode = rename.mode().ok_or(Errno::INVAL)?;
         let (from_parent, to_parent) = (self.inode(from.parent)?, self.inode(to.parent)?);
-        let replaced = self.replaced_by(mode, to_parent, &to.name);
+        let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout { .. });
+        let leaving = if replaces { self.hold_leaving(to_parent, &to.name) } else { None };
         number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))?;
-        if let Some((node, file)) = replaced.filter(|(_, file)| self.has_no_name(file)) {
-            self.replaced.keep(node, file);
-        }
+        self.keep_nameless(leaving);
         self.settle_names(&[from_parent, to_parent])
     }
 
-    /// The file that a rename is about to replace, with its node; `None` if there is none, or the kernel can't know it.
-    fn replaced_by(&self, mode: RenameMode, parent: InodeId, name: &[u8]) -> Option<(u64, OpenFile)> {
-        if !self.is_written || !matches!(mode, RenameMode::Replace | RenameMode::Whiteout { .. }) {
+    /// Holds the inode of a name that is about to go, with its node; `None` if there is none, or the kernel can't know it.
+    fn hold_leaving(&self, parent: InodeId, name: &[u8]) -> Option<(u64, InodeHold)> {
+        if !self.is_written {
             return None;
         }
-        // Whatever fails here the rename itself is to tell.
+        // Whatever fails here the operation itself is to tell.
         let entry = self.filesystem.lookup(parent, name).ok()??;
         let node = self.numbers.known(entry.inode)?;
-        Some((node, self.filesystem.open_file(entry.inode).ok()?))
+        Some((node, self.filesystem.acquire(entry.inode).ok()?))
     }
 
-    fn has_no_name(&self, file: &OpenFile) -> bool {
-        self.filesystem.attributes(file.id()).is_ok_and(|attributes| attributes.nlink == 0)
+    /// Keeps an inode whose name has gone, if that was its last one.
+    fn keep_nameless(&self, left: Option<(u64, InodeHold)>) {
+        if let Some((node, hold)) = left
+            && self.filesystem.attributes(hold.id()).is_ok_and(|attributes| attributes.nlink == 0)
+        {
+            self.nameless.keep(node, hold);
+        }
     }
 
     /// The nodes that this rename would give the name of another, and of which the kernel may have pages that it has not

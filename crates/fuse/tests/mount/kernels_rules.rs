@@ -52,6 +52,11 @@ fn directories_that_change_or_go_while_open_are_listed_as_the_kernel_does() {
 }
 
 #[test]
+fn what_has_lost_its_name_is_the_kernels_for_those_that_use_it() {
+    assert_same("removed.py");
+}
+
+#[test]
 fn buffered_reads_find_what_was_written_past_the_cache() {
     if !can_mount() {
         return;

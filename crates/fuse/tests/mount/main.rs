@@ -1,6 +1,7 @@
 //! Mounts held against the kernel's own. Needs root and FUSE.
 
 mod kernels_rules;
+mod nameless;
 mod reading;
 mod replacing;
 mod space;

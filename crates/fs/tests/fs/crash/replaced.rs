@@ -45,7 +45,7 @@ fn write(fs: &Filesystem, id: InodeId, is_anew: bool, bytes: &[u8]) {
     }
     assert_eq!(fs.write(&file, 0, bytes).expect("room"), bytes.len());
     drop(file);
-    fs.release(&inode).expect("closed");
+    fs.release(inode).expect("closed");
 }
 
 fn create(fs: &Filesystem, name: &[u8]) -> InodeId {

@@ -78,7 +78,7 @@ fn act(fs: &Filesystem, numbers: &mut Numbers, with_subvolumes: bool) -> Result<
             let inode = fs.acquire(entry.inode)?;
             let unlinked = fs.unlink(parent, name);
             let _ = fs.attributes(entry.inode)?;
-            fs.release(&inode)?;
+            fs.release(inode)?;
             unlinked
         }
         12 => fs.snapshot(fs.root().tree, parent, name, false).map(|_| ()),

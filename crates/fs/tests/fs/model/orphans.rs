@@ -44,7 +44,7 @@ fn what_is_open_outlives_its_name() {
     assert!(buffer.iter().all(|byte| *byte == 7));
     fs.close_file(open).expect("closed");
     assert!(!is_gone(&fs, id));
-    fs.release(&inode).expect("goes");
+    fs.release(inode).expect("goes");
     assert!(is_gone(&fs, id));
     assert!(matches!(fs.acquire(id), Err(FsError::NoInode(_))));
     fs.shutdown().expect("closes");
@@ -69,7 +69,7 @@ fn an_open_directory_outlives_its_name() {
     fs.sync().expect("durable");
     pool.assert_clean("without a name");
     pool.assert_btrfs_check("without a name");
-    fs.release(&inode).expect("goes");
+    fs.release(inode).expect("goes");
     assert!(is_gone(&fs, id));
     fs.shutdown().expect("closes");
     pool.assert_clean("gone");
@@ -127,8 +127,8 @@ fn a_file_without_a_name_may_get_one() {
     write(&fs, made.id, 100_000);
     write(&fs, other.id, 100_000);
     assert_eq!(fs.link(made.id, fs.root(), b"named").expect("linked").nlink, 1);
-    fs.release(&inode).expect("stays");
-    fs.release(&given_up).expect("goes");
+    fs.release(inode).expect("stays");
+    fs.release(given_up).expect("goes");
     assert!(is_gone(&fs, other.id));
     assert_eq!(fs.attributes(made.id).expect("there").size, 100_000);
     fs.shutdown().expect("closes");

@@ -166,14 +166,14 @@ fn files_of_a_deleted_subvolume_are_read_until_they_are_closed() {
     fs.write(&open, 0, b"late").expect_err("nobody would ever see it");
     fs.sync().expect("nothing is wrong");
     read(&fs).expect("it is still open");
-    fs.release(&inode).expect("closed");
+    fs.release(inode).expect("closed");
     clean_up(&fs);
     read(&fs).expect("the file itself holds it");
     fs.close_file(open).expect("closed");
     clean_up(&fs);
     fs.open_file(made).expect_err("it has gone");
     fs.shutdown().expect("durable");
-    drop((inode, fs));
+    drop(fs);
     pool.assert_clean("a subvolume was deleted under an open file");
 }
 

@@ -5,8 +5,8 @@ use super::world::{FILE, NEW_CONTENTS, Shape, before};
 use crate::model::pool::NEW_SUBVOLUME;
 use crate::model::target::{System, errno};
 use brindle_fs::{
-    AllocateMode, AttributeChange, DefragmentScope, FileFlags, Filesystem, FsError, Inode, InodeId, NewInode,
-    NewTime, OpenFile, RenameMode, Timestamp, XattrMode,
+    AllocateMode, AttributeChange, DefragmentScope, FileFlags, Filesystem, FsError, InodeHold, InodeId,
+    NewInode, NewTime, OpenFile, RenameMode, Timestamp, XattrMode,
 };
 use brindle_testing::model::{Errno, RenameRule, TreePath, XattrRule, path};
 use brindle_testing::operations::Operation;
@@ -29,8 +29,10 @@ pub(super) struct Ground<'f> {
     pub(super) top: InodeId,
     /// Inodes by the paths that they had before the race.
     known: HashMap<TreePath, InodeId>,
-    unnamed: Arc<Inode>,
-    held: Vec<Arc<Inode>>,
+    unnamed: InodeId,
+    /// That of the inode without a name is the first.
+    holds: Mutex<Vec<InodeHold>>,
+    holds_named: bool,
     number: u64,
 }
 
@@ -54,18 +56,21 @@ impl<'f> Ground<'f> {
         known.insert(TreePath::top(), top);
         let new = NewInode { mode: 0o100_600, ..NewInode::default() };
         let (_, unnamed) = fs.create_unnamed(top, &new).expect("room");
-        let held = shape.held().iter().map(|held| fs.acquire(known[held]).expect("it is there")).collect();
+        let held = shape.held().into_iter().map(|held| fs.acquire(known[&held]).expect("it is there"));
+        let (unnamed, holds): (_, Vec<InodeHold>) =
+            (unnamed.id(), std::iter::once(unnamed).chain(held).collect());
+        let holds_named = holds.len() > 1;
         if shape.is_durable {
             fs.sync().expect("durable");
         }
-        Self { fs, top, known, unnamed, held, number }
+        Self { fs, top, known, unnamed, holds: Mutex::new(holds), holds_named, number }
     }
 
     /// Closes what is open.
     pub(super) fn close(&self) -> Result<(), Errno> {
-        let unnamed = self.fs.release(&self.unnamed);
-        let held = self.held.iter().try_for_each(|held| self.fs.release(held));
-        unnamed.and(held).map_err(refusal)
+        let holds = std::mem::take(&mut *self.holds.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended: Vec<_> = holds.into_iter().map(|hold| self.fs.release(hold)).collect();
+        ended.into_iter().collect::<Result<(), _>>().map_err(refusal)
     }
 
     /// Does an act.
@@ -75,7 +80,7 @@ impl<'f> Ground<'f> {
             Act::Do(operation) => self.names(operation).map(|()| Seen::Nothing),
             Act::LinkUnnamed(to) => {
                 let (directory, name) = self.place(to)?;
-                fs.link(self.unnamed.id(), directory, name).map(|_| Seen::Nothing).map_err(refusal)
+                fs.link(self.unnamed, directory, name).map(|_| Seen::Nothing).map_err(refusal)
             }
             Act::CreateOpen(path) => self.create_open(path),
             Act::Lookup(path) => {
@@ -85,7 +90,7 @@ impl<'f> Ground<'f> {
             Act::Stat(path) => {
                 let found = fs.attributes(self.known(path)?).map_err(refusal)?;
                 // An inode without a name can be seen only by a program that has it open.
-                if found.nlink == 0 && self.held.is_empty() {
+                if found.nlink == 0 && !self.holds_named {
                     return Err(Errno::NotFound);
                 }
                 let mode = u16::try_from(found.mode & 0o7777).expect("twelve bits");
