@@ -43,6 +43,9 @@ pub struct AttributeChange {
     pub drop_privileges: bool,
     /// Take away set-group-id also where the group may not execute: who asks is not of the group.
     pub drop_set_group_id: bool,
+    /// The size changes by a descriptor that writes the file: one that is older than the flag of an immutable file goes on
+    /// to write it, as in the kernel.
+    pub by_writer: bool,
 }
 
 /// A time to be set.
@@ -66,8 +69,14 @@ impl NewTime {
 impl AttributeChange {
     /// Whether anything but the size is to change.
     fn changes_item(&self) -> bool {
-        let rest = Self { size: None, ..*self };
+        let rest = Self { size: None, by_writer: false, ..*self };
         rest != Self::default()
+    }
+
+    /// Returns true if a descriptor that writes the file changes its size, and the times with it.
+    fn is_truncation_by_writer(&self) -> bool {
+        let is_only_size = self.mode.is_none() && self.uid.is_none() && self.gid.is_none();
+        self.by_writer && self.size.is_some() && is_only_size
     }
 
     /// Returns true if this is allowed of an append-only inode: both times become the present one (`utimes` without times), or
@@ -136,6 +145,11 @@ impl Filesystem {
         let before = self.attributes(id)?;
         check_allowed(&before, change)?;
         Ok(before)
+    }
+
+    /// Returns true if the inode may only be added to.
+    pub fn is_append_only(&self, id: InodeId) -> Result<bool, FsError> {
+        Ok(self.quick_attributes(id)?.flags.contains(InodeFlags::APPEND))
     }
 
     /// Refuses if existing contents of the inode can't be changed: it is immutable or append-only.
@@ -214,6 +228,9 @@ impl Filesystem {
 }
 
 fn check_allowed(before: &Attributes, change: &AttributeChange) -> Result<(), FsError> {
+    if change.is_truncation_by_writer() && !before.flags.contains(InodeFlags::APPEND) {
+        return Ok(());
+    }
     // What is only to be added to may still be touched.
     if change.is_harmless() && !before.flags.contains(InodeFlags::IMMUTABLE) {
         return Ok(());

@@ -4,7 +4,7 @@
 use brindle_fs::{InodeId, OpenFile, RootId};
 use brindle_ondisk::IdMap;
 use rustix::fs::OFlags;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +21,8 @@ pub(crate) struct Handle {
     is_synchronous: bool,
     /// Whether reads and writes go past the kernel's page cache.
     is_past_cache: bool,
+    /// Whether it was opened to append.
+    only_appends: bool,
     /// The time of access has been seen to.
     is_accessed: AtomicBool,
 }
@@ -34,13 +36,16 @@ pub(crate) struct Opened {
     pub(crate) is_synchronous: bool,
     /// Reads and writes go past the kernel's page cache.
     pub(crate) is_past_cache: bool,
+    /// To append.
+    pub(crate) only_appends: bool,
 }
 
 impl From<OFlags> for Opened {
     fn from(flags: OFlags) -> Self {
         let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
         let is_past_cache = flags.contains(OFlags::DIRECT);
-        Self { writes, is_synchronous: is_synchronous(flags), is_past_cache }
+        let only_appends = flags.contains(OFlags::APPEND);
+        Self { writes, is_synchronous: is_synchronous(flags), is_past_cache, only_appends }
     }
 }
 
@@ -53,16 +58,22 @@ pub(crate) fn is_synchronous(flags: OFlags) -> bool {
 
 impl Handle {
     pub(crate) fn new(file: OpenFile, how: Opened) -> Self {
-        let Opened { writes, is_synchronous, is_past_cache } = how;
+        let Opened { writes, is_synchronous, is_past_cache, only_appends } = how;
         if !is_past_cache {
             file.inode().count_cached_opening(true);
         }
-        Self { file, writes, is_synchronous, is_past_cache, is_accessed: AtomicBool::new(false) }
+        let is_accessed = AtomicBool::new(false);
+        Self { file, writes, is_synchronous, is_past_cache, only_appends, is_accessed }
     }
 
     /// Whether it was opened to be written.
     pub(crate) fn writes(&self) -> bool {
         self.writes
+    }
+
+    /// Returns true if it was opened to append.
+    pub(crate) fn only_appends(&self) -> bool {
+        self.only_appends
     }
 
     /// Returns true if each write is to be durable before it is answered.
@@ -88,16 +99,27 @@ impl Handle {
     }
 }
 
+/// The handles that write a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writers {
+    all: u32,
+    /// Those that were not opened to append.
+    overwriters: u32,
+}
+
 /// Open files, by the number that the kernel was given for each.
 #[derive(Debug)]
 pub(crate) struct Handles {
     last: AtomicU64,
     shards: [Mutex<IdMap<u64, Arc<Handle>>>; SHARDS],
+    /// The files that are open to be written.
+    written: Mutex<BTreeMap<InodeId, Writers>>,
 }
 
 impl Default for Handles {
     fn default() -> Self {
-        Self { last: AtomicU64::new(0), shards: std::array::from_fn(|_| Mutex::default()) }
+        let shards = std::array::from_fn(|_| Mutex::default());
+        Self { last: AtomicU64::new(0), shards, written: Mutex::default() }
     }
 }
 
@@ -105,6 +127,12 @@ impl Handles {
     /// Gives an open file a number, which is never 0.
     pub(crate) fn add(&self, handle: Handle) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        if handle.writes {
+            let mut written = self.writers();
+            let writers = written.entry(handle.file.id()).or_default();
+            writers.all += 1;
+            writers.overwriters += u32::from(!handle.only_appends);
+        }
         self.shard(number).insert(number, Arc::new(handle));
         number
     }
@@ -116,35 +144,42 @@ impl Handles {
 
     /// Takes the number back.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
-        self.shard(number).remove(&number)
+        let handle = self.shard(number).remove(&number)?;
+        if handle.writes {
+            let mut written = self.writers();
+            let id = handle.file.id();
+            let writers = written.get_mut(&id).expect("a writer is counted as long as it has a number");
+            writers.all -= 1;
+            writers.overwriters -= u32::from(!handle.only_appends);
+            if writers.all == 0 {
+                written.remove(&id);
+            }
+        }
+        Some(handle)
     }
 
     /// Whether anything is open to be written.
     pub(crate) fn has_writers(&self) -> bool {
-        self.any(|handle| handle.writes)
+        !self.writers().is_empty()
     }
 
-    /// Whether an inode is open to be written. Looks at all handles, for few ask.
+    /// Whether an inode is open to be written.
     pub(crate) fn has_writer(&self, inode: InodeId) -> bool {
-        self.any(|handle| handle.writes && handle.file.id() == inode)
+        self.writers().contains_key(&inode)
+    }
+
+    /// Returns true if an inode is open to be written, and not only to append.
+    pub(crate) fn has_overwriter(&self, inode: InodeId) -> bool {
+        self.writers().get(&inode).is_some_and(|writers| writers.overwriters > 0)
     }
 
     /// The inodes that are open to be written, each once; of one subvolume, if one is named.
-    pub(crate) fn written(&self, only: Option<RootId>) -> BTreeSet<InodeId> {
-        let mut found = BTreeSet::new();
-        for shard in &self.shards {
-            let handles = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let written = handles.values().filter(|handle| handle.writes).map(|handle| handle.file.id());
-            found.extend(written.filter(|id| only.is_none_or(|tree| id.tree == tree)));
-        }
-        found
+    pub(crate) fn written(&self, only: Option<RootId>) -> Vec<InodeId> {
+        self.writers().keys().copied().filter(|id| only.is_none_or(|tree| id.tree == tree)).collect()
     }
 
-    fn any(&self, is_meant: impl Fn(&Handle) -> bool) -> bool {
-        let is_in = |shard: &Mutex<IdMap<u64, Arc<Handle>>>| {
-            shard.lock().unwrap_or_else(PoisonError::into_inner).values().any(|handle| is_meant(handle))
-        };
-        self.shards.iter().any(is_in)
+    fn writers(&self) -> MutexGuard<'_, BTreeMap<InodeId, Writers>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, IdMap<u64, Arc<Handle>>> {

@@ -379,6 +379,7 @@ impl fuser::Filesystem for Adapter {
         let _turn = self.turns.begin(Pace::Quick);
         // Files are always ready; the kernel knows that by itself and asks no more.
         reply.error(Errno::ENOSYS);
+            by_writer: false,
     }
 
     fn setattr(

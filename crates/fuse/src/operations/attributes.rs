@@ -28,7 +28,8 @@ impl Operations {
     ) -> Result<Stat, Errno> {
         let id = self.inode(node)?;
         let drop_set_group_id = change.drop_privileges && self.loses_set_group_id(caller, id)?;
-        let change = &AttributeChange { drop_set_group_id, ..*change };
+        let change =
+            &AttributeChange { drop_set_group_id, by_writer: by_handle && change.size.is_some(), ..*change };
         if change.size.is_some() {
             number(self.filesystem.check_change(id, change))?;
             let right = |before: &Attributes| caller.set_id_right(before.gid);

@@ -128,16 +128,16 @@ impl Operations {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, Errno> {
-        let written = self.with_file(node, handle, |file| {
-            if let WriteOrigin::Program { caller, keeps_set_ids } = origin {
+        let only_appends = self.only_appends(handle);
+        let written = self.with_file(node, handle, |file| match origin {
+            WriteOrigin::PageCache => self.write_pages(file, only_appends, offset, bytes),
+            WriteOrigin::Program { caller, keeps_set_ids } => {
+                self.check_appends(file, only_appends, offset)?;
                 self.drop_privileges(node, file.inode(), |before| match keeps_set_ids {
                     true => SetIdRight::Keep,
                     false => caller.group_right(before.gid),
                 })?;
-            }
-            match origin {
-                WriteOrigin::PageCache => self.filesystem.write_cached(file, offset, bytes),
-                WriteOrigin::Program { .. } => self.filesystem.write(file, offset, bytes),
+                self.filesystem.write(file, offset, bytes)
             }
         })?;
         self.note_write(node);
@@ -152,7 +152,9 @@ impl Operations {
 
     /// Data was not taken that the kernel had taken from a program: whoever goes on writing the file is to hear of it.
     pub(crate) fn note_refusal(&self, node: u64, errno: Errno, bytes: u64) {
-        self.refusals.note(node, Refusal { errno, bytes });
+        if errno != Errno::PERM {
+            self.refusals.note(node, Refusal { errno, bytes });
+        }
         if let Some(cache) = self.kernel_cache.get() {
             cache.attributes_changed(node);
         }
@@ -249,6 +251,7 @@ impl Operations {
             };
             Ok(self.with_file(node, handle, copy))
         })??;
+                self.check_appends(target, self.only_appends(handle), at)?;
         self.note_write(node);
         self.settle_contents(node, handle, false)?;
         Ok(copied)
@@ -328,6 +331,11 @@ impl Operations {
         }
     }
 }
+
+    /// Returns true if a write by this handle may only append where that makes a difference; so it is without one.
+    fn only_appends(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_none_or(|handle| handle.only_appends())
+    }
 
 fn allocate_mode(mode: i32) -> Option<AllocateMode> {
     const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;

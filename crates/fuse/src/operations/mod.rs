@@ -1,5 +1,6 @@
 //! Requests, answered in terms of the filesystem. Knows nodes by their number, and nothing of the transport.
 
+mod append_only;
 mod attributes;
 mod balance;
 mod contents;

@@ -57,6 +57,17 @@ fn what_has_lost_its_name_is_the_kernels_for_those_that_use_it() {
 }
 
 #[test]
+fn an_append_only_file_is_added_to_whatever_became_of_the_descriptor() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let said = said_in(ours.root(), "append_only.py");
+    assert!(said.iter().all(|line| line.starts_with("right: ")) && said.len() > 20, "{}", said.join("\n"));
+    ours.finish();
+}
+
+#[test]
 fn buffered_reads_find_what_was_written_past_the_cache() {
     if !can_mount() {
         return;

@@ -54,6 +54,8 @@ def contents(path, fd):
         for mode in 0, 1, 3, 16, 17:
             note(f"{path} allocate {mode} {offset}", allocate, fd, mode, offset)
     note(f"{path} truncate", os.truncate, path, 100)
+    note(f"{path} ftruncate", os.ftruncate, fd, 9000)
+    note(f"{path} overwrite", os.pwrite, fd, b"over", 100)
     note(f"{path} fsync", os.fsync, fd)
     try:
         adding = os.open(path, os.O_WRONLY | os.O_APPEND)
