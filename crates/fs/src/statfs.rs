@@ -6,7 +6,7 @@ use brindle_ondisk::{
 };
 use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 use brindle_tree::{Readahead, TreeError};
-use brindle_volume::DeviceStatus;
+use brindle_volume::{DeviceStatus, StripeStatus};
 
 /// What `statfs` tells, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,8 @@ const RECKONING_ORDER: [Profile; 9] = [
 ];
 
 impl Filesystem {
-    /// How full the pool is. The blocks in use include the reserve that the kernel keeps for its own trees.
+    /// How full the pool is. The blocks in use include the reserve that the kernel keeps for its own trees, and room for
+    /// contents that wait in memory: the kernel counts those after it has written them.
     pub fn space(&self) -> Result<SpaceStatistics, FsError> {
         let groups = self.block_groups()?;
         let data = || groups.iter().filter(|group| group.holds(BlockGroupType::DATA));
@@ -107,7 +108,9 @@ impl Filesystem {
         let block_size = self.pool().superblock().sectorsize.get();
         let whole = |bytes: u64| bytes / u64::from(block_size) * u64::from(block_size);
 
-        let used: u64 = groups.iter().map(BlockGroup::used).sum();
+        let waiting = self.waiting_bytes(data().map(|group| group.used).sum())?;
+        let used =
+            groups.iter().map(BlockGroup::used).sum::<u64>().saturating_add(waiting.saturating_mul(copies));
         let total = self.pool().superblock().total_bytes.get().saturating_sub(self.bytes_without_data());
         let total_bytes = whole(total / copies);
         let reserve = whole(self.reserve_bytes()?);
@@ -118,13 +121,25 @@ impl Filesystem {
         let writable = data().filter(|group| !group.is_on_seed && !is_avoided(group.profile));
         let free_data: u64 = writable.map(BlockGroup::free).sum();
         let unallocated = self.unallocated_for(next_profile);
-        let available = free_data / copies + unallocated / copies;
+        let available = (free_data / copies + unallocated / copies).saturating_sub(waiting);
         let is_metadata = |group: &&BlockGroup| group.holds(BlockGroupType::METADATA);
         let free_metadata: u64 = groups.iter().filter(is_metadata).map(BlockGroup::free).sum();
         let is_mixed = data().any(|group| group.holds(BlockGroupType::METADATA));
         let is_full = !is_mixed && unallocated == 0 && free_metadata.saturating_sub(4 << 20) < reserve;
         let available_bytes = if is_full { 0 } else { whole(available) };
         Ok(SpaceStatistics { block_size, total_bytes, free_bytes, available_bytes })
+    }
+
+    /// Data space that is taken and not among the `counted` bytes of block groups' items yet: promised for contents in
+    /// memory, or used by the running transaction.
+    fn waiting_bytes(&self, counted: u64) -> Result<u64, FsError> {
+        if !self.is_writable() {
+            return Ok(0);
+        }
+        let summary = self.pool().space_summary()?;
+        let data = summary.groups.iter().filter(|group| group.kind.contains(BlockGroupType::DATA));
+        let taken: u64 = data.map(|group| group.used_bytes + group.reserved_bytes + group.pinned_bytes).sum();
+        Ok(summary.promised_data_bytes + taken.saturating_sub(counted))
     }
 
     fn block_groups(&self) -> Result<Vec<BlockGroup>, FsError> {
@@ -140,29 +155,30 @@ impl Filesystem {
             // Among extents, a block group's item stands behind the extent that begins at the same address.
             let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
             cursor.seek(&key)?;
-            let Some((_, data)) = cursor.item().filter(|(found, _)| *found == key) else {
-                continue;
+            let item = match cursor.item().filter(|(found, _)| *found == key) {
+                Some((_, data)) => {
+                    let item =
+                        Item::parse(&key, data).map_err(|defect| TreeError::item(tree, key, defect))?;
+                    if let Item::BlockGroup(item) = item { Some(item) } else { None }
+                }
+                None => None,
             };
-            let item = Item::parse(&key, data).map_err(|defect| TreeError::item(tree, key, defect))?;
-            if let Item::BlockGroup(item) = item {
-                groups.push(BlockGroup {
-                    kind: item.block_group_type(),
-                    profile: item.block_group_type().profile().unwrap_or(Profile::Single),
-                    length: chunk.length,
-                    used: item.used.get(),
-                    is_on_seed: chunk.stripes.iter().any(|stripe| seeds.contains(&stripe.devid)),
-                    counted: (
-                        to_u64(
-                            chunk
-                                .stripes
-                                .iter()
-                                .filter(|stripe| !without_data.contains(&stripe.devid))
-                                .count(),
-                        ),
-                        to_u64(chunk.stripes.len()),
-                    ),
-                });
-            }
+            let (kind, used) = match item {
+                Some(item) => (item.block_group_type(), item.used.get()),
+                // The running transaction has made it; it has no item before the commit.
+                None if self.is_writable() => (chunk.kind, 0),
+                None => continue,
+            };
+            let with_data = |stripe: &&StripeStatus| !without_data.contains(&stripe.devid);
+            let counted = chunk.stripes.iter().filter(with_data).count();
+            groups.push(BlockGroup {
+                kind,
+                profile: kind.profile().unwrap_or(Profile::Single),
+                length: chunk.length,
+                used,
+                is_on_seed: chunk.stripes.iter().any(|stripe| seeds.contains(&stripe.devid)),
+                counted: (to_u64(counted), to_u64(chunk.stripes.len())),
+            });
         }
         Ok(groups)
     }

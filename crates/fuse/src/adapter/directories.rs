@@ -1,6 +1,7 @@
 //! Opening and listing directories.
 
-use super::{Adapter, GENERATION};
+use super::Adapter;
+use super::attributes::GENERATION;
 use crate::attributes::Stat;
 use crate::convert::{errno, file_attr, file_type};
 use crate::operations::Listed;

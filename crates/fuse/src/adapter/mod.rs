@@ -1,5 +1,6 @@
 //! Requests and answers, between `fuser` and [`Operations`].
 
+mod attributes;
 mod control_thread;
 mod directories;
 mod kernel_cache;
@@ -19,15 +20,15 @@ use crate::convert::{
 };
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
 use crate::operations::{Ioctl, Operations, Place, Rename, is_slow};
+use attributes::{GENERATION, TTL};
 use brindle_fs::{AttributeChange, FileType, NewInode, Whence, read_for};
 use brindle_ondisk::to_u64;
 use control_thread::ControlThread;
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use refused::RefusedPages;
 use replies::{reply_empty, reply_ioctl, reply_offset, reply_written, reply_xattr};
@@ -38,16 +39,9 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use turns::Pace;
 use writes::pace_of;
-
-/// How long the kernel may keep what it was told: whatever changes it does itself, or it is told of.
-const TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long it may keep the attributes of a file that was written lately, whose data is on its way to the devices.
-const UNSETTLED_TTL: Duration = Duration::from_secs(1);
-/// Numbers are never used twice, so that a number alone says which inode is meant.
-const GENERATION: Generation = Generation(0);
 
 /// `lseek`'s numbers.
 const SEEK_DATA: i32 = 3;
@@ -77,22 +71,6 @@ impl Adapter {
     fn forget_refused(&self, node: u64, range: &Range<u64>) {
         let operations = Arc::clone(&self.operations);
         self.refused.forget_soon(node, range, operations, &self.control);
-    }
-
-    /// How long the kernel may keep attributes.
-    fn ttl(&self, stat: &Stat) -> Duration {
-        match stat.kind {
-            FileType::Regular if self.operations.has_refusal(stat.ino) => Duration::ZERO,
-            FileType::Regular if self.operations.is_unsettled(stat.ino) => UNSETTLED_TTL,
-            _ => TTL,
-        }
-    }
-
-    fn reply_entry(&self, made: Result<Stat, rustix::io::Errno>, reply: ReplyEntry) {
-        match made {
-            Ok(stat) => reply.entry_with_ttls(&self.ttl(&stat), &TTL, &file_attr(&stat), GENERATION),
-            Err(error) => reply.error(errno(error)),
-        }
     }
 }
 
@@ -135,18 +113,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let is_refused = self.operations.has_refusal(node.0);
-        let _turn = self.turns.begin(if is_refused { Pace::Slow } else { Pace::Quick });
-        // The kernel names a handle before write(2), and not for stat(2).
-        if let Some(handle) = handle.filter(|_| is_refused)
-            && let Some(error) = self.operations.refusal_for(node.0, handle.0)
-        {
-            return reply.error(errno(error));
-        }
-        match self.operations.stat(node.0) {
-            Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
-            Err(error) => reply.error(errno(error)),
-        }
+        self.attributes(node, handle, reply);
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
@@ -379,7 +346,6 @@ impl fuser::Filesystem for Adapter {
         let _turn = self.turns.begin(Pace::Quick);
         // Files are always ready; the kernel knows that by itself and asks no more.
         reply.error(Errno::ENOSYS);
-            by_writer: false,
     }
 
     fn setattr(
@@ -413,9 +379,10 @@ impl fuser::Filesystem for Adapter {
             created: None,
             drop_privileges: changes_owner,
             drop_set_group_id: false,
+            by_writer: false,
         };
         match self.operations.set_attributes(caller(request), node.0, handle.is_some(), &change) {
-            Ok(stat) => reply.attr(&self.ttl(&stat), &file_attr(&stat)),
+            Ok(stat) => self.reply_attributes(&stat, reply),
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -472,7 +439,7 @@ impl fuser::Filesystem for Adapter {
         match self.operations.create_open(parent.0, name.as_bytes(), &new, flags.into()) {
             Ok((stat, handle)) => {
                 let how = how_opened(flags, false);
-                reply.created(&TTL, &file_attr(&stat), GENERATION, FileHandle(handle), how);
+                reply.created(&self.ttl(&stat), &file_attr(&stat), GENERATION, FileHandle(handle), how);
             }
             Err(error) => reply.error(errno(error)),
         }

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// `fallocate`'s modes.
 const KEEP_SIZE: i32 = 1;
@@ -69,6 +70,9 @@ impl Operations {
         if handle.writes() {
             // Before it closes a file, the kernel writes its pages back and tells their times.
             number(self.filesystem.confirm_times(handle.file.inode())).ok();
+            if let Some(node) = self.numbers.known(handle.file.id()) {
+                self.correct_attributes(node);
+            }
         }
         if let Some(handle) = Arc::into_inner(handle) {
             // The kernel does not wait for an answer.
@@ -150,7 +154,8 @@ impl Operations {
         self.handles.get(handle).is_some_and(|handle| handle.writes_behind_cache())
     }
 
-    /// Data was not taken that the kernel had taken from a program: whoever goes on writing the file is to hear of it.
+    /// Data was not taken that the kernel had taken from a program: the next write to the file is to tell that. (Of an
+    /// append-only file all is taken that was added, and another program may be the next to write. The next sync tells.)
     pub(crate) fn note_refusal(&self, node: u64, errno: Errno, bytes: u64) {
         if errno != Errno::PERM {
             self.refusals.note(node, Refusal { errno, bytes });
@@ -246,12 +251,12 @@ impl Operations {
         let copied = self.with_file(source_node, source_handle, |source| {
             let copy = |target: &OpenFile| {
                 self.filesystem.check_writable(target.id())?;
+                self.check_appends(target, self.only_appends(handle), at)?;
                 self.drop_privileges(node, target.inode(), |before| caller.set_id_right(before.gid))?;
                 self.filesystem.copy_range_for_host(source, source_at, target, at, length)
             };
             Ok(self.with_file(node, handle, copy))
         })??;
-                self.check_appends(target, self.only_appends(handle), at)?;
         self.note_write(node);
         self.settle_contents(node, handle, false)?;
         Ok(copied)
@@ -263,7 +268,20 @@ impl Operations {
             // The kernel has told the times of all that it has written back.
             self.filesystem.confirm_times(file.inode())?;
             self.filesystem.sync_file(file)
-        })
+        })?;
+        self.correct_attributes(node);
+        Ok(())
+    }
+
+    /// Has the kernel forget what it knows of the space that a file takes, if it was told otherwise.
+    fn correct_attributes(&self, node: u64) {
+        if let Some(cache) = self.kernel_cache.get()
+            && self.recent_writes.is_told(node)
+            && let Ok(stat) = self.stat(node)
+            && self.recent_writes.begin_correction(node, stat.blocks, Instant::now())
+        {
+            cache.attributes_changed(node);
+        }
     }
 
     /// Makes everything durable, what the kernel holds of open files included. Not to be called by a thread that serves
@@ -314,6 +332,11 @@ impl Operations {
         }
     }
 
+    /// Returns true if a write by this handle may only append where that makes a difference; so it is without one.
+    fn only_appends(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_none_or(|handle| handle.only_appends())
+    }
+
     fn handle(&self, handle: u64) -> Result<Option<Arc<Handle>>, Errno> {
         if handle == 0 { Ok(None) } else { self.handles.get(handle).map(Some).ok_or(Errno::BADF) }
     }
@@ -331,11 +354,6 @@ impl Operations {
         }
     }
 }
-
-    /// Returns true if a write by this handle may only append where that makes a difference; so it is without one.
-    fn only_appends(&self, handle: u64) -> bool {
-        self.handles.get(handle).is_none_or(|handle| handle.only_appends())
-    }
 
 fn allocate_mode(mode: i32) -> Option<AllocateMode> {
     const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;

@@ -230,6 +230,7 @@ impl Operations {
             first_group: asked.first_group,
             after_device: asked.after_device,
             kept_back_bytes: summary.kept_back_bytes,
+            waiting_bytes: summary.promised_data_bytes,
             placement: match summary.placement {
                 PlacementMode::Classic => 0,
                 PlacementMode::Preferred => 1,

@@ -26,12 +26,11 @@ use crate::directory_handles::DirectoryHandles;
 use crate::errno::errno_of;
 use crate::handles::Handles;
 use crate::inode_number::InodeNumbers;
-use crate::open_files::OpenFiles;
 use crate::nameless::NamelessNodes;
+use crate::open_files::OpenFiles;
 use crate::options::Synchronous;
 use crate::recent_writes::RecentWrites;
 use crate::refusals::Refusals;
-use crate::replaced::ReplacedFiles;
 use balance::BalanceService;
 use brindle_fs::{AtimeMode, FileType, Filesystem, FsError, InodeHold, InodeId, OpenFile, SpaceStatistics};
 use brindle_policy::defragment::idle::AutoDefragment;
@@ -141,9 +140,10 @@ impl Operations {
         assert!(self.kernel_cache.set(cache).is_ok(), "a mount is served once");
     }
 
-    /// Whether the attributes of a node may change without the kernel's doing.
-    pub(crate) fn is_unsettled(&self, node: u64) -> bool {
-        self.recent_writes.contains(node)
+    /// Notes that the kernel is told attributes of a file. Returns true if they may change without the kernel's doing: the file
+    /// was written lately, or may be without our knowing.
+    pub(crate) fn tells_unsettled(&self, stat: &Stat) -> bool {
+        self.recent_writes.tell(stat.ino, stat.blocks) || self.has_writer(stat.ino).unwrap_or(false)
     }
 
     /// Makes everything durable that the kernel has told us of.
@@ -180,7 +180,7 @@ impl Operations {
     /// Removes an inode that has no name, and that the kernel has forgotten.
     pub(crate) fn release_nameless(&self, hold: InodeHold) {
         // The kernel does not wait for an answer; what fails here the next opening of the pool does.
-        number(self.filesystem.close_file(file)).ok();
+        number(self.filesystem.release(hold)).ok();
     }
 
     pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {

@@ -1,6 +1,6 @@
 //! Space that is given back to the devices of a mount.
 
-use crate::support::{Written, can_mount, run, writable_options};
+use crate::support::{Written, can_mount, patiently, run, writable_options};
 use brindle_fs::WriteOptions;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -208,5 +208,70 @@ fn what_may_be_written_in_place_is_written_to_a_full_pool() {
     File::open(&path).expect("open").read_exact(&mut stored).expect("read");
     let parts = stored.chunks(1 << 20).map(|part| part[4711]).collect::<Vec<_>>();
     assert_eq!(parts, [1, 1, 9, 3, 9, 5, 7, 7]);
+    ours.finish();
+}
+
+#[test]
+fn a_file_takes_what_it_will_take_before_it_is_written() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let path = ours.root().join("file");
+    let file = File::create(&path).expect("create");
+    let blocks = || path.metadata().expect("stat").blocks();
+    let becomes = |expected: u64| {
+        patiently(|| if blocks() == expected { Ok(()) } else { Err(blocks()) })
+            .expect("the blocks of the file");
+    };
+    file.write_all_at(&[7; 100], 0).expect("room");
+    // The kernel alone has it.
+    becomes(8);
+    file.sync_all().expect("durable");
+    assert_eq!(blocks(), 8);
+    file.write_all_at(&vec![7; 1 << 20], 0).expect("room");
+    file.sync_all().expect("durable");
+    becomes(2048);
+    file.write_all_at(&vec![8; 1 << 20], 0).expect("room");
+    assert_eq!(blocks(), 2048, "written over");
+    file.sync_all().expect("durable");
+    assert_eq!(blocks(), 2048);
+    drop(file);
+    let over = ["bs=1M", "count=2", "seek=1", "oflag=direct", "conv=notrunc"];
+    for _ in 0..2 {
+        run(Command::new("dd").arg("if=/dev/zero").arg(format!("of={}", path.display())).args(over));
+        becomes(6144);
+    }
+    let copy = ours.root().join("copy");
+    run(Command::new("cp").arg("--reflink=never").args([&path, &copy]));
+    assert_eq!(copy.metadata().expect("stat").blocks(), 6144, "closed is as good as synced");
+    ours.finish();
+}
+
+#[test]
+fn a_full_pool_has_no_room_while_contents_wait() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("256M");
+    let free = || {
+        let space = rustix::fs::statvfs(ours.root()).expect("statvfs");
+        (space.f_bavail * space.f_frsize, space.f_bfree * space.f_frsize)
+    };
+    let empty = free();
+    let mut file = File::create(ours.root().join("file")).expect("create");
+    write_until_told(&mut file);
+    file.sync_all().ok();
+    let (available, unused) = free();
+    assert!(available < 8 << 20, "{available} bytes of {empty:?}");
+    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    let (durable, unused_then) = free();
+    assert!(durable < 8 << 20, "{durable} bytes");
+    assert!(unused.abs_diff(unused_then) < 8 << 20, "{unused} bytes and then {unused_then}");
+    file.set_len(0).expect("shorter");
+    drop(file);
+    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    let (again, _) = free();
+    assert!(again + (8 << 20) > empty.0, "{again} bytes of {empty:?}");
     ours.finish();
 }

@@ -44,6 +44,8 @@ pub struct SpacePage {
     pub after_device: u64,
     /// Metadata space that is kept back so that files can be deleted on a full pool.
     pub kept_back_bytes: u64,
+    /// Data space that is promised for contents in memory.
+    pub waiting_bytes: u64,
     /// Weight of the class of a device: 0 none, 1 it is preferred, 2 strictly.
     pub placement: u64,
     /// 1 if there are devices of two classes, and it makes a difference.
@@ -67,6 +69,8 @@ pub struct SpacePage {
 pub struct SpaceReport {
     /// Metadata space that is kept back so that files can be deleted on a full pool.
     pub kept_back_bytes: u64,
+    /// Data space that is promised for contents in memory.
+    pub waiting_bytes: u64,
     /// Weight of the class of a device: 0 none, 1 it is preferred, 2 strictly.
     pub placement: u64,
     /// There are devices of two classes, and it makes a difference.
@@ -106,6 +110,7 @@ impl SpaceReport {
         ask(&mut page)?;
         let mut report = Self {
             kept_back_bytes: page.kept_back_bytes,
+            waiting_bytes: page.waiting_bytes,
             placement: page.placement,
             has_tiers: page.has_tiers != 0,
             small_file_bytes: page.small_file_bytes,

@@ -35,13 +35,23 @@ pub struct SpaceSummary {
     pub metadata_room: Room,
 }
 
-/// What still fits, were nothing else written.
+/// What still fits, were nothing else written but what waits in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Where it belongs, in bytes.
     pub preferred_bytes: u64,
     /// Anywhere it may lie, in bytes.
     pub bytes: u64,
+}
+
+impl Room {
+    /// The room that is left once so many bytes are written.
+    const fn less(self, bytes: u64) -> Self {
+        Self {
+            preferred_bytes: self.preferred_bytes.saturating_sub(bytes),
+            bytes: self.bytes.saturating_sub(bytes),
+        }
+    }
 }
 
 /// Over which devices block groups lie.
@@ -136,7 +146,9 @@ impl Space {
             kept_back_bytes: kept.freeing + kept.commit,
             placement: state.placement,
             has_tiers: state.fast.is_some(),
-            data_room: self.room(pool, &state, content(self.is_mixed, BlockGroupType::DATA)),
+            data_room: self
+                .room(pool, &state, content(self.is_mixed, BlockGroupType::DATA))
+                .less(state.promised_data),
             fast_data_room: self.room(pool, &state, Content::FastData),
             metadata_room: self.room(pool, &state, content(self.is_mixed, BlockGroupType::METADATA)),
         }

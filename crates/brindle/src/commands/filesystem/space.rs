@@ -83,6 +83,7 @@ pub(crate) fn usage(command: &UsageCommand) -> Result<ExitCode> {
         output::print_json(&json!({
             "placement": mode_name(report.placement),
             "groups": groups_json(&report),
+            "waiting_bytes": report.waiting_bytes,
             "room": room_json(&report),
             "small_file_bytes": report.small_file_bytes,
             "devices": devices,
@@ -117,6 +118,9 @@ fn print_groups(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> i
         let kind = BlockGroupType::from_bits_retain(group.kind);
         let (total, used) = (mode.format(group.total_bytes), mode.format(group.used_bytes));
         writeln!(out, "{kind}{}: total={total}, used={used}", spread_text(report, group))?;
+    }
+    if report.waiting_bytes > 0 {
+        writeln!(out, "waiting to be written: {}", mode.format(report.waiting_bytes))?;
     }
     writeln!(out, "kept back for deletions: {}", mode.format(report.kept_back_bytes))
 }
