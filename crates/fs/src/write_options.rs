@@ -1,7 +1,7 @@
 //! How a filesystem that is written behaves, and what it asks of its host: the time, and numbers nobody else has.
 
 use crate::Timestamp;
-use crate::data::CompressionChoice;
+use crate::compression::CompressionChoice;
 use brindle_ondisk::Uuid;
 use brindle_ondisk::item::Timespec;
 use brindle_policy::placement::{PlacementClass, PlacementMode};

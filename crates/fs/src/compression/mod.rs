@@ -4,12 +4,14 @@
 //! Each decompressor takes all the compressed bytes of an extent, fills `output` from its begin, and says how much it
 //! filled; what is left is zeros (a writer may leave out the end of a sector).
 
+mod choice;
 mod lzo;
 mod promise;
 mod zlib;
 mod zstd;
 
 use brindle_ondisk::item::Compression;
+pub use choice::{CompressionChoice, UnknownCompression};
 pub(crate) use promise::is_promising;
 use thiserror::Error;
 
@@ -28,7 +30,7 @@ pub enum DecompressError {
 /// into the range that the algorithm has; without one, it takes the kernel's default.
 pub(crate) fn compress(
     algorithm: Compression,
-    level: Option<u8>,
+    level: Option<i8>,
     input: &[u8],
     length_max: usize,
     sectorsize: usize,
@@ -36,8 +38,8 @@ pub(crate) fn compress(
     // Compressors write up to the capacity, which must be exact.
     let mut output = Vec::new();
     output.reserve_exact(length_max);
-    let level_of = |levels: std::ops::RangeInclusive<u8>, default| {
-        level.filter(|level| *level > 0).map_or(default, |level| level.clamp(*levels.start(), *levels.end()))
+    let level_of = |levels: std::ops::RangeInclusive<i8>, default| {
+        level.filter(|level| *level != 0).map_or(default, |level| level.clamp(*levels.start(), *levels.end()))
     };
     let fits = match algorithm {
         Compression::None => false,

@@ -5,12 +5,12 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use std::ops::RangeInclusive;
 
 /// The levels there are, and the one taken unless told otherwise (`BTRFS_ZLIB_DEFAULT_LEVEL`).
-pub(super) const LEVELS: RangeInclusive<u8> = 1..=9;
-pub(super) const LEVEL_DEFAULT: u8 = 3;
+pub(super) const LEVELS: RangeInclusive<i8> = 1..=9;
+pub(super) const LEVEL_DEFAULT: i8 = 3;
 
 /// Compresses into `output`, which is empty, at most to its capacity; whether that was enough.
-pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, level: u8) -> bool {
-    let mut stream = Compress::new(Compression::new(level.into()), true);
+pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, level: i8) -> bool {
+    let mut stream = Compress::new(Compression::new(level.unsigned_abs().into()), true);
     matches!(stream.compress_vec(input, output, FlushCompress::Finish), Ok(Status::StreamEnd))
 }
 

@@ -10,8 +10,8 @@ use zstd::zstd_safe::{CCtx, DCtx, DParameter, InBuffer, OutBuffer, get_error_nam
 const WINDOW_LOG_MAX: u32 = 17;
 
 /// The levels there are, and the one taken unless told otherwise (`ZSTD_BTRFS_DEFAULT_LEVEL`).
-pub(super) const LEVELS: RangeInclusive<u8> = 1..=15;
-pub(super) const LEVEL_DEFAULT: u8 = 3;
+pub(super) const LEVELS: RangeInclusive<i8> = -15..=15;
+pub(super) const LEVEL_DEFAULT: i8 = 3;
 
 thread_local! {
     static COMPRESSOR: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
@@ -27,7 +27,7 @@ fn context() -> DCtx<'static> {
 
 /// Compresses into `output`, which is empty, at most to its capacity; whether that was enough. The library takes
 /// no larger a window than the input fills, so that of an extent is never too large.
-pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, level: u8) -> bool {
+pub(super) fn compress(input: &[u8], output: &mut Vec<u8>, level: i8) -> bool {
     COMPRESSOR.with_borrow_mut(|context| context.compress(output, input, level.into()).is_ok())
 }
 

@@ -1,8 +1,8 @@
 //! What all files have in common: how contents are written, and which files have some that are not.
 
 use super::state::Memory;
+use crate::compression::CompressionChoice;
 use crate::{FsError, Host, Inode, InodeId, Timestamp, WriteOptions};
-use brindle_ondisk::item::Compression;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,17 +44,6 @@ pub(crate) struct Settings {
     /// Dirty data in memory, of all files, that writers have to wait at, in bytes. At half of it one of them
     /// begins to write back.
     pub(crate) dirty_bytes_max: u64,
-}
-
-/// A way to compress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompressionChoice {
-    /// The algorithm.
-    pub algorithm: Compression,
-    /// How hard it tries; `None` for its default.
-    pub level: Option<u8>,
-    /// Also files that did not compress well before.
-    pub force: bool,
 }
 
 impl Ranked for Queue {

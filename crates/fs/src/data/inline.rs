@@ -1,8 +1,8 @@
 //! Contents that are kept in the item; and how the contents of a file are kept at all.
 
-use super::context::CompressionChoice;
 use super::output::Manner;
 use super::piece::{Piece, Place};
+use crate::compression::CompressionChoice;
 use crate::compression::compress;
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};
@@ -84,13 +84,9 @@ pub(super) fn inline_piece(
     Some(Piece { start: 0, generation, ram_bytes: size, compression, place: Place::Inline(data) })
 }
 
-/// What the property says: an algorithm, perhaps with a level.
+/// The choice of a property: an algorithm, perhaps with a level.
 fn choice_of(value: &[u8]) -> Option<CompressionChoice> {
-    let text = std::str::from_utf8(value).ok()?;
-    let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, level.parse().ok()));
-    let algorithms = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
-    let algorithm = algorithms.into_iter().find(|algorithm| algorithm.to_string() == name)?;
-    Some(CompressionChoice { algorithm, level, force: false })
+    CompressionChoice::parse(std::str::from_utf8(value).ok()?).ok().flatten()
 }
 
 #[cfg(test)]

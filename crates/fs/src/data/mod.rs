@@ -29,7 +29,6 @@ mod write;
 mod writeback;
 
 pub use allocate::AllocateMode;
-pub use context::CompressionChoice;
 pub(crate) use context::DataContext;
 pub(crate) use piece::{Piece, Place};
 pub(crate) use state::FileState;

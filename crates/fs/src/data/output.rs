@@ -1,10 +1,10 @@
 //! From contents to extents: compressing, finding space, computing checksums, writing. No transaction is joined, and
 //! nothing refers to what is written, until the extents enter the trees.
 
-use super::context::CompressionChoice;
 use super::piece::{Piece, Place, Span};
 use super::promise::Promise;
 use super::state::WritingPiece;
+use crate::compression::CompressionChoice;
 use crate::compression::{compress, is_promising};
 use crate::extents::COMPRESSED_MAX_BYTES;
 use crate::tier::TierWish;

@@ -8,7 +8,7 @@ use brindle_care::populate::{
     Veiled, populate,
 };
 use brindle_device::WritableDevice;
-use brindle_fs::{Compression, CompressionChoice};
+use brindle_fs::CompressionChoice;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -214,24 +214,7 @@ pub(super) fn report_json(filled: &PopulateReport) -> Value {
 }
 
 fn parse_compression(word: &str) -> Result<ChosenCompression> {
-    let (name, level) = word.split_once(':').map_or((word, None), |(name, level)| (name, Some(level)));
-    let algorithm = match name {
-        "no" | "none" => return Ok(ChosenCompression(None)),
-        "zlib" => Compression::Zlib,
-        "lzo" => Compression::Lzo,
-        "zstd" => Compression::Zstd,
-        _ => bail!("it is one of no, zlib, lzo, zstd"),
-    };
-    let most = match algorithm {
-        Compression::Zlib => 9,
-        Compression::Zstd => 15,
-        _ => 0,
-    };
-    let level = level.map(|level| level.parse::<u8>().context("the level is a number")).transpose()?;
-    if level.is_some_and(|level| level > most) {
-        bail!("the highest level of {name} is {most}");
-    }
-    Ok(ChosenCompression(Some(CompressionChoice { algorithm, level, force: false })))
+    Ok(ChosenCompression(CompressionChoice::parse(word)?))
 }
 
 fn parse_subvolume(word: &str) -> Result<SubvolumeRule> {
@@ -270,13 +253,14 @@ fn inside(path: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brindle_fs::Compression;
 
     #[test]
     fn words_are_those_of_mkfs_btrfs() {
         let of = |word| parse_compression(word).ok().map(|chosen| chosen.0);
         let zstd = |level| CompressionChoice { algorithm: Compression::Zstd, level, force: false };
         assert_eq!((of("zstd:15"), of("zstd")), (Some(Some(zstd(Some(15)))), Some(Some(zstd(None)))));
-        assert_eq!((of("no"), of("zstd:16"), of("lzo:1"), of("xz")), (Some(None), None, None, None));
+        assert_eq!((of("no"), of("zstd:x"), of("xz")), (Some(None), None, None));
         let rule = parse_subvolume("default-ro:a/b").expect("known words");
         assert!(rule.kind.is_default && rule.kind.is_read_only && rule.path == Path::new("a/b"));
         assert_eq!(parse_subvolume("x:y").expect("a path").path, Path::new("x:y"));

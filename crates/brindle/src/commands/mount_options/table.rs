@@ -239,7 +239,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::either(
         OfMount,
         ("compress", "ALGORITHM"),
-        "zlib[:1-9], lzo or zstd[:1-15] for new data of all files, as far as it shrinks; zlib unless one is \
+        "zlib[:1 to 9], lzo or zstd[:-15 to 15] for new data of all files, as far as it shrinks; zlib unless one is \
          named",
         |options, value| {
             options.write.compression = value::compression(value, false)?;

@@ -1,36 +1,16 @@
 //! The values of mount options.
 
 use crate::commands::mkfs::parse_size;
-use anyhow::{Context, Result, bail};
-use brindle_fs::{Compression, CompressionChoice};
+use anyhow::{Context, Result};
+use brindle_fs::CompressionChoice;
 use brindle_ondisk::RootId;
 use std::time::Duration;
 
-/// `zlib`, `lzo` or `zstd`, the first and last with a level behind a colon; an empty value means zlib.
+/// An algorithm, perhaps with a level; an empty value means zlib.
 pub(super) fn compression(value: &str, force: bool) -> Result<Option<CompressionChoice>> {
-    const ZLIB_LEVEL_MAX: u8 = 9;
-    const ZSTD_LEVEL_MAX: u8 = 15;
-    let value = if value.is_empty() { "zlib" } else { value };
-    let (name, level) = match value.split_once(':') {
-        Some((name, level)) => (name, Some(level)),
-        None => (value, None),
-    };
-    let (algorithm, level_max) = match name {
-        "zlib" => (Compression::Zlib, ZLIB_LEVEL_MAX),
-        "lzo" => (Compression::Lzo, 0),
-        "zstd" => (Compression::Zstd, ZSTD_LEVEL_MAX),
-        "no" | "none" if level.is_none() => return Ok(None),
-        _ => bail!("option 'compress={value}': it is one of zlib, lzo, zstd, no"),
-    };
-    let wrong = || format!("option 'compress={value}': the level is a number from 1 to {level_max}");
-    let level = level.map(str::parse::<u8>).transpose().with_context(wrong)?;
-    if level.is_some_and(|level| level == 0 || level > level_max) {
-        match level_max {
-            0 => bail!("option 'compress={value}': lzo has no levels"),
-            _ => bail!(wrong()),
-        }
-    }
-    Ok(Some(CompressionChoice { algorithm, level, force }))
+    let word = if value.is_empty() { "zlib" } else { value };
+    let choice = CompressionChoice::parse(word).with_context(|| format!("option 'compress={value}'"))?;
+    Ok(choice.map(|choice| CompressionChoice { force, ..choice }))
 }
 
 /// A number of bytes, or of KiB with a K behind it.
