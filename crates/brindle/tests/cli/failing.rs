@@ -168,3 +168,42 @@ fn a_missing_device_is_named_by_all_commands() {
         assert_eq!(state["state"], "missing");
     }
 }
+
+#[test]
+fn a_device_whose_file_is_gone_from_under_a_mount_is_named_by_show() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let devices = [scratch.path().join("a.img"), scratch.path().join("b.img")];
+    let place = scratch.path().join("place");
+    fs::create_dir(&place).expect("room");
+    let mkfs = ["-q", "mkfs", "--size", "256M", "-m", "raid1", "-d", "raid1"];
+    brindle_prints(with_devices(&mkfs, &devices));
+    let mut mount = vec!["-q", "mount"];
+    mount.extend(devices.iter().map(|device| text(device)));
+    mount.push(text(&place));
+    brindle_prints(mount);
+    for gone in &devices {
+        let aside = scratch.path().join("aside");
+        fs::rename(gone, &aside).expect("it is there");
+        let (texts, states) = (shown(&place), states(&place, 1));
+        let show = brindle_prints(["-q", "filesystem", "show", "--json", text(&place)]);
+        // What lies at its name now is another thing.
+        fs::write(gone, vec![0; 1 << 20]).expect("room");
+        let replaced = brindle_prints(["-q", "filesystem", "show", text(&place)]);
+        fs::rename(&aside, gone).expect("room");
+        for shown in [&texts[1], &replaced] {
+            let line =
+                shown.lines().find(|line| line.contains(text(gone))).unwrap_or_else(|| panic!("{shown}"));
+            assert!(line.ends_with(" MISSING") && shown.contains("Some devices missing"), "{shown}");
+            assert_eq!(shown.matches("path ").count(), 2, "{shown}");
+        }
+        assert!(states.iter().all(Value::is_object), "{states:?}");
+        let show: Value = serde_json::from_str(&show).expect("JSON");
+        let listed = show["devices"].as_array().expect("a list").iter();
+        let missing: Vec<&Value> = listed.filter(|device| device["missing"] == true).collect();
+        assert!(missing.len() == 1 && missing[0]["path"] == text(gone), "{show}");
+    }
+    unmount(&place);
+}

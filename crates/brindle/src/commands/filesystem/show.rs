@@ -6,6 +6,7 @@ use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
+use brindle_device::FileDevice;
 use brindle_fs::AllocationHint;
 use brindle_kernel::Mounted;
 use brindle_kernel::message::text;
@@ -14,6 +15,7 @@ use brindle_tree::{TreeError, TreeRoot};
 use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -38,7 +40,7 @@ EXIT STATUS
 /// A directory stands for the pool that is mounted there, as of its last commit: `brindle filesystem usage` tells of space
 /// as of now.
 ///
-/// Devices that were not given are shown as missing; so many may be that nothing but the superblocks of the
+/// Devices that were not given are shown as missing, and so are those of a mounted pool that can't be opened any more; so many may be that nothing but the superblocks of the
 /// others can be read, or the chunk tree may be damaged. The sizes of missing devices are then `unknown` (null with
 /// --json) as far as the chunk tree can't tell them.
 #[derive(Args, Debug)]
@@ -57,10 +59,7 @@ pub(crate) struct ShowCommand {
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     let shown = match command.devices.as_slice() {
-        [place] if place.is_dir() => {
-            let health = health::of_mounted(&Mounted::open(place)?)?;
-            Shown { health, ..Shown::look(&devices_of_mount(place)?)? }
-        }
+        [place] if place.is_dir() => Shown::of_mount(&Mounted::open(place)?)?,
         devices => Shown::look(devices)?,
     };
     if command.json.json {
@@ -73,13 +72,6 @@ pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The devices of a mounted pool that are there.
-fn devices_of_mount(place: &Path) -> Result<Vec<PathBuf>> {
-    let infos = Mounted::open(place)?.device_infos()?;
-    let paths = infos.iter().map(|info| PathBuf::from(OsStr::from_bytes(text(&info.path))));
-    Ok(paths.filter(|path| !path.as_os_str().is_empty()).collect())
-}
-
 /// What is shown of a pool.
 struct Shown {
     superblock: Superblock,
@@ -88,6 +80,35 @@ struct Shown {
 }
 
 impl Shown {
+    /// The pool that is mounted here. Devices that can't be opened any more are shown as missing, by the names that the
+    /// mount has of them.
+    fn of_mount(mounted: &Mounted) -> Result<Self> {
+        let health = health::of_mounted(mounted)?;
+        let (mut names, mut there, mut failed) = (BTreeMap::new(), Vec::new(), None);
+        for info in mounted.device_infos()? {
+            let path = PathBuf::from(OsStr::from_bytes(text(&info.path)));
+            if path.as_os_str().is_empty() {
+                continue;
+            }
+            match FileDevice::open(&path) {
+                Ok(_) => there.push(path.clone()),
+                Err(error) => {
+                    tracing::warn!("devid {}: {error}", info.devid);
+                    failed.get_or_insert(error);
+                }
+            }
+            names.insert(info.devid, path.to_string_lossy().into_owned());
+        }
+        if let Some(error) = failed.filter(|_| there.is_empty()) {
+            return Err(error.into());
+        }
+        let mut shown = Self { health, ..Self::look(&there)? };
+        for device in shown.devices.iter_mut().filter(|device| device.missing) {
+            device.name = names.remove(&device.devid.get()).unwrap_or_default();
+        }
+        Ok(shown)
+    }
+
     /// Opens the pool; where that fails, the superblocks of the devices that are there, and what can be read of the
     /// chunk tree, tell what they know.
     fn look(paths: &[PathBuf]) -> Result<Self> {
@@ -186,10 +207,10 @@ fn print_pool(out: &mut dyn Write, shown: &Shown, units: UnitMode) -> io::Result
         let format = |(size, used)| (units.format(size), units.format(used));
         let (size, used) = sizes(device).map_or_else(unknown, format);
         write!(out, "\tdevid {:4} size {size} used {used} ", device.devid.get())?;
-        if device.missing {
-            writeln!(out, "uuid {} MISSING", device.uuid)?;
-        } else {
-            writeln!(out, "path {}", device.name)?;
+        match (device.missing, device.name.as_str()) {
+            (false, name) => writeln!(out, "path {name}")?,
+            (true, "") => writeln!(out, "uuid {} MISSING", device.uuid)?,
+            (true, name) => writeln!(out, "path {name} MISSING")?,
         }
     }
     let is_incomplete = brindle_ondisk::to_u64(shown.devices.len()) < superblock.num_devices.get();
@@ -209,7 +230,7 @@ fn pool_json(shown: &Shown) -> Value {
         json!({
             "devid": device.devid.get(),
             "uuid": device.uuid.to_string(),
-            "path": (!device.missing).then_some(&device.name),
+            "path": (!device.name.is_empty()).then_some(&device.name),
             "missing": device.missing,
             "seed": device.is_seed,
             "stale": device.is_stale,
