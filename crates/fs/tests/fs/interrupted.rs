@@ -82,7 +82,7 @@ fn a_crash_while_a_balance_is_ended_leaves_a_pool_that_opens() {
         let recording = recorder.recording().with_sectors_of(512);
         assert!(recording.crash_points().len() > 5, "something was written");
         let (mut replay, mut random) = (recording.replay(), Random::new(1));
-        for point in recording.crash_points().into_iter().step_by(CRASH_STRIDE) {
+        for point in recording.crash_points().step_by(CRASH_STRIDE) {
             replay.advance_to(point);
             for mode in LossMode::ALL {
                 let name = format!("{name}, {mode:?} at {point}");
