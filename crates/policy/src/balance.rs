@@ -105,6 +105,16 @@ impl Balance {
         self.is_for_misplaced() && self.filters().all(|(_, filter)| filter.misplaced)
     }
 
+    /// Returns true if it is for the block group at one address, as `tier apply` has the kernel empty one.
+    pub fn is_for_one_chunk(&self) -> bool {
+        let is_of_one = |filter: &Filter| {
+            let is_byte = |range: &Range<u64>| range.start.checked_add(1) == Some(range.end);
+            filter.logical.as_ref().is_some_and(is_byte)
+                && *filter == Filter { logical: filter.logical.clone(), ..Filter::default() }
+        };
+        self.filters().count() > 0 && self.filters().all(|(_, filter)| is_of_one(filter))
+    }
+
     /// Whether it is for all data that lies in the wrong tier, by what files ask for.
     pub fn is_for_files(&self) -> bool {
         self.data.as_ref().is_some_and(|filter| *filter == Filter { misplaced: true, ..Filter::default() })

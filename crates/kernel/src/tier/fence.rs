@@ -4,7 +4,6 @@ use super::journal::{FencedDevice, Journal, StateDirectory};
 use super::{Inventory, MountedDevice, TierError, host};
 use crate::balance::BalanceState;
 use crate::control::Mounted;
-use crate::message::DeviceInfo;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::tier::plan::Fence;
 
@@ -107,20 +106,50 @@ impl Drop for Fences<'_> {
     }
 }
 
-/// Takes down what a process that is no more has put up; none if there is nothing.
-pub fn recover(
-    mounted: &Mounted,
+/// A pool whose devices may have been left fenced, however it is reached.
+pub trait FencedPool {
+    /// Why something could not be done with it.
+    type Error: From<TierError>;
+
+    /// UUID and size of a device, in bytes; none of this id is `None`.
+    fn device(&self, devid: DevId) -> Result<Option<(Uuid, u64)>, Self::Error>;
+
+    /// Gives a device another size, in bytes.
+    fn resize(&self, devid: DevId, bytes: u64) -> Result<(), Self::Error>;
+
+    /// Ends the balance of a single chunk that a crash has left: no device can be resized beside it. Another balance is
+    /// somebody's own, and is left.
+    fn end_balance_of_chunk(&self) -> Result<(), Self::Error>;
+}
+
+impl FencedPool for Mounted {
+    type Error = TierError;
+
+    fn device(&self, devid: DevId) -> Result<Option<(Uuid, u64)>, TierError> {
+        Ok(self.device(devid)?.map(|info| (Uuid(info.uuid), info.total_bytes)))
+    }
+
+    fn resize(&self, devid: DevId, bytes: u64) -> Result<(), TierError> {
+        Ok(self.resize_device(devid, bytes)?)
+    }
+
+    fn end_balance_of_chunk(&self) -> Result<(), TierError> {
+        if let (BalanceState::Running | BalanceState::Paused, Some(_)) = self.balance_state()? {
+            self.cancel_balance()?;
+        }
+        refuse_if_busy(&Uuid(self.filesystem()?.fsid))
+    }
+}
+
+/// Takes down the fences that a killed process has left; none if there is nothing. The lock of the pool is the caller's.
+pub fn recover<P: FencedPool>(
+    pool: &P,
     directory: &StateDirectory,
     fsid: &Uuid,
-) -> Result<Vec<Restored>, TierError> {
+) -> Result<Vec<Restored>, P::Error> {
     let Some(journal) = directory.read(fsid)? else { return Ok(Vec::new()) };
-    // After a crash the kernel goes on with the balance that was under way; nothing can be resized beside it. One for
-    // a single chunk is ours.
-    if let (BalanceState::Running | BalanceState::Paused, Some(_)) = mounted.balance_state()? {
-        mounted.cancel_balance()?;
-    }
-    refuse_if_busy(fsid)?;
-    let restored = restore(mounted, &journal)?;
+    pool.end_balance_of_chunk()?;
+    let restored = restore(pool, &journal)?;
     directory.remove(&journal.fsid)?;
     Ok(restored)
 }
@@ -144,32 +173,29 @@ enum Repair {
     Refuse,
 }
 
-fn repair(device: &FencedDevice, found: Option<&DeviceInfo>) -> Repair {
+fn repair(device: &FencedDevice, found: Option<(Uuid, u64)>) -> Repair {
     match found {
-        Some(found) if Uuid(found.uuid).to_string() != device.uuid => Repair::Refuse,
+        Some((uuid, _)) if uuid.to_string() != device.uuid => Repair::Refuse,
         None => Repair::Refuse,
-        Some(found) if found.total_bytes == device.total_bytes => Repair::Nothing,
-        Some(found) if device.fences.contains(&found.total_bytes) => Repair::Resize,
+        Some((_, bytes)) if bytes == device.total_bytes => Repair::Nothing,
+        Some((_, bytes)) if device.fences.contains(&bytes) => Repair::Resize,
         Some(_) => Repair::Leave,
     }
 }
 
 /// Gives all devices their sizes back; one that can't have it does not keep the others from it.
-fn restore(mounted: &Mounted, journal: &Journal) -> Result<Vec<Restored>, TierError> {
+fn restore<P: FencedPool>(pool: &P, journal: &Journal) -> Result<Vec<Restored>, P::Error> {
     let mut restored = Vec::new();
     let mut failed = None;
     for device in &journal.devices {
         let devid = DevId::new(device.devid);
-        let put_right = || -> Result<Restored, TierError> {
-            let found = mounted.device(devid)?;
-            match repair(device, found.as_ref()) {
+        let put_right = || -> Result<Restored, P::Error> {
+            let found = pool.device(devid)?;
+            match repair(device, found) {
                 Repair::Nothing => {}
-                Repair::Resize => mounted.resize_device(devid, device.total_bytes)?,
-                Repair::Leave => {
-                    let size = found.map_or(0, |found| found.total_bytes);
-                    return Ok(Restored::Left(devid, size));
-                }
-                Repair::Refuse => return Err(TierError::OtherDevice(devid)),
+                Repair::Resize => pool.resize(devid, device.total_bytes)?,
+                Repair::Leave => return Ok(Restored::Left(devid, found.map_or(0, |(_, bytes)| bytes))),
+                Repair::Refuse => return Err(TierError::OtherDevice(devid).into()),
             }
             Ok(Restored::Size(devid, device.total_bytes))
         };
@@ -184,20 +210,16 @@ fn restore(mounted: &Mounted, journal: &Journal) -> Result<Vec<Restored>, TierEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zerocopy::FromZeros;
 
     #[test]
     fn only_a_size_that_was_a_fence_is_changed() {
         let uuid = Uuid([5; 16]);
         let device =
             FencedDevice { devid: 1, uuid: uuid.to_string(), total_bytes: 100, fences: vec![60, 50] };
-        let found =
-            |total_bytes| DeviceInfo { devid: 1, uuid: uuid.0, total_bytes, ..DeviceInfo::new_zeroed() };
-        assert_eq!(repair(&device, Some(&found(100))), Repair::Nothing);
-        assert_eq!(repair(&device, Some(&found(50))), Repair::Resize);
-        assert_eq!(repair(&device, Some(&found(70))), Repair::Leave);
+        assert_eq!(repair(&device, Some((uuid, 100))), Repair::Nothing);
+        assert_eq!(repair(&device, Some((uuid, 50))), Repair::Resize);
+        assert_eq!(repair(&device, Some((uuid, 70))), Repair::Leave);
         assert_eq!(repair(&device, None), Repair::Refuse);
-        let other = DeviceInfo { uuid: [6; 16], ..found(50) };
-        assert_eq!(repair(&device, Some(&other)), Repair::Refuse);
+        assert_eq!(repair(&device, Some((Uuid([6; 16]), 50))), Repair::Refuse);
     }
 }

@@ -40,7 +40,7 @@ pub mod watch;
 
 pub use apply::{Applied, ApplyOptions, Observer, apply};
 pub use error::TierError;
-pub use fence::{Fences, Restored, recover};
+pub use fence::{FencedPool, Fences, Restored, recover};
 pub use inventory::{Inventory, MountedDevice};
 pub use journal::{Journal, StateDirectory};
 pub use watch::{WatchOptions, watch};

@@ -143,7 +143,7 @@ impl Place {
         })
     }
 
-    fn fsid(&self) -> Result<Uuid> {
+    pub(crate) fn fsid(&self) -> Result<Uuid> {
         match self {
             Self::Kernel(mounted) | Self::Brindle(mounted) => Ok(Uuid(mounted.filesystem()?.fsid)),
             Self::Open(filesystem) => Ok(filesystem.pool().superblock().fsid),
@@ -202,6 +202,21 @@ pub(crate) fn run(place: &Place, changes: &[Change], json: JsonOption) -> Result
         output::print_json(&json!({ "changes": reports }))?;
     }
     Ok(ended)
+}
+
+/// Gives a device a larger size, in bytes, without a word.
+pub(crate) fn resize_to(place: &Place, devid: DevId, bytes: u64) -> Result<()> {
+    let change = Change::Resize(devid, NewSize::To(bytes));
+    let (stop, bar) = (Stop::default(), ProgressBar::hidden());
+    let outcome = match place {
+        Place::Kernel(mounted) => by_kernel(mounted, &change),
+        Place::Brindle(mounted) => on_mount(mounted, &change, &stop, &bar),
+        Place::Open(filesystem) => on_devices(filesystem, &change, &stop, &bar),
+    };
+    match outcome?.wish {
+        Wish::GoOn => Ok(()),
+        Wish::Pause | Wish::Cancel => bail!("stopped before device {devid} had its size"),
+    }
 }
 
 fn on_devices(filesystem: &Filesystem, change: &Change, stop: &Stop, bar: &ProgressBar) -> Result<Outcome> {

@@ -2,7 +2,7 @@
 
 use super::facts::{ClassOptions, Facts};
 use super::plan::Only;
-use super::state;
+use super::{recover, state};
 use crate::commands::balance::parse_rate;
 use crate::commands::balance::work::{self, Job, Place};
 use crate::commands::stop::Stop;
@@ -45,7 +45,7 @@ EXIT STATUS
 
 /// Move metadata to the fast devices, and data to where it belongs
 ///
-/// On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
+/// Fences that a killed run has left are taken down first. On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
 /// fast devices alone is that of small files and what is marked: what of it is not, because the others were full, or because
 /// it has grown, goes back to the others, and what was marked later, or became small, to the fast ones. What is shared with
 /// clones and snapshots stays shared. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
@@ -96,12 +96,14 @@ pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
     let applied = applied?;
     let mut out = output::stdout();
     let (bytes, seconds) = (UnitMode::DEFAULT.format(applied.bytes), begin.elapsed().as_secs_f64());
+    let moved = match applied.chunks {
+        1 => "1 chunk".to_owned(),
+        chunks => format!("{chunks} chunks"),
+    };
     match (applied.is_stopped, applied.chunks) {
         (false, 0) => writeln!(out, "Nothing to move.")?,
-        (false, chunks) => writeln!(out, "Relocated {chunks} chunks with {bytes} in {seconds:.1} s.")?,
-        (true, chunks) => {
-            writeln!(out, "Stopped after {chunks} chunks with {bytes}; run it again to go on.")?;
-        }
+        (false, _) => writeln!(out, "Relocated {moved} with {bytes} in {seconds:.1} s.")?,
+        (true, _) => writeln!(out, "Stopped after {moved} with {bytes}; run it again to go on.")?,
     }
     print_shortages(&mut out, &plan(&facts.pool, options.wanted).shortages)?;
     out.flush()?;
@@ -134,6 +136,7 @@ fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
         }
     }
     let wanted = Only::wanted(command.only);
+    recover::before_work(&command.pool)?;
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let shortages = plan(&facts.pool, wanted).shortages;
     let chosen = facts.chosen_classes();

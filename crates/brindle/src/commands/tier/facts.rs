@@ -85,6 +85,17 @@ impl Facts {
         }
     }
 
+    /// The operands by which commands reach the pool.
+    pub(crate) fn operands(&self) -> String {
+        match &self.source {
+            Source::Mounted(mounted) => mounted.path().display().to_string(),
+            Source::Open(_) => {
+                let paths = self.devices.iter().filter(|device| !device.path.as_os_str().is_empty());
+                paths.map(|device| device.path.display().to_string()).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
     /// What the user said of devices, by their names.
     pub(crate) fn chosen_classes(&self) -> BTreeMap<String, PlacementClass> {
         let chosen = self.devices.iter().filter(|device| device.class.1 == ClassReason::Chosen);

@@ -6,6 +6,7 @@ use super::files;
 use super::state;
 use crate::cli::JsonOption;
 use crate::commands::balance::parse_rate;
+use crate::commands::health;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
@@ -86,6 +87,8 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     } else {
         let mut out = output::stdout();
         print_plan(&mut out, &plan, command.rate, command.units.mode())?;
+        // A move to a device that fails is no good plan.
+        health::print(&mut out, &facts.health, "")?;
         out.flush()?;
     }
     Ok(if plan.refusals.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -99,9 +102,12 @@ pub(crate) fn print_plan(
     units: UnitMode,
 ) -> io::Result<()> {
     for pass in &plan.passes {
-        let (chunks, bytes) = (pass.moves.len(), units.format(pass.bytes()));
+        let (chunks, target) = (pass.moves.len(), pass.target);
         let s = if chunks == 1 { "" } else { "s" };
-        writeln!(out, "To the {} devices: {bytes} in {chunks} chunk{s}", pass.target)?;
+        match pass.bytes() {
+            0 => writeln!(out, "To the {target} devices: {chunks} empty chunk{s}")?,
+            bytes => writeln!(out, "To the {target} devices: {} in {chunks} chunk{s}", units.format(bytes))?,
+        }
         for Fence { devid, total_bytes, fenced_bytes } in &pass.fences {
             let (total, fenced) = (units.format(*total_bytes), units.format(*fenced_bytes));
             writeln!(
@@ -135,6 +141,7 @@ pub(crate) fn print_plan(
     }
     print_shortages(out, &plan.shortages)?;
     match (plan.bytes(), rate) {
+        (0, _) => Ok(()),
         (bytes, Some(rate)) if !plan.is_empty() => {
             writeln!(out, "About {}", duration(bytes.div_ceil(rate.max(1))))
         }

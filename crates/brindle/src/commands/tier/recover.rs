@@ -2,17 +2,24 @@
 
 use super::apply::PATIENCE;
 use super::state;
+use crate::commands::device::change::{self, Place};
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
+use brindle_care::balance;
+use brindle_device::{Device, FileDevice};
 use brindle_kernel::Mounted;
-use brindle_kernel::tier::{Journal, Restored, recover};
-use brindle_ondisk::Uuid;
+use brindle_kernel::message::{BALANCE_REPORT_PAUSED, BALANCE_STOP_CANCEL};
+use brindle_kernel::tier::{FencedPool, Journal, Restored, recover};
+use brindle_ondisk::item::BalanceItem;
+use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
+use brindle_policy::balance::Balance;
 use clap::Args;
 use std::fmt;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use zerocopy::FromBytes;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -22,6 +29,9 @@ EXAMPLES
   For one pool, wherever it is mounted:
     brindle tier recover 1b4c7a70-0a2a-4f9a-9a0e-7f2d6c8e1d35
 
+  For one that is not mounted:
+    brindle tier recover /dev/sdb /dev/sdc /dev/nvme0n1
+
 EXIT STATUS
   0  the devices have their sizes, or had them all the while
   1  failure: the message says of which pool
@@ -29,15 +39,16 @@ EXIT STATUS
 
 /// Give devices their sizes back that `tier apply` or `tier watch` had fenced when it was killed
 ///
-/// What was moved until then stays moved; run `tier apply` again for the rest. A device that somebody has resized
-/// meanwhile is left as it is. A balance of a single chunk that the kernel goes on with after a crash is cancelled.
+/// What was moved until then stays moved; run `tier apply` again for the rest, which does this first. A device that was
+/// resized otherwise meanwhile is left as it is. A balance of a single chunk that a crash has left is cancelled. The pool may
+/// be mounted by the kernel or by brindle, or not at all.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RecoverCommand {
-    /// A directory of the pool, or its UUID; without it, all pools that have a journal. A pool is found by its UUID,
-    /// wherever it is mounted
-    #[arg(value_name = "MOUNTPOINT|UUID")]
-    pool: Option<PathBuf>,
+    /// A directory of the pool, its UUID, or its devices if it is not mounted; without any, all pools that have a journal. A
+    /// pool is found by its UUID, wherever it is mounted
+    #[arg(value_name = "MOUNTPOINT|UUID|DEVICE")]
+    pool: Vec<PathBuf>,
 }
 
 /// A pool that may have something to restore.
@@ -46,15 +57,28 @@ enum Wanted {
     At(PathBuf),
     /// Mounted anywhere; last seen at this path, if a journal has it.
     Anywhere(Uuid, Option<PathBuf>),
+    /// On these devices.
+    On(Vec<PathBuf>),
 }
 
 impl Wanted {
-    /// The pool of an operand.
-    fn of_operand(word: &Path) -> Result<Self> {
-        let uuid = word.to_str().filter(|_| !word.exists()).and_then(Uuid::parse);
-        let Some(uuid) = uuid else { return Ok(Self::At(word.to_owned())) };
-        let journal = state::directory().read(&uuid)?;
-        Ok(Self::Anywhere(uuid, journal.map(|journal| journal.path)))
+    /// The pool of some operands.
+    fn of_operands(words: &[PathBuf]) -> Result<Self> {
+        if let [word] = words {
+            if word.is_dir() {
+                return Ok(Self::At(word.clone()));
+            }
+            if let Some(uuid) = word.to_str().filter(|_| !word.exists()).and_then(Uuid::parse) {
+                let journal = state::directory().read(&uuid)?;
+                return Ok(Self::Anywhere(uuid, journal.map(|journal| journal.path)));
+            }
+        }
+        match words.iter().find(|word| word.is_dir()) {
+            Some(directory) if words.len() > 1 => {
+                bail!("{}: give either one directory of a mounted pool, or devices", directory.display())
+            }
+            _ => Ok(Self::On(words.to_vec())),
+        }
     }
 
     /// All pools that have a journal.
@@ -67,16 +91,47 @@ impl Wanted {
         Ok(journals.map(pool).collect())
     }
 
-    /// Its mount.
-    fn mounted(&self) -> Result<Mounted> {
+    /// Its UUID.
+    fn fsid(&self) -> Result<Uuid> {
         match self {
             Self::At(path) => {
-                Mounted::open(path).with_context(|| format!("{}: mount the pool there", path.display()))
+                let mounted = Mounted::open(path);
+                let mounted = mounted.with_context(|| format!("{}: mount the pool there", path.display()))?;
+                Ok(Uuid(mounted.filesystem()?.fsid))
             }
-            Self::Anywhere(uuid, path) => Mounted::find(uuid).with_context(|| {
+            Self::Anywhere(uuid, _) => Ok(*uuid),
+            Self::On(devices) => {
+                let device = FileDevice::open(devices.first().context("no device is named")?)?;
+                let mut bytes = [0; SUPERBLOCK_SIZE];
+                device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
+                let superblock = Superblock::from_bytes(&bytes);
+                if !superblock.has_magic() {
+                    bail!("{self}: no device of a pool, and no directory of one");
+                }
+                Ok(superblock.fsid)
+            }
+        }
+    }
+
+    /// Where it can be changed.
+    fn place(&self, fsid: &Uuid) -> Result<Place> {
+        let of_mount = |mounted: Mounted| match mounted.is_of_kernel() {
+            true => Place::Kernel(mounted),
+            false => Place::Brindle(mounted),
+        };
+        match self {
+            Self::At(path) => Place::of_mount(path),
+            Self::On(devices) => match Mounted::find(fsid) {
+                Some(mounted) => Ok(of_mount(mounted)),
+                None => Place::of_devices(devices, &[]),
+            },
+            Self::Anywhere(uuid, path) => Mounted::find(uuid).map(of_mount).with_context(|| {
                 let path = path.iter().map(|path| format!(", last seen at {}", path.display()));
                 let last_seen: String = path.collect();
-                format!("pool {uuid} is not mounted{last_seen}: mount it, and run this again")
+                format!(
+                    "pool {uuid} is not mounted{last_seen}: mount it, and run this again, or name its devices: `brindle \
+                     tier recover DEVICE...`"
+                )
             }),
         }
     }
@@ -87,15 +142,59 @@ impl fmt::Display for Wanted {
         match self {
             Self::At(path) | Self::Anywhere(_, Some(path)) => write!(f, "{}", path.display()),
             Self::Anywhere(uuid, None) => write!(f, "{uuid}"),
+            Self::On(devices) => {
+                let names: Vec<String> = devices.iter().map(|path| path.display().to_string()).collect();
+                f.write_str(&names.join(" "))
+            }
+        }
+    }
+}
+
+impl FencedPool for Place {
+    type Error = anyhow::Error;
+
+    fn device(&self, devid: DevId) -> Result<Option<(Uuid, u64)>> {
+        match self {
+            Self::Kernel(mounted) | Self::Brindle(mounted) => Ok(FencedPool::device(mounted, devid)?),
+            Self::Open(filesystem) => {
+                let devices = filesystem.pool().volume().devices().into_iter();
+                let mut present = devices.filter(|device| device.devid == devid && !device.missing);
+                Ok(present.next().map(|device| (device.uuid, device.total_bytes)))
+            }
+        }
+    }
+
+    fn resize(&self, devid: DevId, bytes: u64) -> Result<()> {
+        change::resize_to(self, devid, bytes)
+    }
+
+    fn end_balance_of_chunk(&self) -> Result<()> {
+        match self {
+            Self::Kernel(mounted) => Ok(mounted.end_balance_of_chunk()?),
+            Self::Brindle(mounted) => {
+                let report = mounted.balance_report()?;
+                let item = BalanceItem::read_from_bytes(&report.item).ok().context("no balance item")?;
+                if report.state == BALANCE_REPORT_PAUSED && Balance::from_item(&item).is_for_one_chunk() {
+                    mounted.stop_balance(BALANCE_STOP_CANCEL)?;
+                }
+                Ok(())
+            }
+            Self::Open(filesystem) => {
+                let kept = balance::interrupted(filesystem.pool())?;
+                if kept.is_some_and(|kept| kept.is_for_one_chunk()) {
+                    balance::forget(filesystem.pool())?;
+                }
+                Ok(())
+            }
         }
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(command: &RecoverCommand) -> Result<ExitCode> {
-    let pools = match &command.pool {
-        Some(word) => vec![Wanted::of_operand(word)?],
-        None => Wanted::all()?,
+    let pools = match command.pool.as_slice() {
+        [] => Wanted::all()?,
+        words => vec![Wanted::of_operands(words)?],
     };
     let mut out = output::stdout();
     let mut failed = None;
@@ -110,7 +209,7 @@ pub(crate) fn run(command: &RecoverCommand) -> Result<ExitCode> {
                         }
                         Restored::Left(devid, bytes) => writeln!(
                             out,
-                            "device {devid}: left at {}, which somebody else has given it",
+                            "device {devid}: left at {}, for it was resized otherwise meanwhile",
                             UnitMode::DEFAULT.format(bytes)
                         )?,
                     }
@@ -129,22 +228,25 @@ pub(crate) fn run(command: &RecoverCommand) -> Result<ExitCode> {
     }
 }
 
+/// Takes down the fences that a run before has left, of the pool that is mounted at a directory, or on devices.
+pub(super) fn before_work(paths: &[PathBuf]) -> Result<()> {
+    if !one(&Wanted::of_operands(paths)?)?.is_empty() {
+        tracing::warn!("restored sizes that a run before this one had left fenced");
+    }
+    Ok(())
+}
+
 fn one(pool: &Wanted) -> Result<Vec<Restored>> {
     let directory = state::directory();
-    if let Wanted::Anywhere(uuid, None) = pool
-        && directory.read(uuid)?.is_none()
-    {
-        return Ok(Vec::new());
-    }
-    let mounted = pool.mounted()?;
-    let fsid = Uuid(mounted.filesystem()?.fsid);
-    if !mounted.is_of_kernel() {
-        if directory.read(&fsid)?.is_some() {
-            bail!("{}: a mount of brindle; have the kernel mount the pool", mounted.path().display());
-        }
-        // There are no fences on a mount of ours.
+    let fsid = pool.fsid()?;
+    if directory.read(&fsid)?.is_none() {
         return Ok(Vec::new());
     }
     let _lock = directory.lock(&fsid, PATIENCE)?;
-    Ok(recover(&mounted, &directory, &fsid)?)
+    let place = pool.place(&fsid)?;
+    let restored = recover(&place, &directory, &fsid)?;
+    if let Place::Open(filesystem) = &place {
+        filesystem.shutdown()?;
+    }
+    Ok(restored)
 }

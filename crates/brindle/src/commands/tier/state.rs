@@ -23,12 +23,14 @@ pub(crate) fn is_fenced(facts: &Facts) -> bool {
     }
 }
 
-/// Says that sizes are not what they ought to be.
+/// Warns that sizes are not what they ought to be, and says what restores them.
 pub(crate) fn warn_of_fences(facts: &Facts) {
     if is_fenced(facts) {
+        let operands = facts.operands();
         tracing::warn!(
-            "devices of the pool are fenced: smaller than they ought to be; if neither `brindle tier apply` nor \
-             `watch` is at work, `brindle tier recover` restores their sizes"
+            "devices of the pool are fenced: smaller than they ought to be. If neither `brindle tier apply` nor `brindle tier \
+             watch` is at work on it, `brindle tier recover {operands}` restores their sizes, and so does `brindle tier \
+             apply {operands}` before it goes on"
         );
     }
 }

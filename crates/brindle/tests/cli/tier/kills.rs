@@ -3,7 +3,8 @@
 
 use super::host::{TierPool, can_mount, run};
 use super::{FENCED_FOR_EVER, assert_all_in_place, wrong_bytes};
-use crate::support::text;
+use crate::mount::unmount;
+use crate::support::{brindle_prints, text};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::Command;
@@ -195,4 +196,55 @@ fn recover_finds_a_pool_by_its_uuid_from_anywhere() {
     assert_eq!((code, pool.sizes()), (Some(0), sizes), "{said}");
     let (code, said) = recover_from(&pool, Path::new("/"), &[&uuid]);
     assert!(code == Some(0) && said.contains("nothing is fenced"), "{said}");
+}
+
+/// Fences the pool, kills what does it, and unmounts the pool.
+fn leave_fenced(pool: &mut TierPool, sizes: &str) {
+    let mut child = pool.tier_starts(&FENCED_FOR_EVER);
+    pool.wait_until("the pool is fenced", |_| pool.sizes() != sizes);
+    child.kill().expect("a child of ours");
+    child.wait().expect("it ends");
+    pool.unmount();
+}
+
+#[test]
+fn fences_of_a_killed_run_come_down_on_a_mount_of_brindle_and_without_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled_with_one_fast_device();
+    pool.tier_prints(&["apply"]);
+    let (sizes, loops) = (pool.sizes(), pool.loops().to_vec());
+    let devices: Vec<&str> = loops.iter().map(String::as_str).collect();
+    let at = pool.at();
+    for (word, is_mounted) in [("recover", true), ("recover", false), ("apply", true), ("apply", false)] {
+        let when = format!("{word}, mounted: {is_mounted}");
+        leave_fenced(&mut pool, &sizes);
+        let operands = if is_mounted { vec![text(&at)] } else { devices.clone() };
+        if is_mounted {
+            brindle_prints([&["-q", "mount"][..], &devices, &[text(&at)]].concat());
+        }
+        let tier = |word: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+            command.args(["tier", word]).args(&operands).env("BRINDLE_STATE_DIR", pool.state());
+            let output = command.output().expect("the binary was built");
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert!(output.status.success(), "{when}: {said}");
+            said
+        };
+        let (warned, done, after) = (tier("status"), tier(word), tier("status"));
+        let again = tier("recover");
+        if is_mounted {
+            unmount(&at);
+        }
+        let way_out = format!("`brindle tier recover {}`", operands.join(" "));
+        assert!(warned.contains(&way_out), "{when}: {warned}");
+        let says = if word == "recover" { "device 1: " } else { "restored sizes" };
+        assert!(done.contains(says) && !after.contains("fenced"), "{when}: {done}{after}");
+        assert!(again.contains("nothing is fenced"), "{when}: {again}");
+        pool.mount();
+        assert_eq!(pool.sizes(), sizes, "{when}");
+    }
+    pool.check();
 }
