@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
 use brindle_kernel::Mounted;
 use brindle_kernel::message::text;
+use brindle_kernel::mount_table;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_policy::placement::AllocationHint;
 use std::ffi::OsStr;
@@ -156,14 +157,8 @@ fn of_mount(mounted: &Mounted) -> Result<Vec<Hinted>> {
 /// The mount of brindle that has a device.
 fn served_by(device: &Path) -> Option<(Mounted, u64)> {
     let device = device.canonicalize().ok()?;
-    let table = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let places = table.lines().filter_map(|line| {
-        let mut words = line.split(' ');
-        let (place, kind) = (words.nth(1)?, words.next()?);
-        (kind == "fuse.brindle").then(|| place.replace("\\040", " "))
-    });
-    places.into_iter().find_map(|place| {
-        let mounted = Mounted::open(Path::new(&place)).ok()?;
+    mount_table::read().ok()?.iter().filter(|mount| mount.is_ours()).find_map(|mount| {
+        let mounted = Mounted::open(&mount.mountpoint).ok()?;
         let infos = mounted.device_infos().ok()?;
         let is_it =
             |path: &[u8]| Path::new(OsStr::from_bytes(path)).canonicalize().is_ok_and(|path| path == device);

@@ -8,7 +8,7 @@
 
 mod connection;
 mod error;
-mod table;
+mod mount_id;
 
 pub use error::MountError;
 
@@ -19,11 +19,11 @@ use crate::upkeep::Upkeep;
 use brindle_fs::Filesystem;
 use connection::{Connection, Guard};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
+use mount_id::MountId;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use table::MountId;
 
 /// A mount that is being served. Dropped without [`wait`](Self::wait), it is unmounted, or detached if busy.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub fn mount(
     }
     let mountpoint = check_mountpoint(mountpoint)?;
     let Connection { device, guard } = connection::connect(&mountpoint, options)?;
-    let id = table::mounted_on(&mountpoint);
+    let id = MountId::on(&mountpoint);
     let place = Arc::new(Place { mountpoint, id, guard: Mutex::new(guard) });
     match serve(&filesystem, device, options) {
         Ok((session, upkeep)) => {
@@ -226,7 +226,7 @@ impl Place {
     /// Where the mount is; `None` if it is there no more. Number and place must both be right: the number of a mount
     /// that is gone is given to the next one, wherever that is.
     fn current(&self) -> Option<PathBuf> {
-        let is_ours = self.id.is_none() || table::mounted_on(&self.mountpoint) == self.id;
+        let is_ours = self.id.is_none() || MountId::on(&self.mountpoint) == self.id;
         is_ours.then(|| self.mountpoint.clone())
     }
 

@@ -3,8 +3,8 @@
 //! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. Who mounts the
 //! same pool again waits for that, instead of being refused.
 
-use crate::commands::umount::table::{self, Mount};
 use brindle_kernel::Mounted;
+use brindle_kernel::mount_table::{self, Mount};
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -58,7 +58,7 @@ fn holders(device: &Path) -> Option<Vec<u32>> {
 
 /// Returns true if none of these processes, which have the device open, serves a mount any more.
 fn are_ending(holders: &[u32], device: &Path) -> bool {
-    let alive = live_servers(candidates(table::read().unwrap_or_default(), device));
+    let alive = live_servers(candidates(mount_table::read().unwrap_or_default(), device));
     holders.iter().all(|holder| !alive.contains(holder))
 }
 
@@ -137,7 +137,7 @@ mod tests {
             31 22 0:41 / /mnt/b rw - fuse.brindle /images/z.img rw\n\
             32 31 0:42 / /mnt rw - tmpfs y.img rw\n";
         let asked = |device: &str| {
-            let asked = candidates(table::parse(table), Path::new(device));
+            let asked = candidates(mount_table::parse(table), Path::new(device));
             asked.into_iter().map(|mount| mount.device).collect::<Vec<_>>()
         };
         assert_eq!(asked("/images/y.img"), ["0:40"]);

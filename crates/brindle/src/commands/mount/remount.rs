@@ -3,10 +3,10 @@
 //! are in effect already are taken.
 
 use crate::commands::mount_options::{MountOptions, Remount, is_without_effect, remount_of};
-use crate::commands::umount::table::{self, Mount};
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Context, Result, bail};
 use brindle_kernel::Mounted;
+use brindle_kernel::mount_table::{self, Mount};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use std::path::Path;
@@ -40,8 +40,8 @@ fn words<S: AsRef<str>>(lists: &[S]) -> impl Iterator<Item = &str> {
 pub(super) fn run(lists: &[String], place: &Path) -> Result<ExitCode> {
     let given = place.display();
     let path = place.canonicalize().with_context(|| format!("cannot find {given}"))?;
-    let mounts = table::read().context("cannot read the mount table")?;
-    let mount = table::at(&mounts, &path).filter(|mount| mount.is_ours());
+    let mounts = mount_table::read().context("cannot read the mount table")?;
+    let mount = mount_table::at(&mounts, &path).filter(|mount| mount.is_ours());
     let mount = mount.with_context(|| format!("{given}: nothing is mounted there by brindle"))?;
     let mounted = Mounted::open(&path)?;
     let server = mounted.server()?;
@@ -149,7 +149,7 @@ mod tests {
         let table =
             b"31 22 0:41 / /mnt rw,nosuid,nodev,relatime - fuse.brindle x.img rw,user_id=0,allow_other\n";
         let first = ["rw,compress=zstd".to_owned(), "device=/dev/sdc".to_owned()];
-        Wanted::read(&[options], &table::parse(table)[0], &first)
+        Wanted::read(&[options], &mount_table::parse(table)[0], &first)
     }
 
     #[test]

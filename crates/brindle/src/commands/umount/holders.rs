@@ -1,7 +1,7 @@
 //! Reasons why a mount is busy, as far as they can be seen: nothing is asked of the mount itself, which may not
 //! answer, and would be in use by that.
 
-use super::table::{self, Mount};
+use brindle_kernel::mount_table::{self, Mount};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl fmt::Display for Holder {
 
 /// Finds a reason why a mount is busy.
 pub(super) fn find(mount: &Mount) -> Option<Holder> {
-    let above = table::read().unwrap_or_default().into_iter().find(|other| other.parent == mount.id);
+    let above = mount_table::read().unwrap_or_default().into_iter().find(|other| other.parent == mount.id);
     above
         .map(|above| Holder::Mount(above.mountpoint))
         .or_else(|| processes().find_map(|process| used_by(process, mount)))
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_mapped_file_is_told_by_its_filesystem_and_its_place() {
         let table = b"30 22 0:51 / /mnt rw - fuse.brindle x.img rw\n";
-        let mount = table::parse(table).remove(0);
+        let mount = mount_table::parse(table).remove(0);
         let line = "7f0-7f1 rw-s 00000000 00:33 257                        /mnt/a b";
         assert_eq!(mapped_of(line, &mount), Some(PathBuf::from("/mnt/a b")));
         assert_eq!(mapped_of("7f0-7f1 rw-s 00000000 00:34 257   /mnt/a", &mount), None);

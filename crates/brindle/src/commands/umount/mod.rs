@@ -2,9 +2,9 @@
 
 mod holders;
 mod server;
-pub(crate) mod table;
 
 use anyhow::{Context, Result, bail};
+use brindle_kernel::mount_table::{self, Mount};
 use clap::Args;
 use holders::Holder;
 use rustix::io::Errno;
@@ -13,7 +13,6 @@ use server::Server;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use table::Mount;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -53,8 +52,8 @@ pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
     let given = command.mountpoint.display();
     // The server of the mount may be gone, and then the last name can't be looked at.
     let path = canonical(&command.mountpoint).with_context(|| format!("cannot find {given}"))?;
-    let mounts = table::read().context("cannot read the mount table")?;
-    let mount = match table::at(&mounts, &path) {
+    let mounts = mount_table::read().context("cannot read the mount table")?;
+    let mount = match mount_table::at(&mounts, &path) {
         None => bail!("{given}: nothing is mounted there"),
         Some(other) if !other.is_ours() => {
             let kind = other.kind.escape_ascii();

@@ -5,10 +5,10 @@
 //! does a mount that was detached while files were open there.
 
 use super::holders::{name_of, processes};
-use super::table::{self, Mount};
 use crate::commands::filesystem::sync_what_fits;
 use anyhow::{Result, bail};
 use brindle_kernel::Mounted;
+use brindle_kernel::mount_table::{self, Mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -48,7 +48,8 @@ impl Server {
     /// Waits until all that was written is on the devices: until its end, or, where something else keeps the filesystem
     /// mounted, for a sync.
     pub(super) fn settle(self, unmounted: &Mount) -> Result<()> {
-        let here = || table::read().unwrap_or_default().into_iter().find(|mount| mount.is_of(unmounted));
+        let here =
+            || mount_table::read().unwrap_or_default().into_iter().find(|mount| mount.is_of(unmounted));
         if let Some(other) = here() {
             return sync(&other.mountpoint);
         }
@@ -116,7 +117,7 @@ fn mounted_elsewhere(unmounted: &Mount) -> Option<(u32, PathBuf)> {
         if !seen.insert(namespace) {
             return None;
         }
-        let mounts = table::parse(&std::fs::read(format!("/proc/{process}/mountinfo")).ok()?);
+        let mounts = mount_table::read_of(process).ok()?;
         let mount = mounts.into_iter().find(|mount| mount.is_of(unmounted))?;
         Some((process, mount.mountpoint.strip_prefix("/").ok()?.to_owned()))
     })

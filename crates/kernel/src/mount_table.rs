@@ -1,69 +1,79 @@
-//! The kernel's table of mounts (`mountinfo`), as far as it says what an unmount concerns.
+//! The kernel's table of mounts (`mountinfo`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The type of our mounts.
-pub(crate) const MOUNT_TYPE: &[u8] = b"fuse.brindle";
+/// The type of brindle's mounts.
+pub const BRINDLE_TYPE: &[u8] = b"fuse.brindle";
+/// The type of the kernel's own.
+pub const KERNEL_TYPE: &[u8] = b"btrfs";
 
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
-    pub(crate) id: u64,
+pub struct Mount {
+    /// Its number.
+    pub id: u64,
     /// The number of the mount below whose mountpoint this one is.
-    pub(crate) parent: u64,
+    pub parent: u64,
     /// The number of the filesystem, as `major:minor`. All mounts of one filesystem have the same; once the last is gone, the next
     /// filesystem may get it.
-    pub(crate) device: String,
-    pub(crate) mountpoint: PathBuf,
+    pub device: String,
+    /// The directory that it covers.
+    pub mountpoint: PathBuf,
     /// The options of the mount itself.
-    pub(crate) options: String,
-    pub(crate) kind: Vec<u8>,
+    pub options: String,
+    /// The type of the filesystem.
+    pub kind: Vec<u8>,
     /// The options of the filesystem, the same for all its mounts.
-    pub(crate) super_options: String,
+    pub super_options: String,
     /// The first column of mount(8): for mounts of ours the devices, unless told otherwise.
-    pub(crate) source: PathBuf,
+    pub source: PathBuf,
 }
 
 impl Mount {
     /// Returns true if the mount is one of brindle.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.kind == MOUNT_TYPE
+    pub fn is_ours(&self) -> bool {
+        self.kind == BRINDLE_TYPE
     }
 
     /// Returns true if both are mounts of one filesystem of brindle.
-    pub(crate) fn is_of(&self, other: &Self) -> bool {
+    pub fn is_of(&self, other: &Self) -> bool {
         self.is_ours() && self.device == other.device
     }
 }
 
 /// The mounts that this process sees, in the order in which they were made.
-pub(crate) fn read() -> std::io::Result<Vec<Mount>> {
+pub fn read() -> std::io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
+/// The mounts that another process sees.
+pub fn read_of(process: u32) -> std::io::Result<Vec<Mount>> {
+    Ok(parse(&std::fs::read(format!("/proc/{process}/mountinfo"))?))
+}
+
 /// The mount at a path: the last one, where several are.
-pub(crate) fn at<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+pub fn at<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     mounts.iter().rfind(|mount| mount.mountpoint == path)
 }
 
 /// The lines of a table.
-pub(crate) fn parse(table: &[u8]) -> Vec<Mount> {
+pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {
     // Number, parent, device, root, mountpoint, options, any number of tags, "-", type, source, options.
     let mut fields = line.split(|byte| *byte == b' ');
-    let mut text = || String::from_utf8(fields.next()?.to_vec()).ok();
+    let mut text = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
     let (id, parent, device) = (text()?.parse().ok()?, text()?.parse().ok()?, text()?);
     let mountpoint = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let options = String::from_utf8(fields.next()?.to_vec()).ok()?;
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (behind.next()?.to_vec(), unescape(behind.next()?));
     let source = PathBuf::from(OsString::from_vec(source));
-    let super_options = String::from_utf8(behind.next()?.to_vec()).ok()?;
+    let super_options = String::from_utf8_lossy(behind.next()?).into_owned();
     Some(Mount { id, parent, device, mountpoint, options, kind, super_options, source })
 }
 
@@ -100,16 +110,18 @@ mod tests {
             30 22 0:40 / /a\\040b ro,nodev - fuse.brindle x.img ro\n\
             31 22 0:41 / /mnt ro - fuse.brindle x.img ro\n\
             33 30 0:40 /d /a\\040b/c ro master:4 propagate_from:2 - fuse.brindle x.img ro\n\
-            32 31 0:42 / /mnt rw - tmpfs none rw\n";
+            32 31 0:42 / /mnt rw - tmpfs none rw\n\
+            34 30 0:43 / /e\\134f rw - overlay none rw,lowerdir=/\xff\n";
         let mounts = parse(table);
-        assert_eq!(mounts.len(), 5);
+        assert_eq!(mounts.len(), 6);
         let find = |path: &str| at(&mounts, Path::new(path)).expect("it is there");
         assert!(find("/a b").is_ours() && find("/a b").is_of(find("/a b/c")));
         assert_eq!((find("/a b/c").id, find("/a b/c").parent), (33, 30));
         assert_eq!(find("/a b").options, "ro,nodev");
         assert_eq!(find("/mnt").super_options, "rw");
         assert_eq!(find("/a b").source, Path::new("x.img"));
-        assert_eq!(find("/mnt").kind, b"tmpfs");
+        assert_eq!((find("/mnt").kind.as_slice(), find("/mnt").device.as_str()), (&b"tmpfs"[..], "0:42"));
+        assert_eq!(find("/e\\f").kind, b"overlay", "whatever bytes its options have");
         assert_eq!(at(&mounts, Path::new("/mnt/x")), None);
         assert!(parse(b"").is_empty() && parse(b"1 2\n").is_empty());
     }
