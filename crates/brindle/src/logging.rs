@@ -1,10 +1,11 @@
 //! The log. Commands log to standard error, each line once: a pool that is opened twice has the same to say.
 //!
-//! A process that serves a mount lives on ([`serve`]): from then on a thread takes the lines, counts repeats and tells them
-//! again ([`repeats`]), in the foreground on standard error, in the background, where that has no reader, in the log of the
+//! A process that serves a mount lives on ([`serve`]): from then on a thread takes the lines, counts repeats ([`repeats`]) and
+//! lines that differ by numbers only ([`floods`]) and tells of them again, in the foreground on standard error, in the background, where that has no reader, in the log of the
 //! system ([`system`]). The threads that serve the mount never wait for it: a log that lies on the mount itself would
 //! otherwise wait for the log.
 
+mod floods;
 mod repeats;
 mod system;
 

@@ -1,13 +1,15 @@
-//! Lines that are logged again and again: told at once, counted, and told again at growing intervals.
+//! Lines that are logged again and again: told at once, counted, and told again at growing intervals. Lines that are new
+//! pass [`Floods`] before.
 
+use super::floods::Floods;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tracing::Level;
 
 /// Lines that are remembered; any further one is told each time.
-const LINES_MAX: usize = 1000;
+pub(super) const LINES_MAX: usize = 1000;
 /// Times between two tellings of the same line; the last one stays.
-const INTERVALS: [Duration; 3] =
+pub(super) const INTERVALS: [Duration; 3] =
     [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
 
 /// A line and its level.
@@ -15,7 +17,10 @@ pub(super) type Line = (Level, String);
 
 /// Lines that were told, and the times that each was heard since.
 #[derive(Debug, Default)]
-pub(super) struct Repeats(HashMap<Line, Known>);
+pub(super) struct Repeats {
+    lines: HashMap<Line, Known>,
+    floods: Floods,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -47,39 +52,52 @@ impl Known {
 impl Repeats {
     /// The text to be told of a line that is logged; `None` if it is only counted.
     pub(super) fn hear(&mut self, line: &Line, now: Instant) -> Option<String> {
-        if let Some(known) = self.0.get_mut(line) {
+        if let Some(known) = self.lines.get_mut(line) {
             known.heard += 1;
             return known.is_due(now).then(|| known.tell(&line.1, now));
         }
-        if self.0.len() >= LINES_MAX {
+        if !self.floods.admit(line, now) {
+            return None;
+        }
+        if self.lines.len() >= LINES_MAX {
             // A line that was not heard for an hour is news when it comes again.
             let longest = INTERVALS[INTERVALS.len() - 1];
-            self.0.retain(|_, known| known.heard > 0 || now.saturating_duration_since(known.told) < longest);
+            self.lines
+                .retain(|_, known| known.heard > 0 || now.saturating_duration_since(known.told) < longest);
         }
-        if self.0.len() < LINES_MAX {
-            self.0.insert(line.clone(), Known { told: now, tellings: 1, heard: 0 });
+        if self.lines.len() < LINES_MAX {
+            self.lines.insert(line.clone(), Known { told: now, tellings: 1, heard: 0 });
         }
         Some(line.1.clone())
     }
 
     /// The lines whose repeats are to be told by now.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Line> {
-        self.tell_if(now, |known| known.is_due(now))
+        let mut due = self.tell_if(now, |known| known.is_due(now));
+        due.extend(self.floods.due(now));
+        due
     }
 
     /// All repeats that were not told yet.
     pub(super) fn rest(&mut self, now: Instant) -> Vec<Line> {
-        self.tell_if(now, |known| known.heard > 0)
+        let mut rest = self.tell_if(now, |known| known.heard > 0);
+        rest.extend(self.floods.rest(now));
+        rest
     }
 
     fn tell_if(&mut self, now: Instant, is_due: impl Fn(&Known) -> bool) -> Vec<Line> {
-        let due = self.0.iter_mut().filter(|(_, known)| is_due(known));
+        let due = self.lines.iter_mut().filter(|(_, known)| is_due(known));
         due.map(|((level, text), known)| (*level, known.tell(text, now))).collect()
     }
 }
 
 fn text_of_repeats(text: &str, heard: u64, since: Duration) -> String {
     let times = if heard == 1 { "once".to_owned() } else { format!("{heard} times") };
+    format!("{text} (repeated {times} in {})", span(since))
+}
+
+/// A length of time, roughly.
+pub(super) fn span(since: Duration) -> String {
     let seconds = since.as_secs();
     let (number, unit) = match seconds {
         ..120 => (seconds, "second"),
@@ -88,7 +106,7 @@ fn text_of_repeats(text: &str, heard: u64, since: Duration) -> String {
         _ => (seconds / 86_400, "day"),
     };
     let s = if number == 1 { "" } else { "s" };
-    format!("{text} (repeated {times} in {number} {unit}{s})")
+    format!("{number} {unit}{s}")
 }
 
 #[cfg(test)]
@@ -129,6 +147,19 @@ mod tests {
     }
 
     #[test]
+    fn each_failure_of_a_device_that_dies_is_a_line_and_most_are_counted() {
+        let (mut repeats, begin) = (Repeats::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let failure = |number: u64| line(&format!("/dev/sdb: reading at {}: error 5", (number + 1) << 20));
+        let told = (0..822).filter(|number| repeats.hear(&failure(*number), at(number / 100)).is_some());
+        assert_eq!(told.count(), 10);
+        assert_eq!(repeats.hear(&failure(3), at(9)), None, "one that was told already");
+        let due: Vec<String> = repeats.due(at(10)).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(due, ["/dev/sdb: reading at 861929472: error 5 (812 lines like this one in 10 seconds)"]);
+        assert_eq!(repeats.rest(at(20)).len(), 1, "and its repeat");
+    }
+
+    #[test]
     fn a_line_that_comes_again_next_week_is_told() {
         let (mut repeats, begin) = (Repeats::default(), Instant::now());
         repeats.hear(&line("a"), begin);
@@ -140,11 +171,11 @@ mod tests {
     fn memory_is_limited_and_no_line_is_lost_for_that() {
         let (mut repeats, now) = (Repeats::default(), Instant::now());
         for number in 0..3 * LINES_MAX {
-            assert!(repeats.hear(&line(&number.to_string()), now).is_some());
+            assert!(repeats.hear(&line(&"a".repeat(number)), now).is_some());
         }
-        assert_eq!(repeats.0.len(), LINES_MAX);
+        assert_eq!(repeats.lines.len(), LINES_MAX);
         let later = now + Duration::from_secs(3600);
         repeats.hear(&line("new"), later);
-        assert_eq!(repeats.0.len(), 1);
+        assert_eq!(repeats.lines.len(), 1);
     }
 }
