@@ -31,7 +31,7 @@ pub(crate) struct Orphans {
 
 #[derive(Debug)]
 struct Waiting {
-    /// New snapshots, which have the orphans of what they were taken of.
+    /// Those in which something was left that has to go.
     subvolumes: VecDeque<RootId>,
     /// Every subvolume from this one on is yet to be looked at; `None` if none is.
     all_from: Option<RootId>,
@@ -141,6 +141,33 @@ impl Filesystem {
             orphans.look_at(id);
         }
         Ok(true)
+    }
+
+    /// Removes the orphans that a new snapshot has of its source, read-only or not, as the kernel does. `btrfs check` does not
+    /// put up with orphans in blocks that several trees share. What can't be removed now is left to the background.
+    pub(crate) fn clean_snapshot(&self, id: RootId, orphans: &Orphans) {
+        let cleaned = self.subvolume_state(id).and_then(|snapshot| {
+            let mut before = None;
+            loop {
+                let found = self.orphans_of(&snapshot)?;
+                let first = found.first().copied();
+                if first.is_none() || first == before {
+                    return Ok(first.is_none());
+                }
+                before = first;
+                for number in found {
+                    self.remove_unnamed(&self.inode(InodeId { tree: id, number }))?;
+                }
+            }
+        });
+        match cleaned {
+            Ok(true) => {}
+            Ok(false) => orphans.look_at(id),
+            Err(error) => {
+                tracing::warn!("orphans of the new snapshot {id} are left for later: {error}");
+                orphans.look_at(id);
+            }
+        }
     }
 
     /// The marked inodes of a subvolume that nobody has open, as many as are removed in one go.

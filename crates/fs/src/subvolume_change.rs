@@ -111,7 +111,7 @@ impl Filesystem {
         })?;
         drop(names);
         drop(access);
-        write.orphans.look_at(id);
+        self.clean_snapshot(id, &write.orphans);
         self.pool().commit()?;
         Ok(id)
     }

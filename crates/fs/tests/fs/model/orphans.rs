@@ -118,6 +118,41 @@ fn what_a_crash_leaves_without_a_name_goes_later() {
 }
 
 #[test]
+fn a_snapshot_has_none_of_the_orphans_of_its_source() {
+    const FILES: u64 = 200;
+    let pool = Pool::new();
+    let fs = pool.open();
+    let top = fs.root();
+    let mut held = Vec::new();
+    for number in 0..FILES {
+        let name = format!("file{number}");
+        let id = create(&fs, top, &name, &file());
+        write(&fs, id, if number % 2 == 0 { 100 } else { 6000 });
+        held.push(fs.acquire(id).expect("there"));
+    }
+    fs.sync().expect("durable");
+    (0..FILES).for_each(|number| fs.unlink(top, format!("file{number}").as_bytes()).expect("there"));
+    let kept = create(&fs, top, "kept", &file());
+    for (name, is_read_only) in [("writable", false), ("read-only", true), ("doomed", false)] {
+        let snapshot = fs.snapshot(top.tree, top, name.as_bytes(), is_read_only).expect("made");
+        let inside = |id: InodeId| InodeId { tree: snapshot, number: id.number };
+        assert!(held.iter().all(|inode| is_gone(&fs, inside(inode.id()))), "{name}");
+        assert!(fs.attributes(inside(kept)).is_ok());
+    }
+    fs.delete_subvolume(top, b"doomed").expect("there");
+    assert!(held.iter().all(|inode| fs.attributes(inode.id()).is_ok()), "what is open is kept");
+    fs.sync().expect("durable");
+    pool.assert_clean("open, without names");
+    pool.assert_btrfs_check("open, without names");
+    drop((held, fs));
+    let fs = pool.open();
+    clean_up(&fs);
+    fs.shutdown().expect("closes");
+    pool.assert_clean("cleaned up");
+    pool.assert_btrfs_check("cleaned up");
+}
+
+#[test]
 fn a_file_without_a_name_may_get_one() {
     let pool = Pool::new();
     let fs = pool.open();
