@@ -1,10 +1,15 @@
 //! Commits beside each other, writers, snapshots, and an operation that fails half way.
 
-use crate::world::{SCHEDULES, World, after_crash, assert_all, make};
+use crate::world::{NEW_FILE, SCHEDULES, World, after_crash, assert_all, make};
 use brindle_fs::InodeId;
+use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Key, KeyType, RootId};
 use brindle_sync::{explore, thread};
 use brindle_tree::Need;
+use zerocopy::FromBytes;
+
+/// Changes that an operation makes until it fails.
+const HALF: u32 = 5;
 
 #[test]
 fn commits_a_writer_and_a_snapshot_come_in_some_order() {
@@ -46,33 +51,43 @@ fn an_operation_that_fails_half_way_is_never_published() {
     explore(SCHEDULES, move || {
         let world = &World::mount(&image);
         let id = world.fs.lookup(world.fs.root(), b"f").expect("reads").expect("made").inode;
-        let half = Key::new(id.number, KeyType::XATTR_ITEM, 7);
-        thread::scope(|scope| {
+        let item = Key::new(id.number, KeyType::INODE_ITEM, 0);
+        // There is something to commit from the beginning.
+        world.fs.create(world.fs.root(), b"before", &NEW_FILE).expect("room");
+        let crashes = thread::scope(|scope| {
             scope.spawn(move || {
                 let pool = world.fs.pool();
                 let Ok(transaction) = pool.join(Need::items(1)) else { return };
                 let tree = pool.tree(RootId::FS_TREE).expect("a tree");
-                transaction.insert(&tree, &half, b"half of an operation").expect("inserted");
+                for uid in 1..=HALF {
+                    let change = |data: &mut [u8]| {
+                        let (item, _) = InodeItem::mut_from_prefix(data).expect("an inode item");
+                        item.uid.set(uid);
+                    };
+                    transaction.update(&tree, &item, change).expect("it is there");
+                }
                 pool.abort(&"the other half failed");
                 drop(transaction);
             });
             // Each of them is durable, or told that nothing is written any more.
-            for name in [b"x", b"y"] {
-                scope.spawn(move || {
-                    let made = world.fs.create(world.fs.root(), name, &crate::world::NEW_FILE);
-                    let is_durable = made.is_ok() && world.fs.commit().is_ok();
-                    if is_durable {
-                        after_crash(&world.crash(), |world| assert!(world.open(name).is_some()));
-                    }
-                });
-            }
+            let committed = scope.spawn(move || world.fs.commit().is_ok().then(|| world.crash()));
+            let made = scope.spawn(move || {
+                let made = world.fs.create(world.fs.root(), b"meanwhile", &NEW_FILE);
+                (made.is_ok() && world.fs.commit().is_ok()).then(|| world.crash())
+            });
+            [(&b"before"[..], committed), (b"meanwhile", made)]
+                .map(|(name, thread)| (name, thread.join().expect("no panic")))
         });
         assert!(world.fs.pool().read_only_reason().is_some());
         assert!(world.fs.commit().is_err());
+        for (name, crash) in crashes {
+            if let Some(crash) = crash {
+                after_crash(&crash, |world| assert!(world.open(name).is_some(), "its commit had returned"));
+            }
+        }
         after_crash(&world.crash(), |world| {
-            let tree = world.fs.pool().tree(RootId::FS_TREE).expect("a tree");
-            let found = world.fs.pool().with_item(&tree, &half, <[u8]>::len).expect("reads");
-            assert!(found.is_none(), "half of an operation is durable");
+            let attributes = world.fs.attributes(id).expect("it was made");
+            assert_eq!(attributes.uid, 0, "half of an operation is durable");
         });
     });
 }

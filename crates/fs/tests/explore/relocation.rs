@@ -59,7 +59,7 @@ fn a_snapshot_is_made_and_changed_while_its_blocks_move() {
     for kind in [BlockGroupType::DATA, BlockGroupType::METADATA] {
         let image = image.clone();
         explore(SCHEDULES / 2, move || {
-            let world = World::mount(&image);
+            let world = World::mount_slow(&image);
             thread::scope(|scope| {
                 let fs = &world.fs;
                 scope.spawn(move || relocate(fs, group(fs, kind)));

@@ -26,12 +26,27 @@ pub(crate) const NEW_FILE: NewInode<'static> =
 pub(crate) struct Yielding {
     device: ImageDevice,
     durable: Mutex<Image>,
+    /// A thread that writes or flushes goes behind all others, as one that waits for a device does. Otherwise it may be
+    /// overtaken, and need not: then a thread can be held up for long elsewhere.
+    yields: bool,
+    /// An atomic of the explorer: another thread may go on at each access.
+    requests: brindle_sync::atomic::AtomicU64,
 }
 
 impl Yielding {
-    fn new(image: &Image) -> Self {
+    fn new(image: &Image, yields: bool) -> Self {
         let device = ImageDevice::new("memory", image.clone(), DeviceClass::Solid);
-        Self { device, durable: Mutex::new(image.clone()) }
+        Self { device, durable: Mutex::new(image.clone()), yields, requests: 0.into() }
+    }
+
+    /// Lets another thread go on before a request that changes something.
+    fn give_turn(&self) {
+        if self.yields { brindle_sync::thread::yield_now() } else { self.offer_turn() }
+    }
+
+    /// Another thread may go on before a request.
+    fn offer_turn(&self) {
+        self.requests.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -51,7 +66,7 @@ impl Device for Yielding {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        brindle_sync::thread::yield_now();
+        self.offer_turn();
         self.device.read_at(offset, buffer)
     }
 
@@ -62,18 +77,18 @@ impl Device for Yielding {
 
 impl WritableDevice for Yielding {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        brindle_sync::thread::yield_now();
+        self.give_turn();
         self.device.write_at(offset, bytes)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        brindle_sync::thread::yield_now();
+        self.give_turn();
         *self.durable.lock().expect("one thread") = self.device.image();
         Ok(())
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
-        brindle_sync::thread::yield_now();
+        self.offer_turn();
         self.device.discard(offset, length)
     }
 
@@ -92,13 +107,13 @@ impl World {
     /// The image of a new pool, after `prepare` has changed it.
     pub(crate) fn image(prepare: impl Fn(&Filesystem) + Send + Sync + 'static) -> Image {
         brindle_sync::once(move || {
-            let device = Arc::new(Yielding::new(&Image::new(DEVICE_BYTES)));
+            let device = Arc::new(Yielding::new(&Image::new(DEVICE_BYTES), false));
             let mut options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
             (options.data, options.metadata) = (Some(Profile::Single), Some(Profile::Single));
             options.nodesize = Some(4096);
             let new = NewDevice::new(Arc::<Yielding>::clone(&device));
             mkfs(&[new], &options).expect("a device that is large enough");
-            let world = Self::on(device);
+            let world = Self::on(device, false);
             prepare(&world.fs);
             world.fs.commit().expect("durable");
             let World { device, fs } = world;
@@ -109,14 +124,24 @@ impl World {
 
     /// Mounts the pool of an image.
     pub(crate) fn mount(image: &Image) -> Self {
-        Self::on(Arc::new(Yielding::new(image)))
+        Self::on(Arc::new(Yielding::new(image, false)), false)
     }
 
-    fn on(device: Arc<Yielding>) -> Self {
+    /// The same, on a device that is slow to write.
+    pub(crate) fn mount_slow(image: &Image) -> Self {
+        Self::on(Arc::new(Yielding::new(image, true)), false)
+    }
+
+    /// The same, with upkeep that gives freed space back to the device.
+    pub(crate) fn mount_discarding(image: &Image) -> Self {
+        Self::on(Arc::new(Yielding::new(image, false)), true)
+    }
+
+    fn on(device: Arc<Yielding>, discard: bool) -> Self {
         let mut generation = [0; 8];
         device.read_at(0x1_0048, &mut generation).expect("within the device");
         let next = AtomicU64::new(u64::from_le_bytes(generation) << 20);
-        let write = WriteOptions { host: Arc::new(Numbers(next)), ..WriteOptions::default() };
+        let write = WriteOptions { host: Arc::new(Numbers(next)), discard, ..WriteOptions::default() };
         let devices: Vec<Arc<dyn WritableDevice>> = vec![Arc::<Yielding>::clone(&device)];
         let fs = Filesystem::open_writable(devices, &OpenOptions::default(), &write).expect("a whole pool");
         Self { device, fs }
