@@ -342,7 +342,8 @@ pub(super) const ROWS: &[Row] = &[
         ("ssd_metadata", "strict"),
         "metadata goes to flash as long as there is room, data to hard disks. Here that is the default; the \
          kernel patches that have this option have it off. =strict: neither on the wrong devices, an error \
-         when the right ones are full",
+         when the right ones are full, or fewer than the copies: with one SSD, raid1 metadata gets no new \
+         chunk, until a mount with ssd_metadata",
         |options, value| {
             options.write.placement = match value {
                 "" | "preferred" => PlacementMode::Preferred,
