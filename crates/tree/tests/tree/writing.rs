@@ -53,11 +53,11 @@ fn name(number: u32) -> Vec<u8> {
     format!("user.attribute-{number}").into_bytes()
 }
 
-fn key(number: u32) -> Key {
+pub(crate) fn key(number: u32) -> Key {
     Key::new(ObjectId::FIRST_FREE, KeyType::XATTR_ITEM, name_hash(&name(number)))
 }
 
-fn attribute(number: u32, value: &[u8]) -> Vec<u8> {
+pub(crate) fn attribute(number: u32, value: &[u8]) -> Vec<u8> {
     let name = name(number);
     let mut header = DirEntryHeader::new_zeroed();
     header.file_type = FileType::Xattr as u8;
