@@ -24,7 +24,7 @@ use std::sync::Arc;
 #[must_use = "the inode is kept as long as this lasts"]
 pub struct InodeHold {
     inode: Arc<Inode>,
-    /// Where an inode is left that has to go; `None` if nothing is counted.
+    /// The place for an inode that has to go; `None` if nothing is counted.
     orphans: Option<Arc<Orphans>>,
 }
 
@@ -92,7 +92,7 @@ impl Filesystem {
         written.and(self.let_go(hold))
     }
 
-    /// As [`release`](Self::release), but contents stay in memory.
+    /// Like [`release`](Self::release), but contents stay in memory.
     pub(crate) fn let_go(&self, hold: InodeHold) -> Result<(), FsError> {
         match hold.end() {
             Some((inode, true)) => self.remove_unnamed(&inode),

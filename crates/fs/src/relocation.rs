@@ -8,7 +8,7 @@ use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::RootId;
 use brindle_tree::{Need, TreeError};
 
-/// How many blocks are dropped in one step. Each may take a change of the extent tree.
+/// Blocks that are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
 /// After how many steps there is a commit, so that what was freed can be used.
 const STEPS_PER_COMMIT: usize = 64;

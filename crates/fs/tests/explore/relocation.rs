@@ -6,7 +6,7 @@ use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_sync::{explore, thread};
 use std::ops::ControlFlow;
 
-/// Where the block group of data, or that of metadata, begins.
+/// Start of the block group of data, or of that of metadata.
 fn group(fs: &Filesystem, kind: BlockGroupType) -> Logical {
     let groups = fs.pool().block_groups().expect("they are in memory");
     let found = groups.iter().find(|group| group.kind.contains(kind) && group.used_bytes > 0);

@@ -1,34 +1,18 @@
 //! The part of the manual that tells of mount options.
 
-use super::table::{Kind, ROWS, Row, Value, WITHOUT_EFFECT, WITHOUT_EFFECT_VALUED};
+use super::table::{Kind, OF_BTRFS, ROWS, Row, Value, WITHOUT_EFFECT_VALUED};
 
 /// The column at which texts begin.
 const TEXT_COLUMN: usize = 23;
 /// The greatest length of a line: clap breaks longer ones, without indenting them.
 const LINE_MAX: usize = 100;
-/// Options without effect that the manual does not list: mount(8) describes them.
-const OF_MOUNT_8: [&str; 12] = [
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "norelatime",
-    "nolazytime",
-];
-
 /// The lines of the manual for all mount options.
 pub(crate) fn manual() -> String {
     let mut text = String::from("MOUNT OPTIONS\n");
     for row in ROWS.iter().filter(|row| !row.help.is_empty() && row.kind != Kind::Refused) {
         entry(&mut text, &heading(row), row.help);
     }
-    let plain = WITHOUT_EFFECT.iter().filter(|name| !OF_MOUNT_8.contains(name) && !name.starts_with("no"));
+    let plain = OF_BTRFS.iter().filter(|name| !name.starts_with("no"));
     let valued = WITHOUT_EFFECT_VALUED.iter().filter(|name| **name != "comment");
     let names: Vec<String> =
         plain.map(ToString::to_string).chain(valued.map(|name| format!("{name}="))).collect();

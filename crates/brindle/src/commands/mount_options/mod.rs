@@ -75,7 +75,7 @@ pub(crate) struct MountChoices {
     pub(crate) no_directory_atime: bool,
     /// The longest time between two commits (`commit=`).
     pub(crate) commit_interval: Option<Duration>,
-    /// Whether metadata is defragmented while the mount is idle (`metadata_defrag`).
+    /// Defragmentation of metadata while the mount is idle (`metadata_defrag`).
     pub(crate) auto_defragment: AutoDefragment,
     /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`).
     pub(crate) owners_delete_subvolumes: bool,

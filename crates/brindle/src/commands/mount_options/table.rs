@@ -53,8 +53,8 @@ pub(crate) enum Remount {
     Setting(&'static str),
 }
 
-/// Options of mount(8), FUSE and the kernel's btrfs that are taken and change nothing here.
-pub(super) const WITHOUT_EFFECT: [&str; 29] = [
+/// Options of mount(8) that are taken and change nothing here.
+const OF_MOUNT_8: [&str; 12] = [
     "defaults",
     "auto",
     "noauto",
@@ -66,8 +66,12 @@ pub(super) const WITHOUT_EFFECT: [&str; 29] = [
     "nofail",
     "_netdev",
     "norelatime",
-    "lazytime",
     "nolazytime",
+];
+
+/// Options of the kernel's btrfs that are taken and change nothing here.
+pub(super) const OF_BTRFS: [&str; 17] = [
+    "lazytime",
     "ssd",
     "nossd",
     "ssd_spread",
@@ -462,7 +466,7 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
 /// Every name of an option.
 pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
     let named = ROWS.iter().flat_map(|row| [Some(row.name), row.synonym]).flatten();
-    named.chain(WITHOUT_EFFECT).chain(WITHOUT_EFFECT_VALUED)
+    named.chain(OF_MOUNT_8).chain(OF_BTRFS).chain(WITHOUT_EFFECT_VALUED)
 }
 
 /// Returns true if an option is one that is taken and changes nothing.
@@ -470,7 +474,7 @@ pub(crate) fn is_without_effect(option: &str) -> bool {
     let (name, value) = super::split(option);
     option.starts_with("x-")
         || option.starts_with("X-")
-        || value.is_none() && WITHOUT_EFFECT.contains(&name)
+        || value.is_none() && (OF_MOUNT_8.contains(&name) || OF_BTRFS.contains(&name))
         || WITHOUT_EFFECT_VALUED.contains(&name)
 }
 
