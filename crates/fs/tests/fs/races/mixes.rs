@@ -130,13 +130,27 @@ fn run(ground: &Ground<'_>, lists: &[Vec<Act>], seed: u64) -> Vec<Vec<Done>> {
     })
 }
 
+/// The lists of acts of a short history. A file that is made and written may be refused the writing if its subvolume
+/// becomes read-only between the two, which is no single moment: such acts are not drawn together.
+fn draw(random: &mut Random, all: &[Act]) -> Vec<Vec<Act>> {
+    loop {
+        let mut list = || (0..ACTS).map(|_| random.pick(all).clone()).collect();
+        let lists: Vec<Vec<Act>> = (0..THREADS).map(|_| list()).collect();
+        let has = |is_such: fn(&Act) -> bool| lists.iter().flatten().any(is_such);
+        let may_part =
+            has(|act| matches!(act, Act::CreateOpen(_))) && has(|act| matches!(act, Act::SetReadOnly(..)));
+        if !may_part {
+            return lists;
+        }
+    }
+}
+
 fn short_history(sequence: &mut Sequence, all: &[Act], seed: u64) {
     let mut random = Random::new(seed);
     let length = *random.pick(&[0, 300, 20_000]);
     let (is_linked, is_durable) = (random.below(4) == 0, random.below(3) == 0);
     let shape = Shape { length, is_linked, is_held: true, is_other_held: true, is_durable };
-    let lists: Vec<Vec<Act>> =
-        (0..THREADS).map(|_| (0..ACTS).map(|_| random.pick(all).clone()).collect()).collect();
+    let lists = draw(&mut random, all);
     let arena = sequence.arena();
     let ground = Ground::new(&arena.filesystem, shape);
     let history = run(&ground, &lists, seed);
