@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct CompressionChoice {
     /// The algorithm.
     pub algorithm: Compression,
-    /// How hard it tries; `None` for its default.
+    /// Effort; `None` for the default of the algorithm.
     pub level: Option<i8>,
     /// Also files that did not compress well before.
     pub force: bool,

@@ -64,7 +64,7 @@ pub(crate) struct Memory {
     pub(super) writing_size: u64,
     /// Data space that is promised for what is dirty, in bytes. (What is being written back has taken its part.)
     pub(super) promised: u64,
-    /// What of the contents in memory the inode item does not count.
+    /// Bytes of the contents in memory that the inode item does not count.
     pub(super) unallocated: Unallocated,
     /// Moves on with each change of the items.
     pub(crate) version: u64,

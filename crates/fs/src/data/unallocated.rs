@@ -9,7 +9,7 @@ use crate::byte_ranges::ByteRanges;
 use crate::{Filesystem, FsError, Inode};
 use std::ops::Range;
 
-/// How often extents are looked up anew if others change them meanwhile.
+/// Lookups of extents before giving up, if others change them meanwhile.
 const TRIES: usize = 4;
 
 /// Sectors that are in memory only.

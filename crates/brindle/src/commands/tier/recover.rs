@@ -39,7 +39,7 @@ EXIT STATUS
 
 /// Give devices their sizes back that `tier apply` or `tier watch` had fenced when it was killed
 ///
-/// What was moved until then stays moved; run `tier apply` again for the rest, which does this first. A device that was
+/// Data that was moved until then stays moved; run `tier apply` again for the rest, which does this first. A device that was
 /// resized otherwise meanwhile is left as it is. A balance of a single chunk that a crash has left is cancelled. The pool may
 /// be mounted by the kernel or by brindle, or not at all.
 #[derive(Args, Debug)]
@@ -113,7 +113,7 @@ impl Wanted {
         }
     }
 
-    /// Where it can be changed.
+    /// Place where it can be changed.
     fn place(&self, fsid: &Uuid) -> Result<Place> {
         let of_mount = |mounted: Mounted| match mounted.is_of_kernel() {
             true => Place::Kernel(mounted),
