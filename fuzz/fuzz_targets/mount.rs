@@ -43,7 +43,7 @@ fn healthy(pool: usize) -> &'static Victim {
     HEALTHY[pool].get_or_init(|| Victim::load(POOLS[pool]))
 }
 
-/// What a walk does not ask.
+/// Calls queries that a walk leaves out.
 fn ask(filesystem: &Filesystem, walk: &walk::Walk) {
     let _ = (filesystem.space(), filesystem.subvolumes(), filesystem.default_subvolume());
     let _ =

@@ -14,7 +14,7 @@ use zerocopy::FromBytes;
 #[allow(dead_code, reason = "shared with tests, which use more of it than a target does")]
 mod testing;
 
-/// Where the generation stands in the header.
+/// Offset of the generation in the header.
 const GENERATION: usize = 80;
 
 fuzz_target!(|data: &[u8]| {

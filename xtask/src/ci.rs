@@ -1,4 +1,4 @@
-//! What CI runs, in the order in which failures are cheapest.
+//! Steps of CI, in the order in which failures are cheapest.
 
 use crate::{binaries, cargo, fuzz, tidy};
 use anyhow::Result;
@@ -7,7 +7,7 @@ use anyhow::Result;
 /// being started holds every lock and every open file of all threads until it runs its program.
 const ALONE: [&str; 3] = ["care", "fuse", "brindle"];
 
-/// What draws random cases has the same ones in each run, so that a change fails for what it does itself.
+/// Seed of all random cases: a change fails for its own faults, not for another draw.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
 /// Runs everything, stopping at the first failure.

@@ -30,7 +30,7 @@ const FORBIDDEN: [(&str, &str, &str); 4] = [
     ("brindle-sim", "brindle-ondisk", "a device knows nothing of btrfs"),
 ];
 
-/// What is wrong with the real graph of crates.
+/// Complaints about the real graph of crates.
 pub(crate) fn check() -> Result<Vec<String>> {
     let output = crate::cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")?;

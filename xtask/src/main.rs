@@ -4,6 +4,7 @@
 mod binaries;
 mod ci;
 mod fuzz;
+mod language;
 mod layers;
 mod sources;
 
@@ -24,11 +25,17 @@ enum Task {
     },
     /// All tests, as CI runs them
     Test,
-    /// Check the layers, the sizes of modules and what must not stand in the sources
+    /// Check the layers, the sizes of modules, the language of comments, and code that sources must not hold
     Tidy,
+    /// List the findings of language in the sources of a folder, those that tidy counts included
+    Language {
+        /// A path below the workspace's folder, `crates/tree` for one
+        #[arg(default_value = "")]
+        below: String,
+    },
     /// Run every fuzz target for a while
     FuzzAll {
-        /// For how many seconds each
+        /// Seconds for each
         #[arg(default_value_t = 600)]
         seconds: u32,
     },
@@ -36,7 +43,7 @@ enum Task {
     Fuzz {
         /// A target of `fuzz/Cargo.toml`
         target: String,
-        /// For how many seconds
+        /// Seconds to run
         #[arg(default_value_t = 60)]
         seconds: u32,
     },
@@ -49,6 +56,7 @@ fn main() -> Result<()> {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
         Task::Test => ci::tests(),
         Task::Tidy => tidy(),
+        Task::Language { below } => language::list(&workspace_root(), &below),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds, None),
         Task::FuzzAll { seconds } => {
             fuzz::targets()?.iter().try_for_each(|target| fuzz::run(target, seconds, None))
@@ -60,6 +68,7 @@ fn main() -> Result<()> {
 fn tidy() -> Result<()> {
     let mut complaints = layers::check()?;
     complaints.extend(sources::check(&workspace_root())?);
+    complaints.extend(language::check(&workspace_root())?);
     for complaint in &complaints {
         eprintln!("{complaint}");
     }
@@ -69,7 +78,7 @@ fn tidy() -> Result<()> {
     bail!("the tree is not tidy: {} complaints", complaints.len())
 }
 
-/// The folder that holds the workspace's manifest. What `cargo run` says of itself comes first: of several working trees
+/// The folder that holds the workspace's manifest. The variable that `cargo run` sets comes first: of several working trees
 /// that share a target folder, any may have built this.
 fn workspace_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -77,7 +86,7 @@ fn workspace_root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// `cargo` as this process was started by, in the workspace's folder.
+/// The `cargo` that started this process, in the workspace's folder.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_root());

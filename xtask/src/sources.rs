@@ -1,4 +1,4 @@
-//! What must, and must not, stand in the sources.
+//! Rules that a source keeps: its length, its `unsafe`, its locks, no stubs.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -14,7 +14,7 @@ const RANKED_CRATES: [&str; 3] = ["volume", "tree", "fs"];
 /// The locks that have none.
 const UNRANKED_LOCKS: [&str; 4] = ["Mutex", "RwLock", "Condvar", "PoisonError"];
 
-/// What is wrong with the sources.
+/// Complaints about sources that break a rule.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for krate in folders(&root.join("crates"))? {
@@ -22,11 +22,11 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         if library.exists() && !read(&library)?.starts_with("//! ") {
             complaints.push(format!("{}: does not open with its job", relative(root, &library)));
         }
-        for source in sources(&krate)? {
+        for source in rust_sources(&krate)? {
             check_source(root, &krate, &source, &mut complaints)?;
         }
     }
-    for source in sources(&root.join("xtask/src"))? {
+    for source in rust_sources(&root.join("xtask/src"))? {
         check_length(root, &source, &read(&source)?, &mut complaints);
     }
     Ok(complaints)
@@ -83,12 +83,12 @@ fn check_length(root: &Path, source: &Path, text: &str, complaints: &mut Vec<Str
 }
 
 /// Every Rust source below a folder.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn rust_sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
-            found.extend(sources(&path)?);
+            found.extend(rust_sources(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
@@ -109,11 +109,11 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-fn relative(root: &Path, path: &Path) -> String {
+pub(crate) fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 

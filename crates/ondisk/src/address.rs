@@ -68,12 +68,12 @@ macro_rules! address {
                 }
             }
 
-            /// How many bytes `self` lies behind `start`, or `None` if it lies before it.
+            /// Distance in bytes from `start`, or `None` if `self` lies before it.
             pub const fn distance_from(self, start: Self) -> Option<u64> {
                 self.get().checked_sub(start.get())
             }
 
-            /// Whether the address is a multiple of `alignment` bytes.
+            /// Returns true if the address is a multiple of `alignment` bytes.
             pub const fn is_aligned(self, alignment: u64) -> bool {
                 self.get() % alignment == 0
             }
@@ -172,17 +172,17 @@ well_known!(RootId {
     TREE_LOG = negative(6), "TREE_LOG";
     /// Relocation trees.
     TREE_RELOC = negative(8), "TREE_RELOC";
-    /// Where balance copies data.
+    /// Inodes into which balance copies data.
     DATA_RELOC_TREE = negative(9), "DATA_RELOC_TREE";
 });
 
 impl RootId {
-    /// Whether the tree holds files: the top level, a subvolume, or the data relocation tree.
+    /// Returns true if the tree holds files: the top level, a subvolume, or the data relocation tree.
     pub const fn is_file_tree(self) -> bool {
         self.get() == Self::FS_TREE.get() || self.is_subvolume() || self.get() == Self::DATA_RELOC_TREE.get()
     }
 
-    /// Whether this is a subvolume or snapshot other than the top level.
+    /// Returns true for a subvolume or snapshot other than the top level.
     pub const fn is_subvolume(self) -> bool {
         self.get() >= ObjectId::FIRST_FREE.get() && self.get() <= ObjectId::LAST_FREE.get()
     }
@@ -194,11 +194,11 @@ impl RootId {
 }
 
 well_known!(ObjectId {
-    /// Where device items are filed in the chunk tree (also the device statistics' 0 in the device tree).
+    /// Objectid of device items in the chunk tree (also the device statistics' 0 in the device tree).
     DEV_ITEMS = 1, "DEV_ITEMS";
     /// The directory in the root tree that names the default subvolume.
     ROOT_TREE_DIR = 6, "ROOT_TREE_DIR";
-    /// Where every chunk item is filed, and the first inode number of a subvolume.
+    /// Objectid of every chunk item, and the first inode number of a subvolume.
     FIRST_CHUNK_TREE = 256, "FIRST_CHUNK_TREE";
     /// The state of a balance.
     BALANCE = negative(4), "BALANCE";

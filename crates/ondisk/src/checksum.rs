@@ -70,7 +70,7 @@ impl ChecksumType {
         }
     }
 
-    /// Whether `stored`, at least `size` bytes long, is the checksum of `data`.
+    /// Returns true if `stored`, at least `size` bytes long, is the checksum of `data`.
     pub fn matches(self, data: &[u8], stored: &[u8]) -> bool {
         stored.get(..self.size()).is_some_and(|stored| self.compute(data).as_bytes() == stored)
     }

@@ -1,4 +1,4 @@
-//! What is wrong with some bytes, before anyone has said where they lie.
+//! Defects of some bytes, before their address is known.
 
 use std::fmt;
 

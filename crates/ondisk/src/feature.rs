@@ -93,7 +93,7 @@ impl CompatRo {
         names(self.difference(Self::all()))
     }
 
-    /// Whether there is a bit that forbids writing.
+    /// Returns true if a bit forbids writing.
     pub fn forbids_writing(self) -> bool {
         !self.refused_for_writing().is_empty()
     }

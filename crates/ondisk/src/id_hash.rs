@@ -1,8 +1,8 @@
 //! Maps of addresses and identifiers. Every step down a tree looks some up, and the hash function of the standard
 //! library takes longer than all else that such a step does.
 //!
-//! Keys may come from hostile images; each map mixes in a number of its own, so that nobody can know beforehand which
-//! of them meet.
+//! Keys may come from hostile images; each map mixes in a number of its own, so that an image cannot be made to have
+//! colliding keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// A map of addresses or identifiers.
 pub type IdMap<K, V> = HashMap<K, V, IdHash>;
 
-/// What an [`IdMap`] hashes by.
+/// Hasher state of an [`IdMap`]: a seed of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct IdHash {
     seed: u64,

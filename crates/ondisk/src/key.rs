@@ -31,9 +31,9 @@ pub struct KeyType(pub u8);
 )]
 #[repr(C)]
 pub struct Key {
-    /// What the item belongs to: an inode, an extent, a root.
+    /// Owner of the item: an inode, an extent, a root.
     pub objectid: ObjectId,
-    /// What kind of item it is.
+    /// Type of the item.
     pub item_type: KeyType,
     offset: U64,
 }
@@ -55,8 +55,8 @@ impl Key {
         self.offset.get()
     }
 
-    /// Whether this key comes before another one: what comparing says, without branches, of which a search would
-    /// mispredict every other.
+    /// Returns true if this key sorts before another one. Equal to comparing, without branches, of which a search
+    /// would mispredict every other.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
         let (upper, lower) = self.parts();
         let (other_upper, other_lower) = other.parts();

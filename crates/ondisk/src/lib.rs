@@ -1,6 +1,5 @@
-//! What the bytes mean: superblock, keys, items, nodes, checksums, name hashes, features, RAID profiles,
-//! and the tree checker, the one gate between hostile bytes and the rest of brindle.
-//! Must not know: any I/O.
+//! Meaning of the bytes on disk: superblock, keys, items, nodes, checksums, name hashes, features, RAID profiles, and
+//! the tree checker, the one gate between hostile bytes and the rest of brindle. Must not know: any I/O.
 //!
 //! Structures are declared once, in the kernel's field order, with size and offsets asserted, and the same
 //! type serves disk and memory. Facts come from the format documentation of btrfs

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The greatest level of a root (`BTRFS_MAX_LEVEL - 1`).
 pub const MAX_LEVEL: u8 = 7;
 
-/// What every tree block begins with (`btrfs_header`).
+/// Header of every tree block (`btrfs_header`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NodeHeader {
@@ -44,12 +44,12 @@ impl NodeHeader {
     /// (`BTRFS_MIXED_BACKREF_REV`).
     pub const MIXED_BACKREF: u64 = 1 << 56;
 
-    /// Whether the block claims to have been written.
+    /// Returns true if the block is marked as written.
     pub fn is_written(&self) -> bool {
         self.flags.get() & Self::FLAG_WRITTEN != 0
     }
 
-    /// Whether the block belongs to a relocation tree.
+    /// Returns true if the block belongs to a relocation tree.
     pub fn is_relocation(&self) -> bool {
         self.flags.get() & Self::FLAG_RELOC != 0
     }
@@ -61,27 +61,27 @@ impl NodeHeader {
 pub struct KeyPtr {
     /// The least key in the child.
     pub key: Key,
-    /// Where the child lies.
+    /// Address of the child.
     pub blockptr: Logical,
     /// The transid that wrote the child; a child that disagrees is a stale or misplaced write.
     pub generation: Generation,
 }
 const _: () = assert!(size_of::<KeyPtr>() == 33 && std::mem::offset_of!(KeyPtr, blockptr) == 17);
 
-/// Where one item of a leaf lies (`btrfs_item`).
+/// Slot of a leaf: key and location of one item (`btrfs_item`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ItemHeader {
     /// The item's key.
     pub key: Key,
-    /// Where its data begins, from the end of the header of the leaf.
+    /// Start of its data, from the end of the header of the leaf.
     pub offset: U32,
     /// Length of its data, in bytes.
     pub size: U32,
 }
 const _: () = assert!(size_of::<ItemHeader>() == 25);
 
-/// What a reader knows of a block before it has read it: from the parent, the root item or the superblock.
+/// Facts known of a block before it is read: from the parent, the root item or the superblock.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeExpectation {
     /// Its address.
@@ -95,7 +95,7 @@ pub struct NodeExpectation {
 }
 
 impl NodeExpectation {
-    /// What a parent says of its child.
+    /// Expectation from a parent's pointer.
     pub fn child(pointer: &KeyPtr, parent_level: u8) -> Self {
         Self {
             bytenr: pointer.blockptr,
@@ -105,7 +105,7 @@ impl NodeExpectation {
         }
     }
 
-    /// What a root item or superblock says of a root.
+    /// Expectation from a root item or a superblock.
     pub fn root(bytenr: Logical, generation: Generation, level: u8) -> Self {
         Self { bytenr, generation: Some(generation), level: Some(level), first_key: None }
     }
@@ -117,25 +117,25 @@ pub struct Node {
     bytes: Box<[u8]>,
 }
 
-/// Why a tree block is refused.
+/// Refusal of a tree block.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct CorruptNode {
-    /// Where it was looked for.
+    /// Address at which it was read.
     pub at: Logical,
     /// The tree that its header names, where the header could be read at all.
     pub owner: Option<RootId>,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: NodeProblem,
 }
 
-/// What is wrong with a tree block.
+/// Reason for refusing a tree block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeProblem {
     /// The checksum does not match.
     Checksum {
-        /// As stored.
+        /// The stored checksum.
         stored: Checksum,
-        /// As it should be.
+        /// The computed checksum.
         computed: Checksum,
     },
     /// The block is not the one that was looked for, or its header is nonsense.
@@ -144,13 +144,13 @@ pub enum NodeProblem {
     Generation(Defect),
     /// One slot is.
     Slot {
-        /// Which one.
+        /// The slot's number.
         slot: usize,
         /// Its key.
         key: Key,
-        /// What is wrong.
+        /// The defect.
         defect: Defect,
-        /// Whether in a leaf.
+        /// True if in a leaf.
         leaf: bool,
     },
 }
@@ -203,7 +203,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What the gate asks of a block, its checksum aside: whoever has changed one asks before it is written.
+    /// Checks a block as the gate does, except for its checksum; a changed block is verified before it is written.
     pub fn verify(&self, context: &TreeContext, expected: &NodeExpectation) -> Result<(), CorruptNode> {
         let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
         tree_checker::check_header(self.header(), context, expected)
@@ -231,7 +231,7 @@ impl Node {
         self.header().level
     }
 
-    /// Whether this is a leaf.
+    /// Returns true for a leaf.
     pub fn is_leaf(&self) -> bool {
         self.level() == 0
     }
@@ -246,7 +246,7 @@ impl Node {
         to_usize(self.header().nritems.get().into())
     }
 
-    /// Whether there is no item.
+    /// Returns true if there is no item.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use std::fmt;
 
 bitflags! {
-    /// What a chunk holds and how it is laid out (`type` of a chunk, `flags` of a block group).
+    /// Content and profile of a chunk (`type` of a chunk, `flags` of a block group).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct BlockGroupType: u64 {
         /// Holds data.
@@ -32,7 +32,7 @@ bitflags! {
     }
 }
 
-/// How the range of a chunk is laid over its stripes.
+/// Layout of a chunk's range over its stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Profile {
     /// One copy on one device.
@@ -104,7 +104,7 @@ impl Profile {
         row.unwrap_or(&Self::TABLE[0])
     }
 
-    /// Whether lost stripes are rebuilt from parity.
+    /// Returns true if lost stripes are rebuilt from parity.
     pub fn has_parity(self) -> bool {
         self.attributes().nparity > 0
     }
@@ -145,7 +145,7 @@ impl BlockGroupType {
         Profile::TABLE.iter().find(|row| row.flag == flag).map(|row| row.profile)
     }
 
-    /// What it holds, as `btrfs filesystem df` says it: `Data`, `Metadata`, `System`, `Data+Metadata`.
+    /// Name of the content as in `btrfs filesystem df`: `Data`, `Metadata`, `System`, `Data+Metadata`.
     pub fn content_name(self) -> &'static str {
         match (self.contains(Self::DATA), self.contains(Self::METADATA), self.contains(Self::SYSTEM)) {
             (true, true, _) => "Data+Metadata",

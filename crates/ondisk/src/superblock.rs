@@ -8,7 +8,7 @@ use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where the copies lie on each device, in bytes (`btrfs_sb_offset`).
+/// Offsets of the copies on each device, in bytes (`btrfs_sb_offset`).
 pub const SUPERBLOCK_OFFSETS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 /// The size of a superblock in bytes.
 pub const SUPERBLOCK_SIZE: usize = 4096;
@@ -17,7 +17,7 @@ pub const SYS_CHUNK_ARRAY_SIZE: usize = 2048;
 
 const MAGIC: [u8; 8] = *b"_BHRfS_M";
 const LABEL_SIZE: usize = 256;
-/// No pool lives to see it, and who counts transactions on from here does not wrap.
+/// Greatest generation accepted: no pool reaches it, and counting transactions on from here does not wrap.
 const GENERATION_MAX: u64 = 1 << 62;
 
 /// The superblock (`btrfs_super_block`).
@@ -164,7 +164,7 @@ pub struct RootBackup {
 }
 const _: () = assert!(size_of::<RootBackup>() == 168);
 
-/// Why a superblock can't be used.
+/// Reason for refusing a superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockDefect {
     /// Something else, or nothing, lies there.
@@ -176,9 +176,9 @@ pub enum SuperblockDefect {
     /// The checksum does not match.
     #[error("superblock checksum is {stored}, computed {computed} ({algorithm})")]
     Checksum {
-        /// As stored, in hex.
+        /// The stored checksum, in hex.
         stored: String,
-        /// As it should be, in hex.
+        /// The computed checksum, in hex.
         computed: String,
         /// The algorithm.
         algorithm: ChecksumType,
@@ -239,7 +239,7 @@ impl Superblock {
         algorithm.compute(covered)
     }
 
-    /// Whether the magic number is there.
+    /// Returns true if the magic number is there.
     pub fn has_magic(&self) -> bool {
         self.magic == MAGIC
     }
@@ -269,7 +269,7 @@ impl Superblock {
         self.label.split(|byte| *byte == 0).next().unwrap_or(&[])
     }
 
-    /// Whether the pool is a seed: never written, grown by sprouting.
+    /// Returns true for a seed: never written, grown by sprouting.
     pub fn is_seeding(&self) -> bool {
         self.flags.get() & 1 << 32 != 0
     }

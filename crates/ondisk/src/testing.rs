@@ -9,7 +9,7 @@ use brindle_ondisk::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Where every block that is made here lies.
+/// Address of every block made here.
 pub(crate) const AT: Logical = Logical::new(1 << 20);
 /// The transaction that wrote it.
 pub(crate) const TRANSID: u64 = 50;
@@ -38,7 +38,7 @@ pub(crate) fn header(owner: RootId, level: u8) -> NodeHeader {
     header
 }
 
-/// What a reader expects who knows no more than the address.
+/// Expectation of a reader that knows the address alone.
 pub(crate) fn expectation() -> NodeExpectation {
     NodeExpectation { bytenr: AT, generation: None, level: None, first_key: None }
 }

@@ -26,7 +26,7 @@ impl Uuid {
     /// The UUID that stands for "none".
     pub const NIL: Self = Self([0; 16]);
 
-    /// Whether this stands for "none".
+    /// Returns true if this stands for "none".
     pub fn is_nil(&self) -> bool {
         *self == Self::NIL
     }

@@ -1,4 +1,4 @@
-//! What the kernel writes passes the gate: every tree block of every golden image, live or stale.
+//! Blocks written by the kernel pass the gate: every tree block of every golden image, live or stale.
 
 use brindle_ondisk::{
     Item, Node, NodeExpectation, NodeHeader, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, TreeContext,
@@ -44,8 +44,8 @@ fn superblock(name: &str, image: &SparseImage) -> Box<Superblock> {
     superblock.unwrap_or_else(|refusal| panic!("{name} {}: {refusal}", image.devid()))
 }
 
-/// Whatever has the pool's UUID and a right checksum, and has been written in earnest: mkfs leaves behind
-/// blocks of a makeshift filesystem, which lack the flag. A superblock looks like a tree block of its size.
+/// Blocks with the pool's UUID and a right checksum, and the written flag: mkfs leaves behind blocks of a makeshift
+/// filesystem, which lack it. A superblock looks like a tree block of its size.
 fn tree_blocks<'a>(
     image: &'a SparseImage,
     context: &'a TreeContext,

@@ -27,7 +27,7 @@ pub struct DevItem {
     pub device_type: U64,
     /// Expected generation; unused.
     pub generation: Generation,
-    /// Where allocation may begin; unused.
+    /// Start of allocation; unused.
     pub start_offset: U64,
     /// Grouping; unused.
     pub dev_group: U32,
@@ -73,7 +73,7 @@ const _: () = assert!(size_of::<ChunkHeader>() == 48);
 pub struct Stripe {
     /// The device.
     pub devid: DevId,
-    /// Where the piece begins on it.
+    /// Start of the device extent, in bytes.
     pub offset: Physical,
     /// UUID of the device.
     pub dev_uuid: Uuid,
@@ -101,13 +101,13 @@ impl<'a> Chunk<'a> {
         Ok(Self { header, stripes })
     }
 
-    /// How long the chunk item is that begins at `data`, if its fixed part is there.
+    /// Length in bytes of the chunk item that begins at `data`, if its fixed part is there.
     pub fn length_of(data: &[u8]) -> Option<usize> {
         let (header, _) = ChunkHeader::ref_from_prefix(data).ok()?;
         Some(size_of::<ChunkHeader>() + usize::from(header.num_stripes.get()) * size_of::<Stripe>())
     }
 
-    /// What the chunk holds and how it is laid out.
+    /// Content and profile of the chunk.
     pub fn block_group_type(&self) -> BlockGroupType {
         BlockGroupType::from_bits_retain(self.header.chunk_type.get())
     }
@@ -144,7 +144,7 @@ pub struct BlockGroupItem {
 const _: () = assert!(size_of::<BlockGroupItem>() == 24);
 
 impl BlockGroupItem {
-    /// What the block group holds and how it is laid out.
+    /// Content and profile of the block group.
     pub fn block_group_type(&self) -> BlockGroupType {
         BlockGroupType::from_bits_retain(self.flags.get())
     }
@@ -200,13 +200,13 @@ impl DevStats {
         self.with(other, u64::saturating_add)
     }
 
-    /// What is left of each counter.
+    /// Difference of each counter, at least zero.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_sub)
     }
 
-    /// Whether nothing went wrong.
+    /// Returns true if no error was counted.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
@@ -232,7 +232,7 @@ pub struct DevReplaceItem {
     pub cursor_left: U64,
     /// Being copied up to here.
     pub cursor_right: U64,
-    /// Whether the source is read only where it must be.
+    /// True if the source is read only when no other mirror can be.
     pub cont_reading_from_srcdev_mode: U64,
     /// 0 never started, 1 started, 2 finished, 3 canceled, 4 suspended.
     pub replace_state: U64,

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DirEntryHeader {
-    /// What the name stands for: an inode item or, for a subvolume, a root item.
+    /// Key of the target: an inode item or, for a subvolume, a root item.
     pub location: Key,
     /// The transaction that made the entry.
     pub transid: Generation,
@@ -35,7 +35,7 @@ pub struct DirEntry<'a> {
     pub value: &'a [u8],
 }
 
-/// What an entry stands for (`BTRFS_FT_*`), so that a listing need not read the inode.
+/// Type of an entry's target (`BTRFS_FT_*`), so that a listing need not read the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileType {
@@ -106,7 +106,7 @@ impl fmt::Display for FileType {
 }
 
 impl DirEntry<'_> {
-    /// What the entry stands for.
+    /// Type of the entry's target.
     pub fn file_type(&self) -> Option<FileType> {
         FileType::from_disk(self.header.file_type & 0x7f)
     }

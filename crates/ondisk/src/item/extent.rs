@@ -1,4 +1,4 @@
-//! The extent tree: what is allocated, and who refers to it.
+//! The extent tree: allocated extents and their backrefs.
 
 use super::prefix;
 use crate::name_hash::raw_crc32c;
@@ -9,14 +9,14 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 bitflags! {
-    /// What an extent holds, and how its references are kept (`BTRFS_EXTENT_FLAG_*`).
+    /// Content of an extent, and form of its backrefs (`BTRFS_EXTENT_FLAG_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ExtentFlags: u64 {
         /// Data of files.
         const DATA = 1 << 0;
         /// A tree block.
         const TREE_BLOCK = 1 << 1;
-        /// What the block refers to is filed under the block, not under its owner.
+        /// Backrefs of the block's children are filed under the block, not under its owner.
         const FULL_BACKREF = 1 << 8;
     }
 }
@@ -34,7 +34,7 @@ pub struct ExtentItemHeader {
 }
 const _: () = assert!(size_of::<ExtentItemHeader>() == 24);
 
-/// What an `EXTENT_ITEM` says of a tree block (`btrfs_tree_block_info`).
+/// Tree block part of an `EXTENT_ITEM` (`btrfs_tree_block_info`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TreeBlockInfo {
@@ -53,9 +53,9 @@ pub struct ExtentDataRef {
     pub root: RootId,
     /// The file's inode number.
     pub objectid: ObjectId,
-    /// Where in the file the extent would begin.
+    /// Offset in the file at which the extent would begin, in bytes.
     pub offset: U64,
-    /// How often.
+    /// Number of references.
     pub count: U32,
 }
 const _: () = assert!(size_of::<ExtentDataRef>() == 28);
@@ -74,7 +74,7 @@ impl ExtentDataRef {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SharedDataRef {
-    /// How often.
+    /// Number of references.
     pub count: U32,
 }
 
@@ -91,7 +91,7 @@ pub enum BackRef {
     SharedData {
         /// The leaf.
         parent: Logical,
-        /// How often.
+        /// Number of references.
         count: u32,
     },
     /// The subvolume that first created this extent (`EXTENT_OWNER_REF`); counts as no reference.
@@ -99,7 +99,7 @@ pub enum BackRef {
 }
 
 impl BackRef {
-    /// How many references this is.
+    /// Number of references in this backref.
     pub fn count(&self) -> u64 {
         match self {
             Self::Tree(_) | Self::SharedTree(_) => 1,
@@ -120,8 +120,8 @@ impl BackRef {
         }
     }
 
-    /// Where the reference stands among inline ones: by type, ascending, and within a type by what it names,
-    /// descending, so that a search can end early. References of equal rank may stand in any order.
+    /// Order among inline backrefs: by type, ascending, and within a type by the referrer, descending, so that a
+    /// search can end early. Backrefs of equal rank may stand in any order.
     pub fn inline_rank(&self) -> (KeyType, Reverse<u64>) {
         let name = match self {
             Self::Tree(root) | Self::Owner(root) => root.get(),
@@ -131,7 +131,7 @@ impl BackRef {
         (self.key_type(), Reverse(name))
     }
 
-    /// How many bytes it takes inline.
+    /// Size of the inline form, in bytes.
     pub const fn inline_size(&self) -> usize {
         1 + match self {
             Self::Tree(_) | Self::SharedTree(_) | Self::Owner(_) => size_of::<U64>(),
@@ -223,7 +223,7 @@ impl BackRef {
 pub struct ExtentItem<'a> {
     /// The fixed part.
     pub header: &'a ExtentItemHeader,
-    /// What a (not skinny) tree block's item says of it.
+    /// First key and level of a tree block whose item is not skinny.
     pub tree_block: Option<&'a TreeBlockInfo>,
     /// The references that are kept inline.
     pub inline_refs: ExtentRefs<'a>,

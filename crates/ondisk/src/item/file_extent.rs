@@ -29,18 +29,18 @@ const _: () = assert!(size_of::<FileExtentHeader>() == 21);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct FileExtentRef {
-    /// Where the extent begins; 0 for a hole.
+    /// Address of the extent; 0 for a hole.
     pub disk_bytenr: Logical,
     /// Size of the whole extent on disk, in bytes.
     pub disk_num_bytes: U64,
-    /// Where in the (decompressed) extent this piece of the file begins.
+    /// Offset in the (decompressed) extent at which this piece of the file begins, in bytes.
     pub offset: U64,
     /// The length of this piece of the file, in bytes.
     pub num_bytes: U64,
 }
 const _: () = assert!(size_of::<FileExtentRef>() == 32);
 
-/// How the contents of an extent are kept.
+/// Form of an extent's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileExtentType {
@@ -52,7 +52,7 @@ pub enum FileExtentType {
     Prealloc = 2,
 }
 
-/// How the contents are compressed.
+/// Compression algorithm of the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
@@ -108,7 +108,7 @@ pub enum FileExtent<'a> {
     Inline {
         /// The part that every file extent has.
         header: &'a FileExtentHeader,
-        /// How `data` is compressed.
+        /// Compression of `data`.
         compression: Compression,
         /// The contents.
         data: &'a [u8],
@@ -117,11 +117,11 @@ pub enum FileExtent<'a> {
     OnDisk {
         /// The part that every file extent has.
         header: &'a FileExtentHeader,
-        /// How the extent is compressed.
+        /// Compression of the extent.
         compression: Compression,
-        /// Whether it reads as zeros.
+        /// True if it reads as zeros.
         is_prealloc: bool,
-        /// Where it lies.
+        /// Its location.
         extent: &'a FileExtentRef,
     },
 }
@@ -155,7 +155,7 @@ impl<'a> FileExtent<'a> {
         }
     }
 
-    /// How many bytes of the file it covers.
+    /// Bytes of the file that it covers.
     pub fn length(&self) -> u64 {
         match self {
             Self::Inline { header, compression: Compression::None, data } => {

@@ -105,17 +105,17 @@ impl InodeItem {
         self.mode.get() & 0o170_000
     }
 
-    /// Whether this is a directory.
+    /// Returns true for a directory.
     pub fn is_directory(&self) -> bool {
         self.file_type_bits() == 0o040_000
     }
 
-    /// Whether this is a regular file.
+    /// Returns true for a regular file.
     pub fn is_regular(&self) -> bool {
         self.file_type_bits() == 0o100_000
     }
 
-    /// Whether this is a symbolic link.
+    /// Returns true for a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.file_type_bits() == 0o120_000
     }

@@ -16,7 +16,7 @@ pub struct QgroupStatusHeader {
     pub generation: U64,
     /// State bits, as in [`QgroupStatus`].
     pub flags: U64,
-    /// How far a rescan has come.
+    /// Objectid up to which a rescan has come.
     pub rescan: U64,
 }
 const _: () = assert!(size_of::<QgroupStatusHeader>() == 32 && offset_of!(QgroupStatusHeader, flags) == 16);
@@ -35,7 +35,7 @@ pub struct QgroupStatus {
     pub generation: u64,
     /// 1 on, 2 rescan running, 4 inconsistent, 8 simple mode.
     pub flags: u64,
-    /// How far a rescan has come.
+    /// Objectid up to which a rescan has come.
     pub rescan: u64,
     /// With simple quotas: the transaction that turned them on.
     pub enable_gen: Option<u64>,
@@ -80,7 +80,7 @@ const _: () = assert!(size_of::<QgroupInfo>() == 40);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct QgroupLimit {
-    /// Which limits are set.
+    /// Limits that are set.
     pub flags: U64,
     /// Most referenced.
     pub max_rfer: U64,
@@ -119,7 +119,7 @@ pub struct FreeSpaceHeader {
 }
 const _: () = assert!(size_of::<FreeSpaceHeader>() == 41);
 
-/// What a balance does to one kind of chunk (`btrfs_disk_balance_args`).
+/// Filters of a balance for one kind of chunk (`btrfs_disk_balance_args`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BalanceArgs {
@@ -139,7 +139,7 @@ pub struct BalanceArgs {
     pub vend: U64,
     /// Profile to convert to.
     pub target: U64,
-    /// Which filters are set.
+    /// Filters that are set.
     pub flags: U64,
     /// Number of chunks (or a range of two 32-bit numbers).
     pub limit: U64,
@@ -156,7 +156,7 @@ const _: () = assert!(size_of::<BalanceArgs>() == 136);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BalanceItem {
-    /// Which kinds of chunks are balanced.
+    /// Kinds of chunks to balance.
     pub flags: U64,
     /// Data chunks.
     pub data: BalanceArgs,
@@ -169,12 +169,11 @@ pub struct BalanceItem {
 }
 const _: () = assert!(size_of::<BalanceItem>() == 448);
 
-/// What the owner of a pool has decided about where data lies: brindle's own item of the device tree. Later versions may
-/// put more behind it.
+/// Settings of data placement: brindle's own item of the device tree. Later versions may append fields.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PoolSettingsItem {
-    /// What of the item its writer knew; 1 so far.
+    /// Version of the item that its writer knew; 1 at present.
     pub version: U64,
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     pub small_file_bytes: U64,

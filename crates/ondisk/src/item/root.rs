@@ -16,7 +16,7 @@ pub struct RootItem {
     pub generation: Generation,
     /// The root directory (256); 0 for trees without files.
     pub root_dirid: ObjectId,
-    /// Where the root node lies.
+    /// Address of the root node.
     pub bytenr: Logical,
     /// Unused.
     pub byte_limit: U64,
@@ -28,7 +28,7 @@ pub struct RootItem {
     pub flags: U64,
     /// 0 once the tree is to be dropped.
     pub refs: U32,
-    /// How far dropping has come.
+    /// Key up to which dropping the tree has come.
     pub drop_progress: Key,
     /// The level at which it has come so far.
     pub drop_level: u8,

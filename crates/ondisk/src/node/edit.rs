@@ -4,7 +4,7 @@
 //! of the block, item by item and without gaps, so that the data of the last item lies lowest. What lies between
 //! is free, and zero once the block is sealed. Offsets of data count from the end of the header.
 //!
-//! Whoever calls keeps keys in order and asks for room before; what can't be done is a bug there, and panics.
+//! The caller keeps keys in order and checks the free space before; an impossible edit is a bug there, and panics.
 
 use super::{ItemHeader, KeyPtr, Node, NodeHeader};
 use crate::{Generation, Key, Logical, RootId, TreeContext, to_usize};
@@ -52,20 +52,20 @@ impl Node {
         self.header_mut().bytenr = at;
     }
 
-    /// How many bytes slots and data can take, also the most that one item can.
+    /// Bytes for slots and data, also the upper bound of one item.
     pub fn capacity(&self) -> usize {
         self.bytes.len().saturating_sub(HEADER)
     }
 
-    /// What an item takes of a leaf, its slot included.
+    /// Bytes that an item takes of a leaf, its slot included.
     pub const fn item_space(data_length: usize) -> usize {
         ITEM + data_length
     }
 
-    /// What a child takes of a node.
+    /// Bytes that a child takes of a node.
     pub const POINTER_SPACE: usize = POINTER;
 
-    /// What the slots of a range take, data included.
+    /// Bytes that the slots of a range take, data included.
     pub fn used_space(&self, slots: Range<usize>) -> usize {
         match self.is_leaf() {
             true => slots.len() * ITEM + (self.data_end(slots.start) - self.data_end(slots.end)),
@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    /// What is left.
+    /// Free bytes.
     pub fn free_space(&self) -> usize {
         self.capacity() - self.used_space(0..self.len())
     }
@@ -220,7 +220,8 @@ impl Node {
         self.set_len(len + count);
     }
 
-    /// Where the data of a slot ends; of the slot behind the last one, where all data begins.
+    /// End of the data of a slot, from the end of the header: the start of the data of the slot before, or the capacity.
+    /// Of the slot after the last one: the start of all data.
     fn data_end(&self, slot: usize) -> usize {
         match slot.checked_sub(1) {
             None => self.capacity(),

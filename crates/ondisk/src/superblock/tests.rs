@@ -3,7 +3,7 @@ use crate::testing::{seal_superblock, superblock};
 use crate::{Physical, RootId, UNSUPPORTED_INCOMPAT};
 use proptest::prelude::*;
 
-/// What `parse` says of the good superblock after a change and with the checksum put right.
+/// Result of parsing the good superblock after a change and with the checksum put right.
 fn verdict(change: impl FnOnce(&mut Superblock)) -> String {
     let mut superblock = superblock();
     change(&mut superblock);
@@ -13,7 +13,7 @@ fn verdict(change: impl FnOnce(&mut Superblock)) -> String {
         .map_or_else(|refusal| refusal.to_string(), |_| "good".into())
 }
 
-/// Whether the refusal names the reason.
+/// Asserts that the refusal names the reason.
 #[track_caller]
 fn assert_refused(change: impl FnOnce(&mut Superblock), why: &str) {
     let verdict = verdict(change);

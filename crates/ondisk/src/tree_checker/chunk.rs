@@ -53,7 +53,7 @@ pub(super) fn check_chunk_item(place: ItemPlace<'_>, key: &Key, chunk: &Chunk<'_
     Ok(())
 }
 
-/// What a chunk or block group holds.
+/// Checks the content bits of a chunk or block group.
 pub(super) fn check_content(kind: BlockGroupType) -> Result<(), Defect> {
     let bits = kind.bits();
     if !kind.difference(BlockGroupType::all()).is_empty() {
@@ -94,7 +94,7 @@ fn check_geometry(chunk: &Chunk<'_>) -> Result<(), Defect> {
     if profile == Profile::Raid10 && (sub_stripes != 2 || !stripes.is_multiple_of(2)) {
         return Err(Defect::new("stripes of raid10 chunk are not in pairs", stripes.into()));
     }
-    // Who has its least number of stripes has one for data.
+    // With its least number of stripes it has one for data.
     let data_stripes = u64::from((stripes / attributes.ncopies).saturating_sub(attributes.nparity));
     let length = chunk.header.length.get();
     if data_stripes == 0 || !length.is_multiple_of(data_stripes) {
@@ -103,7 +103,7 @@ fn check_geometry(chunk: &Chunk<'_>) -> Result<(), Defect> {
     check_stripes(chunk, length / data_stripes)
 }
 
-/// Where the pieces of a chunk lie on their devices.
+/// Checks the locations of a chunk's stripes on their devices.
 fn check_stripes(chunk: &Chunk<'_>, length: u64) -> Result<(), Defect> {
     let sectorsize = chunk.header.sector_size.get().into();
     for stripe in chunk.stripes {

@@ -1,4 +1,4 @@
-//! What is known of data and of free space by address: checksums, and the free space tree.
+//! Facts about data and free space by address: checksums, and the free space tree.
 
 use super::ItemPlace;
 use crate::item::FreeSpaceInfo;

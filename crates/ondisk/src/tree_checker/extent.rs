@@ -99,8 +99,8 @@ pub(super) fn check_keyed_ref(place: ItemPlace<'_>, key: &Key, reference: &BackR
     check_ref(place, reference)
 }
 
-/// Where data would begin in a file may lie before its start, as a piece of an extent can be cloned there: it
-/// wraps, and is aligned all the same.
+/// Checks a backref. The offset of a data reference may lie before the file's start, as a piece of an extent can be
+/// cloned there: it wraps, and is aligned all the same.
 fn check_ref(place: ItemPlace<'_>, reference: &BackRef) -> Result<(), Defect> {
     match reference {
         BackRef::SharedTree(parent) | BackRef::SharedData { parent, .. }

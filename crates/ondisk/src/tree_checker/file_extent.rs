@@ -6,7 +6,7 @@ use crate::item::{Compression, FileExtent, FileExtentHeader, FileExtentRef};
 use crate::{Defect, Item, Key, KeyType, to_u64};
 
 /// The greatest size of a compressed extent, on disk and in memory (`BTRFS_MAX_COMPRESSED`,
-/// `BTRFS_MAX_UNCOMPRESSED`): who decompresses allocates no more.
+/// `BTRFS_MAX_UNCOMPRESSED`): the bound of a decompressor's buffer.
 const COMPRESSED_MAX: u64 = 128 << 10;
 
 pub(super) fn check_file_extent(
@@ -55,7 +55,7 @@ fn check_inline(
     Ok(())
 }
 
-/// What even a hole has.
+/// Checks the numbers that even a hole has.
 fn check_numbers(place: ItemPlace<'_>, key: &Key, extent: &FileExtentRef) -> Result<(), Defect> {
     if place.sectors_end(key.offset(), extent.num_bytes.get()).is_none() {
         return Err(Defect::new("num_bytes of file extent", extent.num_bytes.get()));
@@ -66,7 +66,7 @@ fn check_numbers(place: ItemPlace<'_>, key: &Key, extent: &FileExtentRef) -> Res
     Ok(())
 }
 
-/// What lies on disk. Of an uncompressed extent `ram_bytes` says nothing: some kernels left it stale.
+/// Checks the extent on disk. Of an uncompressed extent `ram_bytes` says nothing: some kernels left it stale.
 fn check_allocated(
     place: ItemPlace<'_>,
     header: &FileExtentHeader,

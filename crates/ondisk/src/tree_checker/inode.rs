@@ -73,7 +73,7 @@ pub(super) fn check_extrefs(place: ItemPlace<'_>, key: &Key, names: InodeExtrefs
     if count == 0 { Err(Defect::new("inode extref without a name", 0)) } else { Ok(()) }
 }
 
-/// What is orphaned (an inode, or in the root tree a root) is the key's offset.
+/// Checks an orphan item's key. Its offset is the orphan: an inode or, in the root tree, a root.
 pub(super) fn check_orphan(key: &Key) -> Result<(), Defect> {
     if key.objectid != ObjectId::ORPHAN {
         return Err(Defect::new("objectid of orphan item", key.objectid.get()));

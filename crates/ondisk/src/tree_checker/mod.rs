@@ -28,7 +28,7 @@ use crate::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What of the superblock decides how a tree block must look.
+/// Superblock fields that decide how a tree block must look.
 #[derive(Clone, Debug)]
 pub struct TreeContext {
     /// The size of a tree block, in bytes.
@@ -41,7 +41,7 @@ pub struct TreeContext {
     pub tree_uuid: Uuid,
     /// UUIDs that blocks may carry instead: those of the seeds that the pool grew from.
     pub seed_uuids: Vec<Uuid>,
-    /// The greatest generation that any block can have: the running transaction's. Who commits, moves it on.
+    /// The greatest generation that any block can have: the running transaction's. A commit raises it.
     pub max_generation: GenerationLimit,
 }
 
@@ -81,7 +81,7 @@ impl TreeContext {
     }
 }
 
-/// Whether this is the block that was looked for.
+/// Checks that this is the block that was looked for.
 pub(crate) fn check_header(
     header: &NodeHeader,
     context: &TreeContext,
@@ -134,7 +134,7 @@ fn check_identity(
     Ok(())
 }
 
-/// Whether the first key is the one that the parent has for this block.
+/// Checks that the first key is the one that the parent has for this block.
 pub(crate) fn check_first_key(node: &Node, expected: &NodeExpectation) -> Result<(), NodeProblem> {
     match (expected.first_key, node.key(0)) {
         (Some(expected), Some(found)) if expected != found => {
@@ -150,7 +150,7 @@ pub(crate) fn check_first_key(node: &Node, expected: &NodeExpectation) -> Result
     }
 }
 
-/// Whether everything behind the header is as the format allows.
+/// Checks everything after the header against the format.
 pub(crate) fn check_body(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
     if node.is_leaf() { check_leaf(node, context) } else { check_node(node, context) }
 }
@@ -167,7 +167,7 @@ fn check_node(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
         if !pointer.blockptr.is_aligned(context.sectorsize.into()) {
             return Err(refuse(Defect::new("blockptr is not aligned", pointer.blockptr.get())));
         }
-        // Whoever writes a child writes its parent in the same transaction.
+        // A transaction that writes a child writes its parent too.
         if pointer.generation > node.generation() {
             let (bound, found) = (node.generation().get(), pointer.generation.get());
             return Err(refuse(Defect::expected("child is younger than its parent", bound, found)));
@@ -240,7 +240,7 @@ fn check_order(previous: Option<Key>, key: Key) -> Result<(), Defect> {
     }
 }
 
-/// Where an item stands, for the checks that need to know.
+/// Location of an item, for the checks that need it.
 #[derive(Clone, Copy)]
 struct ItemPlace<'a> {
     /// The leaf.
@@ -266,13 +266,13 @@ impl<'a> ItemPlace<'a> {
         self.previous().filter(|(key, _)| key.item_type == item_type)
     }
 
-    /// Whether a transaction is none that has been. What a leaf holds is no younger than the leaf, whose own
-    /// generation its parent vouches for.
+    /// Returns true if a transaction has not happened yet. An item is no younger than its leaf, and the leaf's own
+    /// generation is vouched for by its parent.
     fn is_future(&self, generation: Generation) -> bool {
         generation.get() > self.context.max_generation.get() && generation > self.node.generation()
     }
 
-    /// Whether this is an address where something can begin.
+    /// Returns true if an extent can begin at this address.
     fn is_aligned(&self, address: u64) -> bool {
         address.is_multiple_of(self.sectorsize())
     }

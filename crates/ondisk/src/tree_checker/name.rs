@@ -6,7 +6,7 @@ use crate::{Defect, Key, ObjectId, RootId, to_u64};
 /// The greatest length of a name in bytes (`BTRFS_NAME_LEN`, `XATTR_NAME_MAX`).
 const NAME_MAX: usize = 255;
 
-/// A name that a directory can hold. Who walks an extracted tree trusts that no name leads out of it.
+/// Checks a name of a directory entry. Programs that walk an extracted tree trust that no name leads out of it.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Defect> {
     check_length(name)?;
     if let Some(byte) = name.iter().find(|byte| matches!(byte, b'/' | 0)) {
@@ -34,7 +34,7 @@ fn check_length(name: &[u8]) -> Result<(), Defect> {
     Ok(())
 }
 
-/// Whether an inode can have this number: files, the directory of the root tree, the old inode number cache.
+/// Returns true if an inode can have this number: files, the directory of the root tree, the old inode number cache.
 pub(super) fn is_inode_number(objectid: ObjectId) -> bool {
     (ObjectId::FIRST_FREE..=ObjectId::LAST_FREE).contains(&objectid)
         || objectid == ObjectId::ROOT_TREE_DIR

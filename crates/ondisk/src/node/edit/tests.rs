@@ -4,7 +4,7 @@ use crate::{KeyType, ObjectId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a leaf of two is to hold.
+/// Expected items of a leaf.
 type Model = Vec<(Key, Vec<u8>)>;
 
 /// One change; places are fractions of what there is.

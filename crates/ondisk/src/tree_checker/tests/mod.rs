@@ -36,7 +36,7 @@ fn why(refusal: &CorruptNode) -> &'static str {
     }
 }
 
-/// Why the checker refuses a leaf of these items, or "good".
+/// Reason for which the checker refuses a leaf of these items, or "good".
 fn judge(owner: RootId, items: Items<'_>) -> &'static str {
     let block = leaf(&context(), header(owner, 0), items);
     match Node::check(block.into(), &context(), &expectation()) {
