@@ -45,7 +45,7 @@ programs: build ## Real programs on writable mounts, in several settings (root, 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600
 
-bench: build ## The comparisons of docs/benchmarks.md (root, about ten minutes)
+bench: build ## The comparisons of docs/dev/benchmarks.md (root, about ten minutes)
 	@BRINDLE=target/release/brindle contrib/bench.sh
 
 golden: packages ## Make the golden images anew (root)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The comparisons of docs/benchmarks.md: brindle and its peers in turns, five runs each, median and spread.
+# The comparisons of docs/dev/benchmarks.md: brindle and its peers in turns, five runs each, median and spread.
 # Needs root, btrfs-progs and some 12 GiB in $BENCH_DIR (default: a folder in $TMPDIR or /tmp). A quiet machine
 # is the reader's own business: the script prints the load when it begins and when it ends.
 #

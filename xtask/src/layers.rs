@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Every crate, from the lowest layer to the highest; `docs/architecture.md` says what each is for.
+/// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
 const LAYERS: [&str; 15] = [
     "brindle-sync",
     "brindle-ondisk",

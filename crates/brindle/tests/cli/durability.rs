@@ -1,4 +1,4 @@
-//! The table of `docs/durability.md`, held: a server is killed as soon as the call returned that promises durability, and
+//! The table of `docs/user/semantics.md`, held: a server is killed as soon as the call returned that promises durability, and
 //! what was written is there at the next mount. Commits by themselves are an hour away, unless they are the promise.
 
 use super::ends::Served;

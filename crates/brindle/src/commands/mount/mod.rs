@@ -31,7 +31,7 @@ const MANUAL: &str = "\
 WHAT IS DURABLE
   What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog everything else; what was
   written by a descriptor with O_SYNC or O_DSYNC, or by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what
-  was written before a commit; all of it once `brindle umount` returns. docs/durability.md has a
+  was written before a commit; all of it once `brindle umount` returns. docs/user/semantics.md has a
   table of it. A name that a file was given after it was closed, in place of another file, has the
   old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by
   FUSE: what they cover is durable with the next commit, after commit= seconds, or at once by

@@ -1,4 +1,4 @@
-//! The tables of `docs/benchmarks.md`: `BRINDLE_MODELS=all cargo test -p brindle-volume models::table -- --nocapture`.
+//! The tables of `docs/dev/benchmarks.md`: `BRINDLE_MODELS=all cargo test -p brindle-volume models::table -- --nocapture`.
 
 use super::*;
 use brindle_policy::read::Knob;
