@@ -1,5 +1,5 @@
-//! Which block groups a balance is for: filters in the words of `btrfs balance`, and one for those that lie on devices of
-//! the wrong class.
+//! Choice of block groups for a balance: filters in the words of `btrfs balance`, and one for those on devices of the
+//! wrong class.
 
 mod parse;
 mod record;
@@ -12,12 +12,12 @@ use crate::tier::{TierChunk, TierPool};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use std::ops::{Range, RangeInclusive};
 
-/// Which block groups of one content are meant; what is not said does not matter.
+/// Selection of block groups of one content; a field that is not set does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Those of these profiles.
     pub profiles: Option<Vec<Profile>>,
-    /// Those of which as much is used: from so many percent on, and less than so many.
+    /// Those used to a percentage in this range: at least its start, less than its end.
     pub usage: Option<Range<u32>>,
     /// Those with a piece on this device.
     pub devid: Option<DevId>,
@@ -25,9 +25,9 @@ pub struct Filter {
     pub physical: Option<Range<u64>>,
     /// Those that share something with this range of logical addresses.
     pub logical: Option<Range<u64>>,
-    /// Those with so many stripes.
+    /// Those with a number of stripes in this range.
     pub stripes: Option<RangeInclusive<u32>>,
-    /// So many of them at the most, and none if there are fewer than so many.
+    /// Upper bound on their number, and none at all if there are fewer than the lower bound.
     pub limit: Option<RangeInclusive<u32>>,
     /// They are to have this profile.
     pub convert: Option<Profile>,
@@ -39,7 +39,7 @@ pub struct Filter {
     pub groups_alone: bool,
 }
 
-/// What a balance is for: a filter for each content that it is for at all.
+/// Balance of a pool: a filter for each content that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Data block groups.
@@ -50,7 +50,7 @@ pub struct Balance {
     pub system: Option<Filter>,
 }
 
-/// Why a balance is refused.
+/// Reason for refusing a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Data and metadata lie in the same block groups.
@@ -59,7 +59,7 @@ pub enum Refusal {
     TooFewDevices(Profile, u16),
     /// Metadata would have fewer copies than it has.
     LessRedundancy(Profile),
-    /// Where things are put has nothing to do with the class of devices.
+    /// Data placement has nothing to do with the class of devices.
     NoTiers,
 }
 
@@ -95,12 +95,12 @@ impl Balance {
         Self { data: all.clone(), metadata: all.clone(), system: all }
     }
 
-    /// Whether it is for any that lie on devices of the wrong class.
+    /// Returns true if it covers block groups on devices of the wrong class.
     pub fn is_for_misplaced(&self) -> bool {
         self.filters().any(|(_, filter)| filter.misplaced)
     }
 
-    /// Whether it is for nothing else.
+    /// Returns true if it covers nothing else.
     pub fn is_for_misplaced_alone(&self) -> bool {
         self.is_for_misplaced() && self.filters().all(|(_, filter)| filter.misplaced)
     }
@@ -115,7 +115,7 @@ impl Balance {
         self.filters().count() > 0 && self.filters().all(|(_, filter)| is_of_one(filter))
     }
 
-    /// Whether it is for all data that lies in the wrong tier, by what files ask for.
+    /// Returns true if it covers all data that lies in the wrong tier by the wishes of files.
     pub fn is_for_files(&self) -> bool {
         self.data.as_ref().is_some_and(|filter| *filter == Filter { misplaced: true, ..Filter::default() })
     }
@@ -131,7 +131,7 @@ impl Balance {
         }
     }
 
-    /// Why it can't be done with a pool, if it can't.
+    /// Reason for which a pool cannot be balanced, or `None`.
     pub fn refusal(&self, pool: &TierPool, force: bool) -> Option<Refusal> {
         let is_mixed = pool
             .chunks
@@ -197,7 +197,7 @@ impl Balance {
 }
 
 impl Filter {
-    /// Whether a chunk of the right content is meant, but for the limit.
+    /// Returns true if a chunk of the right content is selected, before the limit.
     pub fn is_for(&self, chunk: &TierChunk, pool: &TierPool) -> bool {
         let has_profile = self.profiles.as_ref().is_none_or(|profiles| profiles.contains(&chunk.profile()));
         let is_done = self.soft && self.convert == Some(chunk.profile());
@@ -232,14 +232,14 @@ impl Filter {
         })
     }
 
-    /// Whether space is not to be taken from the block groups that this is for, while they are balanced: where that
-    /// would move what was moved once more, or where it is not wanted.
+    /// Returns true if no space is to be taken from the selected block groups during the balance: where that would
+    /// move the same data twice, or where it is not wanted.
     pub fn avoids_chosen(&self) -> bool {
         self.misplaced || self.convert.is_some() || self.devid.is_some() || self.physical.is_some()
     }
 }
 
-/// Whether so many percent of a chunk are used. An upper bound of 0 means that nothing is.
+/// Returns true if a chunk is used to a percentage in the range. An upper bound of 0 selects empty chunks.
 fn is_used(chunk: &TierChunk, usage: &Range<u32>) -> bool {
     let bytes = |percent: u32| match percent {
         0 => 0,

@@ -1,4 +1,4 @@
-//! Which leaves of a tree lie so scattered that to write them anew, side by side, is worth it.
+//! Choice of the leaves of a tree so scattered that writing them anew, side by side, pays.
 //!
 //! A scan of a tree reads its leaves in the order of keys; where the next one does not lie behind the last, a disk has
 //! to seek, which takes it as long as to read half a megabyte and more. So a run of that length is as good as any
@@ -10,28 +10,28 @@ pub mod idle;
 use brindle_ondisk::to_u64;
 use std::ops::Range;
 
-/// A run of leaves of so many bytes costs no more to seek to than to read.
+/// Length in bytes of a run of leaves that costs no more to seek to than to read.
 pub const GOOD_RUN_BYTES: u64 = 512 << 10;
 
 /// A leaf, in the order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Where it lies.
+    /// Address in bytes.
     pub at: u64,
-    /// Whether it may be written anew: not if another tree has it too.
+    /// True if it may be written anew: not if another tree shares it.
     pub may_move: bool,
 }
 
-/// How the leaves of a tree lie.
+/// Scatter of a tree's leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scatter {
-    /// How many there are.
+    /// Number of leaves.
     pub leaves: u64,
-    /// How many lie directly behind the one before.
+    /// Number of leaves directly after the one before.
     pub adjacent: u64,
-    /// How far from the end of the one before the others begin, in bytes, together.
+    /// Distances from the end of a leaf to the start of the next, of those not adjacent, summed, in bytes.
     pub distance_bytes: u64,
-    /// The last one that was counted.
+    /// Address of the last counted leaf.
     last: Option<u64>,
 }
 
@@ -46,12 +46,12 @@ impl Scatter {
         }
     }
 
-    /// How many leaves have one before them.
+    /// Number of leaves that have one before them.
     pub fn siblings(&self) -> u64 {
         self.leaves.saturating_sub(1)
     }
 
-    /// How many of a hundred siblings are adjacent; all, where there are none.
+    /// Percentage of siblings that are adjacent; 100 where there are none.
     pub fn adjacent_percent(&self) -> u64 {
         (self.adjacent * 100).checked_div(self.siblings()).unwrap_or(100)
     }

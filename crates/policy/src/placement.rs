@@ -1,4 +1,4 @@
-//! Which devices a new chunk lies on.
+//! Choice of the devices of a new chunk.
 //!
 //! Each device is *fast* or *bulk*. In [`PlacementMode::Preferred`] (`ssd_metadata`) metadata and system chunks
 //! prefer fast devices, data chunks bulk ones. If the preferred devices are enough for the profile
@@ -10,7 +10,7 @@
 //! given data, `DATA_ONLY` never metadata. One such hint makes all of them count, for `DATA_PREFERRED`, which is 0, is a
 //! hint too. Only `NO_NEW_CHUNKS` says nothing about other devices; and it holds in every mode.
 //!
-//! Data that is to be at hand quickly has chunks of its own, of the *fast tier*: those whose stripes all lie on devices
+//! Data that is to be at hand quickly has chunks of its own, of the *fast tier*: chunks whose stripes all lie on devices
 //! that rather hold metadata. That is all there is to them, so that a pool need store nothing about it.
 
 mod hint;
@@ -24,7 +24,7 @@ use std::fmt;
 /// The unit of lengths on devices: one strip of the striped profiles, in bytes (`BTRFS_STRIPE_LEN`).
 pub const STRIP_BYTES: u64 = 64 << 10;
 
-/// What a chunk's limit comes to for one column is rounded up to this, in bytes.
+/// Unit to which a chunk's limit for one column is rounded up, in bytes.
 const COLUMN_UNIT_BYTES: u64 = 16 << 20;
 
 const MIB: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const GIB: u64 = 1 << 30;
 /// Pools larger than this have larger metadata chunks, in bytes.
 const LARGE_POOL_BYTES: u64 = 50 * GIB;
 
-/// What kind of device this is, for placement.
+/// Class of a device, for placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlacementClass {
     /// Flash: metadata belongs here.
@@ -51,26 +51,26 @@ impl fmt::Display for PlacementClass {
     }
 }
 
-/// How much the preference weighs.
+/// Weight of the preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlacementMode {
     /// Nothing: the classic allocator, most free space first.
     Classic,
-    /// What prefers a class gets it, and the others when that is not enough.
+    /// Content prefers its class, and takes the others when that is not enough.
     #[default]
     Preferred,
-    /// What prefers a class gets it, or nothing.
+    /// Content gets devices of its class, or none.
     Strict,
 }
 
-/// What a device is, as far as placement is concerned.
+/// Facts about a device that placement regards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSummary {
     /// Its id in the pool.
     pub devid: DevId,
-    /// What it is when the pool stores no hints.
+    /// Class when the pool stores no hints.
     pub class: PlacementClass,
-    /// What the pool stores.
+    /// Stored hint.
     pub hint: AllocationHint,
     /// Its longest free range, in bytes.
     pub max_available_bytes: u64,
@@ -81,11 +81,11 @@ pub struct DeviceSummary {
 /// The chunk that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRequest {
-    /// What it will hold; bits of the profile are not regarded.
+    /// Content; bits of the profile are not regarded.
     pub content: BlockGroupType,
-    /// How it will be laid out.
+    /// Profile.
     pub profile: Profile,
-    /// How much the preference weighs.
+    /// Weight of the preference.
     pub mode: PlacementMode,
     /// Of a data chunk: the tier that it is for. One for the fast tier lies on fast devices, or nowhere.
     pub tier: PlacementClass,
@@ -99,33 +99,33 @@ pub struct ChunkRequest {
     pub max_stripes: u16,
 }
 
-/// Where the chunk goes.
+/// Devices and size of a new chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkPlan {
     /// The device of each stripe, in order; with `dup` the same one twice.
     pub stripes: Vec<DevId>,
-    /// How much each stripe takes, in bytes.
+    /// Bytes that each stripe takes.
     pub stripe_bytes: u64,
     /// The logical range, in bytes.
     pub chunk_bytes: u64,
-    /// How many of the devices are not of the class that the content prefers.
+    /// Number of devices outside the class that the content prefers.
     pub spilled: usize,
 }
 
-/// Why there is no place.
+/// Refusal of a chunk: too few devices have space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSpace {
-    /// What was wanted.
+    /// The request.
     pub request: ChunkRequest,
-    /// How many devices could take a stripe.
+    /// Number of devices that could take a stripe.
     pub usable: usize,
-    /// How many the profile needs.
+    /// Number of devices that the profile needs.
     pub needed: usize,
-    /// How many more could, were they not of the wrong class.
+    /// Number of further devices that could, were they not of the wrong class.
     pub excluded: usize,
 }
 
-/// How large chunks are made.
+/// Limits on the size of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLimits {
     /// The most that one stripe may take, in bytes.
@@ -135,7 +135,7 @@ pub struct ChunkLimits {
 }
 
 impl ChunkLimits {
-    /// The limits in a pool whose writable devices have so many bytes: the kernel's.
+    /// Limits of the kernel in a pool with `pool_bytes` on writable devices.
     pub fn new(content: BlockGroupType, pool_bytes: u64) -> Self {
         let most = if content.contains(BlockGroupType::DATA) {
             10 * GIB
@@ -176,28 +176,28 @@ impl ChunkRequest {
         self.profile.attributes()
     }
 
-    /// What a device must have free in one piece, in bytes.
+    /// Longest free range that a device must have at least, in bytes.
     fn least_free(&self) -> u64 {
         let stripe = self.min_stripe_bytes.max(STRIP_BYTES);
         stripe.saturating_mul(self.attributes().dev_stripes.into())
     }
 
-    /// Whether classes and hints are to be regarded at all.
+    /// Returns true if classes and hints are regarded at all.
     fn has_preference(&self) -> bool {
         let is_mixed = self.content.contains(BlockGroupType::DATA | BlockGroupType::METADATA);
         self.mode != PlacementMode::Classic && !is_mixed
     }
 }
 
-/// How well a device suits; the smaller, the better.
+/// Rank of a device; the smaller, the better.
 type Rank = u8;
 
-/// Whether the hints count, rather than the classes.
+/// Returns true if hints count, rather than classes.
 fn has_hints(devices: &[DeviceSummary]) -> bool {
     devices.iter().any(|device| device.hint.counts())
 }
 
-/// What a device is for, all things considered.
+/// Hint that counts for a device.
 fn hint_of(device: &DeviceSummary, has_hints: bool) -> AllocationHint {
     match (has_hints, device.class) {
         (true, _) => device.hint,
@@ -227,8 +227,8 @@ pub enum Fit {
 }
 
 impl Fit {
-    /// The part of a chunk of this profile that so many devices can hold. Of mirrors each copy counts. A stripe set that
-    /// has too few devices spreads over all of them, and what is read comes from the slow ones as often as before.
+    /// Part of a chunk of this profile that `found` devices can hold. Of mirrors each copy counts. A stripe set that
+    /// has too few devices spreads over all of them, and reads come from the slow ones as often as before.
     pub fn of(profile: Profile, found: usize) -> Self {
         let attributes = profile.attributes();
         if found >= usize::from(attributes.devs_min) {
@@ -259,15 +259,15 @@ pub fn room_at_best(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
     room_for(devices, &ChunkRequest { mode, ..*request })
 }
 
-/// How many bytes of data or metadata fit into new chunks of this kind, all of them together; as good as exact, for
-/// what is asked is how chunks of moderate size would be placed one after the other.
+/// Bytes of data or metadata that fit into new chunks of this kind, all together. Nearly exact: chunks of moderate
+/// size are placed one after the other.
 pub fn room_for(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
     room(devices, request, &|_| true)
 }
 
 /// Bytes that fit into new chunks, until there is none that is good enough.
 fn room(devices: &[DeviceSummary], request: &ChunkRequest, is_good: &dyn Fn(&ChunkPlan) -> bool) -> u64 {
-    /// So many chunks on the roomiest device show well enough how room is shared out.
+    /// Number of chunks on the roomiest device: enough to show how room is shared out.
     const CHUNKS: u64 = 64;
     let mut devices = devices.to_vec();
     // What lies in several pieces is good for several chunks.
@@ -289,14 +289,14 @@ fn room(devices: &[DeviceSummary], request: &ChunkRequest, is_good: &dyn Fn(&Chu
     bytes
 }
 
-/// Where an extent of data belongs that several files share, by what each of them asks for: the best counts, or else a
-/// copy for nothing in a slow directory would slow down the original.
+/// Tier of an extent of data that several files share: the best that one of them asks for counts, or else a free copy
+/// in a slow directory would slow down the original.
 pub fn tier_of_owners(owners: impl IntoIterator<Item = PlacementClass>) -> PlacementClass {
     let is_wanted = owners.into_iter().any(|tier| tier == PlacementClass::Fast);
     if is_wanted { PlacementClass::Fast } else { PlacementClass::Bulk }
 }
 
-/// How much of a fast device new chunks of the fast tier may take, of what is unallocated there: a quarter of the device
+/// Bytes that new chunks of the fast tier may take of the unallocated space of a fast device: a quarter of the device
 /// is for metadata, so that small files never drive that off it.
 pub fn room_for_fast_data(total_bytes: u64, metadata_bytes: u64, unallocated_bytes: u64) -> u64 {
     let kept = (total_bytes / 4).saturating_sub(metadata_bytes);
@@ -357,7 +357,7 @@ fn rank(hint: AllocationHint, request: &ChunkRequest) -> Option<Rank> {
     (rank < UNSUITABLE || request.mode != PlacementMode::Strict).then_some(rank)
 }
 
-/// As many of the candidates as the profile takes, from the first on; none if they are too few.
+/// Choice of the profile's number of candidates, from the first on; none if they are too few.
 fn choose<'a>(
     candidates: &[(Rank, &'a DeviceSummary)],
     request: &ChunkRequest,

@@ -1,4 +1,4 @@
-//! Which of several ways to obtain the same bytes is tried first, and which next.
+//! Order in which the mirrors of the same bytes are tried.
 //!
 //! First counts what is known to be wrong with a mirror ([`rank`]): whatever the policy, it chooses only among those
 //! that are equally fit. What it regards then is in [`MirrorLoad`]; a caller need gather that only if
@@ -24,7 +24,7 @@ pub const RUN_BYTES: u64 = 1 << 20;
 /// No profile keeps more copies.
 pub const COPIES_MAX: usize = 4;
 
-/// What is known of one way to obtain the bytes: a mirror, or a rebuild from parity.
+/// Facts about one way to obtain the bytes: a mirror, or a rebuild from parity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorFacts {
     /// Every device that it needs is there.
@@ -39,32 +39,32 @@ pub struct MirrorFacts {
     pub rotating: bool,
     /// The device's id.
     pub devid: u64,
-    /// What the device does and did.
+    /// Load of the device.
     pub load: MirrorLoad,
 }
 
-/// What a device does now, and what its reads took so far.
+/// Load of a device now, and measurements of its reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorLoad {
     /// Reads that it has not answered yet.
     pub in_flight: u32,
-    /// Reads that it was told to expect, and that nobody has waited for yet.
+    /// Prefetches in its queue for which no reader waits yet.
     pub expected: u32,
-    /// How many requests it works on at once.
+    /// Requests that it works on at once.
     pub queue_depth: u32,
-    /// How far the request begins from where the last one on the device ended, in bytes; 0 is *local*.
+    /// Distance of the request from the end of the last one on the device, in bytes; 0 is *local*.
     pub distance: u64,
     /// The device's size, in bytes.
     pub size_bytes: u64,
     /// For how long it is taken to be busy with what it was told to expect, in nanoseconds.
     pub backlog_ns: u64,
-    /// How long a read took lately, in nanoseconds; 0 if there was none.
+    /// Recent latency of a read, in nanoseconds; 0 if there was none.
     pub latency_ns: u64,
-    /// How long ago the last read was answered, in nanoseconds.
+    /// Time since the last read was answered, in nanoseconds.
     pub age_ns: u64,
-    /// How long a read kept it from the others lately, in nanoseconds; 0 if there was none.
+    /// Recent time for which a read kept the device from others, in nanoseconds; 0 if there was none.
     pub service_ns: u64,
-    /// How fast it streamed lately; 0 if nobody knows.
+    /// Recent throughput of streams; 0 if unknown.
     pub bytes_per_second: u64,
 }
 
@@ -75,7 +75,7 @@ impl MirrorLoad {
     }
 }
 
-/// What is known of the request.
+/// Facts about the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadRequestFacts {
     /// Logical address, in bytes.
@@ -92,7 +92,7 @@ pub struct ReadRequestFacts {
     pub is_mixed: bool,
 }
 
-/// How long a latency counts, in nanoseconds: what is older may have changed, and is found out anew.
+/// Age in nanoseconds up to which a latency counts: an older one may be out of date, and is measured anew.
 const LATENCY_AGE_MAX_NS: u64 = 10_000_000_000;
 
 /// The mirror to try first, of [`COPIES_MAX`] at the most. Without any, 0.
@@ -163,7 +163,7 @@ struct Candidates {
 impl Candidates {
     fn of(policy: ReadPolicy, mirrors: &[MirrorFacts]) -> Self {
         let mirrors = &mirrors[..mirrors.len().min(COPIES_MAX)];
-        // Who has no counters can but assume that a disk that does not rotate is the faster one.
+        // Without counters the only assumption is that a disk that does not rotate is faster.
         let rotates = |facts: &MirrorFacts| policy == ReadPolicy::Runs && facts.rotating;
         let rank = |facts: &MirrorFacts| (rank(facts), rotates(facts));
         let mut found = Self { indices: [0; COPIES_MAX], count: 0 };
@@ -179,7 +179,7 @@ impl Candidates {
         &self.indices[..self.count]
     }
 
-    /// Whose turn it is.
+    /// Index whose turn it is.
     fn get(&self, turn: u64) -> usize {
         let turn = turn.checked_rem(self.count as u64).and_then(|turn| usize::try_from(turn).ok());
         turn.and_then(|turn| self.all().get(turn)).copied().unwrap_or(0)
@@ -197,7 +197,7 @@ impl Candidates {
         behind.iter().chain(before).copied()
     }
 
-    /// That of the least value; of equals, the first behind a mirror.
+    /// Index of the least value; of equals, the first after `last`.
     fn least_behind<T: Ord>(&self, last: usize, value: impl Fn(usize) -> T) -> usize {
         self.from(last.saturating_add(1)).min_by_key(|index| value(*index)).unwrap_or(0)
     }

@@ -15,7 +15,7 @@
 //!
 //! # The walk
 //!
-//! 1. Somebody gathers the facts (the command line by `kernel` from a mounted pool, by `tree` from one that is not):
+//! 1. The caller gathers the facts (the command line by `kernel` from a mounted pool, by `tree` from one that is not):
 //!    devices, and chunks with their stripes and the bytes used in them. [`classify`] makes a class of what the pool
 //!    stores, what the host knows and what the user says; [`TierPool`] holds the result.
 //! 2. [`lies::lies`] sums up what lies where, per content and profile, and how much of it lies wrong.
@@ -31,7 +31,7 @@
 //! chunks. A device that is resized down to the end of its last device extent has nothing unallocated to offer but
 //! holes, so new chunks go elsewhere; nothing of it is moved by that, for nothing lies beyond its new end. Holes, which
 //! relocation itself leaves behind, are why a plan says whether its fences [hold](plan::Pass::holds), and why
-//! whoever carries it out looks again afterwards.
+//! its executor looks again afterwards.
 //!
 //! Where only some copies fit on the fast devices, as many bulk devices stay [open](plan::Move::open) as the other copies
 //! need: the roomiest. With all others fenced, each fast device is among the first that the profile takes, however much is
@@ -51,18 +51,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-/// What is known of a device's class.
+/// Facts about a device's class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassFacts {
-    /// What the user says.
+    /// The user's choice.
     pub chosen: Option<PlacementClass>,
-    /// What the pool stores (`dev_item.type`).
+    /// Number stored in the pool (`dev_item.type`).
     pub stored: u64,
-    /// What the host says.
+    /// The host's report.
     pub rotates: Option<bool>,
 }
 
-/// Why a device has its class.
+/// Reason for a device's class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassReason {
     /// The user says so.
@@ -71,9 +71,9 @@ pub enum ClassReason {
     Stored(AllocationHint),
     /// The host says that it rotates, or not.
     Rotates(bool),
-    /// It is mounted with this class.
+    /// Class of the device in the mount.
     Mounted,
-    /// Nobody says anything.
+    /// No source says anything.
     Unknown,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for ClassReason {
     }
 }
 
-/// What a chunk holds.
+/// Content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {
     /// The trees.
@@ -122,7 +122,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// What a block group of this type holds.
+    /// Content of a block group of this type.
     pub fn of(kind: BlockGroupType) -> Self {
         match (kind.contains(BlockGroupType::DATA), kind.contains(BlockGroupType::METADATA)) {
             (true, true) => Self::Mixed,
@@ -132,7 +132,7 @@ impl Content {
         }
     }
 
-    /// Where it belongs, if it makes a difference.
+    /// Class that it belongs on, if it makes a difference.
     pub fn class(self) -> Option<PlacementClass> {
         match self {
             Self::Metadata | Self::System => Some(PlacementClass::Fast),
@@ -169,32 +169,32 @@ pub struct TierDevice {
 pub struct TierStripe {
     /// The device.
     pub devid: DevId,
-    /// Where the piece begins on it.
+    /// Start on the device, in bytes.
     pub physical: Physical,
 }
 
 /// A chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierChunk {
-    /// Where it begins.
+    /// Start address.
     pub logical: Logical,
     /// Length of the logical range, in bytes.
     pub length_bytes: u64,
     /// Used of it, in bytes.
     pub used_bytes: u64,
-    /// What it holds, and its profile.
+    /// Content and profile.
     pub kind: BlockGroupType,
     /// Its pieces.
     pub stripes: Vec<TierStripe>,
 }
 
 impl TierChunk {
-    /// What it holds.
+    /// Content.
     pub fn content(&self) -> Content {
         Content::of(self.kind)
     }
 
-    /// How it is laid out.
+    /// Profile.
     pub fn profile(&self) -> Profile {
         self.kind.profile().unwrap_or(Profile::Single)
     }
@@ -214,8 +214,8 @@ pub struct TierPool {
     pub devices: Vec<TierDevice>,
     /// Its chunks.
     pub chunks: Vec<TierChunk>,
-    /// Whether brindle places what is new and moves what lies wrong, and not the kernel: then nothing has to be fenced,
-    /// and data on fast devices alone lies right, for it is that of small files.
+    /// True if brindle places new chunks and moves misplaced ones, and not the kernel: then nothing has to be fenced,
+    /// and data on fast devices alone is well placed, for it is that of small files.
     pub is_ours: bool,
 }
 
@@ -226,7 +226,7 @@ impl TierPool {
         device.map_or(PlacementClass::Bulk, |device| device.class)
     }
 
-    /// How many devices are of a class.
+    /// Number of devices of a class.
     pub fn count(&self, class: PlacementClass) -> usize {
         self.devices.iter().filter(|device| device.class == class).count()
     }
@@ -296,7 +296,7 @@ impl TierPool {
         self.devices_short(chunk) as u64 * pieces * chunk.stripe_bytes()
     }
 
-    /// Whether a chunk holds data of small files, and what is marked.
+    /// Returns true if a chunk holds data of small files, and marked data.
     pub fn is_of_fast_tier(&self, chunk: &TierChunk) -> bool {
         let is_fast = |stripe: &TierStripe| self.class(stripe.devid) == PlacementClass::Fast;
         self.is_ours && chunk.content() == Content::Data && chunk.stripes.iter().all(is_fast)

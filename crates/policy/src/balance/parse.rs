@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
-/// What is wrong with a filter.
+/// Error of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     what: String,

@@ -1,4 +1,4 @@
-//! A balance as the pool keeps it (`BALANCE_ITEM`), so that whoever opens the pool next can go on.
+//! A balance as the pool keeps it (`BALANCE_ITEM`), which lets the next program that opens the pool go on with it.
 //!
 //! A stock kernel that mounts the pool goes on with a balance that it finds. It knows no filter for misplaced block
 //! groups: where that is set it finds a limit of none, does nothing, and removes the item; the real limit and the mark
@@ -31,7 +31,7 @@ const MISPLACED: u64 = 0x6272_696e_646c_6501;
 const MISPLACED_GROUPS: u64 = 0x6272_696e_646c_6502;
 
 impl Balance {
-    /// As it is kept in the pool.
+    /// Item that the pool keeps.
     pub fn to_item(&self) -> BalanceItem {
         let args =
             |filter: &Option<Filter>| filter.as_ref().map_or_else(BalanceArgs::new_zeroed, Filter::to_args);
@@ -45,7 +45,7 @@ impl Balance {
         }
     }
 
-    /// What the pool has kept.
+    /// Balance kept in an item of the pool.
     pub fn from_item(item: &BalanceItem) -> Self {
         let is_for = |content: BlockGroupType| item.flags.get() & content.bits() != 0;
         let filter = |content, args: &BalanceArgs| is_for(content).then(|| Filter::from_args(args));

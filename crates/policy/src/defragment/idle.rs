@@ -1,21 +1,21 @@
-//! When a mount defragments its metadata by itself: where it was asked to, while nobody wants anything else of it, and
-//! not for long again once it has been through all of it.
+//! Times at which a mount defragments its metadata by itself: where it was asked to, while the filesystem is idle,
+//! and not again for a long time after a full pass.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Nobody has wanted anything for so long.
+/// Time without a request before a mount counts as idle.
 pub const QUIET: Duration = Duration::from_secs(15);
 /// From the end of one pass to the beginning of the next.
 pub const REST: Duration = Duration::from_secs(6 * 3600);
 
-/// Whether a mount defragments by itself.
+/// Mode of defragmentation by the mount itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoDefragment {
     /// Never.
     #[default]
     Off,
-    /// Where metadata lies on devices that rotate. On flash it gains next to nothing, and wears it.
+    /// Only metadata on rotating devices. On flash it gains next to nothing, and wears it.
     Rotating,
     /// Wherever it lies.
     Always,
@@ -31,22 +31,22 @@ impl fmt::Display for AutoDefragment {
     }
 }
 
-/// What there is to know.
+/// Facts for the decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Metadata lies on devices that rotate.
     pub rotates: bool,
-    /// For how long nobody has wanted anything.
+    /// Time since the last request.
     pub quiet: Duration,
-    /// It has begun, and is not through.
+    /// A pass has begun, and is not finished.
     pub is_under_way: bool,
-    /// How long ago it was through; never, if nothing is said.
+    /// Time since the last pass was finished; `None` if there was none.
     pub since_pass: Option<Duration>,
     /// Something has been committed since.
     pub has_changed: bool,
 }
 
-/// Whether the next piece is due.
+/// Returns true if the next step is due.
 pub fn is_due(mode: AutoDefragment, facts: &Facts) -> bool {
     let is_wanted = match mode {
         AutoDefragment::Off => false,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_something_comes_first() {
+    fn requests_come_first() {
         let busy = Facts { quiet: QUIET / 2, is_under_way: true, ..IDLE };
         assert!(!is_due(AutoDefragment::Always, &busy));
     }

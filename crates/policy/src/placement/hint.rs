@@ -1,4 +1,4 @@
-//! What the pool stores of a device about placement (`dev_item.type`).
+//! Placement hint that the pool stores for a device (`dev_item.type`).
 //!
 //! Two numberings share the field: the hints of the allocation hint patches, 0 to 5, of which 0 to 3 are widely used
 //! and 4 is an addition of one tree; and the roles of a later proposal, 1 to 128 in ranges, of which we read what
@@ -8,7 +8,7 @@ use super::PlacementClass;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the pool stores of a device (`dev_item.type`).
+/// Placement hint of a device (`dev_item.type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AllocationHint {
@@ -38,7 +38,7 @@ const NAMES: [(AllocationHint, &str); 6] = [
 ];
 
 impl AllocationHint {
-    /// The hint that is stored; `None` for numbers whose meaning nobody has told.
+    /// Stored hint; `None` for numbers without a known meaning.
     pub const fn from_disk(number: u64) -> Option<Self> {
         match number {
             0 | 81..=100 => Some(Self::DataPreferred),
@@ -56,12 +56,12 @@ impl AllocationHint {
         self as u8
     }
 
-    /// Whether we store it: roles are only read.
+    /// Returns true if brindle stores it: roles are only read.
     pub const fn is_stored(self) -> bool {
         self.number() <= Self::NoNewChunks.number()
     }
 
-    /// What the device counts as; `None` if the hint says nothing about that.
+    /// Class that the hint gives the device; `None` if it says nothing about that.
     pub const fn class(self) -> Option<PlacementClass> {
         match self {
             Self::MetadataPreferred | Self::MetadataOnly => Some(PlacementClass::Fast),
@@ -70,7 +70,7 @@ impl AllocationHint {
         }
     }
 
-    /// Whether it makes the hints of all devices count, rather than their classes.
+    /// Returns true if it makes the hints of all devices count, rather than their classes.
     pub(crate) const fn counts(self) -> bool {
         !matches!(self, Self::DataPreferred | Self::NoNewChunks)
     }

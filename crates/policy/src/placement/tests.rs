@@ -195,7 +195,7 @@ fn any_devices() -> impl Strategy<Value = Vec<DeviceSummary>> {
     )
 }
 
-/// How much a device is wanted, straight from the table of the hints; 0 not at all.
+/// Preference for a device, straight from the table of the hints; 0 for none.
 fn wish(device: &DeviceSummary, content: BlockGroupType, hinted: bool, mode: PlacementMode) -> u8 {
     if device.hint.number() == 4 {
         return 0;

@@ -1,12 +1,12 @@
-//! How long a read would take on a mirror: what `auto` compares.
+//! Estimated time of a read on a mirror: the value that `auto` compares.
 
 use super::MirrorFacts;
 
-/// How much of a sequential stream `auto` leaves on one mirror, in bytes. A hard disk that skips what other mirrors
-/// read waits about half a revolution for the next piece: the longer the pieces, the less of its time that is.
+/// Bytes of a sequential stream that `auto` leaves on one mirror. A hard disk that skips a piece read from another
+/// mirror waits about half a revolution for the next: the longer the pieces, the smaller that share of its time.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Of a device of which nobody knows more: nanoseconds that a read elsewhere takes, and bytes a second.
+/// Defaults for a device without measurements: nanoseconds of a read elsewhere, and bytes a second.
 const ROTATING: (u64, u64) = (8_000_000, 180 << 20);
 const SOLID: (u64, u64) = (100_000, 500 << 20);
 
@@ -14,12 +14,12 @@ const SOLID: (u64, u64) = (100_000, 500 << 20);
 /// any more, so nothing else would tell that it has recovered.
 const HALF_LIFE_NS: u64 = 4_000_000_000;
 
-/// What a read costs a mirror that has nothing else to do.
+/// Cost of a read on an idle mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// How long it takes, in nanoseconds.
+    /// Time in nanoseconds.
     pub ns: u64,
-    /// How fast the mirror is taken to be.
+    /// Assumed throughput of the mirror.
     pub bytes_per_second: u64,
 }
 
@@ -31,7 +31,7 @@ pub fn expected_ns(mirror: &MirrorFacts, length: u64) -> u64 {
     cost(mirror, length).ns.saturating_add(queued).saturating_add(load.backlog_ns)
 }
 
-/// What a read of so many bytes costs.
+/// Cost of a read of `length` bytes.
 pub fn cost(mirror: &MirrorFacts, length: u64) -> Cost {
     let load = &mirror.load;
     let service = service_ns(mirror);
@@ -47,13 +47,13 @@ pub fn cost(mirror: &MirrorFacts, length: u64) -> Cost {
     Cost { ns, bytes_per_second }
 }
 
-/// How long a read keeps it from the others.
+/// Time for which a read keeps the mirror from others, in nanoseconds.
 fn service_ns(mirror: &MirrorFacts) -> u64 {
     let usual = if mirror.rotating { ROTATING.0 } else { SOLID.0 };
     faded(mirror.load.service_ns, usual, mirror.load.age_ns)
 }
 
-/// What was measured, pulled towards the usual by its age.
+/// Measured value, pulled towards the usual one by its age.
 fn faded(measured: u64, usual: u64, age_ns: u64) -> u64 {
     if measured == 0 {
         return usual;

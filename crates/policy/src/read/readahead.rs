@@ -1,39 +1,39 @@
-//! What will be read next of a file, by what was read of it.
+//! Readahead of a file: prediction of the next reads from the past ones.
 
 use std::ops::Range;
 
-/// How far ahead of a sequential reader the devices are asked for, at first, and at the most where one device after the
-/// other does all the work, in bytes.
+/// Readahead of a sequential reader, in bytes: at first, and at most where one device after the other does all the
+/// work.
 const AHEAD_MIN_BYTES: u64 = 512 << 10;
 const AHEAD_MAX_BYTES: u64 = 8 << 20;
-/// How much more is asked for at once, so that a long way ahead is not asked for in one go.
+/// Bytes that one prefetch adds at most, so that a long readahead is not asked for in one go.
 const STEP_BYTES_MAX: u64 = 8 << 20;
-/// Parallel readers of one stream come a little out of order; so far behind is still sequential.
+/// Distance by which parallel readers of one stream may come late, in bytes, and still be sequential.
 const BEHIND_BYTES_MAX: u64 = 8 << 20;
-/// How many readers of one file are followed.
+/// Number of readers of one file that are followed.
 const STREAMS: usize = 8;
 
 /// The sequential readers of a file; those that read last stand at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Readahead {
     streams: Vec<Stream>,
-    /// How far ahead it is worth to ask.
+    /// Useful readahead, in bytes.
     worth_bytes: u64,
 }
 
-/// What a sequential reader has asked for.
+/// Prefetched part of a sequential reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// Where the next read begins if it is sequential.
+    /// Offset of the next read if it is sequential.
     next: u64,
-    /// The devices have been asked up to here.
+    /// Offset up to which data is prefetched.
     asked: u64,
-    /// How far ahead to ask next; doubles with each success.
+    /// Length of the next prefetch in bytes; doubles with each success.
     ahead: u64,
 }
 
 impl Readahead {
-    /// So far ahead all the devices of the file have something to do.
+    /// Sets the readahead, in bytes, with which all devices of the file are busy.
     pub fn set_worth(&mut self, bytes: u64) {
         self.worth_bytes = bytes;
     }
@@ -49,7 +49,7 @@ impl Readahead {
         if self.streams.len() == STREAMS {
             self.streams.remove(0);
         }
-        // Who begins at the start of a file will go on.
+        // A reader that begins at the start of a file will go on.
         if offset == 0 {
             self.streams.push(Stream::default());
             return self.streams.last_mut()?.advance(offset, end, size, most);

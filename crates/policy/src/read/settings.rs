@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How one of several fit mirrors is chosen.
+/// Policy that chooses one of several fit mirrors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReadPolicy {
     /// By the address alone, flash before disks: what tools use that read a pool once. It has no name in the settings.
@@ -10,17 +10,17 @@ pub enum ReadPolicy {
     Runs,
     /// By the process that reads.
     Pid,
-    /// The next mirror after so many bytes.
+    /// The next mirror after a number of bytes.
     RoundRobin,
     /// A certain device.
     Devid,
-    /// The first mirror whose queue is not full, a penalty counted for who would have to seek.
+    /// The first mirror whose queue is not full, with a penalty for mirrors that would have to seek.
     LoadRoundRobin,
-    /// Who answered fastest lately.
+    /// The mirror with the lowest recent latency.
     Latency,
-    /// Who has the fewest requests before it.
+    /// The mirror with the fewest requests in its queue.
     Queue,
-    /// Who is expected to answer first.
+    /// The mirror expected to answer first.
     Auto,
 }
 
@@ -50,13 +50,13 @@ impl ReadPolicy {
         }
     }
 
-    /// Whether it chooses by what the devices do: then somebody must keep count.
+    /// Returns true if it chooses by the load of the devices, which then must be measured.
     pub const fn needs_load(self) -> bool {
         matches!(self, Self::LoadRoundRobin | Self::Latency | Self::Queue | Self::Auto)
     }
 
-    /// Whether two reads of the same bytes may go to different mirrors, so that who announces a read must remember
-    /// for whom.
+    /// Returns true if two reads of the same bytes may go to different mirrors: a prefetch must then remember its
+    /// mirror.
     pub const fn is_fickle(self) -> bool {
         self.needs_load() || matches!(self, Self::RoundRobin)
     }
@@ -65,11 +65,11 @@ impl ReadPolicy {
 /// A number of the policy `roundrobin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
-    /// Whether penalties count only on pools with both kinds of devices.
+    /// 1 if penalties count only on pools with both kinds of devices.
     MixedOnly,
-    /// What a device that rotates gets added to its load if it would have to seek.
+    /// Penalty in requests for a rotating device that would have to seek.
     Rotating,
-    /// What any other device gets.
+    /// Penalty in requests for any other device.
     NonRotating,
 }
 
@@ -94,14 +94,14 @@ pub struct ReadSettings {
     pub active: ReadPolicy,
     /// After how many bytes `round-robin` turns to the next mirror.
     pub min_contig_bytes: u64,
-    /// The device of `devid`; 0 until somebody says which.
+    /// The device of `devid`; 0 until one is set.
     pub devid: u64,
     pub(super) mixed_only: u32,
     pub(super) rotating_increment: u32,
     pub(super) nonrotating_increment: u32,
 }
 
-/// What a value may be, and what it is if none is given.
+/// Facts that bound a setting and give its default.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingFacts<'a> {
     /// Bytes of a sector.
@@ -116,7 +116,7 @@ pub struct SettingFacts<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundedUp(pub u64);
 
-/// Why a setting is refused; to the kernel's eyes, all are `EINVAL`.
+/// Reason for refusing a setting; in the kernel, all are `EINVAL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingError {
     /// No such policy.
@@ -228,7 +228,7 @@ impl ReadSettings {
         Ok(())
     }
 
-    /// What is added to the load of a device that would have to seek.
+    /// Penalty on the load of a device that would have to seek.
     pub fn penalty(&self, rotating: bool, is_mixed: bool) -> u32 {
         match (self.mixed_only != 0 && !is_mixed, rotating) {
             (true, _) => 0,

@@ -41,7 +41,7 @@ fn after(last_mirror: usize) -> ReadRequestFacts {
     ReadRequestFacts { last_mirror, ..at(0) }
 }
 
-/// A mirror with so many requests before it, the next one so far from the last.
+/// A mirror with `in_flight` requests in its queue, the next one at a distance from the last.
 fn loaded(in_flight: u32, distance: u64) -> MirrorFacts {
     MirrorFacts { load: MirrorLoad { in_flight, distance, ..GOOD.load }, ..GOOD }
 }
@@ -94,7 +94,7 @@ fn each_fact_outweighs_those_after_it() {
 }
 
 #[test]
-fn whoever_is_missing_stale_or_erring_is_avoided_whatever_the_policy() {
+fn missing_stale_or_erring_mirrors_are_avoided_under_every_policy() {
     let bad = [
         MirrorFacts { present: false, ..GOOD },
         MirrorFacts { stale: true, ..GOOD },
@@ -134,7 +134,7 @@ fn pid_is_the_first_mirror_plus_the_process_modulo_their_number() {
 }
 
 #[test]
-fn round_robin_turns_after_so_many_bytes_over_mirrors_by_devid() {
+fn round_robin_turns_over_mirrors_by_devid_after_its_bytes() {
     let mirrors = [3, 1, 2].map(|devid| MirrorFacts { devid, ..GOOD });
     let chosen = |bytes_read| {
         let request = ReadRequestFacts { bytes_read, ..at(0) };
@@ -154,7 +154,7 @@ fn devid_is_that_device_and_the_first_mirror_where_it_has_none() {
 }
 
 #[test]
-fn roundrobin_takes_the_first_from_the_last_used_one_whose_load_is_below_its_depth() {
+fn roundrobin_takes_the_first_mirror_from_the_last_used_one_with_load_below_depth() {
     let mirrors = [loaded(31, 0), loaded(32, 0), loaded(0, 0)];
     let chosen = |last| by(ReadPolicy::LoadRoundRobin, &mirrors, &after(last));
     assert_eq!([chosen(0), chosen(1), chosen(2)], [0, 2, 2]);

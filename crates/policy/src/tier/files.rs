@@ -1,14 +1,14 @@
-//! What files ask for: which tier the extents of their data belong into, and which of them lie in the other one.
+//! Tiers that files ask for: the tier of each extent of their data, and the extents that lie in the other one.
 //!
 //! Data that was written while its tier was full lies in the other one, and so does what was written before it was
 //! marked, before there was a limit for small files, or before the file grew beyond it. A [`Survey`] is shown the items
 //! of all subvolumes, and tells which extents those are. An extent that several files share (clones, snapshots) belongs
 //! into the best tier that one of them asks for.
 //!
-//! How long a file is compressed, whoever wrote it bit by bit could not know. So a file that is small only compressed is
-//! right in either tier, unless it is marked.
+//! The compressed length of a file was unknown to a program that wrote it bit by bit. So a file that is small only
+//! compressed is right in either tier, unless it is marked.
 //!
-//! What is remembered is limited: a survey looks at a window of addresses, which ends where there would be too much, and
+//! Memory is bounded: a survey looks at a window of addresses, which ends where there would be too much, and
 //! [`Survey::behind`] says where the next one begins.
 
 use super::shortage::Shortage;
@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 /// The attribute that marks a file or directory.
 pub const MARK: &[u8] = b"user.brindle.tier";
 
-/// So many extents are remembered.
+/// Upper bound on remembered extents.
 const WINDOW_EXTENTS: usize = 1 << 20;
 
 /// A file takes no more than this above its length, unless space is kept beyond its end: a sector of any size.
 const SLACK_BYTES: u64 = 64 << 10;
 
-/// What a mark says; `None` if it is none of ours.
+/// Tier that a mark names; `None` for an unknown mark.
 pub fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
     match value {
         b"fast" => Some(PlacementClass::Fast),
@@ -36,7 +36,7 @@ pub fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
     }
 }
 
-/// What a file asks for; of several, the last in this order counts.
+/// Wish of a file; of several, the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
     Bulk,
@@ -55,24 +55,24 @@ struct Place {
 /// An extent that lies in the wrong tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongExtent {
-    /// Where it begins.
+    /// Start address.
     pub start: Logical,
     /// Its length in bytes.
     pub length_bytes: u64,
-    /// Where it belongs.
+    /// Tier that it belongs to.
     pub target: PlacementClass,
 }
 
 /// Extents, and what they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// Number of extents.
     pub extents: u64,
-    /// How long they are together, in bytes, each once.
+    /// Their length together, in bytes, each counted once.
     pub bytes: u64,
 }
 
-/// What lies where of the data that is for one tier or the other.
+/// Amounts of tiered data, by tier and location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileTiers {
     /// For fast devices, and there: small files, and what is marked.
@@ -102,7 +102,7 @@ struct File {
     number: Option<ObjectId>,
     size: u64,
     mark: Option<PlacementClass>,
-    /// What its extents take, in bytes.
+    /// Bytes that its extents take.
     stored: u64,
     /// Its extents, as long as they may turn out to be right in either tier.
     extents: Vec<(Logical, u64)>,
@@ -122,7 +122,7 @@ impl Survey {
         }
     }
 
-    /// Whether there is nothing to look for.
+    /// Returns true if there is nothing to look for.
     pub fn is_idle(&self) -> bool {
         self.places.is_empty()
     }
@@ -161,12 +161,12 @@ impl Survey {
         }
     }
 
-    /// Where the next survey is to begin; `None` if all was seen.
+    /// Start of the next survey; `None` if all was seen.
     pub fn behind(&self) -> Option<Logical> {
         self.behind
     }
 
-    /// What lies where.
+    /// Amounts by tier and location.
     pub fn tiers(&self) -> FileTiers {
         let mut tiers = FileTiers::default();
         for (start, (length, wish)) in &self.extents {
@@ -180,7 +180,7 @@ impl Survey {
         tiers
     }
 
-    /// What lies in the wrong tier, by address.
+    /// Misplaced extents, by address.
     pub fn wrong(&self) -> impl Iterator<Item = WrongExtent> {
         self.extents.iter().filter_map(|(start, (length, wish))| {
             let target = self.target(*start, *wish)?;
@@ -188,7 +188,7 @@ impl Survey {
         })
     }
 
-    /// Where an extent belongs, if it lies in the other tier.
+    /// Tier that an extent belongs to, if it lies in the other one.
     fn target(&self, start: Logical, wish: Wish) -> Option<PlacementClass> {
         match (self.place(start)?.is_fast, wish) {
             (true, Wish::Bulk) => Some(PlacementClass::Bulk),
@@ -202,13 +202,13 @@ impl Survey {
         self.places.get(after.checked_sub(1)?).copied().filter(|place| at.get() < place.end)
     }
 
-    /// Whether what is still to come of the file makes no difference.
+    /// Returns true if the items of the file still to come make no difference.
     fn is_decided(&self) -> bool {
         let is_large = self.file.stored > self.small_file_bytes.saturating_add(SLACK_BYTES);
         self.file.mark.is_some() || self.small_file_bytes == 0 || is_large
     }
 
-    /// What the file asks for, as far as it is known.
+    /// Wish of the file, as far as it is known.
     fn wish(&self) -> Wish {
         let File { mark, size, stored, .. } = self.file;
         match mark {
@@ -272,7 +272,7 @@ impl std::ops::AddAssign for FileTiers {
     }
 }
 
-/// Why data of such profiles has no tiers on so many fast and bulk devices; `None` if it has.
+/// Reason for which data of these profiles has no tiers on this number of fast and bulk devices; `None` if it has.
 pub fn why_no_tiers(
     profiles: impl IntoIterator<Item = Profile>,
     fast: usize,

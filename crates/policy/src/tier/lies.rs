@@ -1,17 +1,17 @@
-//! What lies where.
+//! Sums of the bytes on devices of each class.
 
 use super::{Content, TierPool};
 use crate::placement::{Fit, PlacementClass};
 use brindle_ondisk::{DevId, Profile};
 use std::collections::BTreeMap;
 
-/// What lies where of one content and profile. All bytes are of devices, copies and parity included, but for
+/// Location of all chunks of one content and profile. All bytes are of devices, copies and parity included, except
 /// [`used_bytes`](Self::used_bytes) and [`logical_bytes`](Self::logical_bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lies {
-    /// What it is.
+    /// Content.
     pub content: Content,
-    /// How it is laid out.
+    /// Profile.
     pub profile: Profile,
     /// Its chunks.
     pub chunks: u64,
@@ -35,7 +35,7 @@ pub struct Lies {
     pub by_device: BTreeMap<DevId, u64>,
 }
 
-/// What lies where, for each content and profile that there is.
+/// Locations of each content and profile in the pool.
 pub fn lies(pool: &TierPool) -> Vec<Lies> {
     let mut all: BTreeMap<(Content, Profile), Lies> = BTreeMap::new();
     for chunk in &pool.chunks {

@@ -1,4 +1,4 @@
-//! What is to be moved, and behind which fences.
+//! Plans: chunks to be moved, and the fences meanwhile.
 
 use super::files::{Amount, FileTiers};
 use super::shortage::{Shortage, shortages};
@@ -17,7 +17,7 @@ pub const DEVICE_BYTES_MIN: u64 = 256 << 20;
 /// Sizes of devices are multiples of this, in bytes: no sector is larger.
 const SIZE_UNIT_BYTES: u64 = 64 << 10;
 
-/// What is wanted.
+/// Wanted moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Metadata and system chunks are to go to the fast devices.
@@ -29,28 +29,28 @@ pub struct Wanted {
 /// One direction of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Where to.
+    /// Target class.
     pub target: PlacementClass,
     /// The chunks to be relocated, in this order.
     pub moves: Vec<Move>,
     /// The fences that stand meanwhile. Where devices stay [open](Move::open), these are the fences for the
     /// first chunk, and each later one has its own.
     pub fences: Vec<Fence>,
-    /// Whether the fences are enough: if not, holes in the devices behind them attract new chunks, and some
-    /// chunks may have to be moved more than once, or stay.
+    /// True if the fences are enough: if not, holes in the devices behind them attract new chunks, and some chunks
+    /// may have to be moved more than once, or stay.
     pub holds: bool,
 }
 
 /// A chunk to be relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Where it begins.
+    /// Start address.
     pub logical: Logical,
-    /// What it holds.
+    /// Content.
     pub content: Content,
     /// Its content and profile, as the format has them.
     pub kind: BlockGroupType,
-    /// Used in it, in bytes: so much is copied.
+    /// Used bytes in it, all of which are copied.
     pub used_bytes: u64,
     /// The number of devices of the other class that are not fenced meanwhile, for the copies that the target has no
     /// devices for.
@@ -93,25 +93,25 @@ pub struct NoRoom {
     pub room_bytes: u64,
 }
 
-/// What is to be done, and what can't be.
+/// Moves to be made, and refusals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// One after the other. What the first does can't be foreseen to the byte: plan anew before the second.
     pub passes: Vec<Pass>,
     /// Data of files that lies in the wrong tier of data: extents leave block groups that stay.
     pub files: Vec<FileMove>,
-    /// What can't be done of what is wanted.
+    /// Wanted moves that are not possible.
     pub refusals: Vec<NoRoom>,
-    /// Why nothing could lie better than that, where more devices of a class would make a difference.
+    /// Shortages that prevent a better placement, where more devices of a class would make a difference.
     pub shortages: Vec<Shortage>,
 }
 
 /// Data of files to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMove {
-    /// Where to.
+    /// Target tier.
     pub target: PlacementClass,
-    /// How much.
+    /// Amount of data.
     pub amount: Amount,
 }
 
@@ -133,31 +133,31 @@ impl Plan {
         }
     }
 
-    /// Whether nothing is to be moved.
+    /// Returns true if there is nothing to move.
     pub fn is_empty(&self) -> bool {
         self.passes.is_empty() && self.files.is_empty()
     }
 
-    /// How much is copied, in bytes.
+    /// Bytes that are copied.
     pub fn bytes(&self) -> u64 {
         let of_files: u64 = self.files.iter().map(|files| files.amount.bytes).sum();
         of_files + self.passes.iter().map(Pass::bytes).sum::<u64>()
     }
 
-    /// How many chunks are relocated.
+    /// Number of chunks that are relocated.
     pub fn chunks(&self) -> usize {
         self.passes.iter().map(|pass| pass.moves.len()).sum()
     }
 }
 
 impl Pass {
-    /// How much is copied, in bytes.
+    /// Bytes that are copied.
     pub fn bytes(&self) -> u64 {
         self.moves.iter().map(|chunk| chunk.used_bytes).sum()
     }
 }
 
-/// What is to be done to a pool.
+/// Plan for a pool.
 pub fn plan(pool: &TierPool, wanted: Wanted) -> Plan {
     let mut plan = Plan::default();
     for class in [PlacementClass::Fast, PlacementClass::Bulk] {
@@ -243,8 +243,8 @@ pub fn devices_needed(pool: &TierPool, kind: BlockGroupType) -> Option<usize> {
     }
 }
 
-/// What lies highest on each device of a class, and right, and has a free range below that is as long. Where fences
-/// leave too much free space between what they hold, moving that there lets them be drawn closer.
+/// Highest well placed chunk on each device of a class, with a free range below it that is as long. Where fences
+/// leave too much free space between their chunks, moving these there lets the fences be drawn closer.
 pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
     let mut found: BTreeMap<Logical, Move> = BTreeMap::new();
     for device in pool.devices.iter().filter(|device| device.class == class) {
@@ -312,7 +312,7 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     Ok(Pass { target, moves: moves.collect(), fences, holds })
 }
 
-/// How much data would fit in a tier of data, as far as that is less than what is wanted.
+/// Bytes that would fit in a tier of data, if that is less than wanted.
 fn room_for_data(pool: &TierPool, target: PlacementClass, wanted_bytes: u64) -> u64 {
     let is_there = |chunk: &&TierChunk| pool.is_of_fast_tier(chunk) == (target == PlacementClass::Fast);
     let data = || pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);

@@ -5,25 +5,25 @@
 //! room in a new chunk, it comes down. While it stands, data that needs a new chunk would get it on the wrong devices,
 //! so it does not stand while data is short of room.
 
-/// How full the chunks of a kind are, in bytes.
+/// Use of the chunks of one kind, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fullness {
     /// Length of the chunks' logical ranges.
     pub total_bytes: u64,
-    /// What can't be had of it.
+    /// Bytes that cannot be allocated.
     pub taken_bytes: u64,
 }
 
-/// How near is near.
+/// Thresholds for the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// The fence goes up when metadata chunks have less than this to spare, in bytes.
     pub metadata_bytes: u64,
-    /// It stands only while data chunks have so much to spare, in bytes; half of it if it stands already.
+    /// Bytes that data chunks must have to spare for the fence to stand; half of it if it stands already.
     pub data_bytes: u64,
 }
 
-/// Whether the fence is to stand.
+/// Returns true if the fence is to stand.
 pub fn is_fence_due(metadata: Fullness, data: Fullness, marks: Marks, stands: bool) -> bool {
     let spare = |chunks: Fullness| chunks.total_bytes.saturating_sub(chunks.taken_bytes);
     let needed = if stands { marks.data_bytes / 2 } else { marks.data_bytes };

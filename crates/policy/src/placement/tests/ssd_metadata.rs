@@ -1,4 +1,4 @@
-//! What is published of the `ssd_metadata` mode, case by case, as far as it is about choosing devices: a, b, c are SSDs
+//! Published behaviour of the `ssd_metadata` mode, case by case, where it chooses devices: a, b, c are SSDs
 //! (1, 2, 3), e, f rotate (5, 6). Cases that take a pool are tested on pools.
 
 use super::*;
