@@ -4,7 +4,7 @@ use crate::Random;
 use crate::image::{Image, PAGE_BYTES, Page, spans};
 use std::sync::Arc;
 
-/// What one write or discard does to an image.
+/// Effect of one write or discard on an image.
 #[derive(Debug)]
 pub struct Change {
     offset: u64,
@@ -33,16 +33,16 @@ enum PieceBytes {
     Part(Box<[u8]>),
 }
 
-/// Which sectors of a write reached the medium.
+/// Sectors of a torn write that reached the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
-    /// The first so many.
+    /// The first sectors, of this number.
     First(u64),
-    /// All but the first so many.
+    /// All but the first sectors, of this number.
     AllBut(u64),
-    /// Every one by its own toss of a coin.
+    /// Each sector by its own toss of a coin.
     Scattered {
-        /// What the coins follow from.
+        /// Seed of the coins.
         seed: u64,
     },
 }
@@ -71,25 +71,25 @@ impl Change {
         Self { offset, length, payload: Payload::Zeros }
     }
 
-    /// Where it begins, in bytes.
+    /// Start, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How long it is, in bytes.
+    /// Length, in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether it is a discard.
+    /// Returns true for a discard.
     #[must_use]
     pub fn is_discard(&self) -> bool {
         matches!(self.payload, Payload::Zeros)
     }
 
-    /// How many sectors it touches.
+    /// Number of sectors that it touches.
     #[must_use]
     pub fn sectors(&self, sector_bytes: u64) -> u64 {
         (self.offset + self.length).div_ceil(sector_bytes) - self.offset / sector_bytes
@@ -172,7 +172,7 @@ impl Piece {
 }
 
 impl Tear {
-    /// One of those that a write of so many sectors can suffer; `None` if it is too short to tear.
+    /// Random tear of a write of `sectors`; `None` if it is too short to tear.
     pub(crate) fn any(sectors: u64, random: &mut Random) -> Option<Self> {
         if sectors < 2 {
             return None;

@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Fault {
     /// This write fails, and writes nothing.
     Write {
-        /// Which.
+        /// Its number.
         number: u64,
     },
     /// This write and all after it fail.
     WritesFrom {
-        /// Which is the first.
+        /// Number of the first.
         number: u64,
     },
     /// Writes that touch this range of bytes fail.
     WritesWithin(Range<u64>),
     /// This write writes its first bytes, then fails.
     ShortWrite {
-        /// Which.
+        /// Its number.
         number: u64,
-        /// How much it writes.
+        /// Bytes that it writes.
         bytes: usize,
     },
     /// Reads that touch this range of bytes fail.
@@ -35,49 +35,49 @@ pub enum Fault {
     WrongReadsWithin(Range<u64>),
     /// This read fails.
     Read {
-        /// Which.
+        /// Its number.
         number: u64,
     },
     /// This read and all after it fail.
     ReadsFrom {
-        /// Which is the first.
+        /// Number of the first.
         number: u64,
     },
-    /// This read gives wrong bytes, without a word.
+    /// This read gives wrong bytes, without an error.
     WrongRead {
-        /// Which.
+        /// Its number.
         number: u64,
     },
-    /// This read and all after it give wrong bytes, without a word.
+    /// This read and all after it give wrong bytes, without an error.
     WrongReadsFrom {
-        /// Which is the first.
+        /// Number of the first.
         number: u64,
     },
     /// This flush fails.
     Flush {
-        /// Which.
+        /// Its number.
         number: u64,
     },
     /// This flush and all after it fail.
     FlushesFrom {
-        /// Which is the first.
+        /// Number of the first.
         number: u64,
     },
     /// No space from this write on, as in an image on a full filesystem.
     FullFrom {
-        /// Which is the first that finds none.
+        /// Number of the first write that finds none.
         number: u64,
     },
     /// The device can't be written.
     ReadOnly,
-    /// After so many calls of all kinds the device is gone.
+    /// The device is gone after a number of calls of all kinds.
     VanishAfter {
-        /// How many still find it.
+        /// Number of calls that still find it.
         calls: u64,
     },
 }
 
-/// How many calls there were.
+/// Numbers of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads.
@@ -103,7 +103,7 @@ struct Script {
     counts: Counts,
 }
 
-/// What a call is told to do instead.
+/// Outcome that replaces a call's own.
 enum Verdict {
     Fail(Errno),
     FailAfter(usize),
@@ -147,7 +147,7 @@ impl FaultyDevice {
         self.script().faults.clear();
     }
 
-    /// How many calls there were so far.
+    /// Numbers of calls until now.
     pub fn counts(&self) -> Counts {
         self.script().counts
     }
@@ -172,7 +172,7 @@ impl FaultyDevice {
 }
 
 impl Fault {
-    /// One that strikes a device in the course of so many writes and flushes.
+    /// Random fault in the course of `writes` writes and `flushes` flushes.
     pub fn any(random: &mut Random, writes: u64, flushes: u64) -> Self {
         let number = random.below(writes.max(1));
         let flush = random.below(flushes.max(1));
@@ -187,7 +187,7 @@ impl Fault {
         }
     }
 
-    /// One of reading that strikes a device of this size in the course of so many reads.
+    /// Random fault of reading, on a device of this size in the course of `reads` reads.
     pub fn any_of_reading(random: &mut Random, reads: u64, size_bytes: u64) -> Self {
         /// Some of the device, so that it is seldom asked for and often enough.
         const PARTS: u64 = 16;
@@ -204,7 +204,7 @@ impl Fault {
         }
     }
 
-    /// Whether it strikes those who read.
+    /// Returns true if it strikes readers.
     pub fn is_of_reading(&self) -> bool {
         matches!(
             self,

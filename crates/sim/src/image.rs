@@ -23,7 +23,7 @@ pub struct Image {
     groups: BTreeMap<u64, Arc<Group>>,
 }
 
-/// What is not there is zero.
+/// Pages of a range; a missing one is zero.
 #[derive(Clone)]
 struct Group {
     pages: [Option<Arc<Page>>; PAGES_PER_GROUP],
@@ -145,7 +145,7 @@ impl Image {
         bytes
     }
 
-    /// How many pages it holds, shared ones among them.
+    /// Number of pages it holds, shared ones among them.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.groups.values().map(|group| group.pages.iter().flatten().count()).sum()

@@ -19,7 +19,7 @@ impl ImageDevice {
         Self { name: name.into(), class, image: RwLock::new(image) }
     }
 
-    /// What is on it now.
+    /// Its present contents.
     #[must_use]
     pub fn image(&self) -> Image {
         self.read().clone()

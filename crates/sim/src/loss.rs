@@ -1,16 +1,16 @@
-//! What a crash takes: a fate for each write that was not flushed.
+//! Losses of a crash: an outcome for each write that was not flushed.
 
 use crate::{Change, Random, Tear};
 use std::sync::Arc;
 
-/// What becomes of a write that was not flushed.
+/// Outcome of a write that was not flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is on the medium.
+    /// The medium holds it.
     Kept,
-    /// It never happened.
+    /// The medium does not hold it.
     Lost,
-    /// Some of its sectors are on the medium.
+    /// The medium holds some of its sectors.
     Torn(Tear),
 }
 
@@ -102,10 +102,10 @@ impl LossMode {
     }
 }
 
-/// How many of 16 writes are lost: one number is drawn for each state, so that some lose little and some nearly all.
+/// Numbers of 16 writes that are lost: one is drawn for each state, so that some lose little and some nearly all.
 const SHARES: [u64; 5] = [1, 4, 8, 12, 15];
 
-/// How many of 16 writes that are not lost are torn.
+/// Numbers of 16 writes, of those not lost, that are torn.
 const TORN_SHARES: [u64; 3] = [0, 1, 4];
 
 fn scattered(writes: &[Arc<Change>], sector_bytes: u64, random: &mut Random) -> Vec<Fate> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest request that a host sends to a drive.
 const REQUEST_BYTES: u64 = 1 << 20;
-/// How much of what was fetched in advance the host keeps in memory.
+/// Bytes of prefetched data that the host keeps in memory.
 const FETCHED_BYTES_MAX: u64 = 1 << 30;
 
 /// Contents in memory, and the time that a drive takes for them. What was announced by [`Device::prefetch`] is fetched
@@ -36,7 +36,7 @@ impl ModelDevice {
         Self { name, contents, time: Arc::clone(time), drive, class, fetched: Mutex::default() }
     }
 
-    /// What a range waits for: pieces that are fetched, and requests for what lies between.
+    /// Tickets that a range waits for: pieces being fetched, and requests for the gaps between them.
     fn ask(&self, start: u64, end: u64, is_kept: bool) -> Vec<Ticket> {
         let mut fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut at, mut tickets) = (start, Vec::new());

@@ -28,11 +28,11 @@ struct Log {
 pub struct Event {
     /// To which, in the order in which the recorder made them.
     pub device: usize,
-    /// What.
+    /// The operation.
     pub kind: EventKind,
 }
 
-/// What was done to a device.
+/// Operation on a device.
 #[derive(Clone, Debug)]
 pub enum EventKind {
     /// A write or a discard.
@@ -68,13 +68,13 @@ impl Recorder {
         Arc::new(CrashDevice { number, recorder: self.clone(), contents })
     }
 
-    /// How many events there are: the crash point that is now.
+    /// Number of events: the present crash point.
     #[must_use]
     pub fn position(&self) -> usize {
         self.log().events.len()
     }
 
-    /// What happened so far.
+    /// Events until now.
     #[must_use]
     pub fn recording(&self) -> Recording {
         let log = self.log();
@@ -87,13 +87,13 @@ impl Recorder {
 }
 
 impl CrashDevice {
-    /// What a reader sees now, flushed or not.
+    /// Contents that a reader sees now, flushed or not.
     #[must_use]
     pub fn image(&self) -> Image {
         self.contents.image()
     }
 
-    /// Writes an event down, and does `effect` before anybody else's can follow.
+    /// Records an event, and does `effect` before another event can follow.
     fn record(&self, kind: EventKind, effect: impl FnOnce(&mut Image)) {
         let mut log = self.recorder.log();
         log.events.push(Event { device: self.number, kind });

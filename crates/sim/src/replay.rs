@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// The sector that a write is torn at, unless told otherwise, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-/// What happened to all devices of a [`Recorder`](crate::Recorder), in order. A crash point is the number of events
-/// before the crash.
+/// Events of all devices of a [`Recorder`](crate::Recorder), in order. A crash point is the number of events before
+/// the crash.
 #[derive(Clone)]
 pub struct Recording {
     names: Arc<[String]>,
@@ -19,24 +19,24 @@ pub struct Recording {
     sector_bytes: u64,
 }
 
-/// A recording played up to a crash point. It goes forward cheaply, so whoever looks at many points takes them in
-/// order; a clone starts a second walk from where this one is.
+/// A recording played up to a crash point. It goes forward cheaply, hence many points are best visited in order; a clone
+/// starts a second walk from its point.
 #[derive(Clone)]
 pub struct Replay {
     recording: Recording,
     point: usize,
-    /// What no crash takes away.
+    /// Contents that no crash takes away.
     durable: Vec<Image>,
     /// The writes of each device since its last flush.
     pending: Vec<Vec<Arc<Change>>>,
 }
 
-/// What a crash left.
+/// State after a crash.
 #[derive(Debug)]
 pub struct CrashState {
     /// The devices, in the order in which the recorder made them. Each state has its own, they may be written.
     pub devices: Vec<Arc<ImageDevice>>,
-    /// What it took.
+    /// Its losses.
     pub losses: Vec<Loss>,
 }
 
@@ -47,7 +47,7 @@ pub struct Loss {
     pub device: String,
     /// The write.
     pub change: Arc<Change>,
-    /// What became of it; never [`Fate::Kept`].
+    /// Its outcome; never [`Fate::Kept`].
     pub fate: Fate,
 }
 
@@ -91,7 +91,7 @@ impl Recording {
         }
     }
 
-    /// What a crash at a point leaves. For one state; whoever wants many takes a [`Replay`].
+    /// State after a crash at a point. For one state; for many, use a [`Replay`].
     #[must_use]
     pub fn state_at(&self, point: usize, mode: LossMode, random: &mut Random) -> CrashState {
         let mut replay = self.replay();
@@ -107,7 +107,7 @@ impl Replay {
         self.point
     }
 
-    /// How many writes a crash here could take.
+    /// Number of writes that a crash here could take.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending.iter().map(Vec::len).sum()
@@ -137,7 +137,7 @@ impl Replay {
         self.point = point;
     }
 
-    /// What a crash here leaves.
+    /// State after a crash here.
     #[must_use]
     pub fn state(&self, mode: LossMode, random: &mut Random) -> CrashState {
         let Recording { names, classes, sector_bytes, .. } = &self.recording;
@@ -163,13 +163,13 @@ impl Replay {
 }
 
 impl CrashState {
-    /// The devices, for whoever takes any that can be written.
+    /// The devices, as writable ones.
     #[must_use]
     pub fn writable(&self) -> Vec<Arc<dyn WritableDevice>> {
         self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect()
     }
 
-    /// What is on the devices.
+    /// Contents of the devices.
     #[must_use]
     pub fn images(&self) -> Vec<Image> {
         self.devices.iter().map(|device| device.image()).collect()

@@ -1,8 +1,9 @@
-//! Time that passes only while everybody waits for it.
+//! Time that passes only while all jobs wait for it.
 //!
-//! Modelled drives share one [`VirtualTime`]. Whoever waits for an answer, or sleeps, moves the time on to the next moment
-//! at which something happens. Several jobs, each a thread, take turns: one runs until it has to wait, then the one whose
-//! answer came first; so that what they do to each other is the same in each run, however many processors there are.
+//! Modelled drives share one [`VirtualTime`]. A job that waits for an answer, or sleeps, moves the time on to the
+//! next moment at which something happens. Several jobs, each a thread, take turns: one runs until it has to wait,
+//! then the job whose answer came first; so their effect on each other is the same in each run, however many
+//! processors there are.
 
 use crate::{Completion, Drive, DriveRequest, DriveRequestKind};
 use std::cell::Cell;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 thread_local! {
-    /// Which job this thread is.
+    /// Number of this thread's job.
     static JOB: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -34,11 +35,11 @@ struct State {
     jobs: Vec<Waiting>,
     /// Those that have begun to wait for their turn.
     threads: Vec<Option<Thread>>,
-    /// Which job runs.
+    /// Number of the job that runs.
     turn: usize,
 }
 
-/// What a job waits for.
+/// Event that a job waits for.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
     Ticket(u64),
@@ -78,7 +79,7 @@ impl VirtualTime {
         self.pause(Waiting::Ticket(ticket.0));
     }
 
-    /// Whether a request was answered.
+    /// Returns true if a request was answered.
     pub fn is_answered(&self, ticket: Ticket) -> bool {
         self.state().answered_ns.contains_key(&ticket.0)
     }
@@ -89,7 +90,7 @@ impl VirtualTime {
         self.pause(Waiting::Until(until));
     }
 
-    /// Runs so many jobs side by side, each told its number, until all are done.
+    /// Runs `jobs` jobs side by side, each given its number, until all are done.
     pub fn run(&self, jobs: usize, job: impl Fn(usize) + Sync) {
         {
             let mut state = self.state();
@@ -186,7 +187,7 @@ impl State {
     /// Moves on to the next moment at which something happens, at the latest to `limit`.
     fn step(&mut self, limit: Option<u64>) {
         let events = self.drives.iter().filter_map(Drive::next_event_ns);
-        let next = events.chain(limit).min().expect("somebody waits, so something will happen");
+        let next = events.chain(limit).min().expect("a job waits, so an event is due");
         self.now_ns = self.now_ns.max(next);
         let mut answered: Vec<Completion> = Vec::new();
         for drive in &mut self.drives {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_job_waits_alone() {
+    fn thread_without_a_job_waits_alone() {
         let time = VirtualTime::new();
         let ssd = time.add(Drive::sata_ssd());
         let tickets = [0, 1 << 20].map(|at| time.submit(ssd, DriveRequestKind::Read(at, 4096)));

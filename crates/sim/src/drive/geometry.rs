@@ -1,6 +1,6 @@
-//! Where a byte lies on the platters: how far out, and at which angle.
+//! Position of a byte on the platters: its radius and its angle.
 //!
-//! A position is the time that streaming there from the first byte takes, in nanoseconds. That one number says both: the
+//! A position is the time that streaming there from the first byte takes, in nanoseconds. That one number gives both: the
 //! track is how often the platters have turned, the angle what is left. Zones, short strokes, and the revolution that is
 //! lost by coming a moment too late follow from it; head and track switches are taken to be hidden by skew.
 
@@ -11,9 +11,9 @@ use super::hard_disk::HardDiskParameters;
 pub(super) struct Geometry {
     /// Bytes a nanosecond at the outer edge.
     outer: f64,
-    /// How much less that is for each nanosecond of position.
+    /// Decrease of that for each nanosecond of position.
     slope: f64,
-    /// The position behind the last byte.
+    /// The position after the last byte.
     end_ns: f64,
     revolution_ns: u64,
     seek_ns: [f64; 3],

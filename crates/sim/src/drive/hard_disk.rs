@@ -5,40 +5,40 @@ use super::write_cache::WriteCache;
 use super::{Answers, Completion, DriveRequest, DriveRequestKind, transfer_ns};
 use std::collections::VecDeque;
 
-/// What is known of such a drive.
+/// Parameters of a hard disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardDiskParameters {
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// How fast it streams at the outer edge, where it begins.
+    /// Throughput at the outer edge, where it begins.
     pub outer_bytes_per_second: u64,
-    /// And at the inner edge.
+    /// Throughput at the inner edge.
     pub inner_bytes_per_second: u64,
-    /// How fast it turns.
+    /// Rotation speed.
     pub revolutions_per_minute: u64,
-    /// To the next track, over a third of all, and over all.
+    /// Seek times to the next track, over a third of all, and over all.
     pub seek_ns: [u64; 3],
-    /// What a write needs on top.
+    /// Additional time for a write.
     pub write_settle_ns: u64,
-    /// What the firmware adds to a seek, to be sure not to come late.
+    /// Time that the firmware adds to a seek, to be sure not to come late.
     pub margin_ns: u64,
-    /// What a command costs.
+    /// Time of a command.
     pub command_ns: u64,
-    /// How fast its cache is read and written.
+    /// Throughput of its cache.
     pub interface_bytes_per_second: u64,
-    /// How many requests it chooses from.
+    /// Number of requests it chooses from.
     pub queue_depth: usize,
-    /// No request waits for nearer ones longer than this.
+    /// Longest time for which a request waits for nearer ones.
     pub wait_ns_max: u64,
-    /// What it takes before it has written it.
+    /// Bytes of the write cache.
     pub write_cache_bytes: u64,
-    /// So long after a read it begins to write.
+    /// Idle time after the last read before the write cache drains.
     pub write_idle_ns: u64,
-    /// How many streams it remembers.
+    /// Number of streams it remembers.
     pub read_segments: usize,
-    /// How much of each.
+    /// Bytes cached of each stream.
     pub read_segment_bytes: u64,
-    /// How far it reads on while it has nothing else to do.
+    /// Bytes that it reads ahead while idle.
     pub look_ahead_bytes: u64,
 }
 
@@ -94,9 +94,9 @@ pub struct HardDisk {
     held: VecDeque<DriveRequest>,
     cache: WriteCache,
     running: Option<Running>,
-    /// What the head reads or has read, and the end of that: at `head_ns` it stood at `stream.1`.
+    /// Range that the head reads or has read: at `head_ns` it stood at `stream.1`.
     stream: (u64, u64),
-    /// Whether it goes on reading there.
+    /// True if it goes on reading there.
     is_streaming: bool,
     head_ns: u64,
     read_ns: u64,
@@ -114,7 +114,7 @@ struct Read {
     at_ns: u64,
 }
 
-/// What the head does.
+/// Operation of the head.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     end_ns: u64,
@@ -200,7 +200,7 @@ impl HardDisk {
         self.answers.add(self.interface_free_ns, id);
     }
 
-    /// Whether a range is in memory: written lately, read lately, or read ahead by now.
+    /// Returns true if a range is cached: written lately, read lately, or read ahead.
     fn is_cached(&self, start: u64, end: u64) -> bool {
         let is_in = |(from, to): (u64, u64)| from <= start && end <= to;
         is_in((self.stream_start(), self.read_so_far()))
@@ -213,7 +213,7 @@ impl HardDisk {
         self.stream.0.max(self.read_so_far().saturating_sub(self.parameters.read_segment_bytes))
     }
 
-    /// How far the head has read ahead.
+    /// Offset up to which the head has read ahead.
     fn read_so_far(&self) -> u64 {
         if !self.is_streaming || self.running.is_some() {
             return self.stream.1;
@@ -222,7 +222,7 @@ impl HardDisk {
         self.geometry.offset(self.head_position_ns()).clamp(self.stream.1, limit)
     }
 
-    /// Where the head is while nothing is running: it reads on until it has read ahead enough, then stays on the track.
+    /// Position of the head while idle: it reads on until it has read ahead enough, then stays on the track.
     fn head_position_ns(&self) -> u64 {
         let stopped = self.geometry.position_ns(self.stream.1);
         if !self.is_streaming {
@@ -340,8 +340,9 @@ impl HardDisk {
         }
     }
 
-    /// That of the queue to which the head comes first; one that has waited too long comes before all. Of reads that
-    /// follow each other the first comes first: a stream that is entered in its middle would leave its start behind.
+    /// Index of the queued read to which the head comes first; one that has waited too long comes before all. Of
+    /// reads that follow each other the first comes first: a stream that is entered in its middle would leave its
+    /// start behind.
     fn nearest_read(&self) -> Option<usize> {
         let queue = self.reads.iter().enumerate().take(self.parameters.queue_depth);
         let ready = queue.filter(|(_, read)| read.at_ns <= self.now_ns);
@@ -358,7 +359,7 @@ impl HardDisk {
             .map(|(index, _)| index)
     }
 
-    /// Until the head is where a read begins, or what of it was not read ahead.
+    /// Time until the head reaches the start of a read, or of the part that was not read ahead.
     fn access_ns(&self, head: u64, read: &Read) -> u64 {
         let reach = self.stream.1 + self.parameters.look_ahead_bytes;
         let goes_on = self.is_streaming && self.stream_start() <= read.start && read.start <= reach;
@@ -368,7 +369,7 @@ impl HardDisk {
         self.geometry.access_ns(head, read.position_ns, self.now_ns, false)
     }
 
-    /// Whether the head is still reading ahead.
+    /// Returns true if the head is still reading ahead.
     fn is_still_reading(&self) -> bool {
         self.is_streaming && self.read_so_far() < self.stream.1 + self.parameters.look_ahead_bytes
     }

@@ -1,7 +1,7 @@
 //! Drives that are modelled: when a hard disk, a SATA SSD or an NVMe drive would answer, in virtual time.
 //!
 //! A model has neither clock nor contents. It is told of requests with the time of their arrival, says when something
-//! happens next, and is moved on to there. Whoever drives it decides what a moment is; the same requests at the same times
+//! happens next, and is moved on to there. The caller decides what a moment is; the same requests at the same times
 //! have the same answers, to the nanosecond, on every machine. A figure made with it is that of a *modelled* drive, and has
 //! to say so.
 
@@ -19,23 +19,23 @@ pub use solid::{Solid, SolidParameters};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is asked of a drive.
+/// Request to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveRequest {
-    /// By which the answer is known.
+    /// Number that the answer carries.
     pub id: u64,
-    /// What is to be done.
+    /// Operation.
     pub kind: DriveRequestKind,
-    /// When it arrives, in nanoseconds; no earlier than the request before.
+    /// Time of arrival, in nanoseconds; no earlier than that of the request before.
     pub at_ns: u64,
 }
 
-/// What a drive does.
+/// Operation of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveRequestKind {
-    /// Reads so many bytes from an offset on.
+    /// Reads from an offset: offset and length in bytes.
     Read(u64, u64),
-    /// Writes so many bytes from an offset on, into its cache if there is room.
+    /// Writes from an offset, into its cache if there is room: offset and length in bytes.
     Write(u64, u64),
     /// Makes durable what was written.
     Flush,
@@ -46,7 +46,7 @@ pub enum DriveRequestKind {
 pub struct Completion {
     /// When, in nanoseconds.
     pub at_ns: u64,
-    /// Which.
+    /// The request's number.
     pub id: u64,
 }
 
@@ -80,7 +80,7 @@ impl Drive {
         Self::Solid(Box::new(Solid::new(SolidParameters::nvme())))
     }
 
-    /// Whether it rotates.
+    /// Returns true if it rotates.
     pub fn is_rotating(&self) -> bool {
         matches!(self, Self::HardDisk(_))
     }
@@ -130,7 +130,7 @@ impl Answers {
     }
 }
 
-/// How long bytes take at a rate, in nanoseconds.
+/// Time of a transfer at a rate, in nanoseconds.
 fn transfer_ns(bytes: u64, bytes_per_second: u64) -> u64 {
     let time = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
     u64::try_from(time).unwrap_or(u64::MAX)

@@ -4,30 +4,30 @@ use super::{Answers, Completion, DriveRequest, DriveRequestKind, transfer_ns};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is known of such a drive.
+/// Parameters of a solid state drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SolidParameters {
-    /// How many work side by side.
+    /// Number of channels that work side by side.
     pub channels: usize,
-    /// Bytes on one before the next one's turn.
+    /// Bytes on one channel before the next one's turn.
     pub stripe_bytes: u64,
-    /// How fast it reads.
+    /// Throughput of reads.
     pub read_bytes_per_second: u64,
-    /// How fast it writes.
+    /// Throughput of writes.
     pub write_bytes_per_second: u64,
-    /// How long a read takes.
+    /// Latency of a read.
     pub read_ns: u64,
-    /// How long a read takes that goes on where the last one ended.
+    /// Latency of a read that begins at the end of the last one.
     pub sequential_read_ns: u64,
-    /// How long a write takes.
+    /// Latency of a write.
     pub write_ns: u64,
     /// Commands a second.
     pub commands_per_second: u64,
-    /// How long a flush takes if something was written.
+    /// Time of a flush after a write.
     pub flush_ns: u64,
-    /// How long it takes if not.
+    /// Time of a flush without one.
     pub clean_flush_ns: u64,
-    /// Whether everything waits while it flushes.
+    /// True if everything waits during a flush.
     pub is_flush_exclusive: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Solid {
     quiet_ns: u64,
     read_end: u64,
     is_dirty: bool,
-    /// What the link is to take, by when a channel has it.
+    /// Transfers over the link, by the time at which a channel has them.
     arriving: BinaryHeap<Reverse<Arriving>>,
     answers: Answers,
 }
@@ -89,9 +89,9 @@ pub struct Solid {
 struct Arriving {
     at_ns: u64,
     id: u64,
-    /// How long the link takes.
+    /// Time that the link takes.
     took_ns: u64,
-    /// The answer can't be earlier.
+    /// Earliest time of the answer.
     last_ns: u64,
 }
 

@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 const GB: u64 = 1_000_000_000;
 const DISK_BYTES: u64 = 2_000_398_934_016;
 
-/// So many requests, `depth` at a time, each as soon as one before it is answered; how long that takes, in seconds.
+/// Runs requests at a queue depth of `depth`, each as soon as one before it is answered; returns the time in seconds.
 fn run(
     drive: &mut Drive,
     depth: usize,
@@ -41,7 +41,7 @@ fn random_reads(drive: &mut Drive, depth: usize, count: u64, bytes: u64) -> f64 
     count as f64 / run(drive, depth, count, read).0
 }
 
-/// Those that a cache of so many bytes has swallowed at once do not count.
+/// Random writes per second. Those that a cache of `cache` bytes has swallowed at once do not count.
 fn random_writes(drive: &mut Drive, depth: usize, count: u64, bytes: u64, cache: u64) -> f64 {
     let mut random = Random::new(1);
     let write = |_| DriveRequestKind::Write(random.below(bytes / 4096) * 4096, 4096);

@@ -1,13 +1,13 @@
-//! What a hard disk was given to write and has not written: ranges, neighbours joined.
+//! Write cache of a hard disk: ranges not on the platters yet, neighbours joined.
 
 use std::collections::BTreeMap;
 
 /// Bytes that are written at once when the cache is emptied.
 const DRAIN_BYTES: u64 = 1 << 20;
-/// Of so many on either side of the head one is chosen.
+/// Number of candidates on either side of the head.
 const NEAREST: usize = 2;
 
-/// Ranges by where they begin.
+/// Ranges, by their start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteCache {
     ranges: BTreeMap<u64, u64>,
@@ -41,7 +41,7 @@ impl WriteCache {
         self.bytes += end - start;
     }
 
-    /// What may be written next, of what lies nearest to an offset.
+    /// Candidates for the next write: ranges nearest to an offset.
     pub(super) fn near(&self, offset: u64) -> impl Iterator<Item = (u64, u64)> {
         let behind = self.ranges.range(offset..).take(NEAREST);
         let before = self.ranges.range(..offset).rev().take(NEAREST);
