@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Pool {
     volume: Volume,
     devices: Vec<Arc<dyn Device>>,
-    /// What was wrong with the chunks on the way.
+    /// Problems of the chunks found on the way.
     problems: Findings,
     has_chunk_tree: bool,
 }
@@ -40,7 +40,7 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Poo
     Ok(Pool { volume, devices, problems, has_chunk_tree })
 }
 
-/// What the superblock says of the chunk tree's root.
+/// Chunk tree root in the superblock.
 pub(crate) fn chunk_root(superblock: &Superblock) -> NodeExpectation {
     let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
     NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level)
@@ -76,12 +76,12 @@ impl Pool {
         &self.devices
     }
 
-    /// What the chunk map did not take.
+    /// Chunks that the chunk map refused.
     pub(crate) fn problems(&self) -> &Findings {
         &self.problems
     }
 
-    /// Whether any of the chunk tree could be read.
+    /// Returns true if any of the chunk tree could be read.
     pub(crate) fn has_chunk_tree(&self) -> bool {
         self.has_chunk_tree
     }

@@ -12,7 +12,7 @@ use crate::walk::Walk;
 use crate::{CheckOptions, NoProgress, PassReport, Progress, Report};
 use std::time::Instant;
 
-/// What the passes know. Each leaves here what later ones need.
+/// Knowledge shared by the passes. Each leaves here the results that later ones need.
 pub(crate) struct Examination<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) options: &'a CheckOptions,
@@ -21,11 +21,11 @@ pub(crate) struct Examination<'a> {
     pub(crate) reader: &'a Reader<'a>,
     /// The chunks.
     pub(crate) regions: Regions,
-    /// What is known of each sector of data.
+    /// Marks of each sector of data.
     pub(crate) sectors: SectorMap,
     /// The shape of all trees, once `trees` has found it.
     pub(crate) forest: Option<Forest>,
-    /// What `trees` has taken from the leaves.
+    /// Results that `trees` has taken from the leaves.
     pub(crate) gathered: Option<Gathered>,
 }
 

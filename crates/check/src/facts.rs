@@ -1,4 +1,4 @@
-//! What the pool's own trees say, as far as several passes want it in one place.
+//! Facts from the pool's own trees that several passes want in one place.
 
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{
@@ -52,7 +52,7 @@ pub(crate) struct RootLink {
     pub(crate) name: Vec<u8>,
 }
 
-/// What a UUID stands for.
+/// Entry of the UUID tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UuidFact {
     pub(crate) uuid: Uuid,
@@ -67,7 +67,7 @@ pub(crate) struct QuotaStatus {
     pub(crate) generation: Generation,
 }
 
-/// What the pool's own trees say.
+/// Facts from the pool's own trees.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) chunks: Vec<ChunkFact>,

@@ -14,73 +14,73 @@ pub enum Finding {
     /// A copy of a superblock can't be used.
     #[error("{device}: superblock at offset {offset}: {problem}")]
     Superblock {
-        /** The device. */
+        /// The device.
         device: String,
-        /** Where on it. */
+        /// Offset on it, in bytes.
         offset: u64,
-        /** What is wrong. */
+        /// The problem.
         problem: String,
     },
     /// A device or a copy has missed transactions.
     #[error("{device}: superblock at offset {offset} has generation {found}, expected {expected}")]
     SuperblockGeneration {
-        /** The device. */
+        /// The device.
         device: String,
-        /** Where on it. */
+        /// Offset on it, in bytes.
         offset: u64,
-        /** The pool's. */
+        /// The pool's.
         expected: Generation,
-        /** Its own. */
+        /// Its own.
         found: Generation,
     },
     /// Copies of one generation say different things.
     #[error("{device}: superblock at offset {offset} says {field} {found}, expected {expected}")]
     SuperblockField {
-        /** The device. */
+        /// The device.
         device: String,
-        /** Where on it. */
+        /// Offset on it, in bytes.
         offset: u64,
-        /** Which field. */
+        /// The field.
         field: &'static str,
-        /** What the pool's superblock says. */
+        /// Value in the pool's superblock.
         expected: u64,
-        /** What this one says. */
+        /// Value in this one.
         found: u64,
     },
     /// A backup of the roots can't be.
     #[error("superblock: backup roots {slot}: {problem}, found {found}")]
     BackupRoot {
-        /** Which of the four. */
+        /// Index among the four.
         slot: usize,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
-        /** What it says. */
+        /// Stored value.
         found: u64,
     },
     /// Opening the pool had to survive something.
     #[error("{0}")]
-    Opening(/** What. */ String),
+    Opening(/** The error. */ String),
     /// A total that the superblock keeps is not the sum.
     #[error("superblock: {field} is {found}, expected {expected}")]
     SuperblockTotal {
-        /** Which field. */
+        /// The field.
         field: &'static str,
-        /** The sum. */
+        /// The sum.
         expected: u64,
-        /** What it says. */
+        /// Stored value.
         found: u64,
     },
 
     // Chunks and devices
     /// The chunk map does not take a chunk.
     #[error("{0}")]
-    Chunk(/** What is wrong. */ String),
+    Chunk(/** The problem. */ String),
     /// A system chunk of the superblock is not the chunk tree's.
     #[error(
         "system chunk at logical {start} of the superblock differs from the chunk tree's, or is not there"
     )]
     SystemChunk {
-        /** Where the chunk begins. */
+        /// Start of the chunk.
         start: Logical,
     },
     /// A stripe of a chunk has no device extent, or another one.
@@ -88,15 +88,15 @@ pub enum Finding {
         "chunk at logical {chunk}: stripe at offset {offset} of device {devid}, {length} bytes: {problem}"
     )]
     Stripe {
-        /** The chunk. */
+        /// The chunk.
         chunk: Logical,
-        /** The device. */
+        /// The device.
         devid: DevId,
-        /** Where on it. */
+        /// Offset on it, in bytes.
         offset: Physical,
-        /** The stripe's length. */
+        /// The stripe's length.
         length: u64,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// A device extent belongs to no chunk.
@@ -104,37 +104,37 @@ pub enum Finding {
         "device extent at offset {offset} of device {devid}, {length} bytes, of the chunk at logical {chunk}: {problem}"
     )]
     DeviceExtent {
-        /** The device. */
+        /// The device.
         devid: DevId,
-        /** Where on it. */
+        /// Offset on it, in bytes.
         offset: Physical,
-        /** Its length. */
+        /// Length in bytes.
         length: u64,
-        /** The chunk that it names. */
+        /// The chunk that it names.
         chunk: Logical,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// Device extents lie over each other.
     #[error("device {devid}: device extent at offset {offset} lies over the one before, which ends at {end}")]
     DeviceExtentOverlap {
-        /** The device. */
+        /// The device.
         devid: DevId,
-        /** Where the second begins. */
+        /// Start of the second.
         offset: Physical,
-        /** Where the first ends. */
+        /// End of the first.
         end: u64,
     },
     /// A number of a device item is wrong.
     #[error("device {devid}: {field} is {found}, expected {expected}")]
     Device {
-        /** The device. */
+        /// The device.
         devid: DevId,
-        /** Which field. */
+        /// The field.
         field: &'static str,
-        /** What it should be. */
+        /// Correct value.
         expected: u64,
-        /** What it is. */
+        /// Stored value.
         found: u64,
     },
 
@@ -142,38 +142,38 @@ pub enum Finding {
     /// A tree block can't be had, from no copy.
     #[error("{tree}: {error}")]
     Unreadable {
-        /** The tree. */
+        /// The tree.
         tree: TreeName,
-        /** Where the block should be. */
+        /// Address of the block.
         at: Logical,
-        /** What each copy had. */
+        /// Error of each copy.
         error: String,
     },
     /// A copy of a tree block is bad, another one good.
     #[error("{tree}: bad copy, another one is good: {error}")]
     BadCopy {
-        /** The tree. */
+        /// The tree.
         tree: TreeName,
-        /** Where the block is. */
+        /// Address of the block.
         at: Logical,
-        /** What is wrong. */
+        /// The problem.
         error: String,
     },
     /// The keys of a block pass the first key of the next.
     #[error("{tree}: block at logical {at}: last key {last} is not less than its parent's next key {bound}")]
     KeyBeyondBound {
-        /** The tree. */
+        /// The tree.
         tree: TreeName,
-        /** The block. */
+        /// The block.
         at: Logical,
-        /** Its last key. */
+        /// Its last key.
         last: Key,
-        /** The next block's first. */
+        /// The next block's first.
         bound: Key,
     },
     /// A tree without which there is no pool is not there.
     #[error("there is no {0} tree")]
-    TreeMissing(/** Which one. */ &'static str),
+    TreeMissing(/** Name of the tree. */ &'static str),
     /// A block is marked as written by a balance, and its extent is not.
     #[error("tree block at logical {at} has the relocation flag, and its extent lacks FULL_BACKREF")]
     RelocationFlag {
@@ -187,7 +187,7 @@ pub enum Finding {
         tree: TreeName,
         /// The block.
         at: Logical,
-        /// What its flags say.
+        /// Revision in its flags.
         found: u64,
     },
     /// A block says that it belongs to a tree that does not have it.
@@ -203,73 +203,73 @@ pub enum Finding {
     /// Something is referred to that is not allocated.
     #[error("extent at logical {at}: not allocated, but used by {reference}{}", times(*count))]
     ExtentMissing {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** By whom. */
+        /// The reference.
         reference: Reference,
-        /** How often. */
+        /// Number of references.
         count: u64,
     },
-    /// An extent is allocated and nobody uses it.
+    /// An extent is allocated and nothing uses it.
     #[error("extent at logical {at}, {length} bytes: allocated, but nothing uses it")]
     ExtentUnused {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** Its length. */
+        /// Length in bytes.
         length: u64,
     },
     /// An extent's number of references is not the sum of its back references.
     #[error("extent at logical {at}: refs is {found}, its back references count {expected}")]
     ExtentRefs {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** The sum. */
+        /// The sum.
         expected: u64,
-        /** What it says. */
+        /// Stored value.
         found: u64,
     },
     /// A back reference is there and the reference is not, or the other way round.
     #[error("extent at logical {at}: back reference of {reference} counts {found}, expected {expected}")]
     BackReference {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** Whose. */
+        /// The reference.
         reference: Reference,
-        /** How often it is used. */
+        /// Number of such references.
         expected: u64,
-        /** What the back reference says. */
+        /// Count in the back reference.
         found: u64,
     },
     /// An extent is used with another length or level than it was allocated with.
     #[error("extent at logical {at}: {field} is {expected}, {reference} takes it for {found}")]
     ExtentShape {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** Length or level. */
+        /// Length or level.
         field: &'static str,
-        /** As allocated. */
+        /// Value in the allocated extent.
         expected: u64,
-        /** As used. */
+        /// Value in the reference.
         found: u64,
-        /** By whom. */
+        /// The reference.
         reference: Reference,
     },
     /// An extent lies over the one before.
     #[error("extent at logical {at} lies over the one before, which ends at {end}")]
     ExtentOverlap {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** End of the one before. */
+        /// End of the one before.
         end: u64,
     },
     /// An extent is not within one block group, or in one of the wrong kind.
     #[error("extent at logical {at}, {length} bytes: {problem}")]
     ExtentPlace {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** Its length. */
+        /// Length in bytes.
         length: u64,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
 
@@ -277,51 +277,51 @@ pub enum Finding {
     /// A chunk without block group, or the other way round, or they differ.
     #[error("block group at logical {start}, {length} bytes: {problem}")]
     BlockGroup {
-        /** Where it begins. */
+        /// Start address.
         start: Logical,
-        /** Its length. */
+        /// Length in bytes.
         length: u64,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// A block group is of another type than its chunk.
     #[error("block group at logical {start} is of type {found}, its chunk {expected}")]
     BlockGroupType {
-        /** Where it begins. */
+        /// Start address.
         start: Logical,
-        /** The chunk's. */
+        /// The chunk's.
         expected: BlockGroupType,
-        /** The block group's. */
+        /// The block group's.
         found: BlockGroupType,
     },
     /// A block group's sum is wrong.
     #[error("block group at logical {start}: used is {found}, expected {expected}")]
     BlockGroupUsed {
-        /** Where it begins. */
+        /// Start address.
         start: Logical,
-        /** Sum of its extents. */
+        /// Sum of its extents.
         expected: u64,
-        /** What it says. */
+        /// Stored value.
         found: u64,
     },
     /// The free space tree does not agree with the extents.
     #[error("free space at logical {start}, {length} bytes: {problem}")]
     FreeSpace {
-        /** Where. */
+        /// Start address.
         start: Logical,
-        /** How long. */
+        /// Length in bytes.
         length: u64,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// The number of free ranges of a block group is wrong.
     #[error("free space of block group at logical {start}: extent_count is {found}, expected {expected}")]
     FreeSpaceCount {
-        /** Where the block group begins. */
+        /// Start of the block group.
         start: Logical,
-        /** How many there are. */
+        /// Number found.
         expected: u64,
-        /** What is said. */
+        /// Stored number.
         found: u64,
     },
 
@@ -329,33 +329,33 @@ pub enum Finding {
     /// Data has no checksum.
     #[error("data at logical {start}, {length} bytes: no checksum, used by {}", named(*.user))]
     ChecksumMissing {
-        /** Where. */
+        /// Start address.
         start: Logical,
-        /** How long. */
+        /// Length in bytes.
         length: u64,
-        /** Tree, inode and offset of one who uses it. */
+        /// Tree, inode and offset of a file that uses it.
         user: Option<(RootId, ObjectId, u64)>,
     },
     /// There is a checksum of nothing.
     #[error("checksums of logical {start}, {length} bytes, where no data is allocated")]
     ChecksumUnused {
-        /** Where. */
+        /// Start address.
         start: Logical,
-        /** How long. */
+        /// Length in bytes.
         length: u64,
     },
     /// A sector does not match its checksum.
     #[error("data at logical {at}, mirror {mirror}{place}: checksum {found}, expected {expected}")]
     Data {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** Which copy, from 0. */
+        /// Mirror, from 0.
         mirror: usize,
-        /** The device and the byte there, ready to be read. */
+        /// The device and the byte there, ready to be read.
         place: String,
-        /** As read. */
+        /// Checksum of the data as read.
         found: String,
-        /** As stored. */
+        /// Stored checksum.
         expected: String,
     },
     /// Parity does not match the data of its row, all of which matches its checksums.
@@ -375,11 +375,11 @@ pub enum Finding {
     /// Data can't be read.
     #[error("data at logical {at}, mirror {mirror}: {error}")]
     DataUnreadable {
-        /** Where. */
+        /// Address.
         at: Logical,
-        /** Which copy, from 0. */
+        /// Mirror, from 0.
         mirror: usize,
-        /** Why. */
+        /// Reason.
         error: String,
     },
 
@@ -387,35 +387,35 @@ pub enum Finding {
     /// A number of an inode is wrong.
     #[error("tree {tree} inode {inode}: {field} is {found}, expected {expected}")]
     Inode {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
-        /** The inode. */
+        /// The inode.
         inode: ObjectId,
-        /** Which field. */
+        /// The field.
         field: &'static str,
-        /** What it should be. */
+        /// Correct value.
         expected: u64,
-        /** What it is. */
+        /// Stored value.
         found: u64,
     },
     /// Something about an inode is not as it must be.
     #[error("tree {tree} inode {inode}: {problem}")]
     InodeRule {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
-        /** The inode. */
+        /// The inode.
         inode: ObjectId,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// A file has neither data nor a hole at some place.
     #[error("tree {tree} inode {inode}: no file extent from offset {offset} on")]
     FileGap {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
-        /** The inode. */
+        /// The inode.
         inode: ObjectId,
-        /** Where. */
+        /// Offset in the file, in bytes.
         offset: u64,
     },
     /// Extents of a file lie over each other.
@@ -423,35 +423,35 @@ pub enum Finding {
         "tree {tree} inode {inode}: file extent at offset {offset} lies over the one before, which ends at {end}"
     )]
     FileOverlap {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
-        /** The inode. */
+        /// The inode.
         inode: ObjectId,
-        /** Where. */
+        /// Offset in the file, in bytes.
         offset: u64,
-        /** End of the one before. */
+        /// End of the one before.
         end: u64,
     },
     /// A name stands in one place and not in the other.
     #[error("tree {tree} directory {directory}: \"{name}\" (inode {inode}, index {index}): {problem}")]
     Name {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
-        /** The directory. */
+        /// The directory.
         directory: ObjectId,
-        /** The name. */
+        /// The name.
         name: String,
-        /** What it stands for. */
+        /// Inode that it names.
         inode: ObjectId,
-        /** Index in the directory. */
+        /// Index in the directory.
         index: u64,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// Names do not agree, and which was not to be found out.
     #[error("tree {tree}: entries of directories and names of inodes do not agree")]
     Names {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
     },
 
@@ -459,47 +459,47 @@ pub enum Finding {
     /// Subvolumes do not hang together.
     #[error("subvolume {subvolume} in {parent}: {problem}")]
     RootRef {
-        /** The child. */
+        /// The child.
         subvolume: RootId,
-        /** The parent. */
+        /// The parent.
         parent: RootId,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// Something about a subvolume is not as it must be.
     #[error("tree {subvolume}: {problem}")]
     Root {
-        /** The subvolume. */
+        /// The subvolume.
         subvolume: RootId,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// The UUID tree says something wrong.
     #[error("uuid tree: {uuid} stands for subvolume {subvolume}: {problem}")]
     UuidEntry {
-        /** The UUID. */
+        /// The UUID.
         uuid: Uuid,
-        /** The subvolume. */
+        /// The subvolume.
         subvolume: RootId,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// Quotas lack something.
     #[error("qgroup 0/{subvolume}: {problem}")]
     Quota {
-        /** The subvolume. */
+        /// The subvolume.
         subvolume: RootId,
-        /** What is wrong. */
+        /// The problem.
         problem: &'static str,
     },
     /// Bytes that passed the tree checker and yet make no sense.
     #[error("tree {tree}: item {key}: {defect}")]
     Item {
-        /** The tree. */
+        /// The tree.
         tree: RootId,
-        /** The key. */
+        /// The key.
         key: Key,
-        /** What is wrong. */
+        /// The problem.
         defect: Defect,
     },
 }
@@ -525,7 +525,7 @@ impl fmt::Display for TreeName {
     }
 }
 
-/// Who uses an extent.
+/// Reference to an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reference {
     /// A tree (or the block's parent in it) has this block.
@@ -538,7 +538,7 @@ pub enum Reference {
         root: RootId,
         /// The inode.
         inode: ObjectId,
-        /// Where in the file the whole extent would begin.
+        /// Offset in the file at which the whole extent would begin, in bytes.
         offset: u64,
     },
     /// A leaf has this extent.
@@ -573,6 +573,6 @@ fn times(count: u64) -> String {
 fn named(user: Option<(RootId, ObjectId, u64)>) -> String {
     match user {
         Some((tree, inode, offset)) => format!("tree {tree} inode {inode} at offset {offset}"),
-        None => "nobody that was found".into(),
+        None => "no file that was found".into(),
     }
 }

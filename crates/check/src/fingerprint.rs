@@ -6,7 +6,7 @@
 //! `hash(end) - hash(start)`: ranges that follow each other telescope, so what tiles a larger range without
 //! gap or overlap comes to that of the larger range, and nothing else does.
 
-/// What a hash is of, so that facts of different kinds never cancel.
+/// Kind of a hashed fact, so that facts of different kinds never cancel.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(crate) enum Domain {
@@ -20,7 +20,7 @@ pub(crate) enum Domain {
     Edge,
     /// A name of an inode in a directory.
     Name,
-    /// What the type of the inode multiplies.
+    /// Sum that the type of the inode multiplies.
     NameType,
     /// An entry of a directory.
     Entry,

@@ -1,4 +1,4 @@
-//! The shape of all trees: every block once, and who refers to it.
+//! The shape of all trees: every block once, and its referrers.
 //!
 //! Nodes are read level by level, from the highest, each level in the order of addresses; leaves are only
 //! noted. A block to which several parents point is registered by the first (its *home*); the others must
@@ -37,10 +37,10 @@ pub(crate) struct Block {
     flags: AtomicU8,
 }
 
-/// What is kept of a node.
+/// Kept part of a node.
 #[derive(Debug)]
 pub(crate) struct Interior {
-    /// What it says of itself.
+    /// Names in its header.
     pub(crate) named: Named,
     /// The key that nothing below reaches.
     pub(crate) bound: Option<Key>,
@@ -51,12 +51,12 @@ pub(crate) struct Interior {
 
 /// Several parents have this block.
 const SHARED: u8 = 1 << 0;
-/// Nobody can read it.
+/// No copy is readable.
 const BAD: u8 = 1 << 1;
-/// What it refers to is filed under the block, not under its owner.
+/// Its references are filed under the block, not under its owner.
 const FULL_BACKREF: u8 = 1 << 2;
 
-/// What another than its home says of a block.
+/// Facts about a block from a parent other than its home.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     tree: u32,
@@ -122,7 +122,7 @@ impl Forest {
         self.by_address.get(&bytenr).copied()
     }
 
-    /// What is kept of a node that could be read.
+    /// Kept part of a node that could be read.
     pub(crate) fn node(&self, id: BlockId) -> Option<&Interior> {
         self.nodes.get(self.block(id).node? as usize)
     }
@@ -138,7 +138,7 @@ impl Forest {
         &self.trees[self.block(id).tree as usize]
     }
 
-    /// How many blocks there are, leaves included.
+    /// Number of blocks, leaves included.
     pub(crate) fn len(&self) -> usize {
         self.blocks.len()
     }
@@ -245,7 +245,7 @@ impl Forest {
         self.blocks[id.index()].node = number;
     }
 
-    /// Reads each block again for those who say something else of it than its home.
+    /// Reads each block again for parents that disagree with its home.
     fn settle_claims(&mut self, reader: &Reader<'_>, ledger: &Ledger) {
         for claim in std::mem::take(&mut self.claims) {
             let tree = self.trees[claim.tree as usize].name();
@@ -277,17 +277,17 @@ impl BlockId {
 }
 
 impl Block {
-    /// What is known of the block, but for its first key.
+    /// Expectation of the block, without its first key.
     pub(crate) fn expectation(&self) -> NodeExpectation {
         NodeExpectation::root(Logical::new(self.bytenr), Generation::new(self.generation), self.level)
     }
 
-    /// Whether several parents have the block.
+    /// Returns true if several parents have the block.
     pub(crate) fn is_shared(&self) -> bool {
         self.has(SHARED)
     }
 
-    /// Whether nobody can read it.
+    /// Returns true if no copy is readable.
     pub(crate) fn is_bad(&self) -> bool {
         self.has(BAD)
     }
@@ -296,7 +296,7 @@ impl Block {
         self.set(BAD);
     }
 
-    /// Whether what it refers to is filed under the block.
+    /// Returns true if its references are filed under the block.
     pub(crate) fn has_full_backref(&self) -> bool {
         self.has(FULL_BACKREF)
     }
@@ -315,7 +315,7 @@ impl Block {
 }
 
 impl TreeKind {
-    /// Whether the extent tree accounts for its blocks and for what they refer to.
+    /// Returns true if the extent tree accounts for its blocks and their references.
     pub(crate) fn is_accounted(self) -> bool {
         self != Self::Log
     }

@@ -1,4 +1,4 @@
-//! What the first walk takes from each leaf for the passes that follow.
+//! Facts that the first walk takes from each leaf for the passes that follow.
 
 use crate::Finding;
 use crate::facts::Facts;
@@ -28,7 +28,7 @@ pub(crate) struct Gather<'a> {
     pub(crate) no_holes: bool,
 }
 
-/// What one thread has gathered.
+/// Facts gathered by one thread.
 pub(crate) struct Gathered {
     pub(crate) references: ReferenceSums,
     pub(crate) space: Space,
@@ -44,7 +44,7 @@ pub(crate) struct Gathered {
     carry: Option<Carry>,
 }
 
-/// What a node of level 1 has.
+/// Summary of a node of level 1.
 #[derive(Debug)]
 pub(crate) enum Part {
     /// Some leaves of its own.
@@ -226,7 +226,7 @@ impl Gather<'_> {
         }
     }
 
-    /// What the items of files say of data: who uses it, and whether it should have checksums.
+    /// Gathers facts about data from the items of files: its users, and whether it should have checksums.
     fn file_data(&self, state: &mut Gathered, leaf: &Leaf<'_>, key: &Key, item: &Item<'_>) {
         let inode = key.objectid.get();
         let extent = match item {
@@ -266,8 +266,8 @@ impl Gather<'_> {
         self.sectors.mark(Mark::Needed, start, length);
     }
 
-    /// Whether an inode, whose item lies in another leaf, is one without checksums. What can't be found is
-    /// not asked for any.
+    /// Returns true if an inode, whose item lies in another leaf, is one without checksums. An inode that is not
+    /// found counts as one.
     fn look_up(&self, tree: &Tree, inode: u64) -> bool {
         let key = Key::new(ObjectId::new(inode), KeyType::INODE_ITEM, 0);
         let Some(leaf) = self.reader.leaf_of(&tree.root, &key) else { return true };

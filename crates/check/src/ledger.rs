@@ -1,9 +1,9 @@
-//! Where threads write down what they find.
+//! Findings of all threads, by pass.
 
 use crate::{Finding, Findings, Statistics};
 use std::sync::{Mutex, PoisonError};
 
-/// What one pass has found so far.
+/// Findings of one pass.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) errors: Findings,
@@ -40,12 +40,12 @@ impl Ledger {
         self.with(pass, |page| page.notes.push(note));
     }
 
-    /// So much was looked at.
+    /// Adds to the amount looked at.
     pub(crate) fn count(&self, pass: &'static str, statistics: Statistics) {
         self.with(pass, |page| page.statistics.add(statistics));
     }
 
-    /// How many things a pass has found wrong so far.
+    /// Number of findings of a pass until now.
     pub(crate) fn errors(&self, pass: &'static str) -> u64 {
         self.with(pass, |page| page.errors.count)
     }

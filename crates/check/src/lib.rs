@@ -4,7 +4,7 @@
 //!
 //! How it goes about it:
 //!
-//! - The shape of all trees is found level by level (`forest`): every tree block once, whoever refers to
+//! - The shape of all trees is found level by level (`forest`): every tree block once, however many refer to
 //!   it, in the order of addresses. Then the leaves are read, each once, by all cores (`walk`), and what
 //!   the later passes need is gathered from each on the way (`gather`). The passes that follow judge it.
 //! - What must agree between two places (an extent's back references and the references themselves, names in

@@ -1,20 +1,20 @@
-//! What is asked for, and who is told how far it has come.
+//! Options of a check, and its progress.
 
 use crate::PassReport;
 use brindle_volume::OpenOptions;
 
-/// How to examine a pool.
+/// Options of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// Which pool, from which superblock, and whether devices may be missing.
+    /// The pool, the superblock to use, and whether devices may be missing.
     pub volume: OpenOptions,
     /// Read every copy of every tree block, not only one that is good.
     pub all_copies: bool,
     /// Read all data that has checksums, every copy of it.
     pub check_data_csum: bool,
-    /// How many threads work; as many as there are cores if `None`.
+    /// Number of threads; `None` for the number of cores.
     pub threads: Option<usize>,
-    /// How many findings of one pass are kept; all are counted.
+    /// Number of findings of one pass that are kept; all are counted.
     pub max_findings: usize,
 }
 
@@ -45,14 +45,14 @@ pub trait Progress: Sync {
     /// The pass that runs has found out how much it has to do: tree blocks, or for `data` bytes.
     fn total(&self, _units: u64) {}
 
-    /// So much more is done.
+    /// More units are done.
     fn advance(&self, _units: u64) {}
 
     /// A pass is done.
     fn end(&self, _report: &PassReport) {}
 }
 
-/// Nobody wants to know.
+/// Progress that goes nowhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

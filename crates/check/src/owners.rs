@@ -1,4 +1,4 @@
-//! Whether the tree that a block names as its owner has the block.
+//! Check that the tree that a block names as its owner has the block.
 //!
 //! A block without `FULL_BACKREF` refers to everything in the name of its owner, so the owner must have it:
 //! when a tree gives up a block that others keep, the block gets that flag.
@@ -11,12 +11,12 @@ use crate::read::Reader;
 use crate::roots::{Tree, TreeKind};
 use brindle_ondisk::{Key, Node, NodeExpectation, RootId};
 
-/// What a block says of itself.
+/// Names in a block's header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     pub(crate) owner: RootId,
     pub(crate) first_key: Option<Key>,
-    /// It was written by a balance, which files everything under blocks.
+    /// True if it was written by a balance, which files everything under blocks.
     pub(crate) is_relocation: bool,
 }
 
@@ -61,7 +61,7 @@ impl Owners<'_> {
         self.ledger.report(page::EXTENTS, Finding::BlockOwner { at, owner });
     }
 
-    /// Whether the block's home says it: it is the owner's root, or refers to the block in its name.
+    /// Returns true if the block's home agrees: it is the owner's root, or refers to the block in its name.
     fn is_plain(&self, id: BlockId, owner: RootId) -> bool {
         let block = self.forest.block(id);
         match block.home {
@@ -74,7 +74,7 @@ impl Owners<'_> {
         }
     }
 
-    /// Whether the way to the block's first key in the owner's tree leads over the block.
+    /// Returns true if the path to the block's first key in the owner's tree leads over the block.
     fn has(&self, owner: RootId, id: BlockId, key: &Key) -> bool {
         let block = self.forest.block(id);
         let trees = self.forest.trees_of(owner).filter(|tree| tree.kind != TreeKind::Log);

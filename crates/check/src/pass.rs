@@ -9,14 +9,14 @@ use crate::passes;
 pub struct Pass {
     /// Its name, one word.
     pub name: &'static str,
-    /// What it looks at, in a sentence.
+    /// Subject, in a sentence.
     pub about: &'static str,
-    /// What must be there for it to make sense.
+    /// Its precondition.
     pub needs: Needs,
     pub(crate) run: fn(&mut Examination<'_>),
 }
 
-/// What a pass needs.
+/// Precondition of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Devices with superblocks, without which nothing runs.
@@ -25,7 +25,7 @@ pub enum Needs {
     ChunkTree,
     /// The walk over all trees.
     Walk,
-    /// The walk, and that somebody asked for it.
+    /// The walk, and the option to check data.
     DataOption,
 }
 

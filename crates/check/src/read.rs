@@ -8,7 +8,7 @@ use brindle_volume::Volume;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Where in the flags of a block the backref revision is (`BTRFS_BACKREF_REV_SHIFT`).
+/// Shift of the backref revision in the flags of a block (`BTRFS_BACKREF_REV_SHIFT`).
 const REVISION_SHIFT: u32 = 56;
 /// The only revision since 2009 (`BTRFS_MIXED_BACKREF_REV`).
 const MIXED_BACKREF_REVISION: u64 = 1;
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         is_whole
     }
 
-    /// How many blocks have been read, and their bytes.
+    /// Number of blocks read, and their bytes.
     pub(crate) fn statistics(&self) -> Statistics {
         let blocks = self.blocks.load(Relaxed);
         Statistics { blocks, bytes: blocks.saturating_mul(self.context.nodesize.into()), items: 0 }
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the keys of a block pass the first key of what follows it.
+/// Finding if the keys of a block pass the first key of the next block.
 pub(crate) fn beyond_bound(tree: TreeName, node: &Node, bound: Option<Key>) -> Option<Finding> {
     let last = node.len().checked_sub(1).and_then(|slot| node.key(slot))?;
     let bound = bound.filter(|bound| last >= *bound)?;

@@ -9,10 +9,10 @@ use crate::fingerprint::{Domain, Sum, add, bucket, hash, take};
 use brindle_ondisk::item::{BackRef, ExtentFlags, ExtentItem, FileExtent};
 use brindle_ondisk::{Item, Key, KeyType, Logical, Node, ObjectId, RootId};
 
-/// What an extent is.
+/// Shape of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Shape {
-    /// Data of so many bytes.
+    /// Data of this length in bytes.
     Data(u64),
     /// A tree block of this level.
     Block(u8),
@@ -28,7 +28,7 @@ pub(crate) trait ReferenceSink {
     fn used(&mut self, at: u64, shape: Shape, reference: Reference);
 }
 
-/// How many sums are kept apart.
+/// Number of sums kept apart.
 pub(crate) const BUCKETS: usize = 4096;
 
 /// The difference of both sides, in buckets by address; zero where they agree.
@@ -90,7 +90,7 @@ impl Reference {
         }
     }
 
-    /// As a back reference says it; what counts no reference is none.
+    /// Reference of a back reference; `None` for one that counts as no reference.
     fn of(reference: &BackRef) -> Option<Self> {
         Some(match reference {
             BackRef::Tree(root) => Self::Tree(*root),
@@ -104,7 +104,7 @@ impl Reference {
     }
 }
 
-/// What a data or tree block extent's item says.
+/// Shape in the item of a data or tree block extent.
 pub(crate) fn shape_of(key: &Key, extent: &ExtentItem<'_>) -> Shape {
     if extent.flags().contains(ExtentFlags::DATA) {
         return Shape::Data(key.offset());
@@ -171,7 +171,7 @@ pub(crate) fn from_file_extent(
     sink.used(extent.disk_bytenr.get(), Shape::Data(extent.disk_num_bytes.get()), reference);
 }
 
-/// What a node's pointer to a child is.
+/// Reference of a node's pointer to a child.
 pub(crate) fn to_child(parent: u64, owner: u64, is_full_backref: bool) -> Reference {
     if is_full_backref {
         Reference::SharedTree(Logical::new(parent))

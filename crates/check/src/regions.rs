@@ -37,7 +37,7 @@ impl Regions {
         self.0.get(index)
     }
 
-    /// Whether no region has any of a range.
+    /// Returns true if no region has any of a range.
     pub(crate) fn is_empty_range(&self, start: u64, end: u64) -> bool {
         let first = self.0.partition_point(|region| region.end() <= start);
         self.0.get(first).is_none_or(|region| region.start >= end)

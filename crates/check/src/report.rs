@@ -1,10 +1,10 @@
-//! What an examination has found.
+//! Results of a check.
 
 use crate::Finding;
 use brindle_ondisk::{Generation, Uuid};
 use std::time::Duration;
 
-/// What an examination has found.
+/// Result of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The pool.
@@ -15,22 +15,22 @@ pub struct Report {
     pub passes: Vec<PassReport>,
 }
 
-/// What one pass has found.
+/// Result of one pass.
 #[derive(Clone, Debug)]
 pub struct PassReport {
     /// The name of the pass.
     pub name: &'static str,
-    /// What it looks at, in a sentence.
+    /// Subject, in a sentence.
     pub about: &'static str,
-    /// Why it did not run.
+    /// Reason for not running.
     pub skipped: Option<String>,
-    /// What is wrong.
+    /// Errors.
     pub errors: Findings,
-    /// What is worth knowing and not wrong.
+    /// Remarks that are no errors.
     pub notes: Vec<String>,
-    /// How much it has looked at.
+    /// Amount looked at.
     pub statistics: Statistics,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
 }
 
@@ -39,11 +39,11 @@ pub struct PassReport {
 pub struct Findings {
     /// The first ones.
     pub list: Vec<Finding>,
-    /// How many there are in all.
+    /// Number of all findings.
     pub count: u64,
 }
 
-/// How much a pass has looked at.
+/// Amount that a pass has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Tree blocks.
@@ -55,12 +55,12 @@ pub struct Statistics {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns true if there is no error.
     pub fn is_clean(&self) -> bool {
         self.error_count() == 0
     }
 
-    /// How many things are wrong.
+    /// Number of errors.
     pub fn error_count(&self) -> u64 {
         self.passes.iter().map(|pass| pass.errors.count).sum()
     }

@@ -5,7 +5,7 @@ use crate::read::Reader;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock};
 
-/// What a tree holds.
+/// Kind of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TreeKind {
     /// Tree roots.
@@ -30,7 +30,7 @@ pub(crate) struct Tree {
     pub(crate) id: RootId,
     pub(crate) kind: TreeKind,
     pub(crate) root: NodeExpectation,
-    /// How far dropping the tree has come: everything before the key, at this level and above, is gone.
+    /// Progress of dropping the tree: everything before the key, at this level and above, is gone.
     pub(crate) dropped_to: Option<(Key, u8)>,
     /// The root item and the offset of its key, where there is one.
     pub(crate) item: Option<(Box<RootItem>, u64)>,
@@ -42,7 +42,7 @@ impl Tree {
         Self { id, kind, root, dropped_to: None, item: None }
     }
 
-    /// What findings call it.
+    /// Name of the tree in findings.
     pub(crate) fn name(&self) -> TreeName {
         match (self.kind, &self.item) {
             (TreeKind::Log, Some((_, subvolume))) => TreeName::LogOf(RootId::new(*subvolume)),
@@ -56,7 +56,7 @@ impl Tree {
         self.root.bytenr.get()
     }
 
-    /// Whether the tree is being dropped.
+    /// Returns true if the tree is being dropped.
     pub(crate) fn is_dead(&self) -> bool {
         self.item.as_ref().is_some_and(|(item, _)| item.refs.get() == 0)
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// What is noted of a sector.
+/// Mark of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It belongs to an extent of data.
+    /// The sector belongs to an extent of data.
     Allocated = 0,
-    /// It has a checksum.
+    /// The sector has a checksum.
     Summed = 1,
     /// A file needs its checksum.
     Needed = 2,

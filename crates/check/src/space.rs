@@ -9,7 +9,7 @@ use crate::regions::Regions;
 use crate::sectors::{Mark, SectorMap, runs};
 use brindle_ondisk::{BlockGroupType, Key, Logical, to_u64};
 
-/// What is known of the space in one region.
+/// Sums of the space in one region.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RegionSpace {
     /// Bytes of extents.
@@ -20,19 +20,19 @@ pub(crate) struct RegionSpace {
     pub(crate) free: Sum,
     /// Free ranges in the free space tree.
     pub(crate) free_count: u64,
-    /// What its free space info says of that; there should be one.
+    /// Block group and number of free extents in its free space info; there should be one.
     pub(crate) info: Option<(u64, u64)>,
-    /// How many infos there are.
+    /// Number of infos.
     pub(crate) infos: u64,
 }
 
-/// What one thread has learnt of space.
+/// Space seen by one thread.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) regions: Vec<RegionSpace>,
     /// For each leaf of the extent tree: where its first extent begins and its last one ends.
     pub(crate) edges: Vec<(u64, u64)>,
-    /// Where bitmaps begin that begin with free space, and end that end with it.
+    /// Starts of bitmaps that begin with free space, and ends of bitmaps that end with it.
     pub(crate) joins: (Vec<u64>, Vec<u64>),
     /// Items of the free space tree about places that are in no region.
     pub(crate) strays: u64,

@@ -1,7 +1,7 @@
 //! The walk over leaves: each read once, by all cores, about in the order of addresses.
 //!
 //! The unit of work is a node of level 1 with the leaves whose home it is, or a leaf that is a root. Within
-//! it leaves come in the order of keys, so that whoever looks at them can carry something along; leaves that
+//! it leaves come in the order of keys, so that a visitor can carry something along; leaves that
 //! are at home elsewhere are named in their place. Units are sorted by address, and while one is worked on the
 //! devices fetch the next ones.
 
@@ -21,13 +21,13 @@ pub(crate) struct Leaf<'a> {
     pub(crate) node: &'a Node,
     /// The tree that was first to have it.
     pub(crate) tree: &'a Tree,
-    /// What it refers to is filed under the leaf.
+    /// True if its references are filed under the leaf.
     pub(crate) is_full_backref: bool,
 }
 
 /// Looks at leaves. Each thread has a state.
 pub(crate) trait Visitor: Sync {
-    /// What a thread gathers.
+    /// State that a thread gathers.
     type State: Send;
 
     /// The state of a thread that begins.
@@ -43,7 +43,7 @@ pub(crate) trait Visitor: Sync {
     fn unit_done(&self, _state: &mut Self::State, _unit: BlockId) {}
 }
 
-/// What the walk needs.
+/// Inputs of the walk.
 #[derive(Clone, Copy)]
 pub(crate) struct Walk<'a> {
     pub(crate) forest: &'a Forest,
@@ -51,11 +51,11 @@ pub(crate) struct Walk<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) progress: &'a dyn Progress,
     pub(crate) threads: usize,
-    /// Whether what is wrong with leaves is reported: the first time.
+    /// True if errors of leaves are reported: the first time.
     pub(crate) is_first: bool,
 }
 
-/// How many units ahead devices are told of.
+/// Number of units that are prefetched.
 const AHEAD: usize = 2;
 /// Leaves no further apart than this are fetched together.
 const GAP_BYTES: u64 = 16 << 10;
@@ -88,7 +88,7 @@ impl Walk<'_> {
         )
     }
 
-    /// Where most of a unit is read: at its first child.
+    /// Address at which most of a unit is read: that of its first child.
     fn address_of(&self, id: BlockId) -> u64 {
         let own = self.forest.block(id).bytenr;
         let Some(node) = self.forest.node(id) else { return own };

@@ -31,13 +31,13 @@ struct Name<'a> {
     place: Place,
     directory: u64,
     name: &'a [u8],
-    /// What it stands for; `DIR_ITEM` does not know the index.
+    /// Key that it names; `DIR_ITEM` does not know the index.
     inode: Key,
     index: u64,
     kind: u64,
 }
 
-/// What stands for a name, in each of the places.
+/// Entries of a name, in each of the places.
 #[derive(Clone, Debug, Default)]
 struct Found {
     item: Vec<(Key, u64)>,
@@ -229,7 +229,7 @@ fn fold(sum: Sum) -> u64 {
     sum as u64 ^ (sum >> 64) as u64
 }
 
-/// Whether a directory of a tree has an entry, in both places: a subvolume's name.
+/// Returns true if a directory of a tree has an entry, in both places: a subvolume's name.
 pub(crate) fn has_entry(
     tree: &Tree,
     reader: &Reader<'_>,

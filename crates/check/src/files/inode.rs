@@ -1,11 +1,11 @@
-//! What is known of an inode from some of its items, which follow each other in the order of keys.
+//! Facts about an inode from some of its items, which follow each other in the order of keys.
 
 use crate::Finding;
 use crate::fingerprint::{Domain, Sum, add, hash, hash_name, take};
 use brindle_ondisk::item::{DirEntry, FileExtent, FileType, InodeItem};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_u64};
 
-/// What an inode item says.
+/// Fields of an inode item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeFacts {
     mode: u32,
@@ -20,9 +20,9 @@ struct Extents {
     first: u64,
     end: u64,
     gap: Option<u64>,
-    /// Where an extent lies over the one before, and where that ends.
+    /// Start of an extent that overlaps the one before, and the end of that one.
     overlap: Option<(u64, u64)>,
-    /// What counts as `nbytes`.
+    /// Bytes that count as `nbytes`.
     bytes: u64,
     /// The length of an inline extent.
     inline: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct InodePart {
     /// Names in other directories.
     names: u64,
     name_sum: Sum,
-    /// What the inode's type multiplies.
+    /// Sum that the inode's type multiplies.
     name_type_sum: Sum,
     /// `DIR_INDEX` entries, as the names that inodes must have for them.
     index_sum: Sum,
@@ -134,12 +134,12 @@ impl InodePart {
         add(&mut self.index_sum, type_weight(sum), type_number(entry.file_type()));
     }
 
-    /// Whether the inode is one that a directory can have.
+    /// Returns true if a directory can name the inode.
     fn is_named(&self) -> bool {
         (ObjectId::FIRST_FREE..=ObjectId::LAST_FREE).contains(&ObjectId::new(self.inode))
     }
 
-    /// What the inode adds to its tree's names, which come to zero when all agree.
+    /// Contribution of the inode to its tree's names, which come to zero when all agree.
     pub(crate) fn names_balance(&self) -> Sum {
         let mode = self.facts.map_or(0, |facts| facts.mode);
         let mut balance = self.name_sum;
@@ -147,12 +147,12 @@ impl InodePart {
         balance.wrapping_sub(self.index_sum)
     }
 
-    /// Whether its `DIR_ITEM`s and `DIR_INDEX`es are the same.
+    /// Returns true if its `DIR_ITEM`s and `DIR_INDEX`es are the same.
     pub(crate) fn entries_agree(&self) -> bool {
         self.entry_sum == 0
     }
 
-    /// Whether the inode should have an orphan item.
+    /// Returns true if the inode should have an orphan item.
     pub(crate) fn is_orphan(&self) -> bool {
         self.facts.is_some_and(|facts| facts.nlink == 0) && self.is_named()
     }

@@ -15,14 +15,14 @@ use crate::fingerprint::Sum;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use inode::InodePart;
 
-/// What a run of leaves says of its inodes.
+/// Summary of the inodes of a run of leaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     /// The first inode, whose items may begin before.
     first: Option<Box<InodePart>>,
     /// The last, if it is another: its items may go on.
     last: Option<Box<InodePart>>,
-    /// What the inodes between add to the tree's names.
+    /// Contribution of the inodes between to the tree's names.
     names: Sum,
     /// Inodes that should have orphan items.
     orphans: Vec<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Summary {
 pub(crate) struct Judge<'a> {
     /// The tree to name.
     pub(crate) tree: RootId,
-    /// Whether holes have no extents (`NO_HOLES`).
+    /// True if holes have no extents (`NO_HOLES`).
     pub(crate) no_holes: bool,
     pub(crate) sectorsize: u64,
     pub(crate) report: &'a mut dyn FnMut(Finding),
@@ -159,7 +159,7 @@ impl LeafSummary {
     }
 }
 
-/// What is left to be said of a tree as a whole.
+/// Results for a tree as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
     pub(crate) names_agree: bool,

@@ -48,7 +48,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     }
 }
 
-/// Looks for who uses what has no checksums.
+/// Search for files that use data without checksums.
 struct Users<'a> {
     missing: &'a [(u64, u64)],
 }

@@ -203,7 +203,7 @@ impl Verify<'_> {
     }
 }
 
-/// Whether a copy can't be read for the one reason that its device is missing.
+/// Returns true if a copy can't be read only because its device is missing.
 fn is_absent(error: &ReadError) -> bool {
     let ReadError::Failed { attempts, .. } = error else { return false };
     attempts.iter().all(|attempt| matches!(attempt.failure, AttemptFailure::Missing))

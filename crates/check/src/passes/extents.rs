@@ -1,4 +1,4 @@
-//! Extents and who uses them.
+//! Extents and their users.
 
 use crate::examination::Examination;
 use crate::fingerprint::bucket;
@@ -29,7 +29,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     let sums = std::mem::take(&mut gathered.references.0);
     let wrong: Vec<usize> = (0..sums.len()).filter(|index| sums[*index] != 0).collect();
     for buckets in wrong.chunks(EXACT_BUCKETS) {
-        // Enough is known of a pool on which so much is wrong.
+        // Further buckets of a pool with this number of errors tell nothing new.
         if ledger.errors(page::EXTENTS) >= to_u64(examination.options.max_findings) {
             ledger.note(page::EXTENTS, "there are more than were looked for".into());
             break;
@@ -83,7 +83,7 @@ const RECORDS_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 struct Record {
     allocated: Option<(Shape, u64)>,
-    /// As claimed, as used, and with which shape.
+    /// Claimed count, counted uses, and shape of the uses.
     references: BTreeMap<Reference, (u64, u64, Option<Shape>)>,
 }
 

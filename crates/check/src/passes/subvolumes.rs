@@ -1,4 +1,4 @@
-//! How subvolumes hang together: root items, the links between them, their names, their UUIDs.
+//! Relations between subvolumes: root items, the links between them, their names, their UUIDs.
 
 use crate::Finding;
 use crate::examination::Examination;

@@ -117,7 +117,7 @@ fn check_copy(
     }
 }
 
-/// Backups are of the last four commits; who has yet to make four has empty ones.
+/// Checks a backup root. Backups are of the last four commits; a pool with fewer commits has empty ones.
 fn backup_problem(backup: &RootBackup, of_pool: &Superblock) -> Option<(&'static str, u64)> {
     if backup.tree_root.get() == 0 && backup.tree_root_gen.get() == 0 {
         return None;

@@ -62,7 +62,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     examination.gathered = Some(gathered);
 }
 
-/// What roots and nodes refer to.
+/// Reports the references of roots and nodes.
 pub(crate) fn references_of_nodes(forest: &Forest, sink: &mut dyn ReferenceSink) {
     for (tree, root) in forest.trees.iter().zip(&forest.roots) {
         let Some(root) = root.filter(|_| tree.kind.is_accounted()) else { continue };

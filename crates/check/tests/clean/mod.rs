@@ -1,4 +1,4 @@
-//! What the kernel made is clean.
+//! Pools made by the kernel are clean.
 
 use brindle_check::{CheckOptions, NoProgress, Report, check};
 use brindle_device::Device;

@@ -12,11 +12,11 @@ use pool::Pool;
 
 /// One way to break a pool.
 struct Damage {
-    /// What is done.
+    /// Name of the damage.
     name: &'static str,
-    /// To which golden image.
+    /// The golden image that is damaged.
     image: &'static str,
-    /// How.
+    /// The damage.
     mutate: fn(&mut Pool),
     /// The pass that must report it.
     pass: &'static str,

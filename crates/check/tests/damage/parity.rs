@@ -61,7 +61,7 @@ fn has_checksum(summed: &[(Logical, u64)], at: Logical) -> bool {
     summed.iter().any(|(start, length)| at.distance_from(*start).is_some_and(|offset| offset < *length))
 }
 
-/// A row of which so many sectors of data have checksums.
+/// Row in which `wanted` holds of the numbers of data sectors with checksums.
 fn find_row(pool: &Pool, wanted: impl Fn(usize, usize) -> bool) -> Row {
     let summed = summed(pool);
     let sectors = summed.iter().flat_map(|(start, length)| {

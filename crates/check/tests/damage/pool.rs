@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Where checksums begin to count in a tree block.
+/// Offset of the checksummed part of a tree block.
 const CHECKSUM_BYTES: usize = 32;
 
 /// A golden image that can be changed.
@@ -22,7 +22,7 @@ pub(crate) struct Pool {
     volume: Volume,
 }
 
-/// Where an item is.
+/// Location of an item.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) leaf: Logical,
@@ -148,7 +148,7 @@ impl Pool {
         stripes.map(place).collect()
     }
 
-    /// Changes bytes at a logical address, in so many of the copies, and nothing else.
+    /// Changes bytes at a logical address, in the first `copies` copies, and nothing else.
     pub(crate) fn edit_raw(&mut self, at: Logical, length: usize, copies: usize, edit: impl Fn(&mut [u8])) {
         for (device, offset) in self.physical(at).into_iter().take(copies) {
             let mut bytes = vec![0; length];
