@@ -17,8 +17,8 @@ const PREEMPTIONS: usize = 3;
 /// Seed of all schedules.
 const SEED: u64 = 0x0062_7269_6e64_6c65;
 
-/// Runs `scenario` under so many random schedules, and under as many with few preemptions at random places, which find
-/// what random ones hide: a thread that is held up for long. Panics with the first that fails.
+/// Runs `scenario` under `schedules` random schedules, and under as many with few preemptions at random places, which
+/// find the errors that random ones hide: a thread that is held up for long. Panics with the first that fails.
 pub fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     let scenario = Arc::new(scenario);
     if let Ok(schedule) = env::var("BRINDLE_REPLAY") {

@@ -23,7 +23,7 @@
 //!
 //! **Poison.** A panic while a lock is held leaves behind it whatever was half changed. A later acquisition panics too,
 //! and says so: to go on would publish nonsense, and to end the process is the decision of the program, whose panic hook
-//! does it (a mount's) or does not (a library's user, who gets one failed call after the other, and whose pool is
+//! does it (a mount's) or does not (a library's: its user gets one failed call after the other, and the pool is
 //! stopped by the guards of `tree`). Two exceptions:
 //! - A thread that unwinds already enters: its destructors must run, and a second panic would end the process.
 //! - [`Mutex::lock_after_panic`] enters: for destructors, and for callers that ask at once whether the pool has stopped.
