@@ -19,7 +19,7 @@ const WINDOW_LOG_MAX: u32 = 27;
 
 type Block = [u8; BLOCK_BYTES];
 
-/// What has been loaded: decompressing gigabytes of zeros takes longer than most tests, and a clone is cheap.
+/// Loaded images: decompressing gigabytes of zeros takes longer than most tests, and a clone is cheap.
 static LOADED: Mutex<BTreeMap<String, Arc<OnceLock<Golden>>>> = Mutex::new(BTreeMap::new());
 
 const ZEROS: Block = [0; BLOCK_BYTES];
@@ -36,7 +36,7 @@ pub struct Golden {
     pub devices: Vec<SparseImage>,
     /// The tree from its root (subvolume 5), subvolumes included.
     pub manifest: Manifest,
-    /// How it was made, and what `statfs` and `btrfs subvolume list` said.
+    /// Origin of the image, and the output of `statfs` and `btrfs subvolume list`.
     pub about: About,
 }
 
@@ -196,7 +196,7 @@ impl SparseImage {
         self.size_bytes
     }
 
-    /// How much of it is kept in memory.
+    /// Bytes of it kept in memory.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         (self.blocks.len() * BLOCK_BYTES) as u64

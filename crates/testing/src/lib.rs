@@ -1,4 +1,4 @@
-//! What the tests of every other crate stand on: golden images made by the Linux kernel, the means to damage
+//! Basis of the tests of every other crate: golden images made by the Linux kernel, the means to damage
 //! them, manifests that say in words how two directory trees differ, a plain model of a filesystem with the
 //! operations that are done to it, the harness that crashes one at every write, and what `btrfs check` says
 //! of a pool. Development only; no shipped crate depends on it.

@@ -1,12 +1,12 @@
-//! What btrfs-progs say of a pool that nobody has mounted.
+//! Verdict of btrfs-progs on an unmounted pool.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 /// Words of a line that tells of something wrong.
 const COMPLAINTS: [&str; 7] = ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad "];
-/// What `btrfs check` also says of a sound pool: it looks at all devices of the host, those of others that come and go
-/// included.
+/// Complaints of `btrfs check` about a sound pool: it looks at all devices of the host, those of others that come and
+/// go included.
 const HARMLESS: [&str; 2] = ["cannot scan", "space cache will be invalidated"];
 
 /// Has `btrfs check` examine the pool of this image or block device, data included; of several devices, the host must
@@ -32,7 +32,7 @@ pub fn btrfs_check(device: &Path) -> Option<Result<(), String>> {
     })
 }
 
-/// Whether a chunk of the pool has parity; `None` where btrfs-progs are not installed.
+/// Returns true if a chunk of the pool has parity; `None` where btrfs-progs are not installed.
 fn has_parity(device: &Path) -> Option<bool> {
     let dump =
         Command::new("btrfs").args(["inspect-internal", "dump-tree", "-t", "chunk"]).arg(device).output();

@@ -1,4 +1,4 @@
-//! Whether a tree is one that a crash may leave.
+//! Decides if a tree is one that a crash may leave.
 
 use super::Promise;
 use super::history::{History, Step};

@@ -13,21 +13,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// crash may leave. The environment's `BRINDLE_FAULT_SEED` asks for one run alone.
 #[derive(Clone, Debug)]
 pub struct FaultTest {
-    /// What everything follows from.
+    /// Seed of everything random.
     pub seed: u64,
-    /// How many runs; each has the seed after the one before.
+    /// Number of runs; each has the seed after the one before.
     pub rounds: u64,
-    /// How many operations in each, unless they end early.
+    /// Number of operations in each, unless they end early.
     pub operations: usize,
-    /// Of which kinds the operations are.
+    /// Kinds of the operations.
     pub mix: Mix,
-    /// What starts this test again, without the environment.
+    /// Command that starts this test again, without the environment.
     pub command: String,
-    /// Which way devices fail.
+    /// Kind of fault.
     pub kind: FaultKind,
 }
 
-/// Which way devices fail.
+/// Kind of fault of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// When they are written or flushed.
@@ -39,7 +39,7 @@ pub enum FaultKind {
 }
 
 impl FaultTest {
-    /// So many runs.
+    /// Test of `rounds` runs.
     #[must_use]
     pub fn new(command: &str, seed: u64, rounds: u64) -> Self {
         let given = std::env::var("BRINDLE_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -59,7 +59,7 @@ impl FaultTest {
         }
     }
 
-    /// As [`run`](Self::run), with the message as a value.
+    /// Runs like [`run`](Self::run), with the message as a value.
     pub fn outcome<S: Subject>(&self, subject: &S) -> Result<u64, String> {
         let mut met = 0;
         for seed in self.seed..self.seed + self.rounds {
@@ -71,7 +71,7 @@ impl FaultTest {
         Ok(met)
     }
 
-    /// Whether the fault was met.
+    /// Returns true if the fault was met.
     fn round<S: Subject>(&self, subject: &S, seed: u64) -> Result<bool, String> {
         let mut random = Random::new(seed).fork(1);
         let (operations, mix) = (self.operations, self.mix.clone());

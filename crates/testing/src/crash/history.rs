@@ -1,4 +1,4 @@
-//! What was done, and where in the record of the devices.
+//! History of operations, and their places in the record of the devices.
 
 use super::{Promise, Subject};
 use crate::model::{Errno, Expectation, Model};
@@ -12,11 +12,11 @@ pub(super) struct History {
     pub(super) recording: Recording,
     /// The first is the mount of the new pool.
     pub(super) steps: Vec<Step>,
-    /// What failed for a fault, if anything did.
+    /// Error of the fault, if it caused any.
     pub(super) failure: Option<String>,
-    /// How many reads of each device there were.
+    /// Number of reads of each device.
     pub(super) reads: Vec<u64>,
-    /// How many calls failed by the script, or got wrong bytes.
+    /// Number of calls that failed by the script, or got wrong bytes.
     pub(super) faults: u64,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct Step {
     pub(super) start: usize,
     /// The crash point when it returned; `None` if it failed for a fault, and may still be half done.
     pub(super) end: Option<usize>,
-    /// Whether it was refused, as it had to be.
+    /// True if it was refused, as it had to be.
     pub(super) is_refused: bool,
     /// After it.
     pub(super) model: Model,
     expectation: OnceLock<Expectation>,
 }
 
-/// What is to be recorded.
+/// Script of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) seed: u64,
@@ -50,17 +50,17 @@ impl Step {
         Self { operation, start, end, is_refused: false, model, expectation: OnceLock::new() }
     }
 
-    /// What the tree must be after it.
+    /// Expected tree after it.
     pub(super) fn expectation(&self) -> &Expectation {
         self.expectation.get_or_init(|| self.model.expectation())
     }
 
-    /// Whether it had returned at a crash point.
+    /// Returns true if it had returned at a crash point.
     pub(super) fn is_done(&self, point: usize) -> bool {
         self.end.is_some_and(|end| end <= point)
     }
 
-    /// Whether it made everything before it durable, if it returned.
+    /// Returns true if it made everything before it durable, if it returned.
     pub(super) fn is_commit(&self, promise: Promise) -> bool {
         match self.operation {
             _ if self.is_refused => false,
@@ -71,7 +71,7 @@ impl Step {
         }
     }
 
-    /// Whether it had been called at a crash point.
+    /// Returns true if it had been called at a crash point.
     pub(super) fn is_begun(&self, point: usize) -> bool {
         self.start <= point
     }

@@ -56,7 +56,7 @@ pub trait Subject: Sync {
         Ok(())
     }
 
-    /// What a crash may take.
+    /// Guarantees after a crash.
     fn promise(&self) -> Promise {
         Promise::default()
     }
@@ -65,23 +65,23 @@ pub trait Subject: Sync {
 /// A device of a new pool.
 #[derive(Clone, Debug)]
 pub struct NewDevice {
-    /// What messages call it.
+    /// Name in messages.
     pub name: String,
-    /// What is on it.
+    /// Contents.
     pub image: Image,
-    /// How it behaves.
+    /// Class.
     pub class: DeviceClass,
 }
 
-/// What a filesystem promises of the state after a crash.
+/// Guarantees of a filesystem about the state after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// An fsync makes everything durable, not only its file.
     pub fsync_commits: bool,
-    /// So does a snapshot.
+    /// A snapshot makes everything durable.
     pub snapshot_commits: bool,
-    /// It commits only when it is asked to, so that every state is one in which it was. Otherwise each path may be
-    /// as it was at any time since, and bytes that were written since may be there or not.
+    /// Commits happen only on request, so that every state after a crash is a requested one. Otherwise each path may
+    /// be as it was at any time since, and bytes that were written since may be there or not.
     pub commits_only_when_asked: bool,
 }
 

@@ -8,13 +8,13 @@ use brindle_device::{Device, WritableDevice};
 use brindle_sim::{CrashState, LossMode, Random, Recorder};
 use std::sync::Arc;
 
-/// One in so many states is crashed again while it is mounted.
+/// Number of states of which one is crashed again while it is mounted.
 const SECOND_CRASH: u64 = 6;
 
-/// One in so many states is used on.
+/// Number of states of which one is used on.
 const AFTERMATH: u64 = 12;
 
-/// How many operations that takes.
+/// Number of operations of such further use.
 const AFTERMATH_OPERATIONS: usize = 12;
 
 /// Examines a state. What is done to it beyond that follows from `random`.

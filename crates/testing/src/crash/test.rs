@@ -10,32 +10,31 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Runs of random operations, each crashed at many points. The environment changes what is not fixed by whoever
-/// wrote the test: `BRINDLE_CRASH_SEED`, `BRINDLE_CRASH_ROUNDS` (so many seeds from that one on),
-/// `BRINDLE_CRASH_OPERATIONS`, `BRINDLE_CRASH_STATES` (a round), and `BRINDLE_CRASH_STATE` (`POINT:NUMBER`, only
-/// this one).
+/// Runs of random operations, each crashed at many points. The environment changes the defaults of a test:
+/// `BRINDLE_CRASH_SEED`, `BRINDLE_CRASH_ROUNDS` (the number of seeds from that one on), `BRINDLE_CRASH_OPERATIONS`,
+/// `BRINDLE_CRASH_STATES` (a round), and `BRINDLE_CRASH_STATE` (`POINT:NUMBER`, only this one).
 #[derive(Clone, Debug)]
 pub struct CrashTest {
-    /// What everything follows from.
+    /// Seed of everything random.
     pub seed: u64,
-    /// How many runs of operations; each has the seed after the one before.
+    /// Number of runs of operations; each has the seed after the one before.
     pub rounds: u64,
-    /// How many operations in each.
+    /// Number of operations in each.
     pub operations: usize,
-    /// How many crash states in each, about.
+    /// Approximate number of crash states in each.
     pub states: usize,
-    /// Of which kinds the operations are.
+    /// Kinds of the operations.
     pub mix: Mix,
-    /// What a device writes at once or not at all, in bytes.
+    /// Bytes that a device writes at once or not at all.
     pub sector_bytes: u64,
-    /// How many states are examined at once.
+    /// Number of states that are examined at once.
     pub threads: usize,
-    /// What starts this test again, without the environment.
+    /// Command that starts this test again, without the environment.
     pub command: String,
     only: Option<(usize, u64)>,
 }
 
-/// What a test went through.
+/// Amounts that a test went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs of operations.
@@ -71,11 +70,11 @@ impl CrashTest {
         }
     }
 
-    /// This many runs, each of so many operations and examined in so many states, unless the environment says
-    /// otherwise.
+    /// Test of `rounds` runs, each of `operations` operations and examined in `states` states, unless the environment
+    /// says otherwise.
     #[must_use]
     pub fn of(self, rounds: u64, operations: usize, states: usize) -> Self {
-        // One seed alone is asked for by whoever looks at a failure.
+        // A given seed replays one failure.
         let rounds = if variable::<u64>("SEED").is_some() { 1 } else { rounds };
         Self {
             rounds: variable("ROUNDS").unwrap_or(rounds),
@@ -109,7 +108,7 @@ impl CrashTest {
         }
     }
 
-    /// As [`run`](Self::run), with the message as a value.
+    /// Runs like [`run`](Self::run), with the message as a value.
     pub fn outcome<S: Subject>(&self, subject: &S) -> Result<Summary, String> {
         let mut summary = Summary::default();
         for seed in self.seed..self.seed + self.rounds {
@@ -169,7 +168,7 @@ struct Explorer<'a, S> {
     subject: &'a S,
     history: &'a History,
     seed: u64,
-    /// How many points there are at which a crash can take anything.
+    /// Number of points at which a crash can take anything.
     uncertain: u64,
 }
 
@@ -183,7 +182,7 @@ fn uncertain_points(history: &History) -> u64 {
 }
 
 impl<S: Subject> Explorer<'_, S> {
-    /// How many states were examined, or the first failure by point.
+    /// Number of examined states, or the first failure by point.
     fn explore(&self) -> Result<usize, Failure> {
         let threads = self.test.threads.max(1);
         let (states, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -202,7 +201,7 @@ impl<S: Subject> Explorer<'_, S> {
         first.map_or(Ok(states.into_inner()), Err)
     }
 
-    /// Every so many-th point, from this thread's own on.
+    /// Examines every n-th point, from this thread's own on.
     fn walk(
         &self,
         thread: usize,
@@ -262,7 +261,7 @@ impl<S: Subject> Explorer<'_, S> {
     }
 }
 
-/// How many losses a message names.
+/// Number of losses that a message names.
 const LOSSES_SHOWN: usize = 12;
 
 pub(super) fn describe_losses(state: &CrashState) -> String {
@@ -273,7 +272,7 @@ pub(super) fn describe_losses(state: &CrashState) -> String {
     text
 }
 
-/// How many operations a message names, before the crash point.
+/// Number of operations that a message names, before the crash point.
 const STEPS_SHOWN: usize = 8;
 
 impl History {

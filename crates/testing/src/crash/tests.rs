@@ -9,7 +9,7 @@ fn small() -> CrashTest {
     CrashTest::new("cargo test -p brindle-testing crash", 1).mixed(mix)
 }
 
-/// What the harness says of a toy with this flaw.
+/// Verdict of the harness on a toy with this flaw.
 fn found(flaw: Flaw) -> String {
     let outcome = small().of(4, 60, 400).outcome(&ToySubject::new(flaw));
     outcome.expect_err("a flaw was not seen")
@@ -84,7 +84,7 @@ fn habits(flaw: Flaw, fsync_commits: bool, commits_only_when_asked: bool) -> Hab
 }
 
 #[test]
-fn commits_nobody_asked_for_are_allowed_to_who_says_so() {
+fn unrequested_commits_are_allowed_if_declared() {
     let honest = habits(Flaw::None, true, false);
     small().of(3, 80, 500).run(&ToySubject::with(honest));
     let liar = Habits { promise: Promise::default(), ..honest };

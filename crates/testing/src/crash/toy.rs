@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a toy does wrong.
+/// Flaw of a toy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     None,
@@ -28,23 +28,23 @@ pub(super) enum Flaw {
     LateSync,
     /// A sync, or an fsync if that is of one file, is answered and not done.
     ForgetsSync,
-    /// It doesn't look at what writes answer.
+    /// Errors of writes are ignored.
     IgnoresErrors,
     /// Mounting wipes the headers before it writes one.
     CarelessMount,
-    /// It does something else than it was told, crash or no crash.
+    /// An operation has another effect than its own, crash or no crash.
     WrongAnswer,
 }
 
-/// What a toy does, right or wrong.
+/// Behaviour of a toy, right or wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
     pub(super) flaw: Flaw,
-    /// Commits after so many operations by itself.
+    /// Number of operations after which it commits by itself.
     pub(super) commits_after: Option<usize>,
     /// An fsync is of one file.
     pub(super) syncs_files: bool,
-    /// What it says of itself.
+    /// Guarantees that it declares.
     pub(super) promise: Promise,
 }
 

@@ -45,7 +45,7 @@ pub struct Victim {
 /// A tree block of the healthy pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeBlock {
-    /// Where it lies.
+    /// Address.
     pub at: Logical,
     /// The tree in which the walk came upon it first; a block that snapshots share is listed once.
     pub tree: RootId,

@@ -1,4 +1,4 @@
-//! Where the copies of an address lie: a second, plainer opinion than `brindle-volume`'s, so that a test of
+//! Locations of the copies of an address: a second, plainer computation than `brindle-volume`'s, so that a test of
 //! the latter does not stand on itself.
 
 use brindle_ondisk::item::Chunk;
@@ -12,7 +12,7 @@ const STRIP_BYTES: u64 = 64 << 10;
 pub struct Place {
     /// Id of the device.
     pub devid: u64,
-    /// Where on it, in bytes.
+    /// Offset on it, in bytes.
     pub physical: u64,
 }
 
@@ -52,7 +52,7 @@ impl ChunkPlace {
             let place = self.stripes[to_usize(stripe)];
             Place { physical: place.physical + offset, ..place }
         };
-        // One strip of the row, of so many columns of data.
+        // One strip of the row, of a number of data columns.
         let striped =
             |columns: u64| (strip / columns, strip % columns, strip / columns * STRIP_BYTES + within);
         match self.profile {
@@ -75,7 +75,7 @@ impl ChunkPlace {
         }
     }
 
-    /// How many bytes from an address on lie together.
+    /// Number of bytes from an address on that lie together.
     pub(super) fn contiguous(&self, logical: Logical) -> u64 {
         STRIP_BYTES - (logical.get() - self.start) % STRIP_BYTES
     }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// Longer scripts end here.
 const STEPS_MAX: usize = 24;
 
-/// What is left of a script.
+/// Rest of a script.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {

@@ -1,4 +1,4 @@
-//! What a directory tree is, in full: one entry for each name, with everything that a filesystem must
+//! Complete description of a directory tree: one entry for each name, with everything that a filesystem must
 //! keep, and the SHA-256 of each file's contents. The text form has one line an entry, so that two
 //! manifests are compared by eye or by `diff`; fields that have their usual value (owner 0, one link)
 //! are left out.
@@ -90,9 +90,9 @@ pub enum Kind {
 /// A device number, in its two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Which driver.
+    /// Number of the driver.
     pub major: u32,
-    /// Which of the driver's devices.
+    /// Number among the driver's devices.
     pub minor: u32,
 }
 
@@ -125,13 +125,13 @@ impl Manifest {
         self.entries.get(path)
     }
 
-    /// How many entries there are, the root among them.
+    /// Number of entries, the root among them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is not even a root.
+    /// Returns true if there is not even a root.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -142,8 +142,8 @@ impl Manifest {
         self.entries.insert(entry.path.clone(), entry);
     }
 
-    /// What a copy onto another filesystem can keep: no inode numbers, flags, creation or change times,
-    /// and directories without a size and a link count, for these mean something else everywhere.
+    /// Part that a copy onto another filesystem can keep: no inode numbers, flags, creation or change times, and
+    /// directories without a size and a link count, for these mean something else everywhere.
     #[must_use]
     pub fn portable(mut self) -> Self {
         for entry in self.entries.values_mut() {
@@ -159,15 +159,15 @@ impl Manifest {
         self
     }
 
-    /// How `other` differs from `self`, in words, one line a difference; empty if it does not. Times that
-    /// only the kernel can set, and inode numbers, are not compared: see [`Self::diff_strict`].
+    /// Differences of `other` from `self`, in words, one line a difference; empty if there are none. Times that only
+    /// the kernel can set, and inode numbers, are not compared: see [`Self::diff_strict`].
     #[must_use]
     pub fn diff(&self, other: &Self) -> Vec<String> {
         self.differences(other, Entry::differences)
     }
 
-    /// As [`Self::diff`], and change times, creation times and inode numbers too, where both sides have
-    /// them. For two readings of one image.
+    /// Differences as by [`Self::diff`], and of change times, creation times and inode numbers too, where both sides
+    /// have them. For two readings of one image.
     #[must_use]
     pub fn diff_strict(&self, other: &Self) -> Vec<String> {
         self.differences(other, |a, b| {
@@ -253,8 +253,8 @@ impl Entry {
         found
     }
 
-    /// Whether it is the place of a subvolume in a snapshot: its times were not recorded, as the kernel shows others at
-    /// each look.
+    /// Returns true for the place of a subvolume in a snapshot: its times were not recorded, as the kernel shows
+    /// others at each look.
     #[must_use]
     pub fn has_no_times(&self) -> bool {
         self.kind == Kind::Directory && self.mtime == Time { sec: 0, nsec: 0 }

@@ -15,7 +15,7 @@ use super::{Device, Entry, Kind, Manifest, Time};
 pub struct ParseError {
     /// Counted from 1.
     pub line: usize,
-    /// What was expected.
+    /// Expected syntax.
     pub why: &'static str,
     /// The word at fault.
     pub found: String,

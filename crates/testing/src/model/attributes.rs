@@ -1,16 +1,16 @@
-//! What an inode has beside its contents.
+//! Attributes of an inode, beside its contents.
 
 use super::{Body, Errno, Model, TreePath};
 use crate::manifest::Time;
 
-/// Whether an extended attribute may, or must, be there already.
+/// Condition on the presence of an extended attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrRule {
-    /// It may.
+    /// The attribute may exist.
     Any,
-    /// It must not (`XATTR_CREATE`).
+    /// The attribute must not exist (`XATTR_CREATE`).
     Create,
-    /// It must (`XATTR_REPLACE`).
+    /// The attribute must exist (`XATTR_REPLACE`).
     Replace,
 }
 

@@ -3,7 +3,7 @@
 use super::{Body, Errno, Model, Place, TreePath};
 use brindle_sim::Image;
 
-/// What reflinks are made of, in bytes.
+/// Unit of reflinks, in bytes.
 pub const SECTOR_BYTES: u64 = 4096;
 
 impl Model {
@@ -155,7 +155,7 @@ fn end_of(offset: u64, length: u64) -> Result<u64, Errno> {
     offset.checked_add(length).filter(|end| *end <= SIZE_MAX).ok_or(Errno::FileTooLarge)
 }
 
-/// As [`end_of`], for calls that refuse an empty range.
+/// End of a range like [`end_of`], for calls that refuse an empty range.
 fn range_end(offset: u64, length: u64) -> Result<u64, Errno> {
     if length == 0 { Err(Errno::Invalid) } else { end_of(offset, length) }
 }

@@ -1,4 +1,4 @@
-//! Why an operation is refused, in the system's own terms.
+//! Errors of operations, in the system's own terms.
 
 use std::fmt;
 

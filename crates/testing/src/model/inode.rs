@@ -1,4 +1,4 @@
-//! What the model knows of one inode.
+//! One inode of the model.
 
 use crate::manifest::{Device, Kind, Time};
 use brindle_sim::Image;
@@ -32,7 +32,7 @@ pub enum Body {
     Directory(BTreeMap<Vec<u8>, Child>),
     /// A symbolic link.
     Symlink(String),
-    /// What has no contents.
+    /// An inode without contents.
     Node(Node),
 }
 
@@ -49,7 +49,7 @@ pub enum Node {
     Block(Device),
 }
 
-/// What a name in a directory stands for.
+/// Target of a name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
     /// An inode of the same subvolume.
@@ -78,7 +78,7 @@ impl Inode {
         }
     }
 
-    /// Whether it is a directory.
+    /// Returns true for a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         matches!(self.body, Body::Directory(_))

@@ -96,8 +96,8 @@ impl Model {
         }
     }
 
-    /// Whether there is anything at a path; also where an empty directory stands for a vanished subvolume, which
-    /// has no inode.
+    /// Returns true if a path exists; also where an empty directory stands for a vanished subvolume, which has no
+    /// inode.
     #[must_use]
     pub fn is_there(&self, path: &TreePath) -> bool {
         path.is_top() || self.entry(path).is_ok_and(|entry| entry.child.is_some())
@@ -112,7 +112,7 @@ impl Model {
         Ok(place)
     }
 
-    /// What a path names, and where; the directory must be there, the name need not.
+    /// Target and location of a path; the directory must exist, the name need not.
     fn entry<'a>(&self, path: &'a TreePath) -> Result<Entry<'a>, Errno> {
         let (directory, name) = path.split().ok_or(Errno::Exists)?;
         let directory = self.resolve(&directory)?;

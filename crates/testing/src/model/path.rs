@@ -1,4 +1,4 @@
-//! Where in the tree.
+//! Paths in the tree.
 
 use crate::manifest::{escape, unescape};
 use std::fmt;
@@ -35,7 +35,7 @@ impl TreePath {
         &self.0
     }
 
-    /// Whether it is the top.
+    /// Returns true for the top.
     #[must_use]
     pub fn is_top(&self) -> bool {
         self.0.is_empty()
@@ -46,7 +46,7 @@ impl TreePath {
         self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
     }
 
-    /// What lies in this directory by this name.
+    /// Path of a name in this directory.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         let slash: &[u8] = if self.0.is_empty() { b"" } else { b"/" };
@@ -66,7 +66,7 @@ impl TreePath {
         })
     }
 
-    /// Whether it is `other` or lies below it.
+    /// Returns true if it is `other` or lies below it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let rest = self.0.strip_prefix(&other.0[..]);

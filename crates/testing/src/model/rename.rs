@@ -3,16 +3,16 @@
 use super::{Body, Child, Errno, Inode, Model, Node, Place, TreePath};
 use crate::manifest::Device;
 
-/// What a rename does with what has the new name already.
+/// Treatment of the inode that has the new name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameRule {
-    /// It goes.
+    /// The inode loses the name.
     Replace,
-    /// It stays, and the rename is refused (`RENAME_NOREPLACE`).
+    /// The inode keeps the name, and the rename is refused (`RENAME_NOREPLACE`).
     NoReplace,
-    /// It gets the old name (`RENAME_EXCHANGE`).
+    /// The inode gets the old name (`RENAME_EXCHANGE`).
     Exchange,
-    /// It goes, and the old name becomes that of a whiteout (`RENAME_WHITEOUT`).
+    /// The inode loses the name, and the old name becomes that of a whiteout (`RENAME_WHITEOUT`).
     Whiteout,
 }
 

@@ -43,7 +43,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the path is the root of a subvolume.
+    /// Returns true if the path is the root of a subvolume.
     #[must_use]
     pub fn is_subvolume(&self, path: &TreePath) -> bool {
         self.resolve(path).is_ok_and(|place| place.ino == ROOT_INO)

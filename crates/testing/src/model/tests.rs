@@ -1,4 +1,4 @@
-//! What the model says where the kernel would be asked too seldom; the rest is held against it in `tests/kernel.rs`.
+//! Tests of the model where the kernel would be asked too seldom; the rest is held against it in `tests/kernel.rs`.
 
 use super::{Body, Errno, Model, RenameRule, XattrRule, path};
 use crate::manifest::Time;

@@ -4,7 +4,7 @@ use super::{Body, Child, Inode, Model, Place, ROOT_INO, TOP, TreePath};
 use crate::manifest::{Entry, Kind, Manifest, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What another filesystem must show.
+/// Expected tree of another filesystem.
 #[derive(Clone, Debug, Default)]
 pub struct Expectation {
     manifest: Manifest,
@@ -17,15 +17,15 @@ pub struct Expectation {
 /// One name of the model's tree.
 #[derive(Clone, Debug)]
 pub struct Found<'m> {
-    /// Where.
+    /// Its path.
     pub path: TreePath,
     /// `None` for the empty directory where a snapshot's source had a subvolume.
     pub inode: Option<&'m Inode>,
     /// The number of the subvolume that it lies in, or is the root of.
     pub subvolume: u64,
-    /// Whether it is the root of a subvolume.
+    /// True if it is the root of a subvolume.
     pub is_root: bool,
-    /// Whether its subvolume can't be written.
+    /// True if its subvolume can't be written.
     pub is_read_only: bool,
     place: Option<Place>,
 }
@@ -59,7 +59,7 @@ impl Model {
         all
     }
 
-    /// What another filesystem must show that went through the same.
+    /// Expected tree of another filesystem after the same operations.
     #[must_use]
     pub fn expectation(&self) -> Expectation {
         let mut first_names: BTreeMap<Place, Vec<u8>> = BTreeMap::new();
@@ -117,7 +117,7 @@ impl Expectation {
         self.manifest.diff(&comparable).into_iter().next()
     }
 
-    /// Whether one entry is as it must be; `None` stands for nothing at that path.
+    /// Returns true if one entry is as expected; `None` stands for nothing at that path.
     #[must_use]
     pub fn allows(&self, path: &[u8], found: Option<&Entry>) -> bool {
         match (self.manifest.entry(path), found) {

@@ -8,7 +8,7 @@ use brindle_sim::Random;
 /// Three pairs of names with the same hash, so that they share an item.
 pub(super) const COLLIDING: [&str; 6] = ["aiyifwg", "dlpjrry", "idqaxgv", "tlcjyzi", "uidffrr", "vjcgjqx"];
 
-/// What programs trip over.
+/// Names that programs trip over.
 const ODD: [&[u8]; 8] =
     [b"with space", b".hidden", b"...", b"-", "\u{fc}\u{2603}".as_bytes(), b"\xff\xfe", b"%41", b"a\nb"];
 
@@ -17,7 +17,7 @@ const ODD: [&[u8]; 8] =
 const EDGES: [u64; 12] =
     [1, 512, 2048, 4096, 8192, 16384, 64 << 10, 128 << 10, 132 << 10, 256 << 10, 512 << 10, 1 << 20];
 
-/// How deep directories lie.
+/// Depth of directories at most.
 const DEPTH_MAX: usize = 5;
 
 /// One choice after the other.
@@ -26,7 +26,7 @@ pub(super) struct Chooser<'a> {
     pub(super) mix: &'a Mix,
     pub(super) model: &'a Model,
     pub(super) inventory: &'a Inventory,
-    /// Whether it chooses what will mostly be refused.
+    /// True if it chooses operations that will mostly be refused.
     pub(super) is_perverse: bool,
 }
 
@@ -35,7 +35,7 @@ impl Chooser<'_> {
         self.random.below(bound)
     }
 
-    /// Once in so many times.
+    /// Returns true once in `times` times.
     pub(super) fn once_in(&mut self, times: u64) -> bool {
         self.random.chance(1, times)
     }
@@ -123,7 +123,7 @@ impl Chooser<'_> {
         Some(path).filter(|path| !path.is_top() && !is_placeholder)
     }
 
-    /// Something that is no writable file: a directory, nothing, or below a file; never what blocks whoever opens it.
+    /// Path that is no writable file: a directory, nothing, or below a file; never a file that blocks its opener.
     fn misfit(&mut self) -> Option<Name> {
         let path = self.any_path()?;
         let of = |names: &[Name]| names.iter().find(|name| name.path == path).cloned();
@@ -163,7 +163,7 @@ impl Chooser<'_> {
         length.clamp(1, self.mix.file_bytes_max)
     }
 
-    /// Where to write `length` bytes in a file of `size`.
+    /// Offset for a write of `length` bytes to a file of `size`.
     pub(super) fn offset(&mut self, size: u64, length: u64) -> u64 {
         let offset = match self.below(10) {
             0..3 => size,

@@ -5,15 +5,15 @@ use brindle_sim::Random;
 /// Bytes to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// How many.
+    /// Number of bytes.
     pub length: usize,
-    /// How they look.
+    /// Their texture.
     pub texture: Texture,
-    /// What they follow from.
+    /// Their seed.
     pub seed: u64,
 }
 
-/// How bytes look to a compressor.
+/// Texture of bytes to a compressor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Texture {
     /// All zero.

@@ -14,7 +14,7 @@ pub struct Generator {
     mix: Mix,
 }
 
-/// From so many subvolumes on, more are deleted than made.
+/// Number of subvolumes from which on more are deleted than made.
 const SUBVOLUMES_MAX: usize = 7;
 
 const FILE_MODES: [u16; 6] = [0o644, 0o600, 0o755, 0o777, 0o400, 0];

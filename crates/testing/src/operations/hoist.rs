@@ -34,8 +34,8 @@ impl Operation {
         }
     }
 
-    /// What stands for this operation's new name once the operation is left out: the old one, or the directory
-    /// in which the new one would have been.
+    /// Replacement for this operation's new name once the operation is left out: the old one, or the directory in
+    /// which the new one would have been.
     fn substitute(&self) -> Option<(&TreePath, TreePath)> {
         match self {
             Self::Rename { from, to, .. } => Some((to, from.clone())),

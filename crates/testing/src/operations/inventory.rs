@@ -1,4 +1,4 @@
-//! What there is to choose from.
+//! Names to choose from.
 
 use crate::model::{Body, Model, TreePath};
 
@@ -78,7 +78,7 @@ impl Inventory {
         inventory
     }
 
-    /// How many names can be written.
+    /// Number of names that can be written.
     pub(super) fn len(&self) -> usize {
         self.directories.len() + self.files.len() + self.others.len()
     }

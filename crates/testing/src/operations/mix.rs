@@ -1,9 +1,9 @@
-//! Which operations, how often and how large.
+//! Mix of operations: their frequency and size.
 
-/// What a generator makes. Weights are relative to each other.
+/// Mix of a generator. Weights are relative to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
-    /// Weight of what makes, moves and removes names.
+    /// Weight of operations that make, move and remove names.
     pub names: u64,
     /// Weight of what changes the bytes of files.
     pub contents: u64,
@@ -21,15 +21,15 @@ pub struct Mix {
     pub invalid_percent: u64,
     /// No file is made larger on purpose.
     pub file_bytes_max: u64,
-    /// From so many names on, more are removed than made.
+    /// Number of names from which on more are removed than made.
     pub names_max: usize,
     /// No value of an extended attribute is larger.
     pub xattr_bytes_max: usize,
-    /// Whether there are reflinks.
+    /// True to include reflinks.
     pub has_reflinks: bool,
-    /// Whether there are `fallocate`, holes and zeroed ranges.
+    /// True to include `fallocate`, holes and zeroed ranges.
     pub has_allocation: bool,
-    /// Whether there are `RENAME_EXCHANGE` and `RENAME_WHITEOUT`.
+    /// True to include `RENAME_EXCHANGE` and `RENAME_WHITEOUT`.
     pub has_rename_rules: bool,
 }
 

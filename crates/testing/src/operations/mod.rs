@@ -1,4 +1,4 @@
-//! What can be done to a filesystem, as values: made up by a seed, done to the model and to a [`Target`] at once,
+//! Operations on a filesystem, as values: made up by a seed, done to the model and to a [`Target`] at once,
 //! and cut down to the few that matter when the two disagree.
 
 mod choose;
@@ -114,7 +114,7 @@ impl Operation {
         }
     }
 
-    /// Whether it changes bytes of a file.
+    /// Returns true if it changes bytes of a file.
     #[must_use]
     pub fn changes_contents(&self) -> bool {
         matches!(

@@ -25,7 +25,7 @@ pub struct MountedTarget {
 type Outcome = Result<(), Errno>;
 
 impl MountedTarget {
-    /// What is mounted at `root`, the top of a pool. `remount` unmounts it and mounts it again.
+    /// Target mounted at `root`, the top of a pool. `remount` unmounts it and mounts it again.
     pub fn new(root: &Path, remount: impl FnMut() + Send + 'static) -> Self {
         Self { root: root.to_owned(), remount: Box::new(remount) }
     }
@@ -160,7 +160,7 @@ impl MountedTarget {
                 btrfs(words, &[self.at(source), self.at(path)])
             }
             Operation::DeleteSubvolume { path } => btrfs(&["delete"], &[self.at(path)]),
-            _ => unreachable!("done by who calls"),
+            _ => unreachable!("handled by the caller"),
         }
     }
 

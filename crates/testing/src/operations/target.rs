@@ -18,8 +18,8 @@ pub trait Target {
         None
     }
 
-    /// Whether it may be out of space where the model never is. An operation refused for that must have changed
-    /// nothing but the contents of the file that it writes.
+    /// Returns true if it may be out of space where the model never is. An operation refused for that must have
+    /// changed nothing but the contents of the file that it writes.
     fn may_be_full(&self) -> bool {
         false
     }
@@ -37,7 +37,7 @@ pub fn compare(model: &Model, target: &mut impl Target) -> Result<(), String> {
     }
 }
 
-/// Where the contents of a file part from the model's, if that is a difference at all.
+/// First file with other contents than the model's, if that is a difference at all.
 fn first_wrong_file(model: &Model, found: &Manifest, target: &mut impl Target) -> Option<String> {
     let expectation = model.expectation();
     let differs = |path: &[u8]| {

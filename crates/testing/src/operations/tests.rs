@@ -138,7 +138,7 @@ fn an_operation_reads_back_from_its_words() {
     assert_eq!(path("a%20b/%ff%25"), odd);
 }
 
-/// A disk with room for so many bytes of one file.
+/// Disk with room for a number of bytes of one file.
 struct Full(Mirror);
 
 impl Target for Full {

@@ -8,28 +8,28 @@ use std::fmt::Write;
 /// A run of random operations on a model and a target at once.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What the operations follow from.
+    /// Seed of the operations.
     pub seed: u64,
-    /// How many there are.
+    /// Number of operations.
     pub operations: usize,
-    /// Of which kinds.
+    /// Their kinds.
     pub mix: Mix,
     /// After how many of them the trees are compared; they are at the end in any case, and after each remount.
     pub compare_every: usize,
 }
 
-/// Where model and target parted.
+/// First difference between model and target.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
-    /// After how many operations.
+    /// Number of operations before it.
     pub step: usize,
     /// The kind of operation that was answered otherwise, and the answers; `None` if it was the tree that differed.
     pub kind: Option<String>,
-    /// What the target did otherwise.
+    /// Behaviour of the target.
     pub what: String,
 }
 
-/// How often a failure is tried with fewer operations.
+/// Number of attempts to reproduce a failure with fewer operations.
 const SHRINK_BUDGET: usize = 2000;
 
 impl Trial {
@@ -79,7 +79,7 @@ impl Trial {
     }
 }
 
-/// Does these operations on a model and a target, and compares the trees after every so many.
+/// Does these operations on a model and a target, and compares the trees after each `compare_every` of them.
 pub fn replay<T: Target>(
     operations: &[Operation],
     target: T,
