@@ -41,8 +41,6 @@ const UNMENDED: &[(&str, usize)] = &[
     ("crates/brindle", 28),
     ("crates/brindle/src/commands", 188),
     ("crates/brindle/tests", 54),
-    ("crates/care", 190),
-    ("crates/care/tests", 22),
     ("crates/device", 50),
     ("crates/fs", 221),
     ("crates/fs/src/bulk", 30),

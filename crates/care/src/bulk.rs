@@ -1,6 +1,6 @@
 //! Trees built as a whole: a sorted list of items becomes full leaves, and nodes above them up to one root.
 //!
-//! First comes the [`Shape`], which depends on the sizes of the items alone; then somebody finds an address for
+//! First comes the [`Shape`], which depends on the sizes of the items alone; then the caller finds an address for
 //! each block; then [`encode`] makes the bytes. No block is ever split or rewritten.
 
 use brindle_ondisk::{
@@ -15,7 +15,7 @@ const BACKREF_REVISION: u64 = 1 << 56;
 /// One item of a tree.
 pub(crate) type TreeItem = (Key, Vec<u8>);
 
-/// What all blocks of a pool have in common.
+/// Properties that all blocks of a pool have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockFormat {
     pub(crate) nodesize: u32,
@@ -25,7 +25,7 @@ pub(crate) struct BlockFormat {
     pub(crate) generation: Generation,
 }
 
-/// How many blocks a tree has on each level, and what each holds.
+/// Number of blocks of a tree on each level, and the contents of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// For each level, from the leaves up, for each block: items, or blocks of the level below.
@@ -63,7 +63,7 @@ impl Shape {
         Self { levels }
     }
 
-    /// How many blocks there are on each level.
+    /// Number of blocks on each level.
     pub(crate) fn counts(&self) -> Vec<usize> {
         self.levels.iter().map(Vec::len).collect()
     }
@@ -93,12 +93,12 @@ impl Addresses {
         u8::try_from(self.0.len() - 1).expect("the shape has at most eight levels")
     }
 
-    /// How many blocks there are on each level.
+    /// Number of blocks on each level.
     pub(crate) fn counts(&self) -> Vec<usize> {
         self.0.iter().map(Vec::len).collect()
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub(crate) fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
@@ -138,7 +138,7 @@ pub(crate) fn encode(
             fill_leaf(body, &items[held]);
         } else {
             let children = held.map(|child| KeyPtr {
-                key: shape.first_key(items, level - 1, child).expect("who has a parent is not empty"),
+                key: shape.first_key(items, level - 1, child).expect("a child of a node is not empty"),
                 blockptr: addresses.0[level - 1][child],
                 generation: format.generation,
             });

@@ -1,4 +1,4 @@
-//! What the beginning of a chunk is on each of its stripes.
+//! Stripes of the beginning of a chunk, as bytes.
 //!
 //! Striped profiles deal strips of 64 KiB to their stripes, a row of them at a time. With parity, the columns of
 //! data of a row are followed by P and (raid6) Q, and all of it is rotated by the row's number: column `c` of

@@ -1,9 +1,9 @@
-//! Data that lies in the wrong tier, by what files ask for: which extents those are, and how they get where they belong.
+//! Data that lies in the wrong tier by the wishes of files: finding its extents, and moving them where they belong.
 //!
 //! All items of all subvolumes are looked at, a window of addresses at a time
-//! ([`Survey`](brindle_policy::tier::files::Survey)). What is found is moved a block group at a time; what has changed since
-//! it was looked at is at worst moved without need, and back the next time. What leaves the fast devices goes first, to make
-//! room. Nothing says in the pool how far it came: whoever begins anew finds what is left.
+//! ([`Survey`](brindle_policy::tier::files::Survey)). The extents found are moved a block group at a time; an extent
+//! that has changed since is at worst moved without need, and back the next time. Extents leave the fast devices
+//! first, to make room. The pool holds no record of the progress: a new start finds the rest.
 
 use super::{BalanceError, Progress, Watcher, Wish, facts};
 use brindle_fs::Filesystem;
@@ -15,19 +15,19 @@ use brindle_policy::tier::files::{FileTiers, Survey, WrongExtent};
 use brindle_tree::{DataRange, Moved, Pool, Readahead, TreeError};
 use std::ops::ControlFlow;
 
-/// After so many items it is asked whether to go on.
+/// Number of items after which the caller is asked whether to go on.
 const ITEMS_PER_QUESTION: u32 = 4096;
 
-/// How looking at files ended.
+/// Outcome of looking at files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookEnded {
     /// All was seen.
     Whole(FileTiers),
-    /// Somebody wanted it to end.
+    /// The caller stopped it.
     Stopped,
 }
 
-/// What lies where, by what files ask for, in a pool of these devices and chunks.
+/// Amounts of data by tier and location, in a pool of these devices and chunks.
 pub fn look_at_files(
     pool: &Pool,
     facts: &TierPool,
@@ -48,12 +48,12 @@ pub fn look_at_files(
     }
 }
 
-/// What came of going through all files once.
+/// Result of going through all files once.
 #[derive(Debug, Default)]
 struct Pass {
-    /// Why something could not be moved, if anything.
+    /// Reason for which an extent could not be moved, if any.
     refused: Option<String>,
-    /// How many extents came to lie in parts.
+    /// Number of extents that were split.
     cut: u64,
 }
 
@@ -116,7 +116,7 @@ fn go_through(
     }
 }
 
-/// What is to leave a block group.
+/// Extents that are to leave a block group.
 #[derive(Debug)]
 struct Work {
     group: Logical,
@@ -130,7 +130,7 @@ impl Work {
     }
 }
 
-/// What is wrong, by block groups; those on fast devices first.
+/// Misplaced extents by block groups; those on fast devices first.
 fn by_block_group(survey: &Survey, facts: &TierPool) -> Vec<Work> {
     let mut starts: Vec<Logical> = facts.chunks.iter().map(|chunk| chunk.logical).collect();
     starts.sort_unstable();

@@ -1,15 +1,15 @@
-//! Balance: block groups that filters choose are emptied one by one, so that what lay in them lies elsewhere: on other
+//! Balance: block groups that filters choose are emptied one by one, so that their contents lie elsewhere: on other
 //! devices, in another profile, closer together.
 //!
-//! The walk: what is wanted is looked over ([`Refusal`]) and kept in the pool as the kernel keeps it (`BALANCE_ITEM`), so that
-//! after a crash somebody can go on, we ([`resume`]) or the kernel, which does so by itself when it mounts the pool. The
-//! block groups that are meant are listed once. If they are to be converted, new chunks get the new profile from now on; if
-//! it matters where things go, nothing goes into those that are still to be emptied as long as a chunk can be made.
-//! `tree` empties each. One that has no room elsewhere is left, and the others are gone on with. In the end the item is
-//! removed; who pauses leaves it.
+//! The walk: the request is checked ([`Refusal`]) and kept in the pool as the kernel keeps it (`BALANCE_ITEM`), so
+//! that after a crash it can go on, by brindle ([`resume`]) or by the kernel, which does so by itself when it mounts
+//! the pool. The chosen block groups are listed once. If they are to be converted, new chunks get the new profile
+//! from now on; if placement matters, nothing goes into those that are still to be emptied as long as a chunk can be
+//! made. `tree` empties each. One that has no room elsewhere is left, and the others are gone on with. In the end the
+//! item is removed; a pause leaves it.
 //!
-//! Who wants what is misplaced moved has data sorted first that lies in the wrong tier, by what files ask for ([`files`]):
-//! extents leave block groups that stay.
+//! A balance for misplaced block groups first moves the data that lies in the wrong tier by the wishes of files
+//! ([`files`]): extents leave block groups that stay.
 //!
 //! Each step is a commit of its own and leaves a whole pool. What has been moved stays moved, whatever ends it.
 
@@ -35,10 +35,10 @@ use zerocopy::IntoBytes;
 /// The content of mixed block groups.
 const MIXED: BlockGroupType = BlockGroupType::DATA.union(BlockGroupType::METADATA);
 
-/// Why a balance could not begin, or go on.
+/// Error of a balance.
 #[derive(Debug, Error)]
 pub enum BalanceError {
-    /// It makes no sense for this pool.
+    /// The request makes no sense for this pool.
     #[error("{0}")]
     Refused(Refusal),
     /// One was begun and not ended.
@@ -50,9 +50,9 @@ pub enum BalanceError {
     /// Block groups were left because there was no room elsewhere for what they hold.
     #[error("{count} of the block groups could not be moved: {why}; the others were")]
     NoSpace {
-        /// How many.
+        /// Number of block groups.
         count: u64,
-        /// What was said of the first.
+        /// Message of the first.
         why: String,
     },
     /// The pool could not be read or written.
@@ -63,42 +63,42 @@ pub enum BalanceError {
     Files(#[from] FsError),
 }
 
-/// How far a balance is.
+/// Progress of a balance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How many block groups are to be emptied.
+    /// Number of block groups to be emptied.
     pub expected: u64,
-    /// How many have been, or were gone when it was their turn.
+    /// Number of those emptied, or gone when it was their turn.
     pub done: u64,
-    /// How many had no room elsewhere.
+    /// Number of those without room elsewhere.
     pub left: u64,
-    /// How many bytes are used in all that are to be emptied.
+    /// Used bytes in all that are to be emptied.
     pub expected_bytes: u64,
-    /// How many bytes have been moved.
+    /// Bytes that have been moved.
     pub moved_bytes: u64,
 }
 
-/// What somebody wants of a balance that runs.
+/// Request of the caller to a running balance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wish {
-    /// That it goes on.
+    /// Goes on.
     #[default]
     GoOn,
-    /// That it ends for now, to be resumed.
+    /// Ends for now, to be resumed.
     Pause,
-    /// That it ends.
+    /// Ends.
     Cancel,
 }
 
 /// Is told how far it is after each step, may wait, and says what is wanted.
 pub type Watcher<'w> = &'w mut dyn FnMut(&Progress) -> Wish;
 
-/// How a balance ended.
+/// End of a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// How far it came.
+    /// Progress.
     pub progress: Progress,
-    /// What was wanted in the end: to go on, if it is through.
+    /// Last request of the caller: to go on, if the balance is complete.
     pub wish: Wish,
 }
 
@@ -218,7 +218,7 @@ fn keep(pool: &Pool, balance: Option<&Balance>) -> Result<(), TreeError> {
     pool.commit()
 }
 
-/// What allocation was told, untold in the end.
+/// Directions to the allocator, undone on drop.
 struct Directions<'p>(&'p Pool);
 
 impl<'p> Directions<'p> {
@@ -248,7 +248,7 @@ impl Drop for Directions<'_> {
     }
 }
 
-/// Whether a pool has fast devices and others.
+/// Returns true if a pool has fast devices and others.
 fn is_of_two_classes(facts: &TierPool) -> bool {
     [PlacementClass::Fast, PlacementClass::Bulk].iter().all(|class| facts.count(*class) > 0)
 }
@@ -294,7 +294,7 @@ fn run(filesystem: &Filesystem, balance: &Balance, watcher: Watcher<'_>) -> Resu
     }
 }
 
-/// Whether what lies wrong would get to where it belongs, rather than to another place as wrong.
+/// Checks that a misplaced chunk would get to where it belongs, rather than to another wrong place.
 fn room_where_it_belongs(pool: &Pool, chunk: &TierChunk) -> Result<(), TreeError> {
     let summary = pool.space_summary()?;
     let (room, class) = match chunk.kind.contains(BlockGroupType::DATA) {

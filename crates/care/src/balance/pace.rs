@@ -1,4 +1,4 @@
-//! No more than so many bytes in a second, on the average.
+//! Upper bound on the average rate, in bytes a second.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// How long to wait after so many bytes, which took so long.
+    /// Time to wait after `bytes` bytes that took `elapsed`.
     pub fn owed(self, bytes: u64, elapsed: Duration) -> Duration {
         let rate = u128::from(self.rate.max(1));
         let due = u128::from(bytes) * 1_000_000 / rate;

@@ -19,18 +19,18 @@ pub struct Newcomer {
     pub device: Arc<dyn WritableDevice>,
     /// A UUID that nothing else has.
     pub uuid: Uuid,
-    /// What its owner says of it; the pool stores that as a hint.
+    /// Class given by its owner; the pool stores that as a hint.
     pub class: Option<PlacementClass>,
 }
 
 impl Newcomer {
-    /// A block device that nobody uses, or an image file.
+    /// Opens a block device that is not in use, or an image file.
     pub fn open(path: &Path, uuid: Uuid, class: Option<PlacementClass>) -> Result<Self, DeviceCareError> {
         Ok(Self { device: Arc::new(FileDevice::open_writable(path)?), uuid, class })
     }
 }
 
-/// How devices are added.
+/// Options of adding devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
     /// Also if something lies on them.
@@ -85,8 +85,8 @@ fn empty(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), Device
     Ok(device.flush()?)
 }
 
-/// As soon as one device has a hint, hints alone count. In a pool without any, those that are fast by themselves get one
-/// before another is told to be something, so that they stay what they are.
+/// Stores hints for devices that are fast by themselves. As soon as one device has a hint, hints alone count, so
+/// without this a pool without any would lose its classes.
 fn keep_classes(pool: &Pool) -> Result<(), DeviceCareError> {
     let devices = pool.space_summary()?.devices;
     if devices.iter().any(|device| device.stored_type != 0) {

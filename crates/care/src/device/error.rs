@@ -1,11 +1,11 @@
-//! Why the devices of a pool were not changed.
+//! Errors of changing the devices of a pool.
 
 use brindle_device::DeviceError;
 use brindle_ondisk::{DevId, Profile};
 use brindle_tree::TreeError;
 use thiserror::Error;
 
-/// Why the devices of a pool were not changed. What was moved meanwhile stays moved.
+/// Error of changing the devices of a pool. Data moved before it stays moved.
 #[derive(Debug, Error)]
 pub enum DeviceCareError {
     /// There is no such device.
@@ -17,7 +17,7 @@ pub enum DeviceCareError {
     /// No device is missing.
     #[error("no device of the pool is missing")]
     NoneMissing,
-    /// It is missing, and has no size that could be changed.
+    /// The device is missing, and has no size that could be changed.
     #[error("devid {devid} is missing")]
     Missing {
         /// Its id.
@@ -36,12 +36,12 @@ pub enum DeviceCareError {
     TooFew {
         /// The profile.
         profile: Profile,
-        /// How many it needs.
+        /// Number that it needs.
         needed: u16,
-        /// How many would be left.
+        /// Number that would be left.
         left: usize,
     },
-    /// It is the last one.
+    /// The device is the last one.
     #[error("it is the only writable device")]
     Last,
     /// A balance was begun and not ended.
@@ -52,7 +52,7 @@ pub enum DeviceCareError {
     InUse {
         /// The device.
         device: String,
-        /// What lies there.
+        /// Format found there.
         found: &'static str,
     },
     /// A device is too small to be of any use.
@@ -68,7 +68,7 @@ pub enum DeviceCareError {
     /// A device is to be made smaller than devices are made.
     #[error("{wanted_bytes} bytes are less than a device is shrunk to, which is {minimum_bytes}")]
     SizeTooSmall {
-        /// What was wanted.
+        /// Requested size in bytes.
         wanted_bytes: u64,
         /// The least size in bytes.
         minimum_bytes: u64,
@@ -78,9 +78,9 @@ pub enum DeviceCareError {
     ShrunkToNothing {
         /// The device.
         device: String,
-        /// How much the pool has of it, in bytes.
+        /// Bytes of it that the pool uses.
         total_bytes: u64,
-        /// How much less it is to have, in bytes.
+        /// Requested decrease in bytes.
         less_bytes: u64,
     },
     /// A device is shorter than the pool is to use of it.
@@ -90,7 +90,7 @@ pub enum DeviceCareError {
         device: String,
         /// Its size in bytes.
         size_bytes: u64,
-        /// What was wanted.
+        /// Requested size in bytes.
         wanted_bytes: u64,
     },
     /// There is no room elsewhere for what has to move.

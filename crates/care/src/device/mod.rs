@@ -1,12 +1,13 @@
 //! The devices of a pool in use: one joins ([`add()`]), leaves ([`remove()`]), or changes its size ([`resize()`]).
 //!
-//! The walk of those that end with less: what they would leave is looked over ([`DeviceCareError`]), from then on nothing new
+//! The walk of those that end with less: the rest of the pool is checked ([`DeviceCareError`]), from then on nothing new
 //! is taken there, block groups that lie there are emptied one by one as a balance does it (`vacate.rs`), and when none is
 //! left, one commit takes the device, or its end, out of the pool. A device that left loses its superblocks last, when
 //! that commit is durable. One that joins is emptied of what it held first.
 //!
-//! Nothing in the pool says that it is under way. Each step is a commit of its own and leaves a whole pool, of which part
-//! has moved; who asks again goes on where it ended, be it by a crash, because somebody wanted it, or for lack of room.
+//! The pool holds no record of it. Each step is a commit of its own and leaves a whole pool, of which part has moved;
+//! a repeated request goes on where the last one ended, be it by a crash, by request of the caller, or for lack of
+//! room.
 
 mod add;
 mod error;

@@ -9,7 +9,7 @@ use brindle_tree::Pool;
 use brindle_volume::DeviceStatus;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Which device is to leave.
+/// Device that is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// The one of this id, there or not.
@@ -49,13 +49,13 @@ pub fn remove(pool: &Pool, which: Leaving, watcher: Watcher<'_>) -> Result<Ended
     if let Some(device) = parted.device
         && let Err(error) = wipe_superblocks(device.as_ref())
     {
-        // The pool does not know the device any more; whoever gives it to us is told.
+        // The pool does not know the device any more; opening it later gives an error.
         tracing::warn!("{} keeps its superblocks: {error}", device.name());
     }
     Ok(ended)
 }
 
-/// Whether every profile that is in use has as many devices as it needs, there and in all.
+/// Checks that every profile in use has as many devices as it needs, present and in all.
 fn check_enough_are_left(pool: &Pool, leaving: &DeviceStatus) -> Result<(), DeviceCareError> {
     let is_left = |device: &&DeviceStatus| device.devid != leaving.devid && !device.is_seed;
     let devices = pool.volume().devices();
@@ -71,8 +71,8 @@ fn check_enough_are_left(pool: &Pool, leaving: &DeviceStatus) -> Result<(), Devi
     profiles.find_map(too_few).map_or(Ok(()), Err)
 }
 
-/// Makes the superblocks of a device unrecognisable, as the kernel does it: without their magic number, what else they
-/// say is there for whoever should need it.
+/// Makes the superblocks of a device unrecognisable, as the kernel does it: their magic number is cleared, and the
+/// rest stays for recovery.
 fn wipe_superblocks(device: &dyn WritableDevice) -> Result<(), DeviceError> {
     for offset in SUPERBLOCK_OFFSETS {
         if offset + to_u64(SUPERBLOCK_SIZE) > device.size_bytes() {

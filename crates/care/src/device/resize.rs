@@ -10,16 +10,16 @@ use std::fmt;
 /// Devices are not shrunk to less, as the kernel has it, in bytes.
 const MINIMUM_BYTES: u64 = 256 << 20;
 
-/// What of a device the pool is to use.
+/// Part of a device that the pool is to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSize {
     /// All of it.
     Max,
-    /// So many bytes.
+    /// This number of bytes.
     To(u64),
-    /// So many bytes more.
+    /// This number of bytes more.
     Grow(u64),
-    /// So many bytes less.
+    /// This number of bytes less.
     Shrink(u64),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for NewSize {
     }
 }
 
-/// What is no size.
+/// Error of parsing a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseSizeError;
 
@@ -77,7 +77,7 @@ fn bytes_of(text: &str) -> Result<u64, ParseSizeError> {
 }
 
 impl NewSize {
-    /// Of a device of so many bytes, so many of which the pool uses now.
+    /// New size in bytes, of a device of `size_bytes` of which the pool uses `now`.
     fn bytes(self, now: u64, size_bytes: u64) -> u64 {
         match self {
             Self::Max => size_bytes,

@@ -33,7 +33,7 @@ impl Drop for Doomed<'_> {
     }
 }
 
-/// Empties them; what is wanted in the end. Nobody takes anything there meanwhile.
+/// Empties the block groups; returns the last request of the caller. Nothing is allocated there meanwhile.
 pub(super) fn vacate(
     pool: &Pool,
     devid: DevId,

@@ -1,11 +1,11 @@
-//! Why no pool was made.
+//! Errors of mkfs.
 
 use brindle_device::DeviceError;
 use brindle_ondisk::Profile;
 use brindle_policy::placement::NoSpace;
 use thiserror::Error;
 
-/// Why no pool was made. But for [`MkfsError::Device`], nothing has been written.
+/// Error of mkfs. Except for [`MkfsError::Device`], nothing has been written.
 #[derive(Debug, Error)]
 pub enum MkfsError {
     /// A device failed.
@@ -27,9 +27,9 @@ pub enum MkfsError {
         content: &'static str,
         /// The profile.
         profile: Profile,
-        /// How many it needs.
+        /// Number that it needs.
         needed: u16,
-        /// How many there are, with the verb.
+        /// Number given, with the verb.
         given: String,
     },
     /// Mixed block groups have one profile.
@@ -59,7 +59,7 @@ pub enum MkfsError {
     Feature {
         /// Its name.
         name: String,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
     /// Something lies there already.
@@ -67,7 +67,7 @@ pub enum MkfsError {
     InUse {
         /// The device.
         device: String,
-        /// What lies there.
+        /// Format found there.
         found: &'static str,
     },
     /// A device is too small.

@@ -13,14 +13,14 @@ use std::ops::Range;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// What the entry for the default subvolume is called.
+/// Name of the entry for the default subvolume.
 const DEFAULT: &[u8] = b"default";
-/// What a subvolume's root directory is called by itself.
+/// Name of a subvolume's root directory by itself.
 const PARENT: &[u8] = b"..";
-/// A directory that everybody may read and its owner change.
+/// A directory that all may read and its owner change.
 const DIRECTORY_MODE: u32 = 0o040_755;
 
-/// Where in the longer item of a tree block stands what it says of the block.
+/// Range of the tree block info in the longer item of a tree block.
 pub(super) const TREE_BLOCK_INFO_RANGE: Range<usize> =
     size_of::<ExtentItemHeader>()..size_of::<ExtentItemHeader>() + size_of::<TreeBlockInfo>();
 

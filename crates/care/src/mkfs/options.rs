@@ -1,4 +1,4 @@
-//! What is asked for.
+//! Options of mkfs.
 
 use super::MkfsError;
 use bitflags::bitflags;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 pub struct NewDevice {
     /// The device.
     pub device: Arc<dyn WritableDevice>,
-    /// What the owner says it is; what the host says if `None`.
+    /// Class given by the owner; that reported by the host if `None`.
     pub class: Option<PlacementClass>,
     /// The size to give it, in bytes, if it is an image; as it is if `None`.
     pub resize_bytes: Option<u64>,
-    /// How much of it the pool uses at the most, in bytes; all if `None`.
+    /// Upper bound on the bytes of it that the pool uses; all if `None`.
     pub limit_bytes: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl NewDevice {
     }
 }
 
-/// How to make a pool.
+/// Options of a new pool.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// Profile of data; `single` if `None`.
@@ -44,7 +44,7 @@ pub struct MkfsOptions {
     pub label: String,
     /// UUID of the pool.
     pub fsid: Uuid,
-    /// What all other UUIDs are derived from: random, or fixed for an image that can be made again.
+    /// Seed of all other UUIDs: random, or fixed for an image that can be made again.
     pub seed: [u8; 16],
     /// Now, in seconds since 1970.
     pub time_sec: i64,
@@ -55,17 +55,17 @@ pub struct MkfsOptions {
     pub checksum: ChecksumType,
     /// Features of the format.
     pub features: Features,
-    /// Who owns the root directory: user and group.
+    /// Owner of the root directory: user and group.
     pub root_owner: (u32, u32),
-    /// Overwrite what looks like something that somebody may want to keep.
+    /// Overwrite a known format found on the device.
     pub force: bool,
     /// Give back the space of the devices first.
     pub discard: bool,
-    /// What the first chunks are to have room for, if that is known; else they are a share of the devices.
+    /// Room that the first chunks are to have, if that is known; else they are a share of the devices.
     pub contents: Option<Contents>,
 }
 
-/// How much a pool is to hold, about.
+/// Approximate contents of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Data, in bytes.
@@ -114,7 +114,7 @@ bitflags! {
     }
 }
 
-/// What of it is on unless asked otherwise.
+/// Features that are on by default.
 impl Default for Features {
     fn default() -> Self {
         Self::all().difference(Self::MIXED_BG)
@@ -128,7 +128,7 @@ pub struct FeatureName {
     pub feature: Features,
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What the pool will be made of: devices with their ids, and the first chunks with their places.
+//! Plan of a pool: devices with their ids, and the first chunks with their places.
 
 use super::{Contents, Features, MkfsError, MkfsOptions, NewDevice};
 use brindle_device::DeviceClass;
@@ -21,19 +21,20 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Nothing is allocated before this on any device (`BTRFS_DEVICE_RANGE_RESERVED`).
 const RESERVED_BYTES: u64 = MIB;
-/// Where the logical space begins to be used; address 0 stands for "nowhere" in places.
+/// Start of the logical space in use; address 0 stands for "nowhere" in places.
 const FIRST_LOGICAL: u64 = MIB;
 /// The longest chunk.
 const CHUNK_MAX_BYTES: u64 = 10 * GIB;
-/// How long the system chunk is of a pool that is to be no larger than it has to, and the least other ones are.
+/// Length in bytes of the system chunk, and minimum of other chunks, in a pool that is to be no larger than it has
+/// to.
 const TIGHT_SYSTEM_BYTES: u64 = 4 * MIB;
 const TIGHT_CHUNK_BYTES: u64 = 8 * MIB;
-/// How many tree blocks its metadata chunks have room for at least.
+/// Number of tree blocks for which its metadata chunks have room at least.
 const TIGHT_METADATA_BLOCKS: u64 = 1024;
 /// Pools larger than this have larger metadata chunks.
 const LARGE_POOL_BYTES: u64 = 50 * GIB;
 
-/// What the pool will be made of.
+/// Plan of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) nodesize: u32,
@@ -46,7 +47,7 @@ pub(super) struct Plan {
     pub(super) devices: Vec<PlannedDevice>,
     /// By logical address.
     pub(super) chunks: Vec<PlannedChunk>,
-    /// What they are to have room for, if that is known.
+    /// Room that they are to have, if that is known.
     contents: Option<Contents>,
 }
 
@@ -55,15 +56,15 @@ pub(super) struct Plan {
 pub(super) struct PlannedDevice {
     pub(super) devid: DevId,
     pub(super) uuid: Uuid,
-    /// Which of the devices given it is.
+    /// Index among the given devices.
     pub(super) given: usize,
     pub(super) class: PlacementClass,
     pub(super) hint: AllocationHint,
-    /// What of it the pool uses: whole sectors.
+    /// Bytes that the pool uses: whole sectors.
     pub(super) total_bytes: u64,
-    /// What of it belongs to chunks.
+    /// Bytes of it that belong to chunks.
     pub(super) used_bytes: u64,
-    /// What of it does not, and may: ranges, in order.
+    /// Bytes of it that may be allocated: ranges, in order.
     free: Vec<(u64, u64)>,
 }
 
@@ -166,7 +167,7 @@ impl Plan {
         self.add_chunks(data, self.data_profile, mode, data_bytes)
     }
 
-    /// Places chunks for so many bytes, one after the other where places of superblocks lie between.
+    /// Places chunks for a number of bytes, one after the other where places of superblocks lie between.
     fn add_chunks(
         &mut self,
         content: BlockGroupType,
@@ -246,7 +247,7 @@ impl PlannedChunk {
         self.start + self.length
     }
 
-    /// Whether an address lies in it.
+    /// Returns true if an address lies in it.
     pub(super) fn contains(&self, at: Logical) -> bool {
         at >= self.start && at < self.end()
     }
@@ -264,7 +265,7 @@ impl PlannedDevice {
         }
     }
 
-    /// Takes so many bytes from the first free range that has them.
+    /// Takes `length` bytes from the first free range that has them.
     fn take(&mut self, length: u64) -> u64 {
         let range = self.free.iter_mut().find(|(start, end)| end - start >= length);
         let (start, _) = range.expect("placement has seen a free range of this length");
@@ -275,7 +276,7 @@ impl PlannedDevice {
     }
 }
 
-/// What may be allocated of a device of this size: not its beginning, and not the places of superblocks, so
+/// Ranges that may be allocated on a device of this size: not its beginning, and not the places of superblocks, so
 /// that no first chunk has a hole.
 fn free_ranges(total_bytes: u64) -> Vec<(u64, u64)> {
     let mut free = Vec::new();
@@ -289,7 +290,7 @@ fn free_ranges(total_bytes: u64) -> Vec<(u64, u64)> {
     whole.filter(|(start, end)| start < end).collect()
 }
 
-/// How many stripes a chunk item may have: it must fit a leaf, and two of them the superblock.
+/// Upper bound on the stripes of a chunk item: it must fit a leaf, and two of them the superblock.
 fn max_stripes(nodesize: u32) -> u16 {
     let chunk = size_of::<brindle_ondisk::item::ChunkHeader>();
     let leaf = brindle_ondisk::to_usize(nodesize.into())

@@ -1,4 +1,4 @@
-//! What was made.
+//! Report of a new pool.
 
 use super::plan::{Plan, PlannedChunk, PlannedDevice, SECTORSIZE};
 use super::{FEATURES, MkfsOptions, NewDevice};
@@ -30,16 +30,16 @@ pub struct MkfsReport {
     pub block_groups: Vec<NewBlockGroup>,
     /// The devices, by devid.
     pub devices: Vec<PoolMember>,
-    /// What the owner should think about.
+    /// Warnings to the owner.
     pub warnings: Vec<String>,
 }
 
 /// A block group that was made.
 #[derive(Clone, Debug)]
 pub struct NewBlockGroup {
-    /// What it holds and how it is laid out.
+    /// Content and profile.
     pub kind: BlockGroupType,
-    /// How it is laid out.
+    /// Profile.
     pub profile: Profile,
     /// The length of its logical range in bytes.
     pub length_bytes: u64,
@@ -58,9 +58,9 @@ pub struct PoolMember {
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// What kind of device it was taken for.
+    /// Class that it was given.
     pub class: PlacementClass,
-    /// What the pool stores of that.
+    /// Hint that the pool stores.
     pub hint: AllocationHint,
 }
 

@@ -1,4 +1,4 @@
-//! What lies on a device already, by the magic numbers of well-known formats.
+//! Well-known formats on a device, found by their magic numbers.
 
 use brindle_device::{Device, DeviceError};
 
@@ -42,7 +42,7 @@ const SIGNATURES: [Signature; 24] = [
     row("a partition table",          510,       &[0x55, 0xaa]),
 ];
 
-/// What lies on the device, if it is something known.
+/// Name of the format on the device, if it is a known one.
 pub(crate) fn find(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
     for signature in &SIGNATURES {
         let mut found = [0; 16];

@@ -83,7 +83,7 @@ impl Trees {
         self.all.iter().find(|tree| tree.id == id)
     }
 
-    /// How many bytes of the chunk hold blocks, all at its beginning.
+    /// Bytes of the chunk that hold blocks, all at its beginning.
     pub(super) fn used_bytes(&self, chunk: &PlannedChunk) -> u64 {
         let blocks = self.all.iter().flat_map(|tree| tree.addresses.iter());
         to_u64(blocks.filter(|(_, _, at)| chunk.contains(*at)).count()) * u64::from(self.nodesize)
@@ -216,7 +216,7 @@ impl Tree {
     }
 }
 
-/// What kind of chunk holds the blocks of a tree.
+/// Type of chunk that holds the blocks of a tree.
 fn home_of(id: RootId) -> BlockGroupType {
     if id == RootId::CHUNK_TREE { BlockGroupType::SYSTEM } else { BlockGroupType::METADATA }
 }

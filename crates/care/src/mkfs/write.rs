@@ -1,11 +1,11 @@
-//! What goes to the devices, and in which order.
+//! Writes of mkfs, and their order.
 //!
 //! 1. Images get their size. What a device held before is made unrecognisable: its beginning, its end and every place of a superblock
 //!    become zeros. Flush.
 //! 2. The stripes of every chunk. Flush.
 //! 3. Superblocks, the first copy last. Flush.
 //!
-//! Whatever is lost when it stops half way, there is either a whole pool, or nothing that anybody takes for one:
+//! Whatever is lost when it stops half way, there is either a whole pool, or nothing that looks like one:
 //! until step 3 no device has a superblock, and a superblock is written only when what it refers to is there.
 //! Of several devices some may have theirs: the pool then lacks devices, and mkfs is to be run again.
 
@@ -19,8 +19,8 @@ use brindle_device::{DeviceError, WritableDevice};
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use zerocopy::IntoBytes;
 
-/// How much of the beginning and of the end of a device is wiped: partition tables, boot sectors, and what RAID
-/// and volume managers keep there.
+/// Bytes wiped at the beginning and at the end of a device: the places of partition tables, boot sectors, and the
+/// metadata of RAID and volume managers.
 const WIPE_BYTES: u64 = 1 << 20;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
@@ -66,7 +66,7 @@ pub(super) fn write(
     flush_all()
 }
 
-/// Where superblocks fit.
+/// Offsets of the superblocks that fit.
 fn superblock_offsets(size_bytes: u64) -> impl DoubleEndedIterator<Item = u64> {
     SUPERBLOCK_OFFSETS.into_iter().filter(move |offset| offset + to_u64(SUPERBLOCK_SIZE) <= size_bytes)
 }

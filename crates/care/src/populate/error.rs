@@ -1,11 +1,11 @@
-//! Why a directory could not be taken in.
+//! Errors of taking in a directory.
 
 use brindle_fs::FsError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a directory could not be taken in.
+/// Error of taking in a directory.
 #[derive(Debug, Error)]
 pub enum PopulateError {
     /// A source can't be read.
@@ -13,22 +13,22 @@ pub enum PopulateError {
     Source {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The source is no directory.
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// What an option names is not there, or not what it must be.
+    /// A file named by an option does not exist, or is of the wrong kind.
     #[error("{}: {why}", path.display())]
     Rule {
         /// The path within the source.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
-    /// A bug: whoever read it panicked.
-    #[error("{}: what reads it has failed, which is a bug in brindle", path.display())]
+    /// A bug: the thread that read it panicked.
+    #[error("{}: the thread that reads it has failed, which is a bug in brindle", path.display())]
     Panic {
         /// The path, or that of one that was read together with it.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum PopulateError {
     Entry {
         /// The path in the source.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: Box<FsError>,
     },
     /// There is too little space.
@@ -47,11 +47,11 @@ pub enum PopulateError {
          that are still to come ({source})", path.display()
     )]
     NoSpace {
-        /// What did not fit any more.
+        /// First file that did not fit.
         path: PathBuf,
-        /// How much more data there is, in bytes.
+        /// Further data, in bytes.
         missing_bytes: u64,
-        /// What was wanting.
+        /// The refusal.
         source: Box<FsError>,
     },
     /// The pool could not be written.

@@ -17,23 +17,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// What the trees may take in memory, in bytes: half of it is metadata that is not committed yet.
+/// Upper bound on the memory for trees, in bytes: half of it is metadata that is not committed yet.
 const CACHE_BYTES: usize = 512 << 20;
-/// How many threads read at the most.
+/// Upper bound on reading threads.
 const READERS_MAX: usize = 8;
-/// What the trees need beside themselves, for a kernel to be able to write: so many blocks, and so many bytes at least.
+/// Spare space of the trees, for a kernel to be able to write: this number of blocks, and this number of bytes at
+/// least.
 const METADATA_SPARE_BLOCKS: u64 = 768;
 const METADATA_SPARE_BYTES: u64 = 5 << 20;
 const MIXED_SPARE_BYTES_MAX: u64 = 64 << 20;
-/// What data needs beside itself, in bytes, with a part of what it is.
+/// Spare space of data, in bytes, added to a share of the data.
 const DATA_SPARE_BYTES: u64 = 1 << 20;
-/// What is worth to make a pool anew: one part in so many, and so many bytes.
+/// Gain that justifies making a pool anew: one part in `WORTH`, and `WORTH_BYTES` bytes.
 const WORTH: u64 = 16;
 const WORTH_BYTES: u64 = 8 << 20;
 /// The most warnings that are kept.
 const WARNINGS_MAX: usize = 20;
 
-/// What was taken in.
+/// Report of the files taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PopulateReport {
     /// Regular files, each once however many names it has.
@@ -50,20 +51,21 @@ pub struct PopulateReport {
     pub subvolumes: u64,
     /// Bytes of contents, as files have them.
     pub content_bytes: u64,
-    /// What devices have been shrunk to, in bytes.
+    /// Sizes to which devices have been shrunk, in bytes.
     pub device_sizes: Vec<(DevId, u64)>,
-    /// What data and metadata come to in block groups, and how long those of them are.
+    /// Bytes of data and metadata in block groups, and the length of those groups.
     pub used: Contents,
     /// See `used`.
     pub group_bytes: u64,
     /// The size of a tree block, in bytes.
     pub nodesize: u32,
-    /// What the owner should think about.
+    /// Warnings to the owner.
     pub warnings: Vec<String>,
 }
 
 impl PopulateReport {
-    /// What a pool that is to be no larger than it has to should be made for instead, if that is worth to be made anew.
+    /// Contents for which to make a pool anew if it is to be no larger than it has to, or `None` if the gain is too
+    /// small.
     pub fn tighter(&self) -> Option<Contents> {
         // Each commit writes some blocks anew, before it frees the old ones.
         let spare = (METADATA_SPARE_BLOCKS * u64::from(self.nodesize)).max(METADATA_SPARE_BYTES);

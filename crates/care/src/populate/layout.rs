@@ -1,4 +1,4 @@
-//! Who gets which number: subvolumes, and the inodes of each in the order of the walk.
+//! Assignment of numbers: subvolumes, and the inodes of each in the order of the walk.
 
 use super::scan::{Source, SourceEntry};
 use super::{PopulateError, PopulateOptions, SubvolumeKind};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// The index of a directory's first entry (`BTRFS_DIR_START_INDEX`).
 const FIRST_INDEX: usize = 2;
 
-/// Who gets which number.
+/// Assignment of numbers.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// The top level first, each behind the one that holds it.
@@ -30,10 +30,10 @@ pub(super) struct PlannedSubvolume {
     pub(super) inodes: Vec<usize>,
 }
 
-/// Where an entry is in the pool.
+/// Place of an entry in the pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
-    /// Which of the planned subvolumes has its inode.
+    /// Index of the planned subvolume that has its inode.
     pub(super) subvolume: usize,
     pub(super) number: ObjectId,
     pub(super) flags: InodeFlags,

@@ -1,12 +1,12 @@
-//! What is asked for.
+//! Options of taking in a directory.
 
 use brindle_fs::CompressionChoice;
 use std::path::PathBuf;
 
-/// How a directory is taken in.
+/// Options of taking in a directory.
 #[derive(Clone, Debug, Default)]
 pub struct PopulateOptions {
-    /// How contents are compressed.
+    /// Compression of contents.
     pub compression: Option<CompressionChoice>,
     /// Directories that become subvolumes.
     pub subvolumes: Vec<SubvolumeRule>,
@@ -14,15 +14,15 @@ pub struct PopulateOptions {
     pub inode_flags: Vec<InodeFlagRule>,
     /// The devices are made as small as what is in use allows.
     pub shrink: bool,
-    /// How much space the data takes, if that is known; else it is what the files hold, at the most.
+    /// Space that the data takes, if that is known; else the sizes of the files are its upper bound.
     pub data_bytes: Option<u64>,
     /// Times that differ each time a tree is copied or read (of access, of change) are that of the contents.
     pub is_reproducible: bool,
     /// Files up to this length lie on fast devices, if the pool has some; this is stored in the pool.
     pub small_file_bytes: Option<u64>,
-    /// How many threads read; as many as there are processors if it is not said. The pool is the same.
+    /// Number of reading threads; the number of processors if `None`. The pool is the same.
     pub threads: Option<usize>,
-    /// What all UUIDs are derived from.
+    /// Seed of all UUIDs.
     pub seed: [u8; 16],
     /// Now, in seconds since 1970.
     pub time_sec: i64,
@@ -31,18 +31,18 @@ pub struct PopulateOptions {
 /// A directory that becomes a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumeRule {
-    /// What kind of subvolume.
+    /// Kind of the subvolume.
     pub kind: SubvolumeKind,
     /// The path within the source.
     pub path: PathBuf,
 }
 
-/// What kind of subvolume.
+/// Kind of a subvolume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubvolumeKind {
-    /// Nobody may change it.
+    /// Makes it read-only.
     pub is_read_only: bool,
-    /// It is the one that is mounted unless another is asked for.
+    /// Makes it the subvolume that is mounted unless another is named.
     pub is_default: bool,
 }
 

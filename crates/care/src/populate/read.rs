@@ -18,21 +18,21 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Files are read in parts of this size, in bytes, and small ones together up to it.
 const PART_BYTES: u64 = 4 << 20;
-/// How many inodes are read together at the most.
+/// Upper bound on inodes that are read together.
 const PART_INODES: usize = 64;
-/// What is read ahead of the writer at the most, in bytes.
+/// Upper bound on data that is read ahead of the writer, in bytes.
 const AHEAD_BYTES: u64 = 64 << 20;
-/// What an inode counts beside its contents, in bytes.
+/// Weight of an inode beside its contents, in bytes.
 const INODE_BYTES: u64 = 1024;
 
 /// The longest list of names, and the longest value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`), in bytes.
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
-/// What one thread reads at a time: parts of files, or whole ones, in order.
+/// Unit of work of a reading thread: parts of files, or whole ones, in order.
 #[derive(Debug, Default)]
 struct Job {
     parts: Vec<Part>,
-    /// What this job and those before it count, in bytes.
+    /// Weight of this job and those before it, in bytes.
     bytes_to_here: u64,
 }
 
@@ -40,7 +40,7 @@ struct Job {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) entry: usize,
-    /// Where in the file it begins, and where it ends.
+    /// Range in the file: start and end, in bytes.
     pub(super) from: u64,
     pub(super) to: u64,
 }
@@ -51,21 +51,21 @@ pub(super) struct ReadPart {
     pub(super) part: Part,
     /// Extended attributes; only of the first part.
     pub(super) xattrs: Vec<Xattr>,
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
     pub(super) pieces: Vec<BulkPiece>,
-    /// It has become shorter since it was looked at.
+    /// True if it has become shorter since it was looked at.
     pub(super) is_cut: bool,
 }
 
 impl ReadPart {
-    /// Whether the inode begins here.
+    /// Returns true if the inode begins here.
     pub(super) fn is_first(&self) -> bool {
         self.part.from == 0
     }
 }
 
-/// What all threads share.
+/// State shared by all threads.
 pub(super) struct Reading<'a> {
     source: &'a Source,
     layout: &'a Layout,
@@ -92,7 +92,7 @@ impl<'a> Reading<'a> {
         Self { source, layout, format, jobs, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// What a thread does until there is nothing more to read.
+    /// Loop of a thread until there is nothing more to read.
     pub(super) fn work(&self) {
         loop {
             let mut state = self.state();
@@ -147,7 +147,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Nobody wants anything more.
+    /// Ends the work of all threads.
     pub(super) fn stop(&self) {
         self.state().is_over = true;
         self.changed.notify_all();
@@ -258,7 +258,7 @@ fn open(path: &Path) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(flags).open(path)
     };
     match open(OFlags::NOATIME) {
-        // Only who owns it may leave no trace.
+        // Only its owner may read it without an access time.
         Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => open(OFlags::empty()),
         opened => opened,
     }
@@ -301,7 +301,7 @@ fn xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
     Ok(found)
 }
 
-/// What a call puts into a buffer, which is as large as it can ever need if a small one does not do.
+/// Calls with a small buffer, and with the largest that is ever needed if that does not do.
 fn with_room(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut small = [0; 512];
     match call(&mut small) {
@@ -327,7 +327,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_reader_that_panics_leaves_nobody_waiting() {
+    fn reader_that_panics_leaves_no_thread_waiting() {
         let directory = tempfile::tempdir().expect("temporary directory");
         fs::write(directory.path().join("file"), "contents").expect("room");
         let source = Source::scan(directory.path()).expect("it can be read");

@@ -1,4 +1,4 @@
-//! What there is: a walk over the source, level by level, which reads directories but no contents.
+//! Scan of the source: a walk, level by level, which reads directories but no contents.
 
 use super::PopulateError;
 use brindle_fs::{FileType, Timestamp};
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// The unit in which the space of a file is counted, in bytes.
 const BLOCK_BYTES: u64 = 512;
-/// A file with less space than its size may be compressed, so much, or have holes.
+/// Assumed compression of a file with less space than its size: one in this share, or it has holes.
 const COMPRESSED_SHARE: u64 = 4;
-/// How much metadata an entry takes beside its name, in bytes, about: inode, names, extent and its record.
+/// Approximate metadata of an entry beside its name, in bytes: inode, names, extent and its record.
 const ENTRY_BYTES: u64 = 512;
 
 /// A directory to be taken in, and all that is in it.
@@ -37,12 +37,12 @@ pub(super) struct SourceEntry {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) size: u64,
-    /// As on disk.
+    /// Device number in the form of the disk.
     pub(super) rdev: u64,
     /// Device and inode number.
     pub(super) identity: (u64, u64),
     pub(super) links: u64,
-    /// What of it has space, in bytes; less than its size if there are holes.
+    /// Allocated bytes; less than its size if there are holes.
     pub(super) allocated_bytes: u64,
     pub(super) atime: Timestamp,
     pub(super) mtime: Timestamp,
@@ -77,7 +77,7 @@ impl Source {
         Ok(source)
     }
 
-    /// How much data there is at the most, in whole sectors.
+    /// Upper bound on the data, in whole sectors, in bytes.
     pub fn data_bytes(&self) -> u64 {
         let sector = u64::from(crate::mkfs::SECTORSIZE);
         let files = self.entries.iter().filter(|entry| entry.kind == FileType::Regular);
@@ -89,7 +89,7 @@ impl Source {
         files.map(|file| one(file).next_multiple_of(sector)).fold(0, u64::saturating_add)
     }
 
-    /// How much metadata there will be, in bytes, about: rather more than less.
+    /// Approximate metadata, in bytes: rather more than less.
     pub fn metadata_bytes(&self) -> u64 {
         let one = |entry: &SourceEntry| {
             let inline = if entry.size < u64::from(crate::mkfs::SECTORSIZE) { entry.size } else { 0 };
@@ -100,18 +100,18 @@ impl Source {
         self.entries.iter().map(one).sum()
     }
 
-    /// Where in the source a file is, if it is there: by its device and inode number.
+    /// Path of a file in the source, if it is there, by its device and inode number.
     pub fn find_file(&self, identity: (u64, u64)) -> Option<PathBuf> {
         let at = self.entries.iter().position(|entry| entry.identity == identity)?;
         Some(self.path(at))
     }
 
-    /// How many entries there are, the root among them.
+    /// Number of entries, the root among them.
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// Where an entry is.
+    /// Path of an entry.
     pub(super) fn path(&self, at: usize) -> PathBuf {
         let mut names = Vec::new();
         let mut above = at;
@@ -163,7 +163,7 @@ impl Source {
 }
 
 impl SourceEntry {
-    /// Whether it is worth asking where its contents are.
+    /// Returns true if it is worth asking for its holes.
     pub(super) fn may_have_holes(&self) -> bool {
         self.allocated_bytes < self.size
     }

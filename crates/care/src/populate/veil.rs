@@ -1,12 +1,12 @@
-//! A pool that nobody takes for one until it is whole: its superblocks are kept back.
+//! Deferred superblocks: a pool that is not recognised as one until it is whole.
 
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A device as those see it who write a pool to it. Superblocks stay in memory until the veil is [lifted](Self::lift):
-/// whatever ends the work before, a crash or somebody's impatience, the device holds no filesystem, not half of one.
+/// Device as the writers of a pool see it. Superblocks stay in memory until the veil is [lifted](Self::lift): if the
+/// work ends early, by a crash or by request, the device holds no filesystem, not half of one.
 #[derive(Debug)]
 pub struct Veiled {
     device: Arc<dyn WritableDevice>,

@@ -1,4 +1,4 @@
-//! What the kernel says of pools whose devices brindle has changed, and what becomes of hints when it replaces a device.
+//! Kernel's view of pools whose devices brindle has changed, and of hints when the kernel replaces a device.
 
 use super::host::{LoopPool, assert_btrfs_check, can_mount, options, run};
 use super::{read_back, scrub, use_pool};
@@ -50,7 +50,7 @@ fn forget(pool: &LoopPool) {
     }
 }
 
-/// Where the last chunk on a device ends.
+/// End of the last chunk on a device.
 fn last_end(pool: &Pool, devid: DevId) -> u64 {
     let groups = pool.block_groups().expect("writable");
     let ends = groups.iter().flat_map(|group| {

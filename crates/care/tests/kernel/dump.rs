@@ -1,4 +1,4 @@
-//! What is written, side by side with what mkfs.btrfs writes for the same options. The differences that remain
+//! Output of mkfs, side by side with that of mkfs.btrfs for the same options. The differences that remain
 //! are explained in `src/mkfs/trees.rs`.
 
 use super::host::{LoopPool, can_mount, dump_tree, options, run};
@@ -14,7 +14,7 @@ pub(crate) fn superblock(device: &Path) -> String {
     run(Command::new("btrfs").args(["inspect-internal", "dump-super"]).arg(device))
 }
 
-/// What the superblock says is stored of the device.
+/// Device type in the superblock.
 pub(crate) fn dev_item_type(device: &Path) -> String {
     field(&superblock(device), "dev_item.type")
 }

@@ -162,7 +162,7 @@ fn write_here(paths: &[PathBuf]) {
     }
 }
 
-/// Only with this in the environment: everything with everything, which takes hours, or (23) one in so many of it.
+/// Share of all combinations, only with this in the environment: all of them, which takes hours, or (23) one in 23.
 fn share_asked_for() -> Option<usize> {
     let asked = std::env::var("BRINDLE_ROOTDIR_ALL").ok()?;
     Some(asked.parse().unwrap_or(1).max(1))

@@ -21,7 +21,7 @@ pub(crate) fn options() -> MkfsOptions {
     options
 }
 
-/// Whether pools can be mounted here; says what is missing.
+/// Returns true if pools can be mounted here; reports missing tools.
 pub(crate) fn can_mount() -> bool {
     let has = |tool: &str| {
         let found = Command::new(tool).arg("--version").output();
@@ -157,7 +157,7 @@ impl Drop for LoopPool {
     }
 }
 
-/// What dump-tree prints of all trees.
+/// Output of dump-tree for all trees.
 pub(crate) fn dump_tree(device: &Path) -> String {
     run(Command::new("btrfs").args(["inspect-internal", "dump-tree"]).arg(device))
 }

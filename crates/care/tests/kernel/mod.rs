@@ -1,4 +1,4 @@
-//! What the kernel and btrfs-progs say of pools made here: needs root, loop devices and the tools, and says so
+//! Verdict of the kernel and btrfs-progs on pools made here: needs root, loop devices and the tools, and says so
 //! where they are missing. With CI=true that is a failure.
 
 mod device;
@@ -31,7 +31,7 @@ fn use_pool(mount_point: &Path) {
     read_back(mount_point, "after a scrub");
 }
 
-/// What `use_pool` wrote is there.
+/// Checks the files that `use_pool` wrote.
 fn read_back(mount_point: &Path, what: &str) {
     for number in 0..60u32 {
         let found = std::fs::read(mount_point.join(format!("file{number}"))).expect("readable");

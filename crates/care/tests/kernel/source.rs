@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 /// The longest target that fits a leaf of 4 KiB, about.
 const SHORT_TARGET: usize = 3700;
 
-/// How much of everything.
+/// Amounts of files of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amounts {
     /// Entries of the largest directory.
@@ -26,7 +26,7 @@ pub(crate) struct Amounts {
     pub(crate) links: usize,
     /// The size of the largest file, in bytes.
     pub(crate) large: usize,
-    /// Whether symbolic links are as long as they can be.
+    /// True if symbolic links are as long as they can be.
     pub(crate) has_long_targets: bool,
 }
 
@@ -168,7 +168,7 @@ fn attributes(at: &Path) {
     }
 }
 
-/// What a tree is, by path: all that must be the same.
+/// Description of a tree, by path: everything that must be the same.
 pub(crate) type Description = BTreeMap<PathBuf, String>;
 
 /// Describes a tree: first the times of everything, then what reading may change.
@@ -242,7 +242,7 @@ fn details(path: &Path) -> String {
     text
 }
 
-/// Where a file has data.
+/// Ranges of a file that hold data.
 fn data_ranges(path: &Path) -> Vec<(u64, u64)> {
     let file = OpenOptions::new().read(true).open(path).expect("readable");
     let (mut ranges, mut at) = (Vec::new(), 0);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FILES: usize = 6;
 const FILE_BYTES: usize = 150_000;
-/// About so many states of each story are looked at.
+/// Approximate number of states of each story.
 const STATES: usize = 120;
 
 type Devices = Vec<Arc<dyn WritableDevice>>;
@@ -108,7 +108,7 @@ fn crash_all_over(recording: &Recording, seed: u64, again: impl Fn(&Pool, &Devic
     }
 }
 
-/// How many members there are.
+/// Number of members.
 fn count(pool: &Pool) -> usize {
     pool.volume().devices().len()
 }

@@ -1,4 +1,4 @@
-//! What needs neither root nor tools.
+//! Tests that need neither root nor tools.
 
 mod balance;
 mod crash;
@@ -115,7 +115,7 @@ fn what_lay_there_before_does_not_shine_through() {
     for (used, clean) in used.iter().zip(&clean.devices) {
         assert!(used.written() == clean.written());
     }
-    // Without discard what nobody refers to is left as it was, and the pool is as sound.
+    // Without discard unreferenced blocks are left as they were, and the pool is as sound.
     options.discard = false;
     (options.data, options.metadata) = (Some(Profile::Raid1), Some(Profile::Raid5));
     used[0].write_at(0, &vec![0xa5; 100 << 20]).expect("memory");
@@ -305,7 +305,7 @@ fn an_image_gets_its_size_when_nothing_is_in_the_way() {
 }
 
 #[test]
-fn the_root_directory_belongs_to_whom_it_is_given() {
+fn root_directory_has_the_given_owner() {
     let options = brindle_care::mkfs::MkfsOptions { root_owner: (1000, 100), ..options() };
     let pool = MadePool::make(1, &options).expect("large enough");
     assert_clean("owned", &pool.examine());

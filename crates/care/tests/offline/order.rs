@@ -6,7 +6,7 @@ use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDev
 use brindle_ondisk::SUPERBLOCK_OFFSETS;
 use std::sync::{Arc, Mutex};
 
-/// What was asked of some device.
+/// Operation on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Write { offset: u64, is_zero: bool },

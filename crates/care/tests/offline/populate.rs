@@ -178,7 +178,7 @@ fn too_little_space_says_where_and_how_much() {
         "{error}"
     );
     assert!(error.to_string().contains("large: no space left"), "{error}");
-    // Parts have been committed; who wants a pool makes it anew.
+    // Parts have been committed; the pool has to be made anew.
     let again = brindle_care::mkfs::MkfsOptions { force: true, ..options() };
     mkfs(&given(&[Arc::clone(&device)]), &again).expect("the device is large enough");
     assert_clean("made anew", &examine(vec![Arc::clone(&device) as Arc<dyn Device>]));

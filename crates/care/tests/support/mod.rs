@@ -30,14 +30,14 @@ pub(crate) fn devices(of: &[(u64, DeviceClass)]) -> Vec<Arc<SparseDevice>> {
     of.iter().enumerate().map(device).collect()
 }
 
-/// What mkfs takes, of devices in memory.
+/// Input of mkfs, of devices in memory.
 pub(crate) fn given(devices: &[Arc<SparseDevice>]) -> Vec<NewDevice> {
     let new = |device: &Arc<SparseDevice>| NewDevice::new(Arc::clone(device) as Arc<dyn WritableDevice>);
     devices.iter().map(new).collect()
 }
 
 impl MadePool {
-    /// Makes a pool of so many devices of 256 MiB.
+    /// Makes a pool of `count` devices of 256 MiB.
     pub(crate) fn make(count: usize, options: &MkfsOptions) -> Result<Self, MkfsError> {
         Self::make_of(&vec![(256 * MIB, DeviceClass::Unknown); count], options)
     }
