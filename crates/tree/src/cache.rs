@@ -13,7 +13,7 @@ const SHARDS: usize = 16;
 /// However small the budget, a shard keeps a path's worth of nodes.
 const LEAST_NODES_PER_SHARD: usize = 8;
 
-/// How the cache has done.
+/// Hit and miss counters of the node cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
     /// Nodes found.
@@ -78,12 +78,12 @@ impl NodeCache {
         found
     }
 
-    /// A node was not found, and is read. Who misses one looks once more before it reads.
+    /// Counts a node that was not found and is read. After a miss a reader looks once more before it reads.
     pub(crate) fn count_miss(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a node is held; counts as no use.
+    /// Returns true if a node is held; counts as no use.
     pub(crate) fn contains(&self, at: Logical) -> bool {
         self.shard(at).read().slots.contains_key(&at)
     }

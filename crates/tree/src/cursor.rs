@@ -11,7 +11,7 @@ use crate::{Pool, Tree, TreeError};
 use brindle_ondisk::{Generation, Key, KeyPtr, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 
-/// Whether a cursor asks for leaves before it comes to them.
+/// Readahead of a cursor: prefetching leaves before it comes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readahead {
     /// For lookups.
@@ -20,7 +20,7 @@ pub enum Readahead {
     Forward,
 }
 
-/// How many siblings a scan asks for at once.
+/// Number of siblings that a scan prefetches at once.
 const READAHEAD_NODES: usize = 32;
 
 /// A place in a tree. Where there is no item (an empty tree, past either end) [`Cursor::item`] is `None`.
@@ -32,14 +32,14 @@ pub struct Cursor<'p> {
     path: Vec<Step>,
     /// The version of the tree that the path is of.
     version: u64,
-    /// What the descent under way has had to read: a small cache may have forgotten it again.
+    /// Nodes that the descent under way has read: a small cache may have dropped them again.
     fetched: Vec<Arc<Node>>,
 }
 
 /// A block that a descent needs and that is not in memory.
 struct Absent(NodeExpectation);
 
-/// How a descent under the lock ended.
+/// Result of a descent under the lock.
 type Descent<T> = Result<Result<T, Absent>, TreeError>;
 
 /// One node of the path.
@@ -358,7 +358,7 @@ impl<'p> Cursor<'p> {
     }
 }
 
-/// The leaf where a key is or would be, for who needs nothing else: a cursor's descent without its path. `None` if
+/// The leaf where a key is or would be, for callers that need no position: a cursor's descent without its path. `None` if
 /// something on the way is not in memory, or not what it should be, which is for a cursor to say.
 pub(crate) fn leaf_in_memory(pool: &Pool, tree: &Tree, key: &Key) -> Option<Arc<Node>> {
     let state = tree.read();
@@ -389,7 +389,7 @@ pub(crate) fn leaf_in_memory(pool: &Pool, tree: &Tree, key: &Key) -> Option<Arc<
     }
 }
 
-/// Whether a tree can hold blocks of this owner: subvolumes share theirs with each other, log and relocation
+/// Returns true if a tree can hold blocks of this owner: subvolumes share theirs with each other, log and relocation
 /// trees go by several names, and any other tree has only its own.
 pub(crate) fn may_hold(tree: RootId, owner: RootId) -> bool {
     let is_subvolume = |id: RootId| id == RootId::FS_TREE || id.is_subvolume();
@@ -400,7 +400,7 @@ pub(crate) fn may_hold(tree: RootId, owner: RootId) -> bool {
     }
 }
 
-/// Whether a block of a tree that is not its root may be part of another one too.
+/// Returns true if a block of a tree that is not its root may be part of another one too.
 pub(crate) fn may_be_shared(node: &Node, last_snapshot: Generation) -> bool {
     node.generation() <= last_snapshot || node.header().is_relocation()
 }

@@ -41,7 +41,7 @@ pub enum TreeError {
         tree: RootId,
         /// The item's key.
         key: Key,
-        /// What is wrong.
+        /// The defect.
         defect: Defect,
     },
     /// An item that is to be added is there already.
@@ -64,14 +64,14 @@ pub enum TreeError {
         /// The most that it can be.
         size_max: usize,
     },
-    /// What the trees say of space can't be.
+    /// The accounting of space in the trees is inconsistent.
     #[error("corrupt accounting of space: extent at logical {start}, {length} bytes: {problem}")]
     Space {
-        /// Where it begins.
+        /// Start address.
         start: Logical,
         /// Its length in bytes.
         length: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// There is no room.
@@ -80,7 +80,7 @@ pub enum TreeError {
     /// The pool was opened to be read only, or has become so.
     #[error("the pool is read-only: {0}")]
     ReadOnly(Arc<str>),
-    /// The pool can't be written until somebody has ended what was begun.
+    /// The pool can't be written until an operation that was begun has ended.
     #[error("the pool can't be written: {0}")]
     UnderWay(&'static str),
     /// A block that was to be written is not what it should be: a mistake of brindle's, and nothing was written.
@@ -98,7 +98,7 @@ pub enum TreeError {
     /// Of some operations one at a time is done.
     #[error("another operation is under way on this pool, a {running}: wait for its end, or end it")]
     Busy {
-        /// Which.
+        /// Name of the running operation.
         running: &'static str,
     },
     /// A tree that should be there is not.
@@ -113,7 +113,7 @@ impl TreeError {
     }
 }
 
-/// What messages call a tree.
+/// Name of a tree in messages.
 fn tree_name(tree: RootId) -> String {
     match tree.well_known_name() {
         Some(name) => name.to_owned(),

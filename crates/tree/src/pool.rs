@@ -17,10 +17,10 @@ use std::sync::{Arc, OnceLock};
 /// The memory that cached nodes may take unless told otherwise, in bytes.
 pub const DEFAULT_CACHE_BYTES: usize = 64 << 20;
 
-/// How a pool is opened.
+/// Options of opening a pool.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// What concerns devices.
+    /// Options of the volume.
     pub volume: brindle_volume::OpenOptions,
     /// The memory that cached nodes may take, in bytes.
     pub cache_bytes: usize,
@@ -37,11 +37,11 @@ impl Default for OpenOptions {
 pub struct Pool {
     volume: Volume,
     cache: NodeCache,
-    /// The trees that somebody has asked for.
+    /// Trees in use.
     trees: RwLock<IdMap<RootId, Arc<Tree>>>,
-    /// How often data has been moved to another place.
+    /// Number of times data has been moved to another place.
     pub(crate) moves: AtomicU64,
-    /// What it takes to change them; empty if the pool is only read.
+    /// State needed to change them; empty if the pool is only read.
     writer: OnceLock<Writer>,
 }
 
@@ -77,12 +77,12 @@ impl Pool {
         self.volume.superblock()
     }
 
-    /// Whether the last commit has a log of what was fsynced after it.
+    /// Returns true if the last commit has a log of later fsyncs.
     pub fn has_log(&self) -> bool {
         TreeRoot::log_root_tree(&self.superblock()).is_some()
     }
 
-    /// How the node cache has done.
+    /// Hit and miss counters of the node cache.
     pub fn cache_statistics(&self) -> CacheStatistics {
         self.cache.statistics()
     }
@@ -100,12 +100,12 @@ impl Pool {
         }
     }
 
-    /// How many trees somebody has asked for.
+    /// Number of trees in use.
     pub(crate) fn known_tree_count(&self) -> usize {
         self.trees.read().len()
     }
 
-    /// The trees that somebody has asked for, by id.
+    /// Trees in use, by id.
     pub(crate) fn known_trees(&self) -> Vec<Arc<Tree>> {
         let mut trees: Vec<_> = self.trees.read().values().map(Arc::clone).collect();
         trees.sort_unstable_by_key(|tree| tree.id());
@@ -125,8 +125,8 @@ impl Pool {
         self.trees.write().remove(&id);
     }
 
-    /// A number that grows whenever data moves: who has looked up where data lies, and finds afterwards that it has
-    /// grown, may have read what is not there any more.
+    /// Returns a number that grows whenever data moves: a caller that has looked up the location of data, and finds
+    /// afterwards that it has grown, may have read data that is not there any more.
     pub fn moves(&self) -> u64 {
         self.moves.load(Ordering::Acquire)
     }
@@ -276,7 +276,7 @@ impl Pool {
     }
 }
 
-/// Whether a node is the one that this parent means.
+/// Returns true if a node is the one that this parent means.
 pub(crate) fn is_expected(node: &Node, expected: &NodeExpectation) -> bool {
     node.header().bytenr == expected.bytenr
         && expected.generation.is_none_or(|generation| generation == node.generation())

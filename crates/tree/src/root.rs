@@ -1,14 +1,14 @@
-//! Where a tree begins.
+//! Roots of trees.
 
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Logical, NodeExpectation, RootId, Superblock};
 
-/// Where a tree begins: all that a reader needs to know of it.
+/// Root of a tree: all that a reader needs to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeRoot {
-    /// Which tree.
+    /// Id of the tree.
     pub id: RootId,
-    /// Where its root node lies.
+    /// Address of its root node.
     pub bytenr: Logical,
     /// The transaction that wrote the root node.
     pub generation: Generation,
@@ -52,7 +52,7 @@ impl TreeRoot {
         })
     }
 
-    /// What the root node must be.
+    /// Expectation of the root node.
     pub(crate) fn expectation(&self) -> NodeExpectation {
         NodeExpectation::root(self.bytenr, self.generation, self.level)
     }

@@ -1,12 +1,12 @@
-//! What the owner of a pool has decided for good, kept in the pool: an item of the device tree that nobody else looks
-//! for. Drivers that know nothing of it leave it where it is.
+//! Permanent settings of a pool, kept in an item of the device tree that only brindle looks for. Drivers that know
+//! nothing of it leave it where it is.
 
 use crate::{Need, Pool, TreeError};
 use brindle_ondisk::item::PoolSettingsItem;
 use brindle_ondisk::{Item, RootId};
 use zerocopy::IntoBytes;
 
-/// What the owner of a pool has decided for good.
+/// Permanent settings of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolSettings {
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
@@ -14,7 +14,7 @@ pub struct PoolSettings {
 }
 
 impl Pool {
-    /// What the pool has stored; the default where nothing is.
+    /// Settings stored in the pool; the defaults if there are none.
     pub fn settings(&self) -> Result<PoolSettings, TreeError> {
         let tree = self.tree(RootId::DEV_TREE)?;
         let key = PoolSettingsItem::KEY;

@@ -1,6 +1,6 @@
-//! What devices have got wrong, as the pool keeps it (`DEV_STATS` items of the device tree): what was found there
-//! when the pool was opened, and what the volume has counted since. Commits write it; errors of writing alone are no
-//! reason for one, for a device that takes nothing would bring about one after the other.
+//! Device error statistics, as the pool keeps them (`DEV_STATS` items of the device tree): the counts found when the
+//! pool was opened, and the counts of the volume since. Commits write them; errors of writing alone are no reason for
+//! one, for a device that takes nothing would bring about one after the other.
 
 use crate::{Editor, Pool, TreeError};
 use brindle_ondisk::item::DevStats;
@@ -18,10 +18,10 @@ pub(crate) struct Statistics {
 /// Of one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// What there was when the volume had counted `since`.
+    /// Counts when the volume had counted `since`.
     base: DevStats,
     since: DevStats,
-    /// What the item says, or would if there were one.
+    /// Counts in the item, or those that it would have if there were one.
     written: DevStats,
 }
 
@@ -65,7 +65,7 @@ impl Pool {
         Ok(Some(before))
     }
 
-    /// What the pool has stored.
+    /// Counts stored in the pool.
     fn stored_statistics(&self, devid: DevId) -> Result<DevStats, TreeError> {
         let (key, tree) = (key_of(devid), self.tree(RootId::DEV_TREE)?);
         let stored = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
@@ -75,7 +75,7 @@ impl Pool {
         Ok(stored.flatten().unwrap_or_default())
     }
 
-    /// What the pool has stored of all devices.
+    /// Counts stored in the pool for all devices.
     pub(crate) fn load_statistics(&self) -> Result<Statistics, TreeError> {
         let statistics = Statistics::default();
         for device in self.volume().devices() {
@@ -86,7 +86,7 @@ impl Pool {
         Ok(statistics)
     }
 
-    /// Whether there is something worth a commit.
+    /// Returns true if there are counts worth a commit.
     pub(crate) fn has_new_statistics(&self, statistics: &Statistics) -> bool {
         self.volume().devices().iter().any(|device| {
             let record = statistics.record(device.devid);
@@ -140,7 +140,7 @@ fn key_of(devid: DevId) -> Key {
     Key::new(ObjectId::new(0), KeyType::PERSISTENT_ITEM, devid.get())
 }
 
-/// What the volume has counted since it was opened, in the format's words.
+/// Counts of the volume since it was opened, in the format's words.
 fn counted(device: &DeviceStatus) -> DevStats {
     DevStats {
         write_errs: device.counters.write_errors,

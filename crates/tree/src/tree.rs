@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The bit that tells a virtual address, of a block that has no place on a device yet, from a real one.
 const VIRTUAL: u64 = 1 << 63;
 
-/// A tree of the pool, shared by all who read or change it.
+/// A tree of the pool, shared by all its readers and writers.
 ///
-/// Whoever only reads holds the lock while it goes down from the root, through blocks in memory; whoever
-/// changes the tree, while it changes one item or a few. Neither waits for a device meanwhile.
+/// A reader holds the lock while it goes down from the root, through blocks in memory; a writer, while it changes one
+/// item or a few. Neither waits for a device meanwhile.
 #[derive(Debug)]
 pub struct Tree {
     id: RootId,
@@ -22,22 +22,22 @@ pub struct Tree {
     version: AtomicU64,
 }
 
-/// What changes of a tree.
+/// Mutable state of a tree.
 #[derive(Debug)]
 pub(crate) struct TreeState {
-    /// Where it begins; a virtual address while the root is changed and has no place yet.
+    /// The root; its address is virtual while the root is changed and has no place yet.
     pub(crate) root: TreeRoot,
     /// The blocks that the running transaction has made, by virtual or (once assigned) real address.
     pub(crate) dirty: IdMap<Logical, Arc<Node>>,
     /// Blocks of this generation or older may be shared with a snapshot; 0 where nothing is ever shared.
     pub(crate) last_snapshot: Generation,
-    /// What the tree of roots says, as far as this transaction has brought it up to date.
+    /// Root in the tree of roots, as far as this transaction has brought it up to date.
     pub(crate) recorded: Option<TreeRoot>,
-    /// Whether items have changed since the root item's times were told. Its blocks may move without that.
+    /// True if items have changed since the root item's times were updated. Its blocks may move without that.
     pub(crate) has_news: bool,
     /// Blocks that the tree has gained since, for the root item's `bytes_used`.
     pub(crate) grown: i64,
-    /// Where items were added last.
+    /// Keys of the items added last.
     pub(crate) recent: RecentKeys,
 }
 
@@ -56,22 +56,22 @@ impl Tree {
         Self { id: root.id, state: RwLock::new(rank_of(root.id), state), version: AtomicU64::new(0) }
     }
 
-    /// A tree that nobody changes, such as a log tree or what a backup root points to.
+    /// A tree that does not change, such as a log tree or that of a backup root.
     pub fn fixed(root: TreeRoot) -> Arc<Self> {
         Arc::new(Self::new(root, Generation::new(0)))
     }
 
-    /// Which tree.
+    /// Id of the tree.
     pub fn id(&self) -> RootId {
         self.id
     }
 
-    /// Where it begins now.
+    /// Present root.
     pub fn root(&self) -> TreeRoot {
         self.read().root
     }
 
-    /// Whether the running transaction has changed it.
+    /// Returns true if the running transaction has changed it.
     pub fn is_dirty(&self) -> bool {
         !self.read().dirty.is_empty()
     }
@@ -107,7 +107,7 @@ impl Tree {
 }
 
 impl TreeState {
-    /// What the root must be.
+    /// Expectation of the root.
     pub(crate) fn root_expectation(&self) -> NodeExpectation {
         self.root.expectation()
     }
@@ -123,7 +123,7 @@ fn rank_of(tree: RootId) -> Rank {
     }
 }
 
-/// Whether an address is one of those that stand for blocks without a place.
+/// Returns true for an address that stands for a block without a place.
 pub(crate) fn is_virtual(at: Logical) -> bool {
     at.get() & VIRTUAL != 0
 }

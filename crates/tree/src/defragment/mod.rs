@@ -1,10 +1,10 @@
-//! Writing the leaves of a tree anew where they lie scattered, so that siblings lie side by side again.
+//! Defragmentation: writes the leaves of a tree anew where they lie scattered, so that siblings lie side by side again.
 //!
 //! A piece at a time: [`survey`] goes through the blocks above the leaves, in the order of keys, and reads no leaf for
 //! that; `policy` says which leaves are worth it, given where they lie and how long the runs are that free space has;
 //! these are copied, with their paths, as any change of them would, in one transaction; and its commit gives them
-//! addresses in the order of their keys, side by side. What comes after the piece is said as a key, so that whoever
-//! drives it may stop between any two pieces, go on the next day, or not at all.
+//! addresses in the order of their keys, side by side. The start of the next piece is returned as a key, so that the caller
+//! may stop between any two pieces, go on the next day, or not at all.
 //!
 //! What holds:
 //! - Items do not change, nor do the times that a subvolume says of itself.
@@ -25,18 +25,18 @@ use survey::Stretch;
 /// One piece of a tree, and what became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defragmented {
-    /// How many leaves were looked at.
+    /// Number of leaves that were looked at.
     pub leaves: u64,
-    /// How many of them were written anew.
+    /// Number of them that were written anew.
     pub moved: u64,
-    /// Where the next piece begins; none behind the last.
+    /// Start of the next piece; `None` after the last.
     pub next: Option<Key>,
 }
 
 impl Pool {
-    /// Defragments the leaves of a tree from a key on, one piece of it: so many, and as many more as share a parent with
-    /// them. Commits if it has changed anything; not to be called within a transaction, nor for a tree that is being
-    /// dropped.
+    /// Defragments the leaves of a tree from a key on, one piece of it: `leaves` of them, and the others that share a
+    /// parent with them. Commits if it has changed anything; not to be called within a transaction, nor for a tree
+    /// that is being dropped.
     pub fn defragment(&self, tree: &Arc<Tree>, from: &Key, leaves: usize) -> Result<Defragmented, TreeError> {
         let mut piece = Stretch::default();
         let mut next = Some(*from);

@@ -1,4 +1,4 @@
-//! Where the leaves of a tree lie, as the blocks above them say it.
+//! Locations of the leaves of a tree, taken from the blocks above them.
 
 use crate::cursor::may_be_shared;
 use crate::{Editor, Pool, Readahead, Tree, TreeError};
@@ -15,7 +15,7 @@ pub(super) struct Stretch {
 }
 
 impl Pool {
-    /// How the leaves of a tree lie. Changed blocks that have no place yet count as scattered.
+    /// Scatter of the leaves of a tree. Changed blocks that have no place yet count as scattered.
     pub fn scatter(&self, tree: &Arc<Tree>) -> Result<Scatter, TreeError> {
         let mut scatter = Scatter::default();
         let nodesize = self.nodesize().into();
@@ -48,7 +48,7 @@ impl Pool {
         };
         let last_snapshot = tree.read().last_snapshot;
         let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
-        // The root is nobody else's.
+        // The root is not shared.
         let mut is_shared = false;
         for node in cursor.nodes().skip(1) {
             is_shared |= may_be_shared(node, last_snapshot) && editor.is_block_shared(node)?;
@@ -67,7 +67,7 @@ impl Editor<'_> {
         Ok(child.generation <= last_snapshot && self.block_references(child.blockptr, 0)?.count > 1)
     }
 
-    /// Whether more than one block refers to a block.
+    /// Returns true if more than one block refers to a block.
     pub(crate) fn is_block_shared(&self, node: &Node) -> Result<bool, TreeError> {
         Ok(self.block_references(node.header().bytenr, node.level())?.count > 1)
     }

@@ -1,11 +1,11 @@
-//! What the editing of trees needs of the world around it.
+//! Interface of the editor to the rest of the pool.
 
 use super::Editor;
 use crate::TreeError;
 use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 
-/// Where blocks come from, and who is to know what becomes of them. A pool, or a model of one.
+/// Source of blocks, and observer of their fate. A pool, or a model of one.
 pub(crate) trait Blocks {
     /// The running transaction.
     fn generation(&self) -> Generation;
@@ -26,10 +26,10 @@ pub(crate) trait Blocks {
     fn copied(&self, tree: RootId, old: &Arc<Node>, new: &Node, may_be_shared: bool)
     -> Result<(), TreeError>;
 
-    /// Whether a block that may be part of another tree too is.
+    /// Returns true if a block that may be part of another tree too is.
     fn is_shared(&self, block: &Node) -> Result<bool, TreeError>;
 
-    /// A block with a place, which nobody shares, leaves its tree.
+    /// A block with a place, which is not shared, leaves its tree.
     fn dropped(&self, tree: RootId, block: &Node);
 
     /// There is one more block that is not on disk.

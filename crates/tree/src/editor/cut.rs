@@ -1,4 +1,4 @@
-//! Where to draw the line between two neighbours when one of them is to take something new. Pure.
+//! Choice of the line between two neighbours when one of them is to take something new. Pure.
 
 use super::habit::Flow;
 use brindle_ondisk::Node;
@@ -10,21 +10,21 @@ pub(super) struct Row<'n> {
     pub(super) right: &'n Node,
 }
 
-/// What is to be added to a row.
+/// Addition to a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Addition {
-    /// Before which slot of the row.
+    /// Slot of the row before which it goes.
     pub(super) at: usize,
-    /// How much it takes.
+    /// Bytes that it takes.
     pub(super) space: usize,
 }
 
-/// Where the line comes.
+/// Line between the neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// How many of the slots that there are come to lie left of it.
+    /// Number of existing slots left of it.
     pub(super) slots: usize,
-    /// Whether what is added comes to lie left of it.
+    /// True if the addition is left of it.
     pub(super) new_is_left: bool,
 }
 
@@ -33,7 +33,7 @@ impl Row<'_> {
         self.left.len() + self.right.len()
     }
 
-    /// What the first `slots` of the row take.
+    /// Bytes that the first `slots` of the row take.
     fn space_before(&self, slots: usize) -> usize {
         match slots.checked_sub(self.left.len()) {
             None => self.left.used_space(0..slots),
@@ -41,7 +41,7 @@ impl Row<'_> {
         }
     }
 
-    /// What the whole row takes.
+    /// Bytes that the whole row takes.
     pub(super) fn space(&self) -> usize {
         self.space_before(self.len())
     }
@@ -67,7 +67,7 @@ impl Row<'_> {
         before.chain(behind).filter(|cut| self.is_possible(new, *cut)).min_by_key(imbalance)
     }
 
-    /// What both sides would take.
+    /// Bytes that the left and the right side would take.
     fn sides(&self, new: Addition, cut: Cut) -> (usize, usize) {
         let left = self.space_before(cut.slots);
         let right = self.space() - left;

@@ -8,9 +8,9 @@ use brindle_ondisk::{Key, Logical, MAX_LEVEL, Node, NodeExpectation, RootId};
 use brindle_sync::RwLockWriteGuard;
 use std::sync::Arc;
 
-/// How many levels a tree can have.
+/// Number of levels that a tree can have.
 const LEVELS: usize = MAX_LEVEL as usize + 1;
-/// How many siblings a removal asks for at once.
+/// Number of siblings that a removal prefetches at once.
 const PREFETCHED: usize = 32;
 
 /// A tree locked for changes, with the path to a key.
@@ -78,14 +78,14 @@ impl<'a, B: Blocks> Edit<'a, B> {
         Self::within(blocks, tree, key, key)
     }
 
-    /// The same, for one who will go on as far as `last`.
+    /// The same, for a caller that will go on as far as `last`.
     pub(super) fn within(blocks: &'a B, tree: &'a Tree, key: &Key, last: &Key) -> Result<Self, TreeError> {
         let mut edit = Self::quietly(blocks, tree, key, last)?;
         edit.state.has_news = true;
         Ok(edit)
     }
 
-    /// The same, for one who will move blocks and change no items.
+    /// The same, for a caller that will move blocks and change no items.
     pub(super) fn quietly(blocks: &'a B, tree: &'a Tree, key: &Key, last: &Key) -> Result<Self, TreeError> {
         let mut held = Held::default();
         loop {
@@ -190,7 +190,7 @@ impl<'a, B: Blocks> Edit<'a, B> {
         self.path.steps[0].slot
     }
 
-    /// Whether the key of the descent is there.
+    /// Returns true if the key of the descent is there.
     pub(super) fn is_at(&self, key: &Key) -> bool {
         self.leaf().key(self.slot()) == Some(*key)
     }
@@ -243,7 +243,7 @@ impl<'a, B: Blocks> Edit<'a, B> {
         Ok(at)
     }
 
-    /// Whether a block that is not the root may be part of another tree too.
+    /// Returns true if a block that is not the root may be part of another tree too.
     pub(super) fn may_be_shared(&self, node: &Node) -> bool {
         may_be_shared(node, self.state.last_snapshot)
     }
@@ -282,7 +282,7 @@ impl<'a, B: Blocks> Edit<'a, B> {
 enum Found<'s> {
     /// Of the transaction.
     Own(&'s Node),
-    /// As on disk.
+    /// A block as on disk.
     Clean(Arc<Node>),
 }
 

@@ -1,8 +1,8 @@
-//! How a tree has grown lately, to guess where it will go on.
+//! Recent growth of a tree, from which its next growth is guessed.
 
 use brindle_ondisk::{Key, Node};
 
-/// How many streams of ascending keys can run side by side: a new file adds to several places in turn.
+/// Number of streams of ascending keys that can run side by side: a new file adds to several places in turn.
 const REMEMBERED: usize = 8;
 
 /// The keys that were added last.
@@ -12,10 +12,10 @@ pub(crate) struct RecentKeys {
     next: usize,
 }
 
-/// Where the next keys are likely to come.
+/// Direction of the next keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// Behind this one: whatever stands before it can be full.
+    /// After this one: a block before it can be full.
     Ascending,
     /// Before this one.
     Descending,
@@ -29,7 +29,7 @@ impl RecentKeys {
         self.next = (self.next + 1) % REMEMBERED;
     }
 
-    /// How an item that will stand before a slot continues what came before.
+    /// Flow that an item continues when it goes before a slot.
     pub(super) fn flow(&self, node: &Node, slot: usize) -> Flow {
         let is_recent = |slot: Option<usize>| {
             slot.and_then(|slot| node.key(slot)).is_some_and(|key| self.keys.contains(&key))

@@ -74,11 +74,11 @@ impl<B: Blocks> Edit<'_, B> {
         if may_push && (self.push_right(level, key, space) || self.push_left(level, key, space)) {
             return;
         }
-        // Behind a block is where a new one begins, whoever comes.
+        // After the last slot a new block begins, whichever key comes.
         self.split(level, key, space, if is_end { Flow::Ascending } else { flow });
     }
 
-    /// Whether nothing lies behind the path's block at a level.
+    /// Returns true if nothing lies behind the path's block at a level.
     fn is_rightmost(&self, level: usize) -> bool {
         (level + 1..=self.path.top).all(|up| self.path.steps[up].slot + 1 == self.at_level(up).len())
     }
@@ -142,7 +142,7 @@ impl<B: Blocks> Edit<'_, B> {
         if row.space() + new.space <= room { row.cut(new, Flow::Random) } else { None }
     }
 
-    /// Moves slots until the left one of two blocks has so many of them.
+    /// Moves slots until the left one of two blocks has `slots` of them.
     fn redraw(&mut self, left: Logical, right: Logical, slots: usize) {
         let [Some(left), Some(right)] = self.state.dirty.get_disjoint_mut([&left, &right]) else {
             unreachable!("both blocks are dirty");
@@ -225,7 +225,7 @@ impl<B: Blocks> Edit<'_, B> {
     /// Puts a new root on top of the tree.
     fn add_root(&mut self, coming: &Key) {
         let (old, level) = (self.path.steps[self.path.top].at, self.path.top + 1);
-        assert!(level <= usize::from(MAX_LEVEL), "no pool is large enough for so many blocks");
+        assert!(level <= usize::from(MAX_LEVEL), "no pool is large enough for a tree of this height");
         let key = self.node(old).key(0).unwrap_or(*coming);
         let generation = self.blocks.generation();
         let root = self.new_block(level);

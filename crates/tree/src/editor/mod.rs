@@ -9,9 +9,9 @@
 //! - The parent's key for a child is the child's first key. No block is empty, but for a root that is a leaf.
 //! - Every block in `dirty` hangs in the tree, once.
 //!
-//! A block is copied before its first change, and whoever keeps the references hears of it before the copy differs.
+//! A block is copied before its first change, and the references are told before the copy differs.
 //! The copy, like any new block, has a virtual address; should it leave the tree before the commit gives it a real
-//! one, nobody ever hears of it. An operation fails only before its first change or, in the middle of many, between
+//! one, no trace of it remains. An operation fails only before its first change or, in the middle of many, between
 //! two leaves, when the tree is whole.
 //!
 //! Splits look at where the last items went ([`habit`]): a stream of ascending keys leaves full leaves behind it,
@@ -44,14 +44,14 @@ pub struct Editor<'p> {
     pub(crate) generation: Generation,
 }
 
-/// What becomes of an item that [`Editor::remove_range`] comes to.
+/// Decision on an item that [`Editor::remove_range`] comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays.
+    /// Keeps the item.
     Keep,
-    /// It goes.
+    /// Removes the item.
     Remove,
-    /// It stays, and so does everything behind it.
+    /// Keeps the item and everything after it.
     Stop,
 }
 

@@ -1,4 +1,4 @@
-//! What an editor offers, over any kind of blocks.
+//! Operations of an editor, over any kind of blocks.
 
 use super::blocks::Blocks;
 use super::descent::Edit;
@@ -116,7 +116,7 @@ pub(super) fn copy_path<B: Blocks>(
     Ok(is_there)
 }
 
-/// Copies a leaf of a tree and all above it, if it still lies there and nobody shares any of it.
+/// Copies a leaf of a tree and all above it, if it still lies there and none of it is shared.
 pub(super) fn copy_unshared_path<B: Blocks>(
     blocks: &B,
     tree: &Tree,

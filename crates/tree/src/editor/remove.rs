@@ -1,6 +1,6 @@
-//! Items go: blocks that are left empty leave the tree, those nearly empty join a neighbour.
+//! Removal of items: blocks that are left empty leave the tree, those nearly empty join a neighbour.
 //!
-//! A neighbour that nobody has changed yet is copied for that only if it is in memory, and only if one of the two
+//! An unchanged neighbour is copied for that only if it is in memory, and only if one of the two
 //! goes away by it: what is written at the commit is then no more than without.
 
 use super::Verdict;
@@ -12,12 +12,12 @@ use brindle_ondisk::{Key, Logical, Node, NodeExpectation, NodeHeader};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A block that holds less than one part in so many looks for a neighbour to join.
+/// Reciprocal of the fill below which a block looks for a neighbour to join.
 const SPARSE: usize = 4;
-/// Two that join leave one part in so many free.
+/// Reciprocal of the share that two blocks leave free when they join.
 const SLACK: usize = 8;
 
-/// Which neighbours a block may join.
+/// Neighbours that a block may join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Neighbours {
     Both,
@@ -25,7 +25,7 @@ enum Neighbours {
     Left,
 }
 
-/// What was found in a leaf.
+/// Items of a leaf to be removed.
 #[derive(Default)]
 struct Condemned {
     /// The slots to be removed, ascending.
@@ -54,7 +54,7 @@ impl<B: Blocks> Edit<'_, B> {
         self.shrink(0, sides)
     }
 
-    /// Takes the path's leaf out of the tree without a copy, if it is as on disk and nobody shares it.
+    /// Takes the path's leaf out of the tree without a copy, if it is as on disk and not shared.
     fn drop_clean_leaf(&mut self) -> Result<bool, TreeError> {
         let Some(leaf) = self.path.steps[0].clean.clone().filter(|leaf| !self.may_be_shared(leaf)) else {
             return Ok(false);
@@ -137,7 +137,7 @@ impl<B: Blocks> Edit<'_, B> {
             return Ok(Some(expected.bytenr).filter(|_| fits(node)));
         }
         let bound = parent.key_ptrs().get(slot + 1).map(|next| next.key);
-        // A neighbour that is not what it should be is left to whoever needs it.
+        // A neighbour that is not what it should be is left to its next reader.
         let clean = self.find_clean(&expected, &Held::default()).ok().flatten();
         match clean.filter(|node| fits(node) && check_bound(node, bound).is_ok()) {
             Some(node) => {
@@ -171,8 +171,8 @@ impl<B: Blocks> Edit<'_, B> {
         self.forget(old);
     }
 
-    /// Takes away roots that have only one child, and says which child it would have to know for that. A root that
-    /// nobody has changed is left as it is.
+    /// Takes away roots that have only one child, and returns the child it would have to know for that. An unchanged
+    /// root is left as it is.
     fn collapse(&mut self, held: &Held) -> Result<Option<NodeExpectation>, TreeError> {
         loop {
             let Some(root) = self.state.dirty.get(&self.state.root.bytenr) else {

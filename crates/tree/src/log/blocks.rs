@@ -1,4 +1,4 @@
-//! How blocks of a log are edited: nobody refers to them, and nobody shares them.
+//! Blocks of a log, for the editor: they have no references, and are not shared.
 
 use crate::editor::Blocks;
 use crate::{Editor, TreeError};

@@ -11,19 +11,19 @@ use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64};
 use std::sync::Arc;
 
-/// Part in the running transaction, for who logs: the one before it is durable.
+/// Part in the running transaction, for an fsync: the transaction before it is durable.
 #[derive(Debug)]
 pub struct Logging<'p> {
     editor: Editor<'p>,
     _inside: Inside<'p>,
 }
 
-/// What an fsync says of an inode.
+/// Change of an inode that an fsync logs.
 #[derive(Debug)]
 pub struct LogChange {
-    /// In which subvolume.
+    /// The subvolume.
     pub subvolume: RootId,
-    /// Which inode.
+    /// The inode.
     pub number: ObjectId,
     /// The directory of its name, the index there, and the name.
     pub name: (ObjectId, u64, Vec<u8>),
@@ -35,7 +35,7 @@ pub struct LogChange {
     pub checksums: Vec<(Logical, Vec<u8>)>,
 }
 
-/// What there is of extents in a range of a file: nothing else is there.
+/// All extents in a range of a file.
 #[derive(Debug)]
 pub struct LogExtents {
     /// The first and the last offset.
@@ -97,7 +97,7 @@ impl Logging<'_> {
         self.editor.writer.log.state().trees.get(&subvolume).map(Arc::clone)
     }
 
-    /// What an inode has in the log is durable with this sync, if it has something.
+    /// Ticket of the sync that makes the logged state of an inode durable; `None` if the log has none.
     pub fn ticket_of(&self, subvolume: RootId, number: ObjectId) -> Option<LogTicket> {
         let state = self.editor.writer.log.state();
         let entered = state.inodes.get(&(subvolume, number))?;
@@ -108,7 +108,7 @@ impl Logging<'_> {
     pub fn enter(&self, change: &LogChange) -> Result<Result<LogTicket, Unlogged>, TreeError> {
         let log = &self.editor.writer.log;
         let mut state = log.state();
-        // What was copied by then, was not moved before.
+        // Items copied before this check have not been moved.
         if log.is_forbidden(self.generation()) {
             return Ok(Err(Unlogged::Layout));
         }
@@ -194,7 +194,7 @@ impl Logging<'_> {
 }
 
 impl LogState {
-    /// Whether a replay takes nothing from another inode of the log when it gives an inode its name.
+    /// Returns true if a replay takes nothing from another inode of the log when it gives an inode its name.
     fn may_have_name(&self, change: &LogChange) -> bool {
         let (parent, index, name) = &change.name;
         let of_name = self.names.get(&(change.subvolume, *parent, name.clone()));

@@ -1,13 +1,13 @@
-//! Log trees: what was fsynced after the last commit. The superblock points to a tree of log trees, which has a root
+//! Log trees: changes fsynced after the last commit. The superblock points to a tree of log trees, which has a root
 //! item for each subvolume with a log; the log tree has copies of items of that subvolume, and the checksums of the
-//! data that they refer to. Whoever mounts the pool next, the kernel or brindle, replays it ([`LogTree`]).
+//! data that they refer to. The next mount of the pool, by the kernel or brindle, replays it ([`LogTree`]).
 //!
-//! **The walk of an fsync.** Contents are on the devices, and the running transaction N has the inode's items. Whoever
-//! fsyncs
+//! **The walk of an fsync.** Contents are on the devices, and the running transaction N has the inode's items. The
+//! fsync
 //! 1. takes part in N ([`Pool::begin_logging`]), not before N - 1 is durable, for the log says what has changed since;
 //! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
-//! 3. syncs ([`Pool::sync_log`]): whoever gets the commit lock first writes for all who have entered something by then.
+//! 3. syncs ([`Pool::sync_log`]): the first to get the commit lock writes for all that have entered something before that.
 //!    Changed blocks of the log get places and are written; flush; the first superblock of every device, that of the last
 //!    commit but for the root of the log; flush.
 //!
@@ -19,7 +19,7 @@
 //! the one or the other, both whole. What N has freed is pinned, so that neither what the last commit reaches nor what
 //! the log refers to is overwritten. The superblocks of N itself point to no log.
 //!
-//! **What can't be logged** is a commit ([`Unlogged`] says why), and so is whatever fails: a log is never the only way.
+//! **A change that can't be logged** is a commit ([`Unlogged`] says why), and so is whatever fails: a log is never the only way.
 
 mod blocks;
 mod enter;
@@ -49,7 +49,7 @@ pub(crate) struct Log {
     statistics: Mutex<LogStatistics>,
 }
 
-/// What changes of a log.
+/// State of a log.
 #[derive(Debug, Default)]
 struct LogState {
     /// The log trees, by subvolume.
@@ -60,11 +60,11 @@ struct LogState {
     committed: HashMap<RootId, Option<Arc<Tree>>>,
     /// The inodes that the log has.
     inodes: HashMap<(RootId, ObjectId), Entered>,
-    /// Which inode the log gives a name of a directory to.
+    /// Inode that the log gives a name of a directory to.
     names: HashMap<(RootId, ObjectId, Vec<u8>), ObjectId>,
-    /// Which inode the log gives an index of a directory to.
+    /// Inode that the log gives an index of a directory to.
     indexes: HashMap<(RootId, ObjectId, u64), ObjectId>,
-    /// How many syncs have begun, of this log and of those before: the next one takes along what is entered now.
+    /// Number of syncs begun, of this log and of those before: the next one takes along everything entered now.
     begun: u64,
     /// The number of the last one that is durable, counted from 1.
     synced: u64,
@@ -79,16 +79,16 @@ struct Entered {
     name: (ObjectId, u64, Vec<u8>),
 }
 
-/// Why an fsync was a commit.
+/// Reason for which an fsync became a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlogged {
     /// Nothing is to be logged (`notreelog`).
     Off,
-    /// It is no regular file with one name.
+    /// The file is not regular, or has several names.
     Kind,
     /// A name of it, or of a directory above it, is not as in the last commit.
     Names,
-    /// What has changed of its extents is not known, or not to be told.
+    /// Changes of its extents are unknown, or must not be logged.
     Extents,
     /// Chunks or devices have changed, or data was moved, or a snapshot made.
     Layout,
@@ -96,7 +96,7 @@ pub enum Unlogged {
     Space,
     /// A device did not take it.
     Devices,
-    /// It is of a directory.
+    /// The fsync is of a directory.
     Directory,
 }
 
@@ -128,10 +128,10 @@ impl Unlogged {
     }
 }
 
-/// What the log of a pool did since it was opened.
+/// Counters of the log of a pool since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
-    /// How often a log was written.
+    /// Number of times a log was written.
     pub syncs: u64,
     /// Fsyncs that it was written for.
     pub fsyncs: u64,
@@ -188,7 +188,7 @@ impl Log {
         self.unfit.load(Ordering::Acquire) >= generation.get()
     }
 
-    /// The transaction is being committed, with what the log says: the log ends. Nobody else is part of the transaction.
+    /// Ends the log: the transaction is being committed, with everything logged, and has no other participants.
     pub(crate) fn end(&self, writer: &Writer, nodesize: u32) {
         let mut state = self.state();
         let blocks = std::mem::take(&mut *self.blocks.write());
@@ -198,7 +198,7 @@ impl Log {
         *state = LogState { begun: state.begun, synced: state.begun, ..LogState::default() };
     }
 
-    /// What the log did.
+    /// Counters of the log.
     pub(crate) fn statistics(&self) -> LogStatistics {
         *self.counts()
     }

@@ -1,7 +1,7 @@
-//! Reading the logs that a crash left.
+//! Replay of the logs that a crash left.
 //!
 //! Neither the blocks of a log nor the data that only it knows are in the extent tree: to the space that the last commit
-//! tells of, they are free. So whoever replays a log first has its blocks kept ([`Editor::keep_log`]), and takes each
+//! tells of, they are free. So a replay first has its blocks kept ([`Editor::keep_log`]), and takes each
 //! extent of data that only the log knows ([`Editor::claim_data`]). All of it belongs to one transaction, whose
 //! superblock points to no log; until [`Pool::log_is_replayed`] is called, nothing is committed.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// The log of a subvolume.
 #[derive(Debug)]
 pub struct LogTree {
-    /// Whose.
+    /// The subvolume of the log.
     pub subvolume: RootId,
     /// Its items.
     pub tree: Arc<Tree>,
@@ -43,7 +43,7 @@ impl Pool {
         Ok(found)
     }
 
-    /// What the log says is in the running transaction: it may be committed.
+    /// Declares that the running transaction holds everything in the log: it may be committed.
     pub fn log_is_replayed(&self) -> Result<(), TreeError> {
         self.writer()?.waits_for_log.store(false, Ordering::Release);
         Ok(())

@@ -16,14 +16,14 @@ use zerocopy::IntoBytes;
 /// Places that a log may take before its fsyncs become a commit, in bytes.
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
-/// What was entered into the log, and when: it is durable with this sync, or this transaction.
+/// Receipt for an entry in the log: it is durable with this sync, or this transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTicket {
     pub(super) generation: Generation,
     pub(super) number: u64,
 }
 
-/// What a sync is to write.
+/// Blocks that a sync is to write.
 struct Placed {
     /// Its number.
     number: u64,
@@ -34,7 +34,7 @@ struct Placed {
 }
 
 impl Pool {
-    /// Makes what was entered durable, if nobody has yet. No transaction may be joined by the caller.
+    /// Makes an entry durable, unless it is already. No transaction may be joined by the caller.
     pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
         let writer = self.writer()?;
         let durable = writer.lock_commit()?;
@@ -72,7 +72,7 @@ impl Pool {
         Ok(Ok(()))
     }
 
-    /// Whether what the log refers to will be found by way of the last commit.
+    /// Returns true if everything the log refers to can be found by way of the last commit.
     fn is_fit_for_log(&self, writer: &Writer, generation: Generation) -> Result<bool, TreeError> {
         let features = *writer.features.lock();
         // A device that is not there, and not known to be, would come back with a superblock as new as that of the log.

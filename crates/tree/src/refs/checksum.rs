@@ -7,7 +7,7 @@ use brindle_ondisk::{
 };
 use std::sync::Arc;
 
-/// What of the pool decides how checksums are packed.
+/// Pool properties that decide how checksums are packed.
 #[derive(Clone, Copy, Debug)]
 struct Packing {
     /// The data that one checksum is of, in bytes.
@@ -25,12 +25,12 @@ struct Run<'a> {
     sums: &'a [u8],
 }
 
-/// What is left of an item when a range goes.
+/// Rest of an item when a range is removed.
 #[derive(Debug, PartialEq, Eq)]
 struct Rest {
-    /// How many bytes stay in the item.
+    /// Bytes that stay in the item.
     before: usize,
-    /// Where the bytes begin that go to an item of their own, behind the range.
+    /// Start of the bytes that go to an item of their own, after the range.
     behind: usize,
 }
 
@@ -46,12 +46,12 @@ impl Packing {
         Self { sectorsize: sectorsize.into(), size, most: (leaf / size - 1).min(PAGE) }
     }
 
-    /// The data that so many bytes of checksums are of.
+    /// Bytes of data covered by `sums` bytes of checksums.
     fn covered(&self, sums: usize) -> u64 {
         to_u64(sums / self.size) * self.sectorsize
     }
 
-    /// The bytes that the checksums of so much data take.
+    /// Bytes of checksums of `length` bytes of data.
     fn bytes(&self, length: u64) -> usize {
         to_usize(length / self.sectorsize) * self.size
     }
@@ -77,7 +77,7 @@ impl Packing {
         run.start.get().saturating_add(self.covered(run.sums.len()))
     }
 
-    /// What of an item that reaches into a range, or over it, lies outside.
+    /// Rest of an item outside of a range that it overlaps.
     fn without(&self, run: Run<'_>, range: &DataRange) -> Rest {
         let (start, end) = (range.start.get(), range.start.get() + range.length);
         let bytes = |to: u64| self.bytes(to.saturating_sub(run.start.get())).min(run.sums.len());
@@ -139,8 +139,8 @@ impl Editor<'_> {
         if range.length == 0 { Ok(()) } else { self.cut_checksums(&tree, &packing, &range) }
     }
 
-    /// Removes a range that is not empty. What stays of an item is there at every moment, as somebody may be
-    /// reading what it is of.
+    /// Removes a range that is not empty. The rest of an item is there at every moment, as its data may be being
+    /// read.
     fn cut_checksums(&self, tree: &Arc<Tree>, packing: &Packing, range: &DataRange) -> Result<(), TreeError> {
         let last = range.start + (range.length - 1);
         let behind = |run: Run<'_>| run.sums[packing.without(run, range).behind..].to_vec();

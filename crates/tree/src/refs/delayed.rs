@@ -1,11 +1,11 @@
-//! What changes of references wait, merged by extent.
+//! Waiting changes of references, merged by extent.
 
 use brindle_ondisk::item::{BackRef, ExtentDataRef};
 use brindle_ondisk::{Generation, Key, Logical, ObjectId, RootId};
 use brindle_sync::{Mutex, MutexGuard, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, HashMap};
 
-/// Who refers to an extent; how often is said elsewhere.
+/// The owner of a reference, without its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Referrer {
     /// A tree, to a block that it holds.
@@ -18,14 +18,14 @@ pub(crate) enum Referrer {
         root: RootId,
         /// The file.
         objectid: ObjectId,
-        /// Where in the file the extent would begin.
+        /// Offset in the file at which the extent would begin, in bytes.
         offset: u64,
     },
     /// A leaf, to the data that its items have.
     SharedData(Logical),
 }
 
-/// What an extent is.
+/// Kind of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExtentKind {
     /// A tree block.
@@ -47,7 +47,7 @@ pub(crate) struct Extent {
     pub(crate) kind: ExtentKind,
 }
 
-/// What waits for one extent.
+/// Changes that wait for one extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) length: u64,
@@ -69,14 +69,15 @@ const SHARING_LOCKS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct DelayedRefs {
     heads: Mutex<BTreeMap<Logical, Head>>,
-    /// Held for writing while changes are between here and the extent tree, so that who holds it for reading finds
-    /// each of them in exactly one of the two.
+    /// Held for writing while changes are on their way to the extent tree, so that a reader that holds it finds each
+    /// of them in exactly one of the two.
     gate: RwLock<()>,
-    /// Held from the look at a block's references to the changes that follow from it, by all who may share it.
+    /// Held from the look at a block's references to the changes that follow from it, by all threads that may share
+    /// it.
     sharing: [Mutex<()>; SHARING_LOCKS],
     /// Held while items of the checksum tree are split and joined.
     checksums: Mutex<()>,
-    /// How far the conversion of a dropped tree's shared blocks has come.
+    /// Progress of the conversion of a dropped tree's shared blocks.
     conversions: Mutex<HashMap<RootId, Key>>,
 }
 
@@ -93,7 +94,7 @@ impl Default for DelayedRefs {
 }
 
 impl Referrer {
-    /// Who a reference is from; `None` for a note of the owner, which is no reference.
+    /// Owner of a reference; `None` for a note of the extent's owner, which is no reference.
     pub(crate) fn of(reference: &BackRef) -> Option<Self> {
         Some(match reference {
             BackRef::Tree(root) => Self::Tree(*root),
@@ -109,7 +110,7 @@ impl Referrer {
         Self::Data { root: data.root, objectid: data.objectid, offset: data.offset.get() }
     }
 
-    /// So many references from here.
+    /// Back reference with a count from here.
     pub(crate) fn times(self, count: u32) -> BackRef {
         match self {
             Self::Tree(root) => BackRef::Tree(root),
@@ -121,7 +122,7 @@ impl Referrer {
         }
     }
 
-    /// How many references there can be from here.
+    /// Greatest number of references from here.
     pub(crate) fn most(self) -> u64 {
         match self {
             Self::Tree(_) | Self::SharedTree(_) => 1,
@@ -155,7 +156,7 @@ impl Head {
         self.changes.iter().fold(0, |sum, (_, by)| sum.saturating_add(*by))
     }
 
-    /// Whether there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub(crate) fn is_void(&self) -> bool {
         !self.is_new && !self.becomes_full && self.changes.is_empty()
     }
@@ -171,7 +172,7 @@ impl DelayedRefs {
             || self.conversions.is_poisoned()
     }
 
-    /// How many extents have changes waiting.
+    /// Number of extents with waiting changes.
     pub(crate) fn len(&self) -> usize {
         self.heads.lock().len()
     }
@@ -197,7 +198,7 @@ impl DelayedRefs {
         head.change(who, count);
     }
 
-    /// What a block refers to is filed under the block from now on.
+    /// Files the references of a block under the block from now on.
     pub(crate) fn set_full(&self, extent: &Extent) {
         let mut heads = self.heads.lock();
         heads.entry(extent.start).or_insert_with(|| Head::new(extent)).becomes_full = true;
@@ -210,7 +211,7 @@ impl DelayedRefs {
         heads.entry(extent.start).or_insert_with(|| Head::new(extent)).generation = Some(generation);
     }
 
-    /// What waits for an extent.
+    /// Changes that wait for an extent.
     pub(crate) fn waiting(&self, start: Logical) -> Option<Head> {
         self.heads.lock().get(&start).cloned()
     }
@@ -231,13 +232,13 @@ impl DelayedRefs {
         self.gate.read()
     }
 
-    /// Nobody else decides meanwhile by who refers to this block.
+    /// Locks out other decisions that depend on the references to this block.
     pub(super) fn lock_block(&self, at: Logical, nodesize: u64) -> MutexGuard<'_, ()> {
         let number = at.get() / nodesize % SHARING_LOCKS as u64;
         self.sharing[usize::try_from(number).expect("a remainder of few")].lock()
     }
 
-    /// Nobody else splits or joins checksum items meanwhile.
+    /// Locks out other splits and joins of checksum items.
     pub(super) fn lock_checksums(&self) -> MutexGuard<'_, ()> {
         self.checksums.lock()
     }

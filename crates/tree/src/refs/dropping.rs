@@ -21,7 +21,7 @@ use brindle_ondisk::{
 };
 use std::sync::Arc;
 
-/// How many siblings are asked for at once.
+/// Number of siblings that are prefetched at once.
 const PREFETCH: usize = 32;
 
 /// A block on the way, and the child that comes next.
@@ -41,7 +41,7 @@ struct Walk<'e, 'p> {
     origin: Generation,
     /// From the root down, all of them only this tree's.
     path: Vec<Step>,
-    /// How many more blocks may be dropped or converted.
+    /// Number of further blocks that may be dropped or converted.
     budget: usize,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Dropped {
     Nothing,
 }
 
-/// Whether a subtree is converted as a whole.
+/// Extent of the conversion of a subtree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Conversion {
     Whole,
@@ -146,7 +146,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Adds a block to the path, which nobody else may have.
+    /// Adds a block to the path, which must not be shared.
     fn enter(&mut self, node: Arc<Node>) -> Result<(), TreeError> {
         let known = self.editor.block_references(node.header().bytenr, node.level())?;
         if known.count != 1 {
@@ -158,7 +158,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Where the walk is, for the root item.
+    /// Position of the walk, for the root item.
     fn progress(&self) -> Option<(Key, u8)> {
         let step = self.path.last()?;
         Some((step.node.key(step.slot)?, step.node.level()))
@@ -187,7 +187,7 @@ impl Walk<'_, '_> {
         if step.node.is_leaf() {
             self.editor.refer_from(&step.node, under, -1)?;
         }
-        // A root is nobody's child: one that is full, a relocation's, refers to itself.
+        // A root is no child: one that is full, a relocation's, refers to itself.
         let parent = match self.path.last_mut() {
             Some(parent) => {
                 parent.slot += 1;

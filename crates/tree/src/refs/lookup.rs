@@ -1,4 +1,4 @@
-//! Who refers to an extent: what the extent tree has, and what waits.
+//! References to an extent: those in the extent tree, and those that wait.
 
 use super::delayed::{Extent, ExtentKind, Head, Referrer};
 use super::record::{KeyedRef, Record};
@@ -11,21 +11,21 @@ use std::sync::Arc;
 /// An extent as the extent tree has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
-    /// How many references there are.
+    /// Number of references.
     pub(crate) count: u64,
     /// The transaction that allocated it.
     pub(crate) generation: Generation,
     pub(crate) flags: ExtentFlags,
-    /// Who refers to it, and how often.
+    /// Owners of references, and their counts.
     pub(crate) referrers: Vec<(Referrer, i64)>,
 }
 
-/// How far behind its hash a data reference is looked for past the last that was found: references of one hash lie
-/// side by side, but for gaps where some are gone.
+/// Distance from its hash at which a data reference is looked for past the last one found: references of one hash lie
+/// side by side, except for gaps where some are gone.
 const HASH_GAP_MAX: u64 = 1 << 16;
 
 impl Editor<'_> {
-    /// Who refers to a block of a real address.
+    /// References to a block of a real address.
     pub(crate) fn block_references(&self, at: Logical, level: u8) -> Result<BlockReferences, TreeError> {
         let extent = self.block_extent(at, level, Key::MIN);
         let (record, head) = self.all_that_is_known(&extent)?;
@@ -36,21 +36,22 @@ impl Editor<'_> {
         Ok(BlockReferences { count: total(&extent, record.as_ref(), head.as_ref())?, flags })
     }
 
-    /// How many references an extent of data has, those not applied yet included; 0 if it is not known.
+    /// Number of references to an extent of data, those not applied yet included; 0 if it is unknown.
     pub fn data_references(&self, range: DataRange) -> Result<u64, TreeError> {
         let extent = Extent::data(range);
         let (record, head) = self.all_that_is_known(&extent)?;
         total(&extent, record.as_ref(), head.as_ref())
     }
 
-    /// Whether an extent has an item, or a change of its references waits.
+    /// Returns true if an extent has an item, or a change of its references waits.
     pub(crate) fn is_known(&self, extent: &Extent) -> Result<bool, TreeError> {
         let (record, head) = self.all_that_is_known(extent)?;
         Ok(record.is_some() || head.is_some())
     }
 
-    /// Whether anything but this one place in a file of `tree`, however often, may refer to an extent of data: another
-    /// file, or a snapshot. What is not shared may be written in place. What is about to move counts as shared.
+    /// Returns true if anything but this one place in a file of `tree`, however often, may refer to an extent of
+    /// data: another file, or a snapshot. Data that is not shared may be written in place. Data about to move counts
+    /// as shared.
     pub fn is_data_shared(
         &self,
         tree: &Tree,
@@ -118,7 +119,7 @@ impl Editor<'_> {
         Ok(Some(Recorded { count: record.refs(), generation, flags, referrers }))
     }
 
-    /// What the extent tree has of an extent, and what waits, as of one moment.
+    /// Record of an extent in the extent tree, and the waiting changes, as of one moment.
     fn all_that_is_known(&self, extent: &Extent) -> Result<(Option<Record>, Option<Head>), TreeError> {
         let tree = self.pool.tree(RootId::EXTENT_TREE)?;
         let refs = &self.writer.refs;
@@ -189,7 +190,7 @@ fn total(extent: &Extent, record: Option<&Record>, head: Option<&Head>) -> Resul
     })
 }
 
-/// Whether an item is of the extent that it is taken for.
+/// Checks that an item belongs to the extent that it is taken for.
 fn check_identity(key: &Key, record: &Record, extent: &Extent) -> Result<(), Defect> {
     let is_block = record.flags().contains(ExtentFlags::TREE_BLOCK);
     let (expected, found) = match extent.kind {

@@ -1,6 +1,6 @@
-//! Delayed references: who refers to an extent, collected in memory, merged, and applied to the extent tree.
+//! Delayed references: references to extents, collected in memory, merged, and applied to the extent tree.
 //!
-//! An extent, of data or a tree block, lives as long as somebody refers to it, and the extent tree says who. Each
+//! An extent, of data or a tree block, lives as long as it is referred to, and the extent tree lists its references. Each
 //! operation changes a few of these references. Changing the extent tree for each at once would change, with every
 //! block of it that is copied, further references without end; so changes wait in [`DelayedRefs`], one head for
 //! an extent, where those of one referrer add up to one number, and are applied in the order of addresses: by the
@@ -8,12 +8,12 @@
 //!
 //! The life of a head: the first change makes it; later ones are added to it; [`Editor::run_delayed_refs`] takes it
 //! out and applies it as a whole. An extent whose references are all gone is freed then, not before: between two
-//! operations an extent must never be without references if it is to live, so *who replaces a reference adds the
-//! new one first*, and who takes a reference out of a leaf drops it after that: if a snapshot has the leaf too, the
+//! operations an extent must never be without references if it is to live, so *a caller that replaces a reference adds the
+//! new one first*, and one that takes a reference out of a leaf drops it after that: if a snapshot has the leaf too, the
 //! references that follow from copying it come with the change. A new extent that is applied without references never had an item; its space is given up like
 //! that of any other.
 //!
-//! Who wants to know how many references there are adds what waits to what the extent tree has
+//! The number of references is that of the extent tree plus that of the waiting changes
 //! ([`Editor::block_references`], [`Editor::data_references`]). A gate keeps a runner from moving changes from one
 //! to the other meanwhile. Its place in the order of locks ([`Rank::ReferenceGate`](brindle_sync::Rank)) is
 //! behind a subvolume's tree and the decision on a shared block, and before the extent tree and the checksum tree.
@@ -47,13 +47,13 @@ use record::Layout;
 /// A range of data on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRange {
-    /// Where it begins.
+    /// Start address.
     pub start: Logical,
     /// Its length in bytes.
     pub length: u64,
 }
 
-/// Who refers to a block, as the extent tree will have it once everything delayed is applied.
+/// References to a block, as the extent tree will have them once everything delayed is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockReferences {
     pub(crate) count: u64,
@@ -80,7 +80,8 @@ impl Editor<'_> {
         self.writer.refs.change(&Extent::data(range), Referrer::of_data(reference), -count);
     }
 
-    /// A block with a real address leaves its tree, after it has been copied (so that nobody shares it).
+    /// Drops the reference to a block with a real address that leaves its tree, after it has been copied (so that it
+    /// is not shared).
     pub(crate) fn block_dropped(&self, tree: RootId, block: &Node) {
         self.writer.refs.change(&self.extent_of(block), Referrer::Tree(tree), -1);
     }

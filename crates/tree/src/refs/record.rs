@@ -1,17 +1,17 @@
-//! What the extent tree has of one extent, and how changes of its references change that: a pure function from
-//! bytes to bytes.
+//! Record of one extent in the extent tree, and the effect of reference changes on it: a pure function from bytes to
+//! bytes.
 
 use super::delayed::{ExtentKind, Head, Referrer};
 use brindle_ondisk::item::{BackRef, ExtentFlags, ExtentItem, ExtentItemHeader, TreeBlockInfo};
 use brindle_ondisk::{Defect, Generation, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId};
 use std::fmt;
 
-/// What of the pool decides how extents are recorded.
+/// Pool properties that decide how extents are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// The size of a tree block.
     pub(super) nodesize: usize,
-    /// Whether items of tree blocks go without [`TreeBlockInfo`] (`SKINNY_METADATA`).
+    /// True if items of tree blocks go without [`TreeBlockInfo`] (`SKINNY_METADATA`).
     pub(super) skinny: bool,
     /// The running transaction.
     pub(super) generation: Generation,
@@ -31,24 +31,24 @@ pub(super) struct Record {
 /// A reference that is an item of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyedRef {
-    /// Where it is filed.
+    /// Key of its item.
     pub(super) key: Key,
     /// The reference.
     pub(super) reference: BackRef,
 }
 
-/// What becomes of a reference that is, or is to be, an item of its own.
+/// Change of a reference that is, or is to be, an item of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyedChange {
     /// A new one, at [`BackRef::key`] or the next free key behind it.
     Add(BackRef),
     /// Its count changes.
     Set(Key, BackRef),
-    /// It goes.
+    /// Removes the item.
     Remove(Key),
 }
 
-/// What becomes of an extent.
+/// Change of an extent.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// Its item; `None` if it is freed.
@@ -110,7 +110,7 @@ impl Record {
         ExtentItem::encode(&header, self.tree_block.as_ref(), &self.inline)
     }
 
-    /// How many references there are.
+    /// Number of references.
     pub(super) fn refs(&self) -> u64 {
         self.refs
     }
@@ -130,7 +130,7 @@ impl Record {
         &self.inline
     }
 
-    /// How many references are items of their own.
+    /// Number of references that are items of their own.
     pub(super) fn keyed_refs(&self) -> u64 {
         self.inline.iter().fold(self.refs, |left, reference| left.saturating_sub(reference.count()))
     }
@@ -141,7 +141,7 @@ impl Record {
         size_of::<ExtentItemHeader>() + info + inline
     }
 
-    /// Which of those whose counts change may have an item of their own.
+    /// Owners among those with changed counts whose reference may be an item of its own.
     pub(super) fn maybe_keyed(&self, head: &Head) -> Vec<Referrer> {
         if self.keyed_refs() == 0 {
             return Vec::new();
@@ -183,8 +183,8 @@ impl Record {
                 });
             } else {
                 let Some(reference) = changed(who, 0, by)? else { continue };
-                // Who looks for a reference looks inline first, and takes an item of its own to mean that the
-                // inline ones are full.
+                // A lookup reads inline references first, and takes an item of its own to mean that the inline ones
+                // are full.
                 if keyed_refs == 0 && self.size() + reference.inline_size() < layout.item_bound() {
                     let rank = reference.inline_rank();
                     let at = self.inline.partition_point(|other| other.inline_rank() <= rank);

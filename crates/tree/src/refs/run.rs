@@ -8,10 +8,10 @@ use brindle_ondisk::item::BackRef;
 use brindle_ondisk::{Defect, Key, Logical, RootId};
 use std::sync::Arc;
 
-/// How many extents are applied while lookups wait.
+/// Number of extents that are applied while lookups wait.
 const BATCH: usize = 64;
 
-/// What applying a batch leaves to be done.
+/// Work left after a batch.
 #[derive(Default)]
 struct Batch {
     /// Items of new extents, in the order of keys.
@@ -147,7 +147,7 @@ impl Editor<'_> {
         match item {
             Some(item) => self.replace(tree, &key, &item),
             None => {
-                // Before the item goes: whoever looks for free space there must not find it yet.
+                // Before the item goes: a lookup of free space must not find it yet.
                 self.writer.space.extent_freed(extent.start, extent.length, true);
                 self.remove(tree, &key)?;
                 batch.free_data(extent);

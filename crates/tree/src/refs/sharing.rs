@@ -93,7 +93,7 @@ impl Editor<'_> {
         self.refer_from(copy, Under::Tree(copy.header().owner), 1)
     }
 
-    /// A block refers to each of its children, or to the data that its items have, so many times more.
+    /// Adds `by` references from a block to each of its children, or to the data of its items.
     pub(super) fn refer_from(&self, block: &Node, under: Under, by: i64) -> Result<(), TreeError> {
         let refs = &self.writer.refs;
         if let Some(level) = block.level().checked_sub(1) {

@@ -40,7 +40,7 @@ impl Editor<'_> {
                 if place.is_some() || points_to_moved {
                     repoint(Arc::make_mut(&mut node), place, places);
                 }
-                // Nobody refers to blocks of a log.
+                // Blocks of a log have no references.
                 if place.is_some() && tree != RootId::TREE_LOG {
                     self.block_assigned(tree, &node);
                 }

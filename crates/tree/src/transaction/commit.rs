@@ -15,11 +15,11 @@ use brindle_volume::SuperblockCopies;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// A transaction that has not settled by then never will.
+/// Upper bound on the rounds of settling: a transaction that needs more never settles.
 const ROUNDS_MAX: usize = 100;
-/// How many blocks are sealed and handed to the devices at once.
+/// Number of blocks that are sealed and handed to the devices at once.
 const BLOCKS_PER_WRITE: usize = 512;
-/// A transaction in whose course a device turns out to lack something is not published, so many at most in a row.
+/// Upper bound on successive transactions that are not published because a device turns out stale in their course.
 const PUBLISHED_WITHIN: usize = 3;
 
 /// A transaction that nothing can change any more.
@@ -166,7 +166,7 @@ impl Pool {
     }
 }
 
-/// Whether a tree changes because others do: it says what is referred to, what is free, or where roots are.
+/// Returns true for a tree that changes because others do: it holds references, free space or roots.
 fn is_changed_by_commits(tree: RootId) -> bool {
     matches!(
         tree,

@@ -9,7 +9,7 @@ pub struct ExclusiveOperation<'p> {
 }
 
 impl Pool {
-    /// Begins one, whose name is for those who are refused meanwhile: [`TreeError::Busy`].
+    /// Begins one, with its name for the callers that are refused meanwhile: [`TreeError::Busy`].
     pub fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
         let mut running = self.writer()?.exclusive.lock();
         match *running {

@@ -4,7 +4,7 @@
 use brindle_ondisk::Generation;
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 
-/// Who takes part in the running transaction.
+/// Gate of the running transaction: counts its participants.
 #[derive(Debug)]
 pub(super) struct Gate {
     state: Mutex<State>,
@@ -24,7 +24,7 @@ impl Gate {
         Self { state: Mutex::new(Rank::GateState, state), changed: Condvar::new() }
     }
 
-    /// The transaction that who enters now becomes part of.
+    /// Transaction that a new participant becomes part of.
     pub(super) fn running(&self) -> Generation {
         self.lock().running
     }
@@ -39,7 +39,7 @@ impl Gate {
     pub(super) fn leave(&self) {
         let mut state = self.lock();
         state.inside -= 1;
-        // Nobody waits for the last one but who has closed the gate; to tell nobody costs a system call.
+        // Only the thread that closed the gate waits for the last one, and a wakeup costs a system call.
         if state.inside == 0 && state.is_closed {
             self.changed.notify_all();
         }
@@ -54,7 +54,7 @@ impl Gate {
         self.wait_while(|state| state.inside > 0).running
     }
 
-    /// Opens the gate; who enters is part of `running`.
+    /// Opens the gate; new participants are part of `running`.
     pub(super) fn open(&self, running: Generation) {
         let mut state = self.lock();
         state.is_closed = false;
@@ -79,7 +79,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn closing_waits_for_who_is_inside_and_keeps_others_out() {
+    fn closing_waits_for_participants_and_keeps_others_out() {
         let gate = Gate::new(Generation::new(7));
         assert_eq!(gate.enter(), Generation::new(7));
         let closed = AtomicBool::new(false);

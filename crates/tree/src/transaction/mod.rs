@@ -5,7 +5,7 @@
 //! `refs`, space is counted in `space`. [`Pool::commit`] makes a transaction durable, one at a time:
 //!
 //! 1. *Advance*: delayed references are applied while operations go on.
-//! 2. *Close*: the gate closes, the operations inside finish. From here to step 4 nobody changes anything else.
+//! 2. *Close*: the gate closes, the operations inside finish. From here to step 4 nothing else changes.
 //! 3. *Settle*, in rounds until nothing is left: blocks get addresses, tree by tree, level by level in the order of
 //!    keys, so that siblings lie side by side; delayed references are applied; free space tree, block groups, chunks
 //!    and devices are brought up to date; root items get the new roots. Each round changes blocks that the rounds
@@ -64,10 +64,10 @@ use std::sync::{Arc, OnceLock};
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
-/// How often metadata space is asked for, with a commit in between.
+/// Number of attempts to reserve metadata space, with a commit in between.
 const RESERVE_TRIES: usize = 8;
 
-/// What a writable pool has on top of one that is only read.
+/// State that a writable pool has on top of one that is only read.
 pub(crate) struct Writer {
     pub(crate) refs: DelayedRefs,
     pub(crate) space: Space,
@@ -78,29 +78,29 @@ pub(crate) struct Writer {
     next_virtual: AtomicU64,
     /// Blocks that are final and not written yet.
     frozen: RwLock<IdMap<Logical, Arc<Node>>>,
-    /// Held by whoever commits, or needs that nobody does.
+    /// Held during a commit, and by callers that need none to run.
     pub(crate) commit: Mutex<Durable>,
-    /// The generation that is durable, for who does not hold the commit lock.
+    /// The generation that is durable, for readers without the commit lock.
     durable: AtomicU64,
     /// Features that the next superblock is to have.
     pub(crate) features: Mutex<Incompat>,
     /// The label that the next superblock is to have, if another.
     label: Mutex<Option<Box<[u8; 256]>>>,
-    /// Whether all copies of the superblock are of the last commit, or will be with the next flush. Those that are
-    /// found may not be: a crash may have come between the first ones and the others.
+    /// True if all copies of the superblock are of the last commit, or will be with the next flush. At opening they
+    /// may not be: a crash may have come between the first ones and the others.
     pub(crate) copies_are_current: AtomicBool,
-    /// What commits did so far.
+    /// Counters of commits.
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.
     exclusive: Mutex<Option<&'static str>>,
     /// The log that the pool has is not in any transaction yet: none may be committed, for that would give it up.
     pub(crate) waits_for_log: AtomicBool,
-    /// Why nothing is written any more.
+    /// Reason for which nothing is written any more.
     aborted: OnceLock<Arc<str>>,
     pub(crate) options: WriterOptions,
 }
 
-/// What is on disk.
+/// Durable state.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) generation: Generation,
@@ -138,22 +138,22 @@ impl Writer {
     }
 }
 
-/// What an operation will need of the pool.
+/// Needs of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// The most items that it inserts, changes or removes, in how many places.
+    /// Upper bound on the items that it inserts, changes or removes, each in a place of its own.
     pub items: usize,
-    /// How badly.
+    /// Urgency.
     pub urgency: Urgency,
 }
 
 impl Need {
-    /// An operation that changes so many items.
+    /// An operation that changes up to `items` items.
     pub const fn items(items: usize) -> Self {
         Self { items, urgency: Urgency::Normal }
     }
 
-    /// An operation that changes so many items and frees space.
+    /// An operation that changes up to `items` items and frees space.
     pub const fn freeing(items: usize) -> Self {
         Self { items, urgency: Urgency::Freeing }
     }
@@ -225,8 +225,8 @@ impl Pool {
         Err(TreeError::NoSpace("metadata".to_owned()))
     }
 
-    /// Does something while nobody else changes anything and no commit can come between: what a snapshot needs. An error
-    /// must leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
+    /// Runs `act` while nothing else changes and no commit can come between: needed by a snapshot. An error must
+    /// leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
     pub fn exclusively<T>(
         &self,
         act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
@@ -240,7 +240,7 @@ impl Pool {
         act(&Editor { pool: self, writer, generation: closed.generation() })
     }
 
-    /// The same, with metadata space promised for so many changed blocks.
+    /// The same, with metadata space reserved for `blocks` changed blocks.
     pub(crate) fn exclusively_with<T>(
         &self,
         blocks: usize,
@@ -254,14 +254,14 @@ impl Pool {
         done
     }
 
-    /// Has somebody told when changed blocks take so much memory that a commit should begin. Operations wait for one
-    /// when they take twice as much, whether or not anybody was told. The first listener stays.
+    /// Sets the listener that is called when changed blocks take enough memory that a commit should begin. Operations
+    /// wait for a commit when they take twice as much, with or without a listener. The first listener stays.
     pub fn on_pressure(&self, listener: PressureListener) -> Result<(), TreeError> {
         self.writer()?.pressure.listen(listener);
         Ok(())
     }
 
-    /// Whether changed blocks take so much memory.
+    /// Returns true if changed blocks take that much memory.
     pub fn is_under_pressure(&self) -> bool {
         self.writer().is_ok_and(|writer| writer.pressure.degree() != Degree::Low)
     }
@@ -274,7 +274,7 @@ impl Pool {
         }
     }
 
-    /// Why nothing can be written (any more); `None` if it can.
+    /// Reason for which nothing can be written (any more); `None` if it can.
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         match self.writer() {
             Ok(writer) => writer.aborted.get().map(Arc::clone),
@@ -282,7 +282,7 @@ impl Pool {
         }
     }
 
-    /// What commits did since the pool was opened: nothing if it is only read.
+    /// Counters of commits since the pool was opened: zero if it is only read.
     pub fn commit_statistics(&self) -> CommitStatistics {
         let of_writer = |writer: &Writer| {
             let commits = *writer.commits.lock();

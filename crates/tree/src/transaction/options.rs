@@ -1,4 +1,4 @@
-//! How a pool is written.
+//! Options of writing a pool.
 
 use crate::DiscardMode;
 use brindle_ondisk::item::Timespec;
@@ -11,12 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The time that new things get.
 pub type Clock = Arc<dyn Fn() -> Timespec + Send + Sync>;
 
-/// How a pool is written.
+/// Options of writing a pool.
 #[derive(Clone)]
 pub struct WriterOptions {
-    /// Whether freed space is given back to the devices.
+    /// Discard mode of freed space.
     pub discard: DiscardMode,
-    /// Where new chunks go.
+    /// Placement of new chunks.
     pub placement: PlacementMode,
     /// The class that a device is to have, by its name, whatever the pool or the host says of it.
     pub classes: BTreeMap<String, PlacementClass>,
@@ -26,10 +26,10 @@ pub struct WriterOptions {
     /// The caller replays the log, and drops what a relocation of the kernel's left, before anything else. Without this a
     /// pool with either is refused.
     pub recovers: bool,
-    /// What is written does not last: a replacement that was interrupted is no reason to refuse, for it is left as it is,
-    /// and so is a relocation.
+    /// True if nothing written lasts: a replacement that was interrupted is no reason to refuse, for it is left as it
+    /// is, and so is a relocation.
     pub is_transient: bool,
-    /// What time it is.
+    /// The clock.
     pub clock: Clock,
 }
 

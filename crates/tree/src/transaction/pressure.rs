@@ -1,6 +1,6 @@
-//! How many changed blocks there may be, and who is told in time.
+//! Limit on changed blocks, and its early warning.
 //!
-//! At half of the limit a listener is told, so that it can commit while operations go on; whoever finds the limit
+//! At half of the limit a listener is called, so that it can commit while operations go on; an operation that finds the limit
 //! itself exceeded commits before it changes anything more. So memory is bounded by twice the limit: what is changed,
 //! and what a commit is writing.
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Changed blocks take this share of the node cache's budget before operations wait for a commit.
 const DIRTY_SHARE: usize = 2;
-/// However small the budget, so many blocks may be dirty.
+/// Lower bound on the limit of dirty blocks, however small the budget.
 const DIRTY_NODES_MIN: usize = 1024;
 /// At this share of the limit it is time for a commit.
 const EARLY_SHARE: usize = 2;
@@ -18,14 +18,14 @@ const EARLY_SHARE: usize = 2;
 /// Called when it is time for a commit; must not take long, nor join or commit.
 pub type PressureListener = Box<dyn Fn() + Send + Sync>;
 
-/// What operations find.
+/// Degree of memory use that operations find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Degree {
     /// There is room.
     Low,
-    /// It is time for a commit.
+    /// Time for a commit.
     Noticeable,
-    /// A commit has to come first.
+    /// Commit required first.
     Full,
 }
 
@@ -48,7 +48,7 @@ impl Pressure {
         }
     }
 
-    /// How many blocks are in the `dirty` maps of all trees.
+    /// Number of blocks in the `dirty` maps of all trees.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.load(Ordering::Relaxed)
     }
@@ -58,7 +58,7 @@ impl Pressure {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// There are so many less.
+    /// Subtracts from the number of blocks.
     pub(crate) fn vanished(&self, count: usize) {
         self.nodes.fetch_sub(count, Ordering::Relaxed);
     }

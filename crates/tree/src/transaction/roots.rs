@@ -14,7 +14,7 @@ impl Editor<'_> {
         self.plant(id, offset, item, leaf, Generation::new(0))
     }
 
-    /// Makes a tree that shares everything with `source` but the root. Only while nobody else changes anything:
+    /// Makes a tree that shares everything with `source` but the root. Only while nothing else changes:
     /// [`Pool::exclusively`](crate::Pool::exclusively).
     pub fn snapshot(&self, source: &Tree, id: RootId, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
         // What is shared has an address and changes no more.
@@ -34,7 +34,7 @@ impl Editor<'_> {
         state.last_snapshot = self.generation;
         state.recorded = None;
         drop(state);
-        // Whoever drops a snapshot takes blocks of its key's generation or older for the source's, and leaves their
+        // Dropping a snapshot takes blocks of its key's generation or older for the source's, and leaves their
         // references alone. The kernel makes snapshots at the end of a transaction; here the rest of it may change
         // the snapshot, and blocks made then must be younger than the key says.
         let offset = self.generation.get() - 1;

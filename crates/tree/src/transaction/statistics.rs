@@ -1,4 +1,4 @@
-//! What commits did, counted. Nothing depends on it.
+//! Counters of commits. Nothing depends on them.
 
 use crate::LogStatistics;
 use brindle_ondisk::{RootId, to_u64};
@@ -101,23 +101,23 @@ impl CommitPhase {
 /// Levels that a tree may have.
 pub const LEVELS: usize = 8;
 
-/// What a commit did, or several together.
+/// Report of a commit, or the sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitReport {
     /// Tree blocks written, by kind of tree and level, each counted once whatever the number of its copies.
     pub blocks: [[u64; LEVELS]; TreeKind::ALL.len()],
-    /// What these blocks take, in bytes, once.
+    /// Size of these blocks in bytes, each counted once.
     pub metadata_bytes: u64,
     /// Extents whose references were applied to the extent tree.
     pub references: u64,
     /// Rounds that it took until nothing was left to bring up to date.
     pub rounds: u64,
-    /// How long each phase took.
+    /// Duration of each phase.
     pub phases: [Duration; CommitPhase::ALL.len()],
 }
 
 impl CommitReport {
-    /// How long it took as a whole.
+    /// Duration as a whole.
     pub fn time(&self) -> Duration {
         self.phases.iter().sum()
     }
@@ -140,18 +140,18 @@ impl CommitReport {
     }
 }
 
-/// What the commits of a pool did since it was opened.
+/// Counters of the commits of a pool since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitStatistics {
-    /// How many commits there were.
+    /// Number of commits.
     pub commits: u64,
     /// The last one.
     pub last: CommitReport,
     /// All together.
     pub total: CommitReport,
-    /// How long the longest took.
+    /// Duration of the longest.
     pub longest: Duration,
-    /// What was logged between them.
+    /// Counters of the log between them.
     pub log: LogStatistics,
 }
 
@@ -176,7 +176,7 @@ impl Tally {
         Self { report: CommitReport::default(), since: Instant::now() }
     }
 
-    /// What was done since the last call was this phase.
+    /// Ends a phase: the time since the last call counts as its.
     pub(super) fn ends(&mut self, phase: CommitPhase) {
         let now = Instant::now();
         self.report.phases[phase as usize] += now - self.since;

@@ -5,7 +5,7 @@
 //! here, in two ways:
 //!
 //! - *On the way out.* Part in a transaction, the closed gate and the commit itself end all writing when they are dropped
-//!   by a thread that unwinds, before they let anybody else in. So a commit that waits for the thread finds the pool
+//!   by a thread that unwinds, before they let another thread in. So a commit that waits for the thread finds the pool
 //!   stopped.
 //! - *Before each commit begins, and before it settles* with the gate closed: a poisoned lock of trees, space or
 //!   references tells of a panic outside any transaction.

@@ -21,7 +21,7 @@ impl Editor<'_> {
         let devices = self.writer.space.take_membership();
         next.total_bytes.set(devices.total_bytes(next.total_bytes.get()));
         next.num_devices.set(devices.count(next.num_devices.get()));
-        // Nobody has looked at the UUID tree but us, and we keep it.
+        // The UUID tree was current, and brindle keeps it current.
         if uuid_tree_was_current {
             next.uuid_tree_generation.set(self.generation.get());
         }

@@ -113,7 +113,7 @@ fn near_key() -> impl Strategy<Value = Key> {
     })
 }
 
-/// What a cursor may be asked to do.
+/// Operation of a cursor.
 #[derive(Clone, Debug)]
 enum Step {
     Seek(Key),

@@ -1,4 +1,4 @@
-//! What the crate does as a whole.
+//! Tests of the whole crate.
 
 mod cursor;
 mod readers;

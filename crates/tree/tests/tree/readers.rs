@@ -41,7 +41,7 @@ fn change(pool: &Pool, rounds: u64) {
     }
 }
 
-/// What stays, as a cursor finds it; everything is in order.
+/// Number of items that stay, as a cursor finds them; everything is in order.
 fn staying(keys: &[Key]) -> usize {
     assert!(keys.is_sorted_by(|one, next| one < next), "a cursor never goes back");
     keys.iter().filter(|key| key.offset() % BETWEEN == 0).count()

@@ -48,7 +48,7 @@ fn a_panic_in_the_middle_of_a_change_publishes_nothing() {
 }
 
 #[test]
-fn a_panic_while_the_gate_is_closed_keeps_nobody_waiting() {
+fn a_panic_while_the_gate_is_closed_keeps_no_thread_waiting() {
     let bench = Bench::new(1, 256, |_| ());
     let (pool, committed) = begin(&bench);
     let panicked = catch_unwind(AssertUnwindSafe(|| {

@@ -1,4 +1,4 @@
-//! What can't be done changes nothing.
+//! A refused change has no effect.
 
 use super::world::{Model, World};
 use super::{apply, key, operations, remove};
@@ -15,7 +15,7 @@ fn planted() -> (World, Model) {
     (world, model)
 }
 
-/// Where a leaf lies, by its place among its siblings.
+/// Address of a leaf, by its place among its siblings.
 fn leaf_at(world: &World, slot: usize) -> Logical {
     world.disk.borrow()[&world.tree.root().bytenr].key_ptrs()[slot].blockptr
 }

@@ -1,4 +1,4 @@
-//! What trees look like after this life or that.
+//! Shapes of trees after different histories.
 
 use super::world::{Model, Walk, World};
 use super::{Verdict, apply, key, largest, operations, remove};

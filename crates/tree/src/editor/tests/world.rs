@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(super) const TREE: RootId = RootId::new(300);
-/// Where blocks lie when they have got a place.
+/// Start of the addresses of blocks that have got a place.
 const FIRST_PLACE: u64 = 1 << 30;
 
 pub(super) struct World {
@@ -21,17 +21,17 @@ pub(super) struct World {
     pub(super) disk: RefCell<BTreeMap<Logical, Arc<Node>>>,
     /// Dirty blocks that have got a place.
     placed: RefCell<BTreeSet<Logical>>,
-    /// What the tree has left behind because a snapshot may have it.
+    /// Blocks that the tree has left behind because a snapshot may have them.
     left: RefCell<BTreeSet<Logical>>,
     next: Cell<u64>,
     dirty: Cell<usize>,
-    /// How many of eight blocks are not in memory.
+    /// Number of blocks in eight that are not in memory.
     pub(super) absent: Cell<u64>,
     chance: Cell<u64>,
     pub(super) copies: Cell<usize>,
     /// A block that can't be read.
     pub(super) broken: Cell<Option<Logical>>,
-    /// How many copies can be made.
+    /// Number of copies that can be made.
     pub(super) copies_max: Cell<usize>,
     pub(super) tree: Tree,
     blocks_at_first: i64,
@@ -40,7 +40,7 @@ pub(super) struct World {
 
 pub(super) type Model = BTreeMap<Key, Vec<u8>>;
 
-/// What a walk through a tree has found.
+/// Result of a walk through a tree.
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) items: Model,
@@ -50,7 +50,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// How full the leaves are, in percent.
+    /// Fill of the leaves, in percent.
     pub(super) fn fill(&self, nodesize: u32) -> usize {
         let capacity = brindle_ondisk::to_usize(nodesize.into()) - size_of::<NodeHeader>();
         100 * self.leaf_bytes / (self.leaves * capacity).max(1)

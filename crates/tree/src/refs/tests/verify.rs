@@ -15,7 +15,7 @@ struct Said {
     referrers: BTreeMap<Referrer, u64>,
 }
 
-/// What the trees refer to.
+/// Walker that counts the references in trees.
 struct Walker<'p> {
     pool: &'p Pool,
     full: BTreeSet<Logical>,
@@ -65,7 +65,7 @@ fn roots(pool: &Pool) -> Vec<(TreeRoot, Option<(Key, u8)>)> {
     roots
 }
 
-/// What the extent tree says, and which blocks refer to their children under their own name.
+/// References in the extent tree, and the blocks that refer to their children under their own name.
 fn recorded(pool: &Pool) -> (BTreeMap<Logical, Said>, BTreeSet<Logical>) {
     let nodesize = u64::from(pool.nodesize());
     let (mut extents, mut full) = (BTreeMap::<Logical, Said>::new(), BTreeSet::new());

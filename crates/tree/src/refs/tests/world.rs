@@ -12,9 +12,9 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 pub(super) const SECTOR: u64 = 4096;
-/// Where the files of the test begin, above those of the image.
+/// First inode number of the test's files, above those of the image.
 const FIRST_FILE: u64 = 1 << 20;
-/// How many there are.
+/// Number of the test's files.
 pub(super) const FILES: u64 = 3;
 
 /// One file extent item: of which extent, and from which of its sectors on.
@@ -29,7 +29,7 @@ pub(super) type Files = BTreeMap<(u64, u64), Piece>;
 pub(super) struct World {
     devices: Vec<Arc<dyn WritableDevice>>,
     pub(super) pool: Pool,
-    /// What the test has put into each subvolume.
+    /// Files that the test has put into each subvolume.
     pub(super) subvolumes: BTreeMap<RootId, Files>,
     next: u64,
 }
@@ -130,7 +130,7 @@ impl World {
         self.subvolumes.get_mut(&id).expect("is there").insert((file, block), piece);
     }
 
-    /// A new extent of so many sectors, each an item of its own.
+    /// A new extent of `sectors` sectors, each an item of its own.
     pub(super) fn write(&mut self, id: RootId, file: u64, block: u64, sectors: u64) {
         self.pool.reserve_data(sectors * SECTOR).expect("there is room");
         let reserved = self.pool.reserve_extent(sectors * SECTOR, sectors * SECTOR, None).expect("promised");
