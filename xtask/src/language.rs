@@ -54,8 +54,6 @@ const UNMENDED: &[(&str, usize)] = &[
     ("crates/fuse/src/operations", 46),
     ("crates/fuse/tests", 24),
     ("crates/kernel", 200),
-    ("crates/tree/src/relocate", 64),
-    ("crates/tree/src/space", 196),
     ("crates/volume", 138),
     ("crates/volume/src/read", 53),
     ("crates/volume/src/tests", 34),

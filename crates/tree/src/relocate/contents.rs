@@ -1,4 +1,4 @@
-//! What lies in a block group, a batch at a time.
+//! Contents of a block group, a batch at a time.
 
 use super::{DATA_BYTES_MAX, EXTENTS_MAX};
 use crate::refs::{DataRange, Extent, Referrer};
@@ -28,7 +28,7 @@ pub(super) struct Batch {
     pub(super) data: Vec<DataRange>,
     /// Files of the tree of roots that hold what is known of free space in the old way.
     pub(super) caches: Vec<ObjectId>,
-    /// Where the next batch begins; none if there is nothing in this one.
+    /// Start of the next batch; `None` if this one is empty.
     pub(super) behind: Option<Logical>,
 }
 
@@ -44,8 +44,8 @@ impl Batch {
 }
 
 impl Pool {
-    /// What the extent tree has of a group from an address on, as far as a batch goes; of data `only` what is wanted, if
-    /// that is said, by address.
+    /// Records of the extent tree for a group from an address on, as far as a batch goes; of data, only the extents
+    /// in `only`, if given, by address.
     pub(super) fn next_batch(
         &self,
         group: &GroupStatus,
@@ -110,7 +110,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Empties files that say what is free in the old way (`space_cache=v1`): nobody needs what they say any more.
+    /// Empties the files of the old free space cache (`space_cache=v1`), which are needed no more.
     pub(super) fn forget_caches(&self, files: &[ObjectId]) -> Result<(), TreeError> {
         for file in files {
             let transaction = self.join(Need::items(4))?;
@@ -158,13 +158,13 @@ impl Editor<'_> {
     }
 }
 
-/// Whether a range is one of those, which are in the order of their addresses.
+/// Returns true if a range is one of `wanted`, which are in the order of their addresses.
 fn is_among(range: DataRange, wanted: &[DataRange]) -> bool {
     let found = wanted.binary_search_by_key(&range.start, |range| range.start);
     found.is_ok_and(|index| wanted[index].length == range.length)
 }
 
-/// Whether blocks of this owner may be in several trees.
+/// Returns true if blocks of this owner may be in several trees.
 pub(super) fn is_shareable(owner: RootId) -> bool {
     owner == RootId::FS_TREE || owner.is_subvolume()
 }

@@ -8,21 +8,21 @@ use crate::{Editor, Pool, Readahead, ReservedExtent, TreeError};
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
 
-/// How much is read at once.
+/// Bytes that are read at once.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// An extent that lies in two places; only the old one is referred to.
 #[derive(Debug)]
 pub(super) struct Carried<'p> {
     pub(super) from: DataRange,
-    /// Where it is besides, from the beginning to the end: one part if there was a free range as long.
+    /// The new places, in order: one part if there was a free range as long.
     pub(super) parts: Vec<Part<'p>>,
 }
 
 /// Part of an extent, at a place of its own.
 #[derive(Debug)]
 pub(super) struct Part<'p> {
-    /// How far behind the beginning of the old place it begins.
+    /// Offset of its start from that of the old place, in bytes.
     pub(super) offset: u64,
     pub(super) to: ReservedExtent<'p>,
     /// Runs of checksums: from how far behind the beginning of the part on.
@@ -38,7 +38,7 @@ struct Checksums {
     present: Vec<u8>,
 }
 
-/// What the pool's trees say of data that parity is made of.
+/// Checksums in the pool's trees of data that parity is made of.
 struct Checksummed<'p>(&'p Pool);
 
 impl Witness for Checksummed<'_> {
@@ -106,13 +106,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether an extent may become several: what is compressed is of one piece.
+    /// Returns true if an extent may become several: a compressed one stays whole.
     fn may_be_split(&self, range: DataRange) -> Result<bool, TreeError> {
         if range.length > COMPRESSED_BYTES_MAX {
             return Ok(true);
         }
         let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
-        // All who refer to an extent agree whether it is compressed, those of the last commit too.
+        // All references to an extent agree on compression, those of the last commit too.
         let plan = editor.plan(&Trees::committed(self), &[], &[range]);
         Ok(plan.is_ok_and(|plan| plan.is_plain(range.start)))
     }

@@ -1,7 +1,7 @@
 //! Some of the data of a block group moves to the other tier, and the rest stays.
 //!
 //! The group is closed for that long, as one that is emptied: so nothing in it is written in place while it is carried,
-//! and nothing new lies where some of it was freed. Whoever is not among those that move does not notice.
+//! and nothing new lies where some of it was freed. Extents that do not move are not affected.
 
 use super::{Moved, Observer, Relocation};
 use crate::refs::DataRange;
@@ -11,14 +11,14 @@ use brindle_ondisk::Logical;
 use brindle_policy::placement::PlacementClass;
 use std::ops::ControlFlow;
 
-/// So many extents that have no room are passed over.
+/// Upper bound on extents without room that are passed over.
 const REFUSED_MAX: usize = 16;
 
 impl Pool {
-    /// Moves extents of data, given by their addresses in ascending order, out of a block group to a tier, and nowhere else. What
-    /// is not there (any more) is passed over. Commits; not to be called within a transaction, and by one caller at a time,
-    /// who empties no group meanwhile either. [`TreeError::NoSpace`] if not all of it has room there: what was moved stays
-    /// moved.
+    /// Moves extents of data, given by their addresses in ascending order, out of a block group to a tier, and
+    /// nowhere else. Extents that are not there (any more) are passed over. Commits; not to be called within a
+    /// transaction, and by one caller at a time, which empties no group meanwhile either. [`TreeError::NoSpace`] if
+    /// not all of them have room there: those moved stay moved.
     pub fn move_data(
         &self,
         start: Logical,
@@ -48,7 +48,7 @@ impl Pool {
         moved: &mut Moved,
         observer: Observer<'_>,
     ) -> Result<ControlFlow<()>, TreeError> {
-        // Whoever writes in place does so within a transaction.
+        // Writes in place happen within a transaction.
         self.exclusively(|_| Ok(()))?;
         self.commit()?;
         let (mut from, mut most) = (group.start, super::BLOCKS_MAX);

@@ -19,10 +19,10 @@ use zerocopy::IntoBytes;
 /// The level of the highest block that a tree can have.
 const LEVEL_MAX: u8 = 7;
 
-/// What is other than one block in the place of another.
+/// Rewrites that are not one block in the place of another.
 #[derive(Debug, Default)]
 pub(super) struct Grown {
-    /// What a block becomes, by its address, in the order of keys; never nothing.
+    /// Replacements of a block, by its address, in the order of keys; never empty.
     pub(super) blocks: HashMap<Logical, Vec<(Logical, Held)>>,
     /// New blocks above what was a root, by provisional address.
     pub(super) above: Vec<(Logical, Held)>,
@@ -31,12 +31,12 @@ pub(super) struct Grown {
 }
 
 impl Grown {
-    /// How many blocks there will be more than there were.
+    /// Number of additional blocks.
     pub(super) fn additional(&self) -> usize {
         self.above.len() + self.blocks.values().map(|blocks| blocks.len() - 1).sum::<usize>()
     }
 
-    /// What a block becomes, unless it is one like itself.
+    /// Replacements of a block, if there are several.
     fn several(&self, at: Logical) -> Option<&[(Logical, Held)]> {
         self.blocks.get(&at).map(Vec::as_slice).filter(|blocks| blocks.len() > 1)
     }
@@ -92,7 +92,7 @@ impl Editor<'_> {
         virtual_address(*made, self.pool.nodesize())
     }
 
-    /// Blocks above several that were one root, up to a single one, whose provisional address it answers.
+    /// Makes blocks above several that were one root, up to a single one; returns its provisional address.
     fn crown(
         &self,
         root: &NodeHeader,
@@ -117,7 +117,7 @@ impl Editor<'_> {
         Ok(below[0].blockptr)
     }
 
-    /// What a leaf becomes if extents do that it refers to; `None` if it has nothing of them.
+    /// Replacements of a leaf when extents that it refers to are split; `None` if it has none of them.
     fn grown_leaf(
         &self,
         leaf: &Node,
@@ -151,7 +151,7 @@ impl Editor<'_> {
         Ok(Some(pack(&sizes, leaf.capacity()).into_iter().map(make).collect()))
     }
 
-    /// What a node becomes if children of it become several; `None` if none does.
+    /// Replacements of a node when children of it become several; `None` if none does.
     fn grown_node(&self, held: &Held, grown: &Grown) -> Option<Vec<Node>> {
         let children = held.node.key_ptrs();
         if !children.iter().any(|child| grown.several(child.blockptr).is_some()) {
@@ -180,7 +180,7 @@ impl Editor<'_> {
     }
 }
 
-/// What points to a block; none to an empty one.
+/// Pointer to a block; `None` to an empty one.
 fn pointer(at: Logical, node: &Node) -> Option<KeyPtr> {
     Some(KeyPtr { key: node.key(0)?, blockptr: at, generation: node.generation() })
 }

@@ -1,20 +1,20 @@
-//! Emptying a block group: what lies in it moves elsewhere, shared with snapshots and clones as before, and its chunk
+//! Emptying a block group: its contents move elsewhere, shared with snapshots and clones as before, and its chunk
 //! goes.
 //!
 //! # The walk
 //!
 //! 1. The group is *closed* ([`close`](crate::space)): nothing is taken from it any more, provided that there is room
 //!    elsewhere for what was promised and for what it holds. Files are not written in place in it any more either
-//!    ([`Editor::is_data_shared`](crate::Editor::is_data_shared) says that they are shared). A moment with nobody else in the transaction, and a commit,
+//!    ([`Editor::is_data_shared`](crate::Editor::is_data_shared) says that they are shared). A moment alone in the transaction, and a commit,
 //!    and nothing is under way in it but what has been reserved before, which comes to an end by itself.
 //! 2. What the extent tree has of the group is taken a *batch* at a time ([`contents`]).
-//! 3. Blocks of trees that nobody shares (all but subvolumes) are copied, with their paths, as any change does.
+//! 3. Blocks of unshared trees (all but subvolumes) are copied, with their paths, as any change does.
 //! 4. Data is *carried* ([`data`]): read, verified where it has checksums, from another mirror if need be, and written to
 //!    a place that was reserved for it. No lock is held, nothing refers to the new place yet. What lies on disk does not
 //!    change meanwhile, for it is never written in place, and nothing new comes where something was freed. What has no
 //!    free range as long as itself goes to several places, unless it is compressed: [`grow`] makes several items of each
 //!    that refers to it, and several blocks of one that has no room for them.
-//! 5. Blocks of subvolumes, and the leaves that refer to carried data, are moved while nobody else changes anything.
+//! 5. Blocks of subvolumes, and the leaves that refer to carried data, are moved while nothing else changes.
 //!    [`plan`]: all blocks above them, in all trees, as the back references have it; [`rewrite`]: every one of them is
 //!    given a new place once, what points to it is repointed, and whatever was filed under the old addresses is filed
 //!    under the new ones. So what was shared stays shared, flags and counts as they were. A plan that the trees do not
@@ -26,10 +26,10 @@
 //! # What holds meanwhile
 //!
 //! - A crash at any point leaves the pool of the last commit: part of the group has moved, the rest has not. Nothing says
-//!   that a group was being emptied, and nothing has to be undone. An error, or whoever is asked whether to go on, ends it
+//!   that a group was being emptied, and nothing has to be undone. An error, or the caller's observer, ends it
 //!   between batches in the same state, and the group serves again.
 //! - A moved block that may be part of several trees gets the flag `RELOC`: though younger than the last snapshot, it may
-//!   be shared, and the flag tells this to whoever changes it, as it does in blocks that the kernel's balance has moved.
+//!   be shared, and the flag tells this to its next change, as it does in blocks that the kernel's balance has moved.
 //!   What has the flag refers to its children in its own name (`FULL_BACKREF`), as `btrfs check` wants it. A moved
 //!   extent's item keeps the generation of the old one for the same reason.
 //! - A reader that has looked up a place reads what was there: the old place is free, and may be overwritten, only when
@@ -59,17 +59,17 @@ use contents::{Batch, Block};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How many tree blocks are moved at once, at first; fewer where space is short.
+/// Number of tree blocks that are moved at once, at first; fewer where space is short.
 const BLOCKS_MAX: usize = 128;
-/// How much data is moved at once, and how many extents, at the most.
+/// Upper bounds on the data that is moved at once: bytes, and extents.
 const DATA_BYTES_MAX: u64 = 32 << 20;
 const EXTENTS_MAX: usize = 256;
-/// How often a group is gone through without finding anything to move although it is not empty.
+/// Upper bound on passes that find nothing to move in a group that is not empty.
 const IDLE_PASSES_MAX: usize = 200;
-/// How long what is under way is waited for in between.
+/// Pause between such passes, for operations under way to end.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// What has been moved so far.
+/// Amounts moved until now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Tree blocks, without those that were only rewritten because they point to what moved.
@@ -82,16 +82,16 @@ pub struct Moved {
     pub bytes: u64,
 }
 
-/// How emptying a group ended.
+/// Outcome of emptying a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relocation {
-    /// It is gone.
+    /// The group is gone.
     Done(Moved),
-    /// Somebody wanted it to end; what has been moved so far stays moved.
+    /// The observer stopped it; everything moved until then stays moved.
     Stopped(Moved),
 }
 
-/// Who is told what has been moved so far, after each commit, and says whether to go on.
+/// Observer that is told, after each commit, the amounts moved until then, and decides on going on.
 pub type Observer<'o> = &'o mut dyn FnMut(&Moved) -> ControlFlow<()>;
 
 impl Pool {
@@ -114,7 +114,7 @@ impl Pool {
         moved: &mut Moved,
         observer: Observer<'_>,
     ) -> Result<ControlFlow<()>, TreeError> {
-        // Whoever writes in place does so within a transaction.
+        // Writes in place happen within a transaction.
         self.exclusively(|_| Ok(()))?;
         let mut idle = 0;
         loop {
@@ -188,7 +188,7 @@ impl Pool {
         self.rewrite(&batch.shared, carried, moved)
     }
 
-    /// Copies blocks that nobody shares.
+    /// Copies unshared blocks.
     fn copy_blocks(&self, blocks: &[Block], moved: &mut Moved) -> Result<(), TreeError> {
         /// The items whose change would copy as much as one path.
         const ITEMS_PER_PATH: usize = 2;

@@ -1,4 +1,4 @@
-//! Which blocks have to be rewritten so that some of them, and some data, can move: they themselves and all blocks
+//! Plan of the blocks to be rewritten so that some of them, and some data, can move: they themselves and all blocks
 //! above them, as the back references have it.
 
 use super::contents::{Block, is_shareable};
@@ -20,23 +20,23 @@ pub(super) const COMPRESSED_BYTES_MAX: u64 = 128 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) node: Arc<Node>,
-    /// What it refers to, it refers to in its own name.
+    /// True if its references are in its own name.
     pub(super) is_full: bool,
-    /// It may be part of several trees, although nothing but a mark will say so when it has moved. What is marked
-    /// refers to things in its own name.
+    /// True if it may be part of several trees, although nothing but a mark will say so when it has moved. The
+    /// references of a marked block are in its own name.
     pub(super) is_marked: bool,
-    /// How many references there are to it.
+    /// Number of references to it.
     pub(super) count: u64,
     /// The first child that is not gone: a deleted tree may be half dropped.
     pub(super) first_live: usize,
-    /// Whether it is on the way to where a deleted tree is being dropped.
+    /// True if it is on the path to where a deleted tree is being dropped.
     pub(super) is_dropped: bool,
-    /// Whether it is moved for its own sake.
+    /// True if it is moved for its own sake.
     pub(super) is_target: bool,
 }
 
 impl Held {
-    /// A block that was not there, of a tree that shares it with nobody.
+    /// A new block of a tree that does not share it.
     pub(super) fn new_above(node: Node) -> Self {
         let node = Arc::new(node);
         Self {
@@ -56,11 +56,11 @@ impl Held {
 pub(super) struct Root {
     pub(super) tree: Arc<Tree>,
     pub(super) at: Logical,
-    /// What will be the root, by its provisional address: this block, unless it grows.
+    /// Provisional address of the new root: that of this block, unless it grows.
     pub(super) becomes: Logical,
 }
 
-/// What has to be rewritten.
+/// Blocks and data to be rewritten.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// By address.
@@ -69,7 +69,7 @@ pub(super) struct Plan {
     pub(super) roots: Vec<Root>,
     /// Data that is still referred to, by its old address.
     pub(super) data: BTreeMap<Logical, Recorded>,
-    /// What becomes more than it was.
+    /// Blocks that become several.
     pub(super) grown: Grown,
 }
 
@@ -81,7 +81,7 @@ impl Plan {
         unchanged.map(|(at, held)| (*at, held)).chain(grown.map(|(at, held)| (*at, held)))
     }
 
-    /// Whether nobody who refers to an extent says that it is compressed.
+    /// Returns true if no reference to an extent says that it is compressed.
     pub(super) fn is_plain(&self, extent: Logical) -> bool {
         let leaves = self.blocks.values().filter(|held| held.node.is_leaf());
         let items = leaves.flat_map(|held| (0..held.node.len()).filter_map(|slot| held.node.item(slot)));
@@ -95,7 +95,7 @@ impl Plan {
         })
     }
 
-    /// How many extents will have other references.
+    /// Number of extents that will have other references.
     pub(super) fn reference_changes(&self) -> usize {
         let children = |held: &Held| if held.is_full || held.is_marked { held.node.len() } else { 0 };
         let grown = self.grown.additional() + self.grown.parts.len();
@@ -118,8 +118,8 @@ struct Planner<'e, 'p> {
 }
 
 impl Editor<'_> {
-    /// Plans for blocks of subvolumes, and data. Of the running transaction, it is for a moment when nobody else changes
-    /// anything, all subvolumes are settled, and no reference waits; of the last commit, an estimate.
+    /// Plans for blocks of subvolumes, and data. Of the running transaction, it is for a moment when nothing else
+    /// changes, all subvolumes are settled, and no reference waits; of the last commit, an estimate.
     pub(super) fn plan(
         &self,
         trees: &Trees<'_>,
@@ -155,7 +155,7 @@ impl Planner<'_, '_> {
         let is_target = self.targets.contains(&at);
         let extent = self.editor.block_extent(at, level, Key::MIN);
         let Some(known) = self.editor.recorded_references(&self.extent_tree, &extent)? else {
-            // It was given up since somebody saw it; but what a tree holds must be there.
+            // It was given up since it was seen; but what a tree holds must be there.
             return if is_target { Ok(()) } else { Err(self.editor.unknown_block(&extent)) };
         };
         let expected = NodeExpectation { bytenr: at, generation: None, level: Some(level), first_key: None };
@@ -304,7 +304,7 @@ impl Planner<'_, '_> {
         Ok(known.is_some_and(|known| known.flags.contains(ExtentFlags::FULL_BACKREF)))
     }
 
-    /// What can only be told of all together: what is gone, what must be marked, and whether it all adds up.
+    /// Completes the parts that need all blocks: those gone, those to be marked, and the check of the sums.
     fn finish(mut self) -> Result<Plan, TreeError> {
         for (at, slot) in &self.live {
             if let Some(held) = self.plan.blocks.get_mut(at) {
@@ -322,7 +322,7 @@ impl Planner<'_, '_> {
         Ok(self.plan)
     }
 
-    /// Whether there are as many pointers to everything as there are references.
+    /// Checks that everything has as many pointers to it as references.
     fn check_counts(&self) -> Result<(), TreeError> {
         let mut pointers: HashMap<Logical, u64> = HashMap::new();
         for root in &self.plan.roots {

@@ -19,7 +19,7 @@ const TRIES: usize = 8;
 /// Changed references that take about as much room as a block.
 const REFERENCES_PER_BLOCK: usize = 16;
 
-/// What goes where.
+/// New places.
 struct Places {
     /// By address, or provisional address.
     blocks: HashMap<Logical, Logical>,
@@ -69,7 +69,7 @@ impl Pool {
     }
 }
 
-/// How many blocks a plan may change.
+/// Number of blocks that a plan may change.
 fn size(plan: &Plan) -> usize {
     let blocks = plan.blocks.len() + plan.grown.additional();
     blocks + plan.reference_changes().div_ceil(REFERENCES_PER_BLOCK)
@@ -145,7 +145,7 @@ impl Editor<'_> {
             state.root.generation = self.generation;
             state.root.level = new.level();
         }
-        // The old places lose theirs behind this: who has looked one up begins anew.
+        // The old places lose theirs after this: a reader that has looked one up begins anew.
         if has_data {
             self.pool.moves.fetch_add(1, Ordering::Release);
         }
@@ -212,7 +212,7 @@ impl Editor<'_> {
     }
 
     fn move_data(&self, plan: &Plan, carried: Carried<'_>, moved: &mut Moved) -> Result<(), TreeError> {
-        // What nobody refers to any more gives its new place back.
+        // Data without references gives its new place back.
         let Some(known) = plan.data.get(&carried.from.start) else { return Ok(()) };
         let is_whole = carried.parts.len() == 1;
         moved.extents += 1;

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The trees that a plan is made from: those of the running transaction, while nobody else changes them, or those of the
-/// last commit, which nobody changes.
+/// Trees that a plan is made from: those of the running transaction, while nothing else changes them, or those of the
+/// last commit, which are immutable.
 ///
 /// A walk from blocks to their parents, by back references, goes astray in trees that change meanwhile: blocks that
 /// have an address may be in memory only, others may be gone. In the trees of the last commit everything is on

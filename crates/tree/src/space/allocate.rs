@@ -14,15 +14,16 @@ use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementMode;
 use std::cmp::Reverse;
 
-/// Tree blocks go on where the last ones ended if there is room for so many bytes, or for all of them.
+/// Length in bytes of a free range in which tree blocks go on where the last ones ended; a shorter one will do if it
+/// has room for all of them.
 const RUN_BYTES: u64 = 256 << 10;
 /// An extent of data of this length is long enough to be taken without looking for a longer one.
 const GOOD_EXTENT_BYTES: u64 = 1 << 20;
-/// How many block groups are looked into for a good extent before a new chunk is made.
+/// Number of block groups that are looked into for a good extent before a new chunk is made.
 const LOOK_UPS_MAX: usize = 8;
 
 impl Space {
-    /// Places for so many tree blocks.
+    /// Allocates places for `count` tree blocks.
     pub(super) fn take_blocks(
         &self,
         pool: &Pool,
@@ -158,7 +159,7 @@ impl Space {
         }
     }
 
-    /// Looks up free ranges until so much is known of a content, or everything. Reads trees.
+    /// Looks up free ranges until `bytes` of a content are known, or everything is. Reads trees.
     pub(super) fn look_up_until(&self, pool: &Pool, content: Content, bytes: u64) -> Result<(), TreeError> {
         loop {
             let unknown = {
@@ -173,7 +174,7 @@ impl Space {
     }
 }
 
-/// What the blocks of a tree are in.
+/// Type of block group that holds the blocks of a tree.
 pub(crate) fn block_kind(tree: RootId) -> BlockGroupType {
     match tree {
         RootId::CHUNK_TREE => BlockGroupType::SYSTEM,
@@ -182,7 +183,7 @@ pub(crate) fn block_kind(tree: RootId) -> BlockGroupType {
 }
 
 impl State {
-    /// The group, of those that nobody has looked up, with most room.
+    /// Block group with most room of those not looked up.
     fn next_unknown(&self, content: Content) -> Option<u64> {
         let unknown = self.candidates(content).filter(|group| group.free.is_none() && group.available() > 0);
         unknown.max_by_key(|group| (group.available(), Reverse(group.start))).map(|group| group.start)

@@ -54,7 +54,7 @@ impl State {
         profile_for(&self.kinds(content), count)
     }
 
-    /// How many devices chunks may lie on: one that is about to leave does not count.
+    /// Number of devices that chunks may lie on: one that is about to leave does not count.
     fn usable_devices(&self) -> usize {
         self.devices.iter().filter(|device| device.takes_chunks()).count()
     }
@@ -141,7 +141,7 @@ impl Space {
         Ok(())
     }
 
-    /// What is asked of placement.
+    /// Request to placement.
     pub(super) fn request(&self, pool: &Pool, state: &State, content: Content) -> ChunkRequest {
         let limits = ChunkLimits::new(content.flags(), state.bytes_for(content));
         ChunkRequest {
@@ -156,7 +156,7 @@ impl Space {
         }
     }
 
-    /// Makes the chunk known: to those who read and write, and as a group that is all free.
+    /// Makes the chunk known: to readers and writers, and as a group that is all free.
     fn register(&self, pool: &Pool, state: &mut State, start: Logical, item: &[u8]) -> Result<(), TreeError> {
         let key = Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, start.get());
         let Ok(Item::Chunk(chunk)) = Item::parse(&key, item) else {
@@ -290,14 +290,14 @@ fn chunk_item(
     [header.as_bytes(), stripes.as_bytes()].concat()
 }
 
-/// Whether the superblock's array can take one more system chunk.
+/// Returns true if the superblock's array can take one more system chunk.
 fn fits_superblock(state: &State, stripes: usize) -> bool {
     let size = |item: usize| size_of::<Key>() + item;
     let taken: usize = state.system_chunks.values().map(|item| size(item.len())).sum();
     taken + size(size_of::<ChunkHeader>() + stripes * size_of::<Stripe>()) <= SYS_CHUNK_ARRAY_SIZE
 }
 
-/// How many stripes a chunk item may have: it must fit a leaf, and two of them the superblock.
+/// Upper bound on the stripes of a chunk item: it must fit a leaf, and two of them the superblock.
 fn max_stripes(nodesize: u32) -> u16 {
     let chunk = size_of::<ChunkHeader>();
     let leaf = to_usize(nodesize.into()) - size_of::<NodeHeader>() - size_of::<ItemHeader>() - chunk;

@@ -1,4 +1,4 @@
-//! Block groups that are to be emptied: closed to whoever wants space, avoided, or converted to another profile.
+//! Block groups that are to be emptied: closed to allocation, avoided, or converted to another profile.
 //!
 //! A closed group counts for nothing, so before one is closed there must be room for what was promised, and for what
 //! lies in it, elsewhere; chunks are made for that as long as there is room for them.
@@ -17,25 +17,25 @@ const SYSTEM_BLOCKS: u64 = 16;
 /// A block group as of now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// Where it begins.
+    /// Start address.
     pub start: Logical,
     /// Its length in bytes.
     pub length: u64,
-    /// What it holds, and its profile.
+    /// Content and profile.
     pub kind: BlockGroupType,
-    /// What has an item in the extent tree, in bytes.
+    /// Bytes of extents that have an item in the extent tree.
     pub used_bytes: u64,
-    /// What is taken and has no item yet, in bytes.
+    /// Bytes that are taken and have no item yet.
     pub reserved_bytes: u64,
-    /// What was freed, and can be used again when that is durable, in bytes.
+    /// Bytes that were freed, and can be used again when that is durable.
     pub pinned_bytes: u64,
-    /// Whether its devices can be written.
+    /// True if its devices can be written.
     pub writable: bool,
-    /// Whether it is one of data on fast devices alone, in a pool that has others.
+    /// True for a group of data on fast devices alone, in a pool that has others.
     pub is_fast: bool,
-    /// Where its stripes lie.
+    /// Device and start of each stripe.
     pub stripes: Vec<(DevId, u64)>,
-    /// How much each stripe takes, in bytes.
+    /// Bytes that each stripe takes.
     pub stripe_bytes: u64,
 }
 
@@ -78,8 +78,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Nothing is taken from a block group any more; it goes when it is empty. [`TreeError::NoSpace`] if there is not
-    /// enough elsewhere for what is in it, or for so many bytes of that.
+    /// Closes a block group to allocation; it goes when it is empty. [`TreeError::NoSpace`] if there is not enough
+    /// elsewhere for its contents, or for `moving_bytes` of them.
     pub(crate) fn close_group(&self, start: Logical, moving_bytes: Option<u64>) -> Result<(), TreeError> {
         let space = &self.writer()?.space;
         let load = Space::load_of(self)?;
@@ -122,7 +122,7 @@ impl Pool {
         Ok(())
     }
 
-    /// What was to be emptied serves again.
+    /// Opens a block group that was to be emptied.
     pub(crate) fn reopen_group(&self, start: Logical) {
         if let Ok(writer) = self.writer() {
             writer.space.lock().change(start.get(), |group| group.role = Role::Open);
@@ -131,7 +131,7 @@ impl Pool {
 }
 
 impl Space {
-    /// What could be taken for a content; data may lie in either tier.
+    /// Bytes available for a content; data may lie in either tier.
     fn available_for(&self, state: &State, content: Content) -> u64 {
         match content {
             Content::Data | Content::FastData => self.data_totals(state).available,
@@ -139,19 +139,19 @@ impl Space {
         }
     }
 
-    /// Whether the group of an address is being emptied.
+    /// Returns true if the group of an address is being emptied.
     pub(crate) fn is_closed_at(&self, at: Logical) -> bool {
         self.lock().group_of(at.get()).is_some_and(|group| group.role == Role::Closed)
     }
 }
 
 impl State {
-    /// Whether there is a closed group that nothing is in any more.
+    /// Returns true if a closed group is empty.
     pub(super) fn has_drained(&self) -> bool {
         self.groups().any(|group| group.role == Role::Closed && group.is_empty())
     }
 
-    /// Whether there is an open group of the profile that new chunks have.
+    /// Returns true if there is an open group of the profile that new chunks have.
     fn has_other(&self, content: Content) -> bool {
         let profile = self.profile(content);
         let mut others = self.groups().filter(|group| group.is_open() && Content::of(group.kind) == content);

@@ -8,10 +8,10 @@ use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::placement::PlacementClass;
 
-/// How often a promise is asked for again after a commit; others may be faster every time.
+/// Number of attempts to reserve data space after a commit; others may be faster every time.
 const TRIES: usize = 4;
 
-/// Where data is to lie.
+/// Tier of new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TierChoice {
     /// Here, if there is room.
@@ -24,7 +24,7 @@ pub(crate) enum TierChoice {
 /// was called when the extent's first reference was queued.
 #[derive(Debug)]
 pub struct ReservedExtent<'p> {
-    /// Where it begins.
+    /// Start address.
     pub start: Logical,
     /// Its length in bytes.
     pub length: u64,
@@ -60,8 +60,8 @@ impl Drop for ReservedExtent<'_> {
 }
 
 impl Pool {
-    /// Promises so many bytes of data space; [`TreeError::NoSpace`] if there are not. May commit if that helps: not to
-    /// be called within a transaction, nor with a tree locked.
+    /// Reserves `bytes` bytes of data space; [`TreeError::NoSpace`] if there are not enough. May commit if that
+    /// helps: not to be called within a transaction, nor with a tree locked.
     pub fn reserve_data(&self, bytes: u64) -> Result<(), TreeError> {
         let writer = self.writer()?;
         for _ in 0..TRIES {
@@ -93,8 +93,8 @@ impl Pool {
         self.reserve_extent_on(PlacementClass::Bulk, min, max, hint)
     }
 
-    /// As [`reserve_extent`](Self::reserve_extent), in data chunks on fast devices, as far as there is room, or on the
-    /// others.
+    /// Reserves an extent like [`reserve_extent`](Self::reserve_extent), in data chunks on fast devices, as far as
+    /// there is room, or on the others.
     pub fn reserve_extent_on(
         &self,
         tier: PlacementClass,

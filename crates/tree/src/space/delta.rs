@@ -1,4 +1,4 @@
-//! What a transaction takes and frees of a block group, as far as the free space tree does not have it yet.
+//! Changes of a transaction to a block group, as far as the free space tree does not have them yet.
 
 use super::ranges::{RangeSet, Span, gaps};
 
@@ -26,7 +26,7 @@ impl Delta {
         }
     }
 
-    /// Whether nothing has changed.
+    /// Returns true if nothing has changed.
     pub(super) fn is_empty(&self) -> bool {
         self.taken.is_empty() && self.freed.is_empty()
     }

@@ -14,25 +14,25 @@ pub(super) struct Device {
     pub(super) uuid: Uuid,
     pub(super) class: PlacementClass,
     pub(super) hint: AllocationHint,
-    /// What the user says of it, for as long as the pool is open.
+    /// The user's class, for as long as the pool is open.
     pub(super) chosen: Option<PlacementClass>,
-    /// What its device item says (`type`), or is to say.
+    /// Present or future type in its device item.
     pub(super) stored_type: u64,
     pub(super) total_bytes: u64,
-    /// What its device item is to say.
+    /// Future `bytes_used` of its device item.
     pub(super) used_bytes: u64,
-    /// What belongs to no chunk, and may be taken.
+    /// Ranges that belong to no chunk, and may be taken.
     pub(super) free: FreeRanges,
     /// Nothing is taken from here on: the device is about to end here, or (0) to leave.
     pub(super) end: u64,
-    /// What belongs to no chunk behind that.
+    /// Ranges after that which belong to no chunk.
     pub(super) withheld: FreeRanges,
     /// The device item does not say so yet.
     pub(super) is_changed: bool,
 }
 
 impl Device {
-    /// What placement needs to know. Only whole strips count.
+    /// Facts for placement. Only whole strips count.
     pub(super) fn summary(&self) -> DeviceSummary {
         let whole = |length: u64| length - length % STRIP_BYTES;
         DeviceSummary {
@@ -44,7 +44,7 @@ impl Device {
         }
     }
 
-    /// Takes so many bytes from the first free range that has them.
+    /// Takes `length` bytes from the first free range that has them.
     pub(super) fn take(&mut self, length: u64) -> Option<u64> {
         let (start, _) = self.free.iter().find(|(_, free)| *free >= length)?;
         self.free.remove((start, length));
@@ -69,7 +69,7 @@ impl Device {
         }
     }
 
-    /// Whether a chunk may lie on it, were there room.
+    /// Returns true if a chunk may lie on it, were there room.
     pub(super) fn takes_chunks(&self) -> bool {
         self.end > RESERVED_BYTES
     }
@@ -81,7 +81,7 @@ impl Device {
     }
 }
 
-/// What of a device belongs to no chunk, given what does.
+/// Ranges of a device that belong to no chunk, given those that do.
 pub(super) fn unallocated(total_bytes: u64, extents: &[Span]) -> FreeRanges {
     let mut free = FreeRanges::default();
     free.insert((RESERVED_BYTES, total_bytes.saturating_sub(RESERVED_BYTES)));

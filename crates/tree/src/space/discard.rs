@@ -1,4 +1,4 @@
-//! Telling devices what is free. A range is taken while its device is told, so that nobody writes to it meanwhile.
+//! Discard of free space. A range is taken while its device discards it, so that nothing is written to it meanwhile.
 
 use super::Space;
 use super::ranges::Span;
@@ -10,8 +10,8 @@ use std::ops::Range;
 const STEP_BYTES: u64 = 256 << 20;
 
 impl Pool {
-    /// Tells devices of what was freed ([`DiscardMode::Async`](crate::DiscardMode)), at most about so many bytes; how
-    /// many it were. To be called from time to time, with no tree locked and outside of a transaction.
+    /// Discards space that was freed ([`DiscardMode::Async`](crate::DiscardMode)), at most about `budget_bytes`;
+    /// returns the bytes discarded. To be called from time to time, with no tree locked and outside of a transaction.
     pub fn discard_step(&self, budget_bytes: u64) -> Result<u64, TreeError> {
         let space = &self.writer()?.space;
         let mut done = 0;
@@ -31,9 +31,9 @@ impl Pool {
         Ok(done)
     }
 
-    /// Tells devices of every free range of at least so many bytes within a range of logical addresses (`fstrim`). What
-    /// belongs to no chunk has no logical address: devices are told of it if the range holds every chunk. Returns how many
-    /// bytes of devices it were. Not to be called with a tree locked.
+    /// Discards every free range of at least `min_bytes` within a range of logical addresses (`fstrim`). Space that
+    /// belongs to no chunk has no logical address: it is discarded if the range holds every chunk. Returns the number
+    /// of device bytes. Not to be called with a tree locked.
     pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
         let space = &self.writer()?.space;
         let (from, to) = (range.start.get(), range.end.get());
@@ -62,7 +62,7 @@ impl Pool {
 }
 
 impl Space {
-    /// Discards what of a range is free, and free in one piece of at least so many bytes.
+    /// Discards the free parts of a range, each of at least `min_bytes`.
     fn discard(&self, pool: &Pool, span: Span, min_bytes: u64) -> Result<u64, TreeError> {
         let mut done = 0;
         let mut rest = Some(span);

@@ -1,7 +1,8 @@
-//! How many blocks a commit will have to write on top of those that are changed already: applying references,
-//! bringing free space and block groups up to date, and all of that again for the blocks which that takes.
+//! Estimate of the blocks that a commit will have to write on top of those that are changed already: applying
+//! references, bringing free space and block groups up to date, and all of that again for the blocks which that
+//! takes.
 
-/// How large the trees are that a commit changes by itself, in blocks.
+/// Sizes of the trees that a commit changes by itself, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeSizes {
     pub(super) extents: u64,
@@ -10,7 +11,7 @@ pub(super) struct TreeSizes {
     pub(super) checksums: u64,
 }
 
-/// What waits to be committed.
+/// Changes that wait to be committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Waiting {
     /// Blocks that are changed, or will be by what was promised.
@@ -23,9 +24,9 @@ pub(super) struct Waiting {
     pub(super) groups: u64,
 }
 
-/// What an extent with its references takes of a leaf, in bytes.
+/// Bytes that an extent with its references takes of a leaf.
 const EXTENT_BYTES: u64 = 96;
-/// What an item of the free space tree takes of a leaf, in bytes; a range taken from the middle of another adds one.
+/// Bytes that an item of the free space tree takes of a leaf; a range taken from the middle of another adds one.
 const FREE_EXTENT_BYTES: u64 = 25;
 /// Blocks from a root to a leaf.
 const PATH: u64 = 4;
@@ -52,7 +53,7 @@ pub(super) fn commit_blocks(waiting: Waiting, sizes: TreeSizes, nodesize: u64) -
     own
 }
 
-/// What is kept back of metadata space.
+/// Reserves of metadata space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeptBack {
     /// For operations that free space.
@@ -61,8 +62,8 @@ pub(super) struct KeptBack {
     pub(super) commit: u64,
 }
 
-/// What to keep back of so many bytes of metadata space: enough for the little that a file's deletion changes and
-/// for an estimate that was wrong, and never much of it.
+/// Reserves of a pool with `bytes` bytes of metadata space: enough for the little that a file's deletion changes and
+/// for an estimate that was wrong, and never a large part of it.
 pub(super) fn kept_back(bytes: u64, nodesize: u64) -> KeptBack {
     const MIB: u64 = 1 << 20;
     let part = |share: u64, least: u64, most: u64| {

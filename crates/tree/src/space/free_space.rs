@@ -13,9 +13,9 @@ use zerocopy::little_endian::U32;
 
 /// The size of a whole bitmap in bytes (`BTRFS_FREE_SPACE_BITMAP_SIZE`).
 const BITMAP_BYTES: u64 = 256;
-/// What an item's header takes of a leaf.
+/// Bytes that an item's header takes of a leaf.
 const ITEM_HEADER_BYTES: u64 = 25;
-/// How many ranges fewer than it takes to change to bitmaps it takes to change back.
+/// Hysteresis: number of ranges below the threshold for bitmaps at which to change back.
 const SLACK: u64 = 100;
 /// `BTRFS_FREE_SPACE_USING_BITMAPS`.
 const USING_BITMAPS: u32 = 1;
@@ -39,7 +39,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// How much a bitmap covers.
+    /// Bytes that a bitmap covers.
     fn bitmap_span(&self) -> u64 {
         self.sectorsize * 8 * BITMAP_BYTES
     }
@@ -165,7 +165,7 @@ fn runs(bits: &[u8], count: u64) -> Vec<Span> {
     runs
 }
 
-/// What turns items into other items.
+/// Edits that turn items into other items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edits {
     pub(super) removed: Vec<Key>,

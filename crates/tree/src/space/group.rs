@@ -6,10 +6,10 @@ use super::ranges::{FreeRanges, RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId};
 use std::ops::{Index, IndexMut};
 
-/// Whether anything is taken from a block group.
+/// Permission to allocate from a block group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
-    /// As from any.
+    /// Allocation allowed.
     #[default]
     Open,
     /// Only where a new chunk can't be had: it is to be emptied.
@@ -23,40 +23,40 @@ pub(super) enum Role {
 pub(super) struct Group {
     pub(super) start: u64,
     pub(super) length: u64,
-    /// What it holds, and its profile.
+    /// Content and profile.
     pub(super) kind: BlockGroupType,
-    /// Whether its devices can be written.
+    /// True if its devices can be written.
     pub(super) writable: bool,
-    /// Whether anything is taken from it.
+    /// Permission to allocate from it.
     pub(super) role: Role,
-    /// Where its chunk lies.
+    /// Device and start of each stripe.
     pub(super) stripes: Vec<(DevId, u64)>,
-    /// How much each stripe takes.
+    /// Bytes that each stripe takes.
     pub(super) stripe_bytes: u64,
-    /// What has an item in the extent tree.
+    /// Bytes of extents that have an item in the extent tree.
     pub(super) used: u64,
-    /// What is taken and has no item yet.
+    /// Bytes that are taken and have no item yet.
     pub(super) reserved: u64,
-    /// What was freed, and is not to be used before that is durable.
+    /// Bytes that were freed, and are not to be used before that is durable.
     pub(super) pinned: u64,
-    /// Where superblocks lie.
+    /// Places of superblocks.
     pub(super) excluded: RangeSet,
-    /// What may be taken; `None` until somebody has looked it up.
+    /// Ranges that may be taken; `None` until they are looked up.
     pub(super) free: Option<FreeRanges>,
-    /// Where the last extent taken ends.
+    /// End of the last extent taken.
     pub(super) next: u64,
-    /// What the free space tree does not know yet.
+    /// Changes that the free space tree does not have yet.
     pub(super) delta: Delta,
-    /// What the block group item says is used; `None` while there is no item.
+    /// Used bytes in the block group item; `None` while there is no item.
     pub(super) written_used: Option<u64>,
-    /// It was made in the running transaction.
+    /// True if it was made in the running transaction.
     pub(super) is_fresh: bool,
-    /// In a pool with two classes of devices: it lies on fast ones alone.
+    /// True in a pool with two classes of devices if it lies on fast ones alone.
     pub(super) is_fast: bool,
 }
 
 impl Group {
-    /// What is allocated from it.
+    /// Content that is allocated from it.
     pub(super) fn content(&self) -> Content {
         match Content::of(self.kind) {
             Content::Data if self.is_fast => Content::FastData,
@@ -64,29 +64,29 @@ impl Group {
         }
     }
 
-    /// Whether anything may be taken from it.
+    /// Returns true if anything may be taken from it.
     pub(super) fn is_open(&self) -> bool {
         self.writable && self.role != Role::Closed
     }
 
-    /// What nothing lies in.
+    /// Bytes that hold nothing.
     pub(super) fn unused(&self) -> u64 {
         let taken = self.used + self.reserved + self.pinned + self.excluded.bytes();
         self.length.saturating_sub(taken)
     }
 
-    /// What could be taken, were it all looked up.
+    /// Bytes that could be taken, were all free ranges looked up.
     pub(super) fn available(&self) -> u64 {
         if self.is_open() { self.unused() } else { 0 }
     }
 
-    /// What is free and can't be used.
+    /// Free bytes that cannot be allocated: the group is closed, or a superblock lies there.
     pub(super) fn read_only(&self) -> u64 {
         let taken = self.used + self.reserved + self.pinned;
         if self.is_open() { self.excluded.bytes() } else { self.length.saturating_sub(taken) }
     }
 
-    /// Whether nothing is in it, and nobody waits for it.
+    /// Returns true if nothing is in it, and no change of it waits.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0 && self.reserved == 0 && self.pinned == 0 && self.delta.is_empty()
     }
@@ -101,7 +101,7 @@ impl Group {
         Bounds { start: self.start, length: self.length, sectorsize }
     }
 
-    /// What the group contributes to the sums.
+    /// Contribution of the group to the sums.
     pub(super) fn totals(&self) -> Totals {
         let available = self.available();
         Totals {
@@ -115,7 +115,7 @@ impl Group {
 
     /// Takes a free range.
     pub(super) fn reserve(&mut self, span: Span) {
-        let free = self.free.as_mut().expect("who takes a range has found it among the free ones");
+        let free = self.free.as_mut().expect("a range that is taken was found among the free ones");
         free.remove(span);
         self.reserved += span.1;
         self.next = span.0 + span.1;
@@ -162,7 +162,7 @@ fn cut((start, length): Span, most: u64) -> Span {
     (start, length.min(most))
 }
 
-/// What block groups hold, as far as allocation is concerned.
+/// Content of block groups, for allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Data,
@@ -178,7 +178,7 @@ impl Content {
     /// All of them.
     pub(super) const ALL: [Self; 5] = [Self::Data, Self::Metadata, Self::System, Self::Mixed, Self::FastData];
 
-    /// What groups of a kind hold, wherever they lie.
+    /// Content of groups of a type, on any devices.
     pub(super) fn of(kind: BlockGroupType) -> Self {
         if kind.contains(BlockGroupType::DATA | BlockGroupType::METADATA) {
             Self::Mixed
@@ -207,13 +207,13 @@ impl Content {
 pub(super) struct Totals {
     /// Their length.
     pub(super) bytes: u64,
-    /// What has items in the extent tree.
+    /// Bytes of extents that have items in the extent tree.
     pub(super) used: u64,
-    /// What could be taken.
+    /// Bytes that could be taken.
     pub(super) available: u64,
-    /// What of that somebody has looked up.
+    /// Bytes of these in free ranges that are looked up.
     pub(super) looked_up: u64,
-    /// What is freed, and not durably so.
+    /// Bytes freed, and not durably so.
     pub(super) pinned: u64,
 }
 

@@ -23,7 +23,7 @@ use brindle_volume::{ChunkStatus, WritableDeviceStatus};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// How many free ranges stay in memory after a commit.
+/// Number of free ranges that stay in memory after a commit.
 const RANGES_MAX: usize = 1 << 20;
 
 impl State {
@@ -76,7 +76,7 @@ impl Space {
         Ok(state)
     }
 
-    /// How large the trees are that a commit changes by itself.
+    /// Sizes of the trees that a commit changes by itself.
     pub(super) fn tree_sizes(&self, pool: &Pool) -> Result<TreeSizes, TreeError> {
         let blocks = |id| {
             let item = pool.root_item(id)?;
@@ -141,7 +141,7 @@ impl Space {
             (expected, found)
         });
         if let Some((expected, found)) = filled.filter(|(expected, found)| expected != found) {
-            // Who takes less for free than there is loses some room; who takes more is noticed when it is recorded.
+            // Taking less for free than there is loses some room; taking more is noticed when an extent is recorded.
             tracing::warn!(
                 "block group at logical {start}: {found} bytes are free, and {expected} should be"
             );
@@ -149,7 +149,7 @@ impl Space {
         Ok(())
     }
 
-    /// What no extent of the extent tree holds.
+    /// Ranges that no extent of the extent tree holds.
     fn unused_ranges(&self, pool: &Pool, bounds: Bounds) -> Result<RangeSet, TreeError> {
         let mut free: RangeSet = [(bounds.start, bounds.length)].into_iter().collect();
         let tree = pool.tree(RootId::EXTENT_TREE)?;
@@ -182,7 +182,7 @@ pub(super) fn read_items(pool: &Pool, bounds: Bounds) -> Result<Vec<FreeSpaceIte
     Ok(items)
 }
 
-/// The group of a chunk, as if nothing were in it and nobody knew what is free.
+/// Block group of a chunk, as if it were empty and its free ranges not looked up.
 pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
     let span = (chunk.start.get(), chunk.length);
     let places: Vec<u64> = chunk.stripes.iter().map(|stripe| stripe.physical.get()).collect();
@@ -262,13 +262,14 @@ pub(super) fn device_of(
     }
 }
 
-/// Where block group items live.
+/// Tree that holds the block group items.
 pub(super) fn block_group_tree(pool: &Pool) -> RootId {
     let has_own = pool.superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
     if has_own { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE }
 }
 
-/// Whether the free space tree is there and can be trusted; if not, it is left alone, and made anew by the kernel.
+/// Returns true if the free space tree is there and can be trusted; if not, it is left alone, and made anew by the
+/// kernel.
 pub(super) fn has_free_space_tree(pool: &Pool) -> bool {
     pool.superblock().compat_ro().contains(CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID)
 }

@@ -1,13 +1,13 @@
 //! Devices that join the pool, change their size, or leave, while it is in use.
 //!
-//! A device leaves, or ends earlier, in steps: first nothing new is taken there ([`Withheld`]), then somebody empties the
+//! A device leaves, or ends earlier, in steps: first nothing new is taken there ([`Withheld`]), then the caller empties the
 //! block groups that lie there ([`Pool::relocate`]), and when no chunk does any more, and that is durable, its item
-//! goes or changes. What is told of the pool's devices is changed by who takes part in the running transaction, so that
+//! goes or changes. The pool's devices are changed within the running transaction, so that
 //! items and superblock say the same.
 //!
 //! A crash before the commit leaves the device as it was, emptied in part. A device that joins has its superblock before
 //! the others speak of it ([`Volume::introduce_devices`](brindle_volume::Volume::introduce_devices)): between these, the pool is the new one if it is given, and
-//! the one of before else. A device that left keeps its old superblock until whoever had it removed wipes it: the pool
+//! the one of before else. A device that left keeps its old superblock until the caller wipes it: the pool
 //! does not know it, and leaves it alone.
 
 use super::Space;
@@ -21,7 +21,7 @@ use brindle_policy::placement::AllocationHint;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// What has become of the devices since the last superblock.
+/// Changes of the devices since the last superblock.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     pub(super) added_bytes: u64,
@@ -36,7 +36,7 @@ impl Membership {
         before.saturating_add(self.added_bytes).saturating_sub(self.cut_bytes)
     }
 
-    /// How many devices there are, which was this before.
+    /// Number of devices, which was `before` at the last superblock.
     pub(crate) fn count(&self, before: u64) -> u64 {
         before.saturating_add(self.added_devices).saturating_sub(self.removed_devices)
     }
@@ -49,7 +49,7 @@ pub struct JoiningDevice {
     pub device: Arc<dyn WritableDevice>,
     /// The UUID that it is to have: no other device has ever had it.
     pub uuid: Uuid,
-    /// What the pool is to store of it.
+    /// Hint that the pool is to store.
     pub hint: AllocationHint,
 }
 
@@ -164,12 +164,12 @@ impl Pool {
 /// A device that has left.
 #[derive(Debug)]
 pub struct Parted {
-    /// What it was written with, if it was there.
+    /// Device as it was written, if it was there.
     pub device: Option<Arc<dyn WritableDevice>>,
 }
 
 impl Space {
-    /// What has become of the devices since this was asked for last.
+    /// Takes the changes of the devices since the last call.
     pub(crate) fn take_membership(&self) -> Membership {
         std::mem::take(&mut self.lock().membership)
     }

@@ -12,7 +12,7 @@ use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, to_u64};
 use brindle_sync::MutexGuard;
 
-/// What a pool's changes come to so far.
+/// Pending changes of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
     /// Blocks that are changed.
@@ -23,7 +23,7 @@ pub(super) struct Load {
     pub(super) trees: u64,
 }
 
-/// What to do about a promise that can't be given yet.
+/// Remedy for a reservation that can't be given yet.
 enum Shortage {
     /// A new chunk may help.
     Chunk,
@@ -32,7 +32,7 @@ enum Shortage {
 }
 
 impl Space {
-    /// What waits to be committed.
+    /// Pending changes.
     pub(super) fn load_of(pool: &Pool) -> Result<Load, TreeError> {
         let writer = pool.writer()?;
         Ok(Load {
@@ -42,13 +42,13 @@ impl Space {
         })
     }
 
-    /// What tree blocks are in, other than those of the chunk tree.
+    /// Content of tree blocks, except those of the chunk tree.
     fn metadata(&self) -> Content {
         content(self.is_mixed, BlockGroupType::METADATA)
     }
 
-    /// How much metadata space must be available for everything that is changed and promised, and `more`; without
-    /// what is kept back.
+    /// Bytes of metadata space that must be available for all changes and reservations, and `more`; without the
+    /// reserves.
     pub(super) fn needed(&self, state: &State, load: Load, more: u64) -> u64 {
         let promised = state.promised_metadata.saturating_add(more);
         let waiting = Waiting {
@@ -61,7 +61,7 @@ impl Space {
         (load.dirty + own).saturating_mul(self.nodesize).saturating_add(promised)
     }
 
-    /// What is kept back of metadata space.
+    /// Reserves of metadata space.
     pub(super) fn kept_back(&self, state: &State) -> KeptBack {
         kept_back(state.totals(self.metadata()).bytes, self.nodesize)
     }
@@ -127,7 +127,7 @@ impl Space {
         state.waiting_for_promises -= 1;
     }
 
-    /// What must be available, and what is.
+    /// Bytes that must be available, and bytes that are.
     fn balance(&self, state: &State, load: Load, bytes: u64, urgency: Urgency) -> (u64, u64) {
         let kept = self.kept_back(state);
         let kept = match urgency {
@@ -139,15 +139,15 @@ impl Space {
         (self.needed(state, load, bytes) + kept, available)
     }
 
-    /// Whether there is room for one operation and the commit behind it, and a little more, when nobody else has anything
-    /// to do: others may have filled the pool further than is done here.
+    /// Returns true if there is room for one operation and the commit after it, and a little more, when nothing else
+    /// runs: others may have filled the pool further than is done here.
     fn can_do_alone(&self, state: &State, load: Load, bytes: u64) -> bool {
         let (_, available) = self.balance(state, load, bytes, Urgency::Freeing);
         available >= self.needed(state, load, bytes) + kept_back(0, self.nodesize).commit
     }
 
-    /// Whether a commit makes room: it does if things are pinned or changed, and there is a good part of the space
-    /// left that no item accounts for. Else a chunk is better than commit after commit.
+    /// Remedy for a shortage: a commit if things are pinned or changed, and a good part of the space is left that no
+    /// item accounts for. Else a chunk is better than commit after commit.
     fn shortage(&self, state: &State, load: Load, bytes: u64) -> Shortage {
         let totals = state.totals(self.metadata());
         let kept = self.kept_back(state);
@@ -157,7 +157,7 @@ impl Space {
         if self.may_be_freed(state, load) && after >= wanted { Shortage::Commit } else { Shortage::Chunk }
     }
 
-    /// Whether a commit changes anything about what is available.
+    /// Returns true if a commit changes anything about the available space.
     fn may_be_freed(&self, state: &State, load: Load) -> bool {
         state.totals(self.metadata()).pinned > 0 || load.dirty > 0 || load.references > 0
     }
@@ -174,7 +174,7 @@ impl Space {
 }
 
 impl State {
-    /// Whether there is a group with room that nobody has looked up.
+    /// Returns true if there is a group with room that is not looked up.
     fn has_unknown(&self, content: Content) -> bool {
         let totals = self.totals(content);
         totals.looked_up < totals.available

@@ -1,6 +1,6 @@
 //! Space: block groups, what of them is free, taken or pinned, and chunks made and returned.
 //!
-//! The life of an extent: *free* → *reserved* (taken, and nobody else's) → *used* (it has an item in the extent tree)
+//! The life of an extent: *free* → *reserved* (taken by one owner) → *used* (it has an item in the extent tree)
 //! → *pinned* (its item is gone, but the last durable transaction still has it, or a reader may
 //! ([`readers`]) still read it) → *free*. What is given up before it
 //! has an item goes from reserved to pinned, or straight back if nothing ever pointed to it.
@@ -19,8 +19,8 @@
 //! most after a commit (then those of block groups that can be looked up again are forgotten). Without a (valid) free space tree they come from the
 //! extent tree, and none is written; the kernel makes it anew.
 //!
-//! Locks: `loading` before `state`. Nothing is read or written with `state` locked. Whoever holds a tree may call what
-//! does not read trees, as each function says.
+//! Locks: `loading` before `state`. Nothing is read or written with `state` locked. With a tree locked, only functions may be called that
+//! do not read trees, as each one says.
 
 mod allocate;
 mod chunks;
@@ -88,17 +88,17 @@ pub(crate) struct MetadataReservation {
     pub(crate) bytes: u64,
 }
 
-/// How badly metadata space is needed.
+/// Urgency of a need of metadata space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urgency {
     /// Like any operation.
     #[default]
     Normal,
-    /// It frees space: it may have what is kept back for that.
+    /// The operation frees space: it may take the reserve for that.
     Freeing,
 }
 
-/// Whether freed space is given back to the devices.
+/// Discard of freed space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiscardMode {
     /// Never.
@@ -143,12 +143,12 @@ impl Space {
         self.state.is_poisoned() || self.loading.is_poisoned() || self.readers.is_poisoned()
     }
 
-    /// Whether there is anything to write back.
+    /// Returns true if there is anything to write back.
     pub(crate) fn has_changes(&self) -> bool {
         self.has_work()
     }
 
-    /// What the superblock's array of system chunks must hold, if that has changed since the pool was opened.
+    /// Contents of the superblock's array of system chunks, if that has changed since the pool was opened.
     pub(crate) fn system_chunk_array(&self, _pool: &Pool) -> Result<Option<Vec<u8>>, TreeError> {
         let state = self.lock();
         if !state.system_chunks_changed {
@@ -165,8 +165,8 @@ impl Space {
         self.look_up_for_commit(pool, Self::load_of(pool)?)
     }
 
-    /// Places for so many tree blocks, in as few and as long runs as there are, behind `hint` (the last block
-    /// before them) if possible. Reads no tree, so that it may be called with trees locked.
+    /// Allocates places for `count` tree blocks, in as few and as long runs as there are, behind `hint` (the last
+    /// block before them) if possible. Reads no tree, so that it may be called with trees locked.
     pub(crate) fn allocate_blocks(
         &self,
         pool: &Pool,
@@ -177,8 +177,8 @@ impl Space {
         self.take_blocks(pool, content, count, hint)
     }
 
-    /// Takes a range that nobody has, if all of it is free, and in a block group of that kind: what only a log knows.
-    /// Reads trees.
+    /// Takes a range that is known only to a log, if all of it is free, and in a block group of that kind. Reads
+    /// trees.
     pub(crate) fn claim(
         &self,
         pool: &Pool,
@@ -195,9 +195,9 @@ impl Space {
         self.record((start.get(), length));
     }
 
-    /// An extent is about to lose its item in the extent tree (`was_recorded`; call it before the item is removed, so
-    /// that who looks for free space never takes it for free), or is given up without ever having had one. Either
-    /// way its space is pinned.
+    /// Pins the space of an extent that is about to lose its item in the extent tree (`was_recorded`; call it before
+    /// the item is removed, so that a lookup of free space never takes it for free), or is given up without ever
+    /// having had one.
     pub(crate) fn extent_freed(&self, start: Logical, length: u64, was_recorded: bool) {
         self.pin((start.get(), length), was_recorded);
     }

@@ -7,7 +7,7 @@ use crate::Pool;
 use brindle_ondisk::Logical;
 use std::sync::Arc;
 
-/// What is freed in a transaction, to be used again only when it is durable.
+/// Space freed in a transaction, to be used again only when it is durable.
 #[derive(Debug, Default)]
 pub(crate) struct Pinned {
     ranges: Arc<RangeSet>,
@@ -62,7 +62,7 @@ impl Space {
         Pinned { ranges, removed: std::mem::take(&mut state.removed) }
     }
 
-    /// Whether the block groups are those of the last commit.
+    /// Returns true if the block groups are those of the last commit.
     pub(crate) fn has_committed_layout(&self) -> bool {
         let state = self.lock();
         let is_settled = state.removed.is_empty() && state.to_remove.is_empty();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A range: where it begins, and its length.
 pub(super) type Span = (u64, u64);
 
-/// What a set tells of its ranges, so that they can be found by other means than their place.
+/// Index of a set's ranges, so that they can be found by other means than their place.
 pub(super) trait Index {
     /// A range is there.
     fn added(&mut self, span: Span);
@@ -44,17 +44,17 @@ pub(super) struct RangeSet<I = ()> {
 pub(super) type FreeRanges = RangeSet<ByLength>;
 
 impl<I: Index> RangeSet<I> {
-    /// How many addresses.
+    /// Number of addresses.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many ranges.
+    /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -82,7 +82,7 @@ impl<I: Index> RangeSet<I> {
         before.into_iter().chain(inside).map(clip).filter(|(_, length)| *length > 0).collect()
     }
 
-    /// Whether all of a range is in the set.
+    /// Returns true if all of a range is in the set.
     pub(super) fn contains(&self, (start, length): Span) -> bool {
         self.holding(start).is_some_and(|(first, whole)| start + length <= first + whole)
     }
@@ -157,7 +157,7 @@ impl<I: Index + Default> FromIterator<Span> for RangeSet<I> {
     }
 }
 
-/// What is left of a range without some parts of it, given in order.
+/// Rest of a range without some parts of it, given in order.
 pub(super) fn gaps((start, length): Span, parts: &[Span]) -> Vec<Span> {
     let mut gaps = Vec::new();
     let mut at = start;

@@ -125,8 +125,8 @@ impl Space {
         }
     }
 
-    /// Waits until all that durable transactions have freed is free, but no longer than a few seconds: for those who
-    /// need the space. Not to be called with a hold.
+    /// Waits until all space freed by durable transactions is free, but no longer than a few seconds: for callers
+    /// that need the space. Not to be called with a hold.
     pub(crate) fn wait_for_readers(&self) {
         let deadline = Instant::now() + WAIT_MAX;
         let mut readers = self.readers.lock();

@@ -1,4 +1,4 @@
-//! Devices whose end nobody uses are made smaller.
+//! Shrinks devices whose end is unused.
 
 use super::Space;
 use crate::{Pool, TreeError};

@@ -10,27 +10,27 @@ use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What is wrong with an extent.
+/// Problem of an extent.
 pub(super) type Problem = &'static str;
 
-/// What is known of the pool's space.
+/// Known state of the pool's space.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// By address. Changed through [`State::change`] only, which keeps the sums.
     groups: BTreeMap<u64, Group>,
     totals: PerContent<Totals>,
     pub(super) devices: Vec<Device>,
-    /// What the items of devices that are not there are to say (`type`), and do not yet.
+    /// Hints to be stored in the items of missing devices (`type`), and not stored yet.
     pub(super) hints_of_absent: BTreeMap<DevId, u64>,
-    /// How much the class of a device weighs.
+    /// Weight of a device's class.
     pub(super) placement: PlacementMode,
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].
     pub(super) fast: Option<BTreeSet<DevId>>,
-    /// What the running transaction has freed.
+    /// Ranges that the running transaction has freed.
     pub(super) pinned: RangeSet,
-    /// What the transaction freed that is being made durable.
+    /// Ranges freed by the transaction that is being made durable.
     pub(super) frozen: Option<Arc<RangeSet>>,
-    /// What durable transactions have freed that readers without a lock may still read, the oldest first.
+    /// Ranges freed by durable transactions that readers without a lock may still read, the oldest first.
     pub(super) held_back: VecDeque<Arc<RangeSet>>,
     /// Chunks without items: address and chunk item.
     pub(super) unwritten_chunks: BTreeMap<u64, Vec<u8>>,
@@ -50,22 +50,22 @@ pub(super) struct State {
     pub(super) promised_data: u64,
     /// Metadata space that running operations were promised.
     pub(super) promised_metadata: u64,
-    /// How many operations wait for one of these promises to be taken back.
+    /// Number of operations that wait for one of these reservations to be returned.
     pub(super) waiting_for_promises: usize,
-    /// Where the last data extent ends, by content.
+    /// End of the last data extent, by content.
     pub(super) next_data: PerContent<Option<u64>>,
-    /// Where the last tree blocks end, by content.
+    /// End of the last tree blocks, by content.
     pub(super) next_blocks: PerContent<Option<u64>>,
     pub(super) sizes: TreeSizes,
-    /// What is to be discarded, if it still is free then.
+    /// Ranges to be discarded, if they still are free then.
     pub(super) to_discard: RangeSet,
     /// Unallocated ranges of devices that are to be discarded.
     pub(super) to_discard_on_devices: Vec<(DevId, Span)>,
-    /// How many free ranges stay in memory.
+    /// Number of free ranges that stay in memory.
     pub(super) ranges_max: usize,
-    /// What was found to be wrong; nothing is written any more.
+    /// First problem found; nothing is written any more.
     pub(super) damage: Option<(Span, Problem)>,
-    /// What has become of the devices since the last superblock.
+    /// Changes of the devices since the last superblock.
     pub(super) membership: Membership,
     /// The profile that new chunks are to have, where block groups are being converted.
     pub(super) targets: PerContent<Option<Profile>>,
@@ -79,7 +79,7 @@ impl State {
         self.groups.values()
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub(super) fn group_count(&self) -> usize {
         self.groups.len()
     }
@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-/// What a pool of mixed block groups, or of others, keeps its data or metadata in.
+/// Content of data or metadata, in a pool of mixed block groups or of others.
 pub(super) fn content(is_mixed: bool, content: BlockGroupType) -> Content {
     match Content::of(content) {
         Content::System => Content::System,

@@ -1,4 +1,4 @@
-//! How much space there is, for people.
+//! Summary of space, for people.
 
 use super::Space;
 use super::group::{Content, Group};
@@ -10,7 +10,7 @@ use brindle_policy::placement::{
 };
 use std::collections::BTreeSet;
 
-/// How much space there is, for people.
+/// Summary of space, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceSummary {
     /// By content and profile.
@@ -23,29 +23,29 @@ pub struct SpaceSummary {
     pub promised_metadata_bytes: u64,
     /// Metadata space that is kept back so that files can be deleted on a full pool, in bytes.
     pub kept_back_bytes: u64,
-    /// How much the class of a device weighs.
+    /// Weight of a device's class.
     pub placement: PlacementMode,
-    /// Whether there are two classes, and it makes a difference.
+    /// True if data placement distinguishes fast and bulk devices.
     pub has_tiers: bool,
-    /// What of data still fits on devices that are for data.
+    /// Room for data on devices that are for data.
     pub data_room: Room,
-    /// What still fits of small files' and marked data on fast devices.
+    /// Room for small files' and marked data on fast devices.
     pub fast_data_room: Room,
-    /// What of metadata still fits on devices that are for metadata.
+    /// Room for metadata on devices that are for metadata.
     pub metadata_room: Room,
 }
 
-/// What still fits, were nothing else written but what waits in memory.
+/// Room for new data or metadata, after the pending changes in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Where it belongs, in bytes.
+    /// In the preferred place, in bytes.
     pub preferred_bytes: u64,
-    /// Anywhere it may lie, in bytes.
+    /// In any permitted place, in bytes.
     pub bytes: u64,
 }
 
 impl Room {
-    /// The room that is left once so many bytes are written.
+    /// Room that is left after `bytes` are written.
     const fn less(self, bytes: u64) -> Self {
         Self {
             preferred_bytes: self.preferred_bytes.saturating_sub(bytes),
@@ -75,13 +75,13 @@ pub struct GroupSummary {
     pub spread: Spread,
     /// Their logical length, in bytes.
     pub total_bytes: u64,
-    /// What has an item in the extent tree, in bytes.
+    /// Bytes of extents that have an item in the extent tree.
     pub used_bytes: u64,
-    /// What is taken and has no item yet, in bytes.
+    /// Bytes that are taken and have no item yet.
     pub reserved_bytes: u64,
-    /// What was freed, and can be used again when that is durable, in bytes.
+    /// Bytes that were freed, and can be used again when that is durable.
     pub pinned_bytes: u64,
-    /// What is free and can't be used, because its devices can't be written or superblocks lie there, in bytes.
+    /// Free bytes that can't be used, because the devices can't be written or superblocks lie there.
     pub read_only_bytes: u64,
 }
 
@@ -90,20 +90,20 @@ pub struct GroupSummary {
 pub struct DeviceSpace {
     /// Its id in the pool.
     pub devid: DevId,
-    /// What of it the pool uses, in bytes.
+    /// Bytes of it that the pool uses.
     pub total_bytes: u64,
-    /// What belongs to no chunk, in bytes.
+    /// Bytes that belong to no chunk.
     pub unallocated_bytes: u64,
-    /// What it counts as, all things considered.
+    /// Class that counts.
     pub class: PlacementClass,
-    /// What the pool stores of it.
+    /// Hint that the pool stores.
     pub hint: AllocationHint,
-    /// The same as a number, which may be one that nobody knows.
+    /// The same as a number, which may be an unknown one.
     pub stored_type: u64,
 }
 
 impl Pool {
-    /// How much space there is as of now; of a pool that is only read, as of the last commit.
+    /// Present summary; of a pool that is only read, that of the last commit.
     pub fn space_summary(&self) -> Result<SpaceSummary, TreeError> {
         match self.writer() {
             Ok(writer) => Ok(writer.space.summary(self)),
@@ -154,7 +154,7 @@ impl Space {
         }
     }
 
-    /// What still fits of a content.
+    /// Room for a content.
     fn room(&self, pool: &Pool, state: &State, content: Content) -> Room {
         let free = |content| state.totals(content).available;
         let in_chunks = |mode| {

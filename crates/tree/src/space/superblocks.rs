@@ -1,4 +1,4 @@
-//! Where superblocks lie inside of chunks: what is free there must not be used.
+//! Places of superblocks inside of chunks: free space there must not be used.
 
 use super::ranges::Span;
 use brindle_ondisk::{BlockGroupType, Profile, SUPERBLOCK_OFFSETS};

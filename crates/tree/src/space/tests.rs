@@ -22,7 +22,7 @@ const SECTOR: u64 = 4096;
 const PREALLOC: u8 = 2;
 
 impl Space {
-    /// Whether everything that is summed up agrees with what it is summed up from.
+    /// Checks that all sums agree with their summands.
     pub(crate) fn verify(&self) {
         let state = self.lock();
         let mut sums: super::group::PerContent<super::group::Totals> = Default::default();
@@ -45,7 +45,7 @@ struct World {
     devices: Vec<Arc<SparseDevice>>,
     pool: Pool,
     file: ObjectId,
-    /// Where the first extent of ours begins in the file.
+    /// Offset in the file of our first extent.
     first: u64,
     extents: Vec<Option<DataRange>>,
     random: u64,
@@ -370,7 +370,7 @@ fn system_chunks_are_made_until_the_superblock_has_no_room_for_them() {
         check(&devices);
         let array = pool.superblock().sys_chunk_array_size.get();
         assert!(made >= 5 && array > 2048 - 300, "{made} chunks, {array} bytes");
-        // Whoever opens the pool finds them all.
+        // Opening the pool again finds them all.
         let again = open(&devices, &WriterOptions::default());
         let chunks = again.writer().expect("writable").space.lock().system_chunks.len();
         assert_eq!(chunks, made + 1, "with the one that mkfs has made");

@@ -41,7 +41,7 @@ impl Pool {
         Ok(())
     }
 
-    /// How much the class of a device weighs.
+    /// Weight of a device's class.
     pub fn placement(&self) -> Result<PlacementMode, TreeError> {
         Ok(self.writer()?.space.lock().placement)
     }
@@ -66,14 +66,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether it makes a difference for data what it is for.
+    /// Returns true if data placement distinguishes fast and bulk devices.
     pub fn has_tiers(&self) -> bool {
         self.writer().is_ok_and(|writer| writer.space.lock().fast.is_some())
     }
 }
 
-/// How much the class weighs in this pool. While devices are missing nothing is refused for the sake of order: there may be
-/// too few of a class for the profile.
+/// Weight of the class in this pool. While devices are missing, nothing is refused for the sake of order: there may
+/// be too few of a class for the profile.
 pub(super) fn placement_of(pool: &Pool, wanted: PlacementMode) -> PlacementMode {
     let is_degraded = pool.volume().devices().iter().any(|device| device.missing);
     if wanted == PlacementMode::Strict && is_degraded {
@@ -119,7 +119,7 @@ impl Space {
         }
     }
 
-    /// How much the class weighs. A pool of one class alone (others may be missing) has no other place for anything.
+    /// Weight of the class. A pool of one class alone (others may be missing) has no other place for anything.
     pub(super) fn mode(&self, state: &State) -> PlacementMode {
         match state.placement {
             PlacementMode::Strict if state.fast.is_none() => PlacementMode::Preferred,
@@ -127,7 +127,7 @@ impl Space {
         }
     }
 
-    /// Where data of a tier may be taken from, in order.
+    /// Contents from which data of a tier may be taken, in order.
     pub(super) fn data_contents(&self, tier: PlacementClass) -> &'static [Content] {
         let state = self.lock();
         match (content(self.is_mixed, BlockGroupType::DATA), tier) {
@@ -151,7 +151,7 @@ impl Space {
 }
 
 impl State {
-    /// What placement needs to know of the devices. What the user says of one counts more than what the pool stores.
+    /// Facts about the devices for placement. The user's class counts more than the stored one.
     pub(super) fn summaries(&self) -> Vec<DeviceSummary> {
         let mut summaries: Vec<DeviceSummary> = self.devices.iter().map(Device::summary).collect();
         if self.devices.iter().all(|device| device.chosen.is_none()) {
@@ -193,7 +193,7 @@ impl State {
         summaries
     }
 
-    /// Whether a group lies on fast devices alone, where that makes a difference.
+    /// Returns true if a group lies on fast devices alone, where that makes a difference.
     pub(super) fn lies_on_fast_devices(&self, group: &Group) -> bool {
         let is_fast = |fast: &BTreeSet<DevId>| group.stripes.iter().all(|(devid, _)| fast.contains(devid));
         self.fast.as_ref().is_some_and(is_fast)

@@ -1,4 +1,4 @@
-//! What a commit writes about space: chunks and device extents, device items, block group items, free space.
+//! Items of space that a commit writes: chunks and device extents, device items, block group items, free space.
 //!
 //! Each call writes what has changed since the one before; to write is to change trees, and so to use space, and so
 //! it takes several rounds, each with less to do.
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What has changed since the last call.
+/// Changes since the last call.
 #[derive(Debug, Default)]
 struct Work {
     chunks: Vec<(u64, Vec<u8>)>,
@@ -63,8 +63,8 @@ impl Work {
 }
 
 impl Space {
-    /// Whether there is anything to write. That a group may have become empty is no reason: it goes with the next
-    /// transaction that has one.
+    /// Returns true if there is anything to write. A group that may have become empty is no reason: it goes with the
+    /// next transaction that has one.
     pub(super) fn has_work(&self) -> bool {
         let state = self.lock();
         !state.unwritten_chunks.is_empty()
@@ -208,7 +208,7 @@ impl Space {
     }
 }
 
-/// What is to be stored of devices that are not there. One that somebody has removed meanwhile has no item any more.
+/// Stores the hints of missing devices. A device that was removed meanwhile has no item any more.
 fn write_hints(editor: &Editor<'_>, hints: &BTreeMap<DevId, u64>) -> Result<(), TreeError> {
     let tree = editor.pool.tree(RootId::CHUNK_TREE)?;
     for (devid, stored_type) in hints {
@@ -308,8 +308,8 @@ fn write_block_group(editor: &Editor<'_>, tree: &crate::Tree, group: &GroupChang
     found.ok_or_else(|| TreeError::item(tree.id(), group.key, Defect::new("block group item is gone", 0)))
 }
 
-/// What is new comes in before what is old goes: a leaf whose items are all replaced would else leave the tree, and
-/// another one join it, whose own places change the free space again, round after round.
+/// Applies edits. New items come in before old ones go: a leaf whose items are all replaced would else leave the
+/// tree, and another one join it, whose own places change the free space again, round after round.
 pub(super) fn apply_edits(editor: &Editor<'_>, edits: &Edits) -> Result<(), TreeError> {
     let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
     if !edits.added.is_empty() {

@@ -1,4 +1,4 @@
-//! That a commit comes to an end: bringing the trees of space up to date must not give and take blocks for ever.
+//! Commits come to an end: bringing the trees of space up to date must not give and take blocks for ever.
 
 use super::{SECTOR, World};
 use crate::space::free_space::Edits;
