@@ -6,7 +6,7 @@ use crate::extents::COMPRESSED_MAX_BYTES;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, to_u64, to_usize};
 
-/// How contents become pieces.
+/// Parameters for turning contents into pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkFormat {
     pub(super) sectorsize: u32,
@@ -18,12 +18,12 @@ pub struct BulkFormat {
 /// A piece of a file, ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkPiece {
-    /// Where in the file it begins.
+    /// Offset in the file, in bytes.
     pub(super) start: u64,
-    /// How much of the file it is: whole sectors, unless it is inline.
+    /// Bytes of the file: whole sectors, unless it is inline.
     pub(super) length: u64,
     pub(super) compression: Compression,
-    /// What goes to the devices, whole sectors; or into the item, if it is inline.
+    /// Bytes for the devices, whole sectors; or for the item, if it is inline.
     pub(super) bytes: Vec<u8>,
     pub(super) is_inline: bool,
     /// Checksums of the sectors on the devices.
@@ -31,7 +31,7 @@ pub struct BulkPiece {
 }
 
 impl BulkFormat {
-    /// Whether a file of this size, without holes, is kept in its item.
+    /// Returns true if a file of this size, without holes, is kept in its item.
     pub fn is_inline(&self, size: u64) -> bool {
         size > 0 && size <= self.max_inline_bytes.into() && size < self.sectorsize.into()
     }

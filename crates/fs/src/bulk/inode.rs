@@ -55,20 +55,20 @@ pub struct BulkName {
     pub name: Vec<u8>,
 }
 
-/// What a directory says of a name.
+/// Entry of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkEntry<'a> {
     /// The name.
     pub name: &'a [u8],
     /// Its number in the directory; ascending.
     pub index: u64,
-    /// What it stands for.
+    /// Target.
     pub target: BulkTarget,
-    /// What kind of thing that is.
+    /// Type of the target.
     pub kind: FileType,
 }
 
-/// What a name stands for.
+/// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkTarget {
     /// An inode of the same subvolume.
@@ -100,7 +100,7 @@ impl BulkInode {
     }
 }
 
-/// What the items of an inode need to know.
+/// Values common to the items of all inodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemContext {
     pub(super) generation: Generation,
@@ -226,7 +226,7 @@ pub(super) fn push_target(
     Ok(())
 }
 
-/// What stands before contents in an item.
+/// Header before the contents in an item.
 pub(super) fn inline_header(generation: Generation, ram_bytes: u64, compression: u8) -> FileExtentHeader {
     FileExtentHeader {
         generation,

@@ -1,6 +1,6 @@
 //! Filling a new filesystem from outside, all at once: far fewer steps than one operation after the other.
 //!
-//! Whoever fills knows every name, every number and every link before it begins. So nothing has to be looked up, and
+//! The caller knows every name, every number and every link before it begins. So nothing has to be looked up, and
 //! inodes come in ascending order of their numbers, subvolume by subvolume: the items of a tree are a sorted stream,
 //! which goes to the end of it in runs of hundreds.
 //!
@@ -10,7 +10,7 @@
 //! `inode.rs` has the items. Everything that is decided is decided by the one writer in the order of what it is given,
 //! so the same input gives the same bytes.
 //!
-//! Nobody else may change the filesystem meanwhile. A failure leaves parts: the pool takes no more changes then, and
+//! Nothing else may change the filesystem meanwhile. A failure leaves parts: the pool takes no more changes then, and
 //! is on disk as of its last commit. That may have come in the middle (more metadata than fits the memory, or space
 //! that ran out), and what was being filled is not sound then: it is to be made anew.
 
@@ -27,7 +27,7 @@ pub use writer::BulkWriter;
 use crate::{Filesystem, FsError};
 
 impl Filesystem {
-    /// How contents become pieces, with the options that the filesystem is written with.
+    /// Parameters for turning contents into pieces, with the options that the filesystem is written with.
     pub fn bulk_format(&self) -> BulkFormat {
         let context = self.pool().volume().tree_context();
         BulkFormat {

@@ -5,17 +5,17 @@ use brindle_ondisk::Logical;
 use brindle_policy::placement::PlacementClass;
 use brindle_tree::{Pool, ReservedExtent, TreeError};
 
-/// How much space is reserved at a time, in bytes.
+/// Bytes that are reserved at a time.
 const WINDOW_BYTES: u64 = 64 << 20;
 
-/// Where data goes next.
+/// Location of the next data.
 #[derive(Debug)]
 pub(super) struct DataSpace<'p> {
     pool: &'p Pool,
     tier: PlacementClass,
     sector: u64,
     window: Option<ReservedExtent<'p>>,
-    /// How much more there will be, at the most, about.
+    /// Approximate upper bound on the further data, in bytes.
     expected: u64,
     hint: Option<Logical>,
 }
@@ -25,7 +25,7 @@ pub(super) struct DataSpace<'p> {
 pub(super) struct Place {
     pub(super) start: Logical,
     pub(super) length: u64,
-    /// It may not be one extent with what came before, though it follows.
+    /// True if it may not be one extent with the data before, though it follows.
     pub(super) is_fresh: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'p> DataSpace<'p> {
     fn reserve(&self, min: u64, max: u64) -> Result<ReservedExtent<'p>, TreeError> {
         let wanted = self.expected.max(max).min(WINDOW_BYTES).max(min).next_multiple_of(self.sector);
         match self.reserve_exactly(min, wanted) {
-            // Where there is not so much, there may be enough for this piece.
+            // With less than wanted, there may be enough for this piece.
             Err(TreeError::NoSpace(_)) if wanted > min => self.reserve_exactly(min, min),
             reserved => reserved,
         }

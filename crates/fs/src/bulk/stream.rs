@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// How much is written at a time, in bytes, about.
+/// Approximate number of bytes written at a time.
 const RUN_BYTES: usize = 4 << 20;
-/// What a run takes at the most without moving in memory: it is sent when it has reached `RUN_BYTES`, and what
-/// comes at a time is seldom longer than that.
+/// Capacity of a run without moving in memory: it is sent when it has reached `RUN_BYTES`, and one addition is seldom
+/// longer than that.
 const RUN_CAPACITY: usize = 2 * RUN_BYTES;
-/// How many runs are written at a time: a medium has more to give to several.
+/// Number of runs written at a time: a medium has more to give to several.
 const WRITERS: usize = 3;
-/// How many runs wait for the devices at the most.
+/// Upper bound on the runs that wait for the devices.
 const QUEUE_RUNS: usize = 4;
 
 /// Data that lies side by side, aligned in memory so that it may pass by the host's cache.
@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// Writes data behind the back of who makes it.
+/// Writer of data in a thread of its own.
 #[derive(Debug)]
 pub(super) struct Stream<'s> {
     run: Run,
@@ -70,7 +70,7 @@ impl<'s> Stream<'s> {
                         failed.lock().get_or_insert(error);
                         return;
                     }
-                    // Nobody wants it any more when all is sent.
+                    // The receiver is gone when all is sent.
                     let _ = give_back.try_send(run.bytes);
                 }
             })

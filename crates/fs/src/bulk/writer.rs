@@ -24,11 +24,11 @@ use std::thread::Scope;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How many bytes of items wait until they enter a tree, about.
+/// Approximate number of bytes of items that wait until they enter a tree.
 const QUEUE_BYTES: usize = 512 << 10;
 /// The longest extent (`BTRFS_MAX_EXTENT_SIZE`), in bytes.
 const EXTENT_MAX_BYTES: u64 = 128 << 20;
-/// What a step needs beside the room that its items take: the paths that they come by.
+/// Items that a step changes beside its own: the paths that they come by.
 const STEP_ITEMS: usize = 8;
 
 /// Items that are to enter a tree, in order.
@@ -62,9 +62,9 @@ struct OpenFile {
     tier: PlacementClass,
     has_checksums: bool,
     nbytes: u64,
-    /// Where the inode item waits, if it has not entered the tree yet.
+    /// Range of the waiting inode item in the queue, if it has not entered the tree yet.
     item: Option<Range<usize>>,
-    /// Up to where there is contents, or a hole that is told.
+    /// End of the contents, or of the last explicit hole.
     end: u64,
     /// The extent that grows.
     extent: Option<Extent>,
@@ -89,7 +89,8 @@ pub struct BulkWriter<'f> {
     sector: u64,
     tells_holes: bool,
     queue: ItemQueue,
-    /// What goes when the first items come: at no time, lest it be that of a commit, is a subvolume without a root.
+    /// Keys that go when the first items come: at no time, lest it be that of a commit, is a subvolume without a
+    /// root.
     stale: Vec<Key>,
     file: Option<OpenFile>,
     references: Vec<(DataRange, ExtentDataRef)>,
@@ -100,7 +101,7 @@ pub struct BulkWriter<'f> {
     space: DataSpace<'f>,
     /// For small files and what is marked, in a pool with fast devices.
     fast_space: Option<DataSpace<'f>>,
-    /// Where the last data went.
+    /// Tier of the last data.
     tier: PlacementClass,
     stream: Stream<'f>,
 }

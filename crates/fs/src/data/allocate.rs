@@ -15,18 +15,18 @@ use std::sync::Arc;
 /// The longest preallocated extent, in bytes, as the kernel has it.
 const PREALLOC_MAX_BYTES: u64 = 256 << 20;
 
-/// What becomes of a range.
+/// Operation of `fallocate` on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// It gets space where it has none; the file grows to contain it.
+    /// Allocates space where there is none; the file grows to contain the range.
     Allocate,
-    /// It gets space where it has none (`FALLOC_FL_KEEP_SIZE`).
+    /// Allocates space where there is none (`FALLOC_FL_KEEP_SIZE`).
     AllocateKeepSize,
-    /// It becomes a hole (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    /// Punches a hole (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
     PunchHole,
-    /// It reads as zeros and has space (`FALLOC_FL_ZERO_RANGE`); the file grows to contain it.
+    /// Makes it read as zeros and have space (`FALLOC_FL_ZERO_RANGE`); the file grows to contain the range.
     ZeroRange,
-    /// It reads as zeros and has space (`FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE`).
+    /// Makes it read as zeros and have space (`FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE`).
     ZeroRangeKeepSize,
 }
 

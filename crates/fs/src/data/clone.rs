@@ -12,7 +12,7 @@ use brindle_tree::Tree;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is copied byte by byte is so in pieces of so many.
+/// Unit of copying byte by byte, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Two ranges of the same length.
@@ -22,9 +22,9 @@ struct Pair<'f> {
     source_start: u64,
     target: &'f OpenFile,
     target_tree: Arc<Tree>,
-    /// Where the target's range begins and, but for a part of the last sector, ends.
+    /// Start and, except for a part of the last sector, end of the target's range.
     target_range: Range<u64>,
-    /// How far the target reaches then at the least.
+    /// Lower bound of the target's size after it.
     target_size: u64,
     stamp: Stamp,
 }
@@ -163,8 +163,8 @@ impl Filesystem {
         Ok(done)
     }
 
-    /// Whether an extent that the target, which then reaches `end`, shared with the source would belong into another
-    /// tier than the source's.
+    /// Returns true if an extent that the target, which then reaches `end`, shared with the source would belong into
+    /// another tier than the source's.
     fn belongs_elsewhere(&self, source: &OpenFile, target: &OpenFile, end: u64) -> Result<bool, FsError> {
         let of_source = self.tier_wish(source.id(), source.size())?.tier(0, 0);
         let of_target = self.tier_wish(target.id(), target.size().max(end))?.tier(0, 0);
@@ -223,9 +223,9 @@ impl Filesystem {
         Ok(())
     }
 
-    /// What the source keeps in its item is written to the target, as anybody writes: what was there goes when the new
-    /// contents come, not before, so that a crash leaves the ones or the others. Returns from where on
-    /// there are extents.
+    /// Writes the source's inline contents to the target, like an ordinary write: old contents go when the new ones
+    /// come, not before, so that a crash leaves the ones or the others. Returns the offset from which on there are
+    /// extents.
     fn copy_inline(&self, pair: &Pair<'_>) -> Result<u64, FsError> {
         let (start, end) = (pair.target_range.start, pair.target_range.end);
         let first = pair.source_start..pair.source_start + 1;
@@ -244,7 +244,7 @@ impl Filesystem {
         Ok(to)
     }
 
-    /// How far one step goes in the target, and the source's pieces for it.
+    /// End of one step in the target, and the source's pieces for it.
     fn plan_step(&self, pair: &Pair<'_>, at: u64) -> Result<(u64, Vec<Piece>), FsError> {
         let end = pair.target_range.end;
         let there = self.pieces(&pair.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?;

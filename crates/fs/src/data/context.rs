@@ -1,4 +1,4 @@
-//! What all files have in common: how contents are written, and which files have some that are not.
+//! Context common to all files: settings for writing contents, and the queue of files with dirty contents.
 
 use super::state::Memory;
 use crate::compression::CompressionChoice;
@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all files have in common.
+/// Context common to all files.
 #[derive(Debug)]
 pub(crate) struct DataContext {
-    /// How contents are written.
+    /// Settings for writing contents.
     pub(crate) settings: Settings,
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     pub(crate) small_file_bytes: AtomicU64,
     host: Arc<dyn Host>,
     dirty_bytes: AtomicU64,
     queue: Mutex<Queue>,
-    /// Held by who writes back for all.
+    /// Held by the thread that writes back for all.
     pub(super) flusher: Mutex<()>,
     /// Contents were lost, and no sync of everything has said so yet.
     loss: Mutex<Option<Loss>>,
@@ -34,10 +34,10 @@ struct Queue {
     next: u64,
 }
 
-/// How contents are written, unless the inode says otherwise.
+/// Settings for writing contents, unless the inode has its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How files are compressed (`compress=`, `compress-force=`); `None` for those that are not told to.
+    /// Compression of files (`compress=`, `compress-force=`); `None` for files without a setting of their own.
     pub(crate) compression: Option<CompressionChoice>,
     /// The longest contents that are kept in the item (`max_inline=`), in bytes; 0 for none.
     pub(crate) max_inline_bytes: u32,
@@ -73,7 +73,7 @@ impl DataContext {
         self.dirty_bytes.load(Ordering::Relaxed)
     }
 
-    /// So much more, or less, is dirty.
+    /// Adjusts the count of dirty bytes.
     pub(super) fn count(&self, more: u64, less: u64) {
         self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
         self.dirty_bytes.fetch_sub(less, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Changing the extents of one file within a transaction. Whoever does has the file's gate alone, or its turn to
-//! write back, so that between reading the items and changing them nobody else does.
+//! Changes of the extents of one file within a transaction. The caller has the file's gate alone, or its turn to
+//! write back, so that the items cannot change between being read and being changed.
 
 use super::piece::{Piece, Place};
 use super::plan::{DropPlan, Edit};
@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// How many extents one transaction changes at the most: what needs more does it in steps, each of which leaves the
-/// file whole.
+/// Upper bound on the extents that one transaction changes: a larger change takes several steps, each of which leaves
+/// the file whole.
 pub(super) const STEP_EXTENTS: usize = 64;
 
 /// Changes the extents of one file.
@@ -22,7 +22,7 @@ pub(super) struct FileEditor<'e, 'p> {
     filesystem: &'e Filesystem,
     tree: &'e Arc<Tree>,
     file: InodeId,
-    /// What the inode's `nbytes` gains and loses.
+    /// Bytes that the inode's `nbytes` gains and loses.
     gained_bytes: u64,
     freed_bytes: u64,
     /// Ranges that got extents.
@@ -79,7 +79,7 @@ impl Filesystem {
         Ok(found)
     }
 
-    /// Whether holes need no items.
+    /// Returns true if holes need no items.
     pub(super) fn has_implicit_holes(&self) -> bool {
         self.pool().superblock().incompat().contains(Incompat::NO_HOLES)
     }
@@ -156,9 +156,9 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         Ok(())
     }
 
-    /// Makes one of pieces in a range, or at its edges, that hold data and follow each other in the file as in their extent,
-    /// as the kernel does. What is not in memory must never seem to be gone, not even for a moment: so a piece
-    /// grows over the next one before that goes, and a reader who comes in between reads again.
+    /// Joins pieces in a range, or at its edges, that hold data and follow each other in the file as in their extent,
+    /// as the kernel does. Data that is not in memory must never seem to be gone, not even for a moment: so a piece
+    /// grows over the next one before that goes, and a reader that comes in between reads again.
     pub(super) fn join(&mut self, range: &Range<u64>) -> Result<(), FsError> {
         let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
         let pieces = self.filesystem.pieces(self.tree, self.file, &around, usize::MAX)?;
@@ -303,7 +303,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         new.map_or(Ok(()), |new| self.insert(new))
     }
 
-    /// What is in the place of a piece is not what the log has, if it has something.
+    /// Notes for the log that the range of a piece has changed.
     fn note(&self, piece: &Piece) {
         self.note_range(piece.start..piece.end(self.filesystem.sector()));
     }

@@ -9,21 +9,21 @@ use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_tree::{Editor, Need, Transaction, Tree, TreeError};
 use std::sync::Arc;
 
-/// How many extents a step of writeback replaces and makes at the most, about.
+/// Approximate upper bound on the extents that a step of writeback replaces and makes.
 const STEP_ITEMS: usize = 4 * STEP_EXTENTS;
-/// A checksum item is not larger than this, in bytes, about.
+/// Approximate upper bound on the length of a checksum item, in bytes.
 const CHECKSUM_ITEM_BYTES: usize = 2048;
-/// Items that follow each other lie in the same leaves, at least so many in each.
+/// Lower bound on the number of consecutive items in a leaf.
 const ITEMS_PER_LEAF: usize = 16;
 
-/// What a step of a writeback changes.
+/// Size of the change of a writeback step.
 #[derive(Clone, Copy, Debug, Default)]
 struct StepSize {
-    /// Where in the file, in places that do not touch each other.
+    /// Number of places in the file that do not touch each other.
     places: usize,
     /// Items that are replaced and made.
     items: usize,
-    /// Where in the file it ends.
+    /// End in the file, in bytes.
     end: u64,
 }
 
@@ -34,7 +34,8 @@ impl StepSize {
     }
 }
 
-/// What so many items of a file need that lie in so many places, with the inode item, in items that lie apart.
+/// Metadata need of `items` items of a file in `places` places, with the inode item: a number of items that lie
+/// apart.
 pub(super) fn need_of(places: usize, items: usize) -> usize {
     places + items.div_ceil(ITEMS_PER_LEAF) + 2
 }
@@ -120,7 +121,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Puts an extent into a file in the place of so many that it takes several transactions: it grows over them.
+    /// Puts an extent into a file in several transactions, as it replaces many: it grows over them.
     fn enter_long(
         &self,
         inode: &Inode,
@@ -197,7 +198,7 @@ impl Filesystem {
         self.act_in(&transaction, act)
     }
 
-    /// Does something in a transaction; what fails half way ends all writing, for nobody knows what it has left.
+    /// Acts in a transaction; an act that fails half way ends all writing, for its partial effect is unknown.
     pub(super) fn act_in<'p, T>(
         &self,
         transaction: &Transaction<'p>,

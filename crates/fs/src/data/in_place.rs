@@ -15,7 +15,7 @@ use brindle_tree::{Editor, Need, Tree};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much is written in one transaction at the most, in bytes.
+/// Upper bound on the bytes written in one transaction.
 const STEP_BYTES: u64 = 16 << 20;
 /// The items that one extent changes: it is cut in three, and its checksums come.
 const ITEMS_PER_EXTENT: usize = 4;
@@ -26,15 +26,15 @@ struct Overwrite {
     piece: Piece,
     /// The part of the file.
     range: Range<u64>,
-    /// Where that lies.
+    /// Address on disk.
     at: Logical,
 }
 
-/// What a step has done.
+/// Result of a step.
 struct Step {
-    /// It came as far as here.
+    /// End of the step in the file, in bytes.
     to: u64,
-    /// What of it has to be copied on write.
+    /// Ranges of it that have to be copied on write.
     left: Vec<Range<u64>>,
 }
 
@@ -72,7 +72,7 @@ impl Filesystem {
         Ok(parts)
     }
 
-    /// Whether a write to a range needs no space, for all of it goes in place.
+    /// Returns true if a write to a range needs no space, because all of it goes in place.
     pub(super) fn is_overwritable(&self, file: InodeId, range: &Range<u64>) -> Result<bool, FsError> {
         let (tree, flags) = (self.tree(file.tree)?, self.quick_attributes(file)?.flags);
         let parts = self.maybe_in_place(&tree, file, range, flags)?;
@@ -198,7 +198,7 @@ impl Filesystem {
     }
 }
 
-/// Whether an extent may be written in place if nobody shares it.
+/// Returns true if an extent may be written in place unless it is shared.
 fn is_candidate(piece: &Piece, flags: InodeFlags) -> bool {
     let may = |is_prealloc| is_prealloc || flags.contains(InodeFlags::NODATACOW);
     piece.compression == Compression::None && piece.span().is_some_and(|span| may(span.is_prealloc))

@@ -14,7 +14,7 @@ const ITEM_HEADER_BYTES: u64 = 25;
 /// The property that says how a file is compressed.
 const COMPRESSION_XATTR: &[u8] = b"btrfs.compression";
 
-/// What bounds the contents of an item.
+/// Bounds on inline contents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InlineRoom {
     /// The most bytes, compressed or not.
@@ -24,7 +24,7 @@ pub(super) struct InlineRoom {
 }
 
 impl Filesystem {
-    /// What bounds the contents of an item.
+    /// Bounds on inline contents.
     pub(super) fn inline_room(&self) -> InlineRoom {
         let nodesize = u64::from(self.pool().volume().tree_context().nodesize);
         let headers = LEAF_HEADER_BYTES + ITEM_HEADER_BYTES + to_u64(size_of::<FileExtentHeader>());
@@ -32,7 +32,7 @@ impl Filesystem {
         InlineRoom { bytes, sector: self.sector() }
     }
 
-    /// How the contents of a file of this size are kept.
+    /// Parameters for writing the contents of a file of this size.
     pub(super) fn manner(&self, file: InodeId, flags: InodeFlags, size: u64) -> Result<Manner, FsError> {
         let checksums = !flags.contains(InodeFlags::NODATASUM);
         let may_compress = !flags.intersects(InodeFlags::NODATASUM | InodeFlags::NODATACOW);

@@ -17,24 +17,24 @@ use std::ops::Range;
 
 /// The longest extent (`BTRFS_MAX_EXTENT_SIZE`), in bytes.
 pub(super) const EXTENT_MAX_BYTES: u64 = 128 << 20;
-/// What one task computes checksums of and writes, in bytes, about.
+/// Approximate number of bytes that one task checksums and writes.
 const TASK_BYTES: usize = 2 << 20;
 
-/// How the contents of a file are written.
+/// Parameters for writing the contents of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// How they are compressed, if they are to be.
+    /// Compression, if any.
     pub(super) compression: Option<CompressionChoice>,
-    /// Whether they get checksums.
+    /// True if they get checksums.
     pub(super) checksums: bool,
-    /// What decides on which devices they lie.
+    /// Inputs of the choice of a tier.
     pub(super) tier: TierWish,
 }
 
 /// New contents of a range of a file, on the devices or to be kept in the item.
 #[derive(Debug)]
 pub(super) struct Output<'p> {
-    /// What the file gets.
+    /// New piece of the file.
     pub(super) piece: Piece,
     /// The extent that is to be kept.
     pub(super) reserved: Option<ReservedExtent<'p>>,
@@ -42,7 +42,7 @@ pub(super) struct Output<'p> {
     pub(super) checksums: Vec<u8>,
 }
 
-/// What is to become one extent.
+/// Contents that become one extent.
 struct Unit<'b> {
     range: Range<u64>,
     compressed: Option<(Compression, Vec<u8>)>,
@@ -50,16 +50,16 @@ struct Unit<'b> {
 }
 
 impl Unit<'_> {
-    /// What it takes of the devices, once.
+    /// Bytes that it takes of the devices, one copy counted.
     fn stored_bytes(&self) -> u64 {
         self.compressed.as_ref().map_or(self.range.end - self.range.start, |(_, bytes)| to_u64(bytes.len()))
     }
 }
 
-/// What was found out about a file while it was written.
+/// Statistics of compression, gathered while a file is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Experience {
-    /// How many units compressed well, and how many not.
+    /// Number of units that compressed well, and number that did not.
     pub(super) compressed: usize,
     pub(super) resisted: usize,
 }

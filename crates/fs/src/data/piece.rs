@@ -11,19 +11,19 @@ use zerocopy::IntoBytes;
 /// One extent of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Where in the file it begins, in bytes.
+    /// Offset in the file, in bytes.
     pub(crate) start: u64,
     /// The transaction that made it.
     pub(crate) generation: Generation,
     /// Size of the whole extent when decompressed, in bytes.
     pub(crate) ram_bytes: u64,
-    /// How it is compressed.
+    /// Compression.
     pub(crate) compression: Compression,
-    /// Where its contents are.
+    /// Location of its contents.
     pub(crate) place: Place,
 }
 
-/// Where the contents of a piece are.
+/// Location of the contents of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the item.
@@ -35,20 +35,20 @@ pub(crate) enum Place {
 /// Part of an extent on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Whether it reads as zeros.
+    /// True if it reads as zeros.
     pub(crate) is_prealloc: bool,
-    /// Where the extent begins; 0 for a hole.
+    /// Address of the extent; 0 for a hole.
     pub(crate) disk: Logical,
     /// Size of the whole extent on disk, in bytes; 0 for a hole.
     pub(crate) disk_length: u64,
-    /// Where in the (decompressed) extent this piece begins.
+    /// Offset of this piece in the (decompressed) extent, in bytes.
     pub(crate) offset: u64,
     /// The length of this piece, in bytes.
     pub(crate) length: u64,
 }
 
 impl Span {
-    /// Whether nothing is there.
+    /// Returns true for a hole.
     pub(crate) fn is_hole(&self) -> bool {
         self.disk.get() == 0
     }
@@ -60,7 +60,7 @@ impl Span {
 }
 
 impl Piece {
-    /// What an item says.
+    /// Piece in an item.
     pub(crate) fn from_item(start: u64, extent: &FileExtent<'_>) -> Self {
         let header = extent.header();
         let (compression, place) = match *extent {
@@ -124,7 +124,7 @@ impl Piece {
         item
     }
 
-    /// Where in the file it ends; of contents in the item, the end of their sector.
+    /// End in the file, in bytes; of inline contents, the end of their sector.
     pub(crate) fn end(&self, sector: u64) -> u64 {
         match &self.place {
             Place::Inline(_) => self.start.saturating_add(self.ram_bytes.max(1).next_multiple_of(sector)),
@@ -132,7 +132,7 @@ impl Piece {
         }
     }
 
-    /// What it adds to the inode's `nbytes`.
+    /// Bytes that it adds to the inode's `nbytes`.
     pub(crate) fn counted_bytes(&self) -> u64 {
         match &self.place {
             Place::Inline(data) if self.compression == Compression::None => to_u64(data.len()),
@@ -150,7 +150,7 @@ impl Piece {
         }
     }
 
-    /// Whether it reads as zeros.
+    /// Returns true if it reads as zeros.
     pub(crate) fn is_zeros(&self) -> bool {
         matches!(&self.place, Place::OnDisk(span) if span.is_hole() || span.is_prealloc)
     }
@@ -172,7 +172,7 @@ impl Piece {
         part
     }
 
-    /// Whether another piece holds the data that comes next in the same extent, and comes next in the file.
+    /// Returns true if another piece holds the data that comes next in the same extent, and comes next in the file.
     pub(crate) fn goes_on_in(&self, next: &Self) -> bool {
         let (Some(span), Some(next_span)) = (self.span(), next.span()) else {
             return false;
@@ -185,7 +185,8 @@ impl Piece {
             && span.offset.checked_add(span.length) == Some(next_span.offset)
     }
 
-    /// How the extent tree files the reference of this piece: by where in the file the extent would begin.
+    /// Key of this piece's reference in the extent tree: it has the offset at which the extent would begin in the
+    /// file.
     pub(crate) fn reference(&self, file: InodeId) -> Option<ExtentDataRef> {
         let span = self.span()?;
         Some(ExtentDataRef {

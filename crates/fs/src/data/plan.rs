@@ -1,37 +1,37 @@
-//! Making room in a file: what becomes of the extents that lie in a range.
+//! Plans that make room in a file: edits of the extents that lie in a range.
 
 use super::piece::{Piece, Place};
 
-/// What becomes of one extent.
+/// Edit of one extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// It goes, with its reference.
+    /// Removes it, with its reference.
     Remove(Piece),
-    /// What is left of it begins where it did; its reference stays.
+    /// Cuts off its end; its reference stays.
     Shorten(Piece),
-    /// What is left of it begins later: the item at `from` goes, `piece` comes. Its reference stays, for it is
-    /// filed by where the extent would begin.
+    /// Cuts off its beginning: the item at `from` goes, `piece` comes. Its reference stays, for it is filed by the
+    /// offset at which the extent would begin.
     Move {
-        /// Where the item is.
+        /// Offset of the item.
         from: u64,
-        /// What is left.
+        /// The rest.
         piece: Piece,
     },
-    /// Its middle goes: what is left in front stays in place, what is left behind comes, with a reference of its own.
+    /// Cuts out its middle: the rest in front stays in place, the rest after it comes, with a reference of its own.
     Split {
-        /// What is left in front.
+        /// The rest in front.
         front: Piece,
-        /// What is left behind.
+        /// The rest after it.
         behind: Piece,
     },
 }
 
-/// What becomes of the extents of a range.
+/// Edits of the extents of a range.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DropPlan {
     /// One edit for each extent, in order.
     pub(crate) edits: Vec<Edit>,
-    /// How much the inode's `nbytes` shrinks.
+    /// Bytes by which the inode's `nbytes` shrinks.
     pub(crate) freed_bytes: u64,
 }
 
@@ -75,7 +75,7 @@ mod tests {
     const SECTOR: u64 = 1;
     const FILE: u64 = 64;
 
-    /// Where on disk a byte of a file lies, if anywhere; and how many references each extent has.
+    /// Address on disk of each byte of a file, if any; and the number of references of each extent.
     #[derive(Debug, PartialEq, Eq)]
     struct Facts {
         bytes: Vec<Option<u64>>,

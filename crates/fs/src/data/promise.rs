@@ -9,7 +9,7 @@ use brindle_tree::{Pool, ReservedExtent, TreeError};
 pub(super) struct Promise<'p> {
     pool: &'p Pool,
     bytes: u64,
-    /// Where extents are taken from, if there is room.
+    /// Tier from which extents are taken, if there is room.
     tier: PlacementClass,
 }
 
@@ -19,7 +19,7 @@ impl<'p> Promise<'p> {
         Self { pool, bytes, tier: PlacementClass::Bulk }
     }
 
-    /// Gets more, up to so much in all; whether something was wanting.
+    /// Grows the reservation to `bytes` in all.
     pub(super) fn grow_to(&mut self, bytes: u64) -> Result<(), TreeError> {
         if bytes > self.bytes {
             self.pool.reserve_data(bytes - self.bytes)?;
@@ -33,19 +33,19 @@ impl<'p> Promise<'p> {
         self.tier = tier;
     }
 
-    /// How much is promised.
+    /// Reserved bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives so much of it to somebody else, as far as there is.
+    /// Hands over up to `bytes` of it to another owner; returns the number of bytes.
     pub(super) fn hand_over(&mut self, bytes: u64) -> u64 {
         let given = bytes.min(self.bytes);
         self.bytes -= given;
         given
     }
 
-    /// Gives back so much, as far as there is.
+    /// Gives back up to `bytes`.
     pub(super) fn release(&mut self, bytes: u64) {
         let given = self.hand_over(bytes);
         if given > 0 {
@@ -53,7 +53,7 @@ impl<'p> Promise<'p> {
         }
     }
 
-    /// Takes an extent; what of it is not promised is asked for.
+    /// Takes an extent; the part of it that is not reserved is asked for.
     pub(super) fn take_extent(
         &mut self,
         min: u64,

@@ -1,4 +1,4 @@
-//! What is dirty: pieces of a file in memory, of whole sectors, by offset.
+//! Dirty contents: pieces of a file in memory, of whole sectors, by offset.
 //!
 //! A piece is written to in place. One that is written on at its end grows, up to [`PIECE_MAX_BYTES`]; so a file that is
 //! written in order costs one piece a mebibyte, and one that is written here and there no more than its sectors.
@@ -18,17 +18,17 @@ pub(crate) struct DirtyRanges {
 }
 
 impl DirtyRanges {
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// How many bytes of a range there are.
+    /// Number of bytes within a range.
     pub(crate) fn bytes_in(&self, range: &Range<u64>) -> u64 {
         let shared = |(start, piece): (u64, &Vec<u8>)| {
             let end = start + to_u64(piece.len());
@@ -37,7 +37,7 @@ impl DirtyRanges {
         self.overlapping(range).map(shared).sum()
     }
 
-    /// Whether all of a range is there.
+    /// Returns true if all of a range is there.
     pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
         self.bytes_in(range) == range.end - range.start
     }

@@ -1,10 +1,10 @@
-//! What is known of a file's contents that its items do not say yet.
+//! State of a file's contents that its items do not have yet.
 //!
 //! **Life of a byte.** A write copies it into a *dirty* piece, and has space promised for it. Writeback takes pieces
 //! out (they are *being written*), puts them on the devices, changes the file's items in one transaction, and only
-//! then forgets them. Whoever reads takes from the dirty pieces first, then from those being written, then from what
+//! then forgets them. A reader takes from the dirty pieces first, then from those being written, then from what
 //! the items tell: so a byte can be read from the moment its write returns, and never an older one. A crash at any
-//! point finds the items of the last commit, whose extents nobody has overwritten (or, of files without
+//! point finds the items of the last commit, whose extents have not been overwritten (or, of files without
 //! checksums that are overwritten in place, that hold old or new sectors).
 //!
 //! **Locks**, in the order of [`Rank`](brindle_sync::Rank); the names' locks come before, part in a transaction and the
@@ -13,17 +13,17 @@
 //!    contents away or moves them (truncate, holes, clones);
 //! 2. the file's *writeback* lock: one writeback at a time;
 //! 3. the *memory*, held for no longer than memory moves; nothing else is locked under it but the queue of
-//!    dirty files. It may be taken while a tree is locked, by who changes an inode item.
+//!    dirty files. It may be taken while a tree is locked, by a thread that changes an inode item.
 //!
 //! **Reads beside writeback.** The gate does not keep them apart, and need not: what writeback replaces in the items is
 //! what the reader takes from memory, if it looked before the items changed (`version` moves on with them); if it
 //! looked later, its extents are new. Only one that looked before, and reads from the devices what was written and
-//! written back meanwhile, might find a place that something else has got since; so whoever has read from the
+//! written back meanwhile, might find a place that something else has got since; so a reader that has read from the
 //! devices looks at `version` again, and reads anew if it has moved. While items change (`Changing`), what writeback
 //! does not replace may be gone for a moment, too: what is left of an extent behind a new one comes when the item that
-//! it was in has gone. Who reads then begins anew.
+//! it was in has gone. A reader that meets this begins anew.
 //!
-//! **Sizes.** `size` is what everybody sees; `disk_size` what the inode item has. The item never counts a byte that
+//! **Sizes.** `size` is the size that all callers see; `disk_size` what the inode item has. The item never counts a byte that
 //! is only in memory: it ends where the first such byte behind the old end begins. A byte that is being written back
 //! counts as soon as the items have it, also if it has been written once more since: the file had that byte
 //! when the writeback began, and an fsync that waits for the writeback promises it.
@@ -39,7 +39,7 @@ use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock, RwLockReadGuard, RwL
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is known of a file's contents that its items do not say yet.
+/// State of a file's contents that its items do not have yet.
 #[derive(Debug)]
 pub(crate) struct FileState {
     gate: RwLock<()>,
@@ -47,20 +47,20 @@ pub(crate) struct FileState {
     memory: Mutex<Memory>,
 }
 
-/// What is in memory.
+/// Contents in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Whether the sizes are known.
+    /// True if the sizes are known.
     pub(super) is_loaded: bool,
-    /// The size that everybody sees.
+    /// The size that all callers see.
     pub(crate) size: u64,
     /// The size that the inode item has.
     pub(super) disk_size: u64,
-    /// What has been written.
+    /// Dirty pieces.
     pub(super) dirty: DirtyRanges,
-    /// What is being written back, by offset.
+    /// Pieces being written back, by offset.
     pub(super) writing: Vec<WritingPiece>,
-    /// The size that everybody saw when the last writeback began.
+    /// The size that all callers saw when the last writeback began.
     pub(super) writing_size: u64,
     /// Data space that is promised for what is dirty, in bytes. (What is being written back has taken its part.)
     pub(super) promised: u64,
@@ -74,9 +74,9 @@ pub(crate) struct Memory {
     pub(super) times: Times,
     /// Its number among the files with dirty data.
     pub(super) queued: Option<u64>,
-    /// Whether it was cut off to nothing since somebody closed it last.
+    /// True if it was truncated to nothing since its last close.
     pub(super) is_emptied: bool,
-    /// How many writebacks have failed, and why the last one did.
+    /// Number of failed writebacks, and the reason of the last one.
     pub(crate) failures: u64,
     pub(super) failure: Option<Arc<FsError>>,
 }
@@ -84,14 +84,14 @@ pub(crate) struct Memory {
 /// A piece that is being written back.
 #[derive(Clone, Debug)]
 pub(crate) struct WritingPiece {
-    /// Where in the file.
+    /// Offset in the file.
     pub(crate) start: u64,
     /// The contents, of whole sectors.
     pub(crate) bytes: Arc<Vec<u8>>,
 }
 
 impl WritingPiece {
-    /// Where in the file it ends.
+    /// End in the file.
     pub(crate) fn end(&self) -> u64 {
         self.start + to_u64(self.bytes.len())
     }
@@ -131,14 +131,14 @@ impl Ranked for Memory {
 }
 
 impl FileState {
-    /// The items are about to be changed, by who writes back.
+    /// Marks the items as about to be changed by a writeback.
     pub(super) fn begin_change(&self) -> Changing<'_> {
         self.memory().is_changing = true;
         Changing(self)
     }
 
-    /// Moves on whenever [`overlay`](Self::overlay) may answer otherwise for other reasons than new writes: who
-    /// reads an inode item and then lays the state over it begins anew if this has moved meanwhile.
+    /// Stamp that moves on whenever [`overlay`](Self::overlay) may answer otherwise for other reasons than new
+    /// writes: a reader of an inode item that then lays the state over it begins anew if this has moved meanwhile.
     pub(crate) fn stamp(&self) -> u64 {
         self.memory().version
     }
@@ -162,13 +162,13 @@ impl FileState {
         memory.version += 1;
     }
 
-    /// Whether the items say everything, and no writeback is under way: an inode that nobody has open and that is
-    /// clean stays so.
+    /// Returns true if the items are complete, and no writeback is under way: an unopened inode that is clean stays
+    /// so.
     pub(crate) fn is_clean(&self) -> bool {
         !self.memory().is_dirty()
     }
 
-    /// Whether it was cut off to nothing since the last call.
+    /// Returns true if it was truncated to nothing since the last call.
     pub(super) fn take_emptied(&self) -> bool {
         std::mem::take(&mut self.memory().is_emptied)
     }
@@ -187,13 +187,13 @@ impl FileState {
         }
     }
 
-    /// Entry for who reads, writes or writes back.
+    /// Entry for reads, writes and writeback.
     #[track_caller]
     pub(crate) fn shared(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read()
     }
 
-    /// Entry for who takes contents away or moves them.
+    /// Entry for operations that take contents away or move them.
     #[track_caller]
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write()
@@ -216,7 +216,7 @@ impl FileState {
         self.writeback.lock()
     }
 
-    /// What is in memory.
+    /// Contents in memory.
     #[track_caller]
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock()
@@ -243,7 +243,7 @@ pub(crate) fn exclusive_both<'i>(
 }
 
 impl Memory {
-    /// Whether something is in memory only.
+    /// Returns true if something is in memory only.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty() || !self.writing.is_empty() || self.times.changed.is_some()
     }
@@ -265,12 +265,12 @@ impl Memory {
         gaps(&range, &there)
     }
 
-    /// Whether all of a range is in memory.
+    /// Returns true if all of a range is in memory.
     pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
         self.missing(range).is_empty()
     }
 
-    /// What of a range is not in memory, in order.
+    /// Parts of a range that are not in memory, in order.
     pub(crate) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let writing = self.writing_in(range).map(|piece| piece.start..piece.end());
         let dirty = self.dirty.overlapping(range).map(|(start, piece)| start..start + to_u64(piece.len()));
@@ -345,7 +345,7 @@ impl Memory {
     }
 }
 
-/// What of a range none of `there` covers, which are in the order of their begins.
+/// Parts of a range that none of `there` covers, which are in the order of their starts.
 fn gaps(range: &Range<u64>, there: &[Range<u64>]) -> Vec<Range<u64>> {
     let (mut at, mut gaps) = (range.start, Vec::new());
     for part in there {

@@ -51,7 +51,7 @@ impl Filesystem {
         self.data.note(inode, &mut memory);
     }
 
-    /// Lets a file end later, for who has it alone.
+    /// Lets a file end later, for a caller that has it alone.
     fn lengthen(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         self.settle_tail_inside(file)?;
         let inode = file.inode();
@@ -63,7 +63,7 @@ impl Filesystem {
         self.enter_size(inode)
     }
 
-    /// Brings the inode item up to date, for who has the file alone.
+    /// Brings the inode item up to date, for a caller that has the file alone.
     pub(super) fn enter_size(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let tree = self.tree(inode.id().tree)?;
         self.enter_transaction(2, |transaction| {
@@ -74,7 +74,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Cuts a file off, for who has it alone.
+    /// Cuts a file off, for a caller that has it alone.
     fn shorten(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         let inode = file.inode();
         let tree = self.tree(file.id().tree)?;

@@ -12,7 +12,7 @@ const WRITE_MAX_BYTES: usize = 8 << 20;
 /// The greatest size of a file, as signed file offsets have it.
 pub(super) const FILE_SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// Where a write begins.
+/// Start of a write.
 #[derive(Clone, Copy, Debug)]
 enum Begin {
     At(u64),
@@ -30,7 +30,7 @@ pub(super) enum Stamp {
     Unchanged,
 }
 
-/// What a write does to a file, as it is now.
+/// Effect of a write on a file, as it is now.
 #[derive(Debug)]
 struct Target {
     /// The bytes that are written.
@@ -47,7 +47,7 @@ struct Fetched {
     start: u64,
     /// The version of the file's items that it was read from.
     version: u64,
-    /// What it holds; `None` if it is no data but zeros.
+    /// Contents of the sector; `None` if it is no data but zeros.
     contents: Option<Vec<u8>>,
 }
 
@@ -81,7 +81,7 @@ impl Filesystem {
         Ok(done)
     }
 
-    /// Whether a write of so many bytes would find room. May commit, if that can help.
+    /// Returns true if a write of `bytes` bytes would find room. May commit, if that can help.
     pub fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
         self.writing()?;
         let mut promise = Promise::of(self.pool(), 0);
@@ -127,8 +127,8 @@ impl Filesystem {
         }
     }
 
-    /// The sector at the end of the file gets zeros behind the end, if it holds data: before the file grows over it.
-    /// For who has passed the file's gate.
+    /// Zeroes the sector at the end of the file after the end, if it holds data: before the file grows over it. For a
+    /// caller that has passed the file's gate.
     pub(super) fn settle_tail_inside(&self, file: &OpenFile) -> Result<(), FsError> {
         let end = file.size();
         let sector = self.sector();
@@ -227,7 +227,7 @@ impl Filesystem {
         }
     }
 
-    /// What a sector holds, zeros behind the end of the file; `None` if it holds no data. In memory or on disk.
+    /// Contents of a sector, zeros after the end of the file; `None` if it holds no data. In memory or on disk.
     pub(super) fn fetch_sector(&self, file: &OpenFile, start: u64) -> Result<Option<Vec<u8>>, FsError> {
         let range = start..start + self.sector();
         if !file.inode().data.memory().covers(&range) {
@@ -279,7 +279,7 @@ impl Target {
         sectors.filter(|start| !memory.covers(&(*start..start + self.sector))).collect()
     }
 
-    /// How much more will be dirty, at the most.
+    /// Upper bound on the bytes that become dirty.
     fn new_bytes(&self, memory: &Memory) -> u64 {
         let sectors = self.sectors();
         let tail = if self.tail_before().is_some() { self.sector } else { 0 };

@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How much is handed to the devices at once, in bytes and in extents at the most.
+/// Upper bounds on the contents handed to the devices at once: bytes, and extents.
 const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
 const GROUP_RANGES: usize = 1024;
-/// How many files a writer writes back before it may go on at the most.
+/// Upper bound on the files that a writer writes back before it may go on.
 const FLUSHED_FILES_MAX: usize = 64;
 
 /// One writeback of one file.
@@ -34,7 +34,7 @@ struct Job<'p> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     range: Range<u64>,
-    /// It may go where the file has data already.
+    /// True if it may go where the file has data already.
     in_place: bool,
 }
 
@@ -50,8 +50,8 @@ impl Filesystem {
         self.sync_inode(file.inode())
     }
 
-    /// Writes back a file that was cut off to nothing since somebody closed it last: who does that is about to replace
-    /// its contents, and a commit without the new ones would leave neither them nor the old ones.
+    /// Writes back a file that was truncated to nothing since its last close: it is about to get new contents, and a
+    /// commit without these would leave neither them nor the old ones.
     pub(crate) fn write_back_replaced(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         if inode.data.take_emptied() { self.write_back_inode(inode) } else { Ok(()) }
     }
@@ -84,8 +84,8 @@ impl Filesystem {
         }
     }
 
-    /// Lets a writer write back if too much is dirty: one does at half of what there may be, all wait at all of it.
-    /// Errors are those of the files, and told to those who have them open.
+    /// Lets a writer write back if too much is dirty: one does at half of the limit, all wait at the limit. Errors
+    /// are those of the files, and reported through their handles.
     pub(super) fn throttle(&self) {
         let context = &self.data;
         let max = context.settings.dirty_bytes_max;
@@ -113,14 +113,14 @@ impl Filesystem {
         }
     }
 
-    /// As [`write_back`](Self::write_back), of an inode that may be anything.
+    /// Writes back like [`write_back`](Self::write_back), an inode of any type.
     pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let _entry = inode.data.shared();
         self.write_back_as(inode, true)
     }
 
-    /// Writes back, for who has passed the file's gate. All that was dirty is written when it returns, whoever did it.
-    /// `may_inline`: small contents may be kept in the item.
+    /// Writes back, for a caller that has passed the file's gate. All that was dirty is written when it returns, by
+    /// this thread or another. `may_inline`: small contents may be kept in the item.
     pub(super) fn write_back_as(&self, inode: &Arc<Inode>, may_inline: bool) -> Result<(), FsError> {
         let _turn = inode.data.writeback_turn();
         let (pieces, promised) = {
@@ -135,7 +135,7 @@ impl Filesystem {
         let mut memory = inode.data.memory();
         memory.forget_written(None, &self.data);
         let failed = match done {
-            // Nobody will miss it.
+            // The file is gone with its subvolume.
             Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => {
                 memory.times.changed = None;
                 None
@@ -159,8 +159,8 @@ impl Filesystem {
 }
 
 impl Filesystem {
-    /// Devices that refuse contents, in more copies than the profile can spare, end all writing: what they will
-    /// refuse next nobody knows, and whoever never asks for a sync would not be told.
+    /// Ends all writing if devices have refused contents in more copies than the profile can spare: their next
+    /// refusals are unknown, and a program that never asks for a sync would not be told.
     fn stop_if_write_failed(&self, file: InodeId, why: &FsError) {
         if matches!(why, FsError::Tree(TreeError::Write(_))) {
             self.pool().abort(&format!("{file}: contents were lost when they were written back: {why}"));
@@ -235,7 +235,7 @@ impl<'p> Job<'p> {
         Ok(piece.filter(|_| is_alone).map(output))
     }
 
-    /// What is to be written, in order, no part longer than an extent may be.
+    /// Parts to be written, in order, none longer than an extent may be.
     fn parts(&self) -> Result<Vec<Part>, FsError> {
         let mut parts = Vec::new();
         for run in runs(&self.pieces) {

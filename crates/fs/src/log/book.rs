@@ -1,4 +1,4 @@
-//! Which ranges of files the running transaction has changed.
+//! Ranges of files that the running transaction has changed.
 
 use crate::InodeId;
 use crate::byte_ranges::ByteRanges;
@@ -7,12 +7,12 @@ use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// So many ranges are remembered of a file.
+/// Upper bound on remembered ranges of a file.
 const RANGES_MAX: usize = 4096;
-/// So many ranges are remembered of all files together.
+/// Upper bound on remembered ranges of all files together.
 const ALL_RANGES_MAX: usize = 1 << 18;
 
-/// Which ranges of files the running transaction has changed, and the log does not have.
+/// Ranges of files that the running transaction has changed, and the log does not have.
 #[derive(Debug, Default)]
 pub(crate) struct LogBook(Mutex<Book>);
 
@@ -24,12 +24,12 @@ struct Book {
     ranges: usize,
 }
 
-/// What has changed of a file.
+/// Changes of a file.
 #[derive(Debug)]
 enum Changes {
-    /// These.
+    /// Changed ranges.
     Ranges(ByteRanges),
-    /// Nobody knows.
+    /// Too many ranges to track: the file cannot be logged.
     Unknown,
 }
 
@@ -58,7 +58,7 @@ impl LogBook {
         }
     }
 
-    /// Nobody can tell what has changed of a file.
+    /// Marks the changes of a file as unknown.
     pub(crate) fn give_up(&self, generation: Generation, file: InodeId) {
         let mut book = self.of(generation);
         if let Some(Changes::Ranges(ranges)) = book.files.insert(file, Changes::Unknown) {
@@ -66,7 +66,7 @@ impl LogBook {
         }
     }
 
-    /// What has changed of a file that the log does not have, in order; `None` if nobody knows.
+    /// Changed ranges of a file that the log does not have, in order; `None` if they are unknown.
     pub(crate) fn changes(&self, generation: Generation, file: InodeId) -> Option<Vec<Range<u64>>> {
         match self.of(generation).files.get(&file) {
             None => Some(Vec::new()),
@@ -88,7 +88,7 @@ impl LogBook {
         }
     }
 
-    /// The book of a transaction. Whoever asks is part of it, so there is none before it any more.
+    /// Book of a transaction. The caller is part of it, so there is none before it any more.
     fn of(&self, generation: Generation) -> MutexGuard<'_, Book> {
         let mut book = self.0.lock();
         if book.generation != generation {

@@ -1,4 +1,4 @@
-//! What a log has to say of a file's extents.
+//! Extents of a file for the log.
 
 use crate::data::{Piece, Place};
 use crate::{Filesystem, FsError, InodeId};
@@ -15,7 +15,7 @@ const EXTENTS_MAX: usize = 1 << 16;
 type Checksums = Vec<(Logical, Vec<u8>)>;
 
 impl Filesystem {
-    /// What there is now in the ranges of a file that have changed; `None` if a log can't say it.
+    /// Present extents in the changed ranges of a file; `None` if a log can't hold them.
     pub(super) fn extents_to_log(
         &self,
         tree: &Arc<Tree>,
@@ -100,7 +100,7 @@ impl Filesystem {
     }
 }
 
-/// Where the data lies that a piece has checksums of.
+/// Range of data that a piece has checksums of.
 fn checksummed(piece: &Piece) -> Option<(Logical, u64)> {
     let Place::OnDisk(span) = &piece.place else { return None };
     if span.is_hole() || span.is_prealloc {

@@ -1,18 +1,18 @@
-//! What an fsync enters into the log of a subvolume: of a regular file with one name, what the running transaction has
-//! changed of it, and no more. The walk as a whole is told in [`brindle_tree`]'s own module of that name.
+//! Entry of an fsync into the log of a subvolume: of a regular file with one name, the changes of the running
+//! transaction, and no more. The walk as a whole is told in [`brindle_tree`]'s own module of that name.
 //!
 //! - *Inode item, name, attributes*: all there are, as they are; a replay takes away attributes that the log lacks.
 //! - *Extents*: what there is now in the ranges that have changed since the last commit (`book` knows which), holes
-//!   told; each range is as wide as the extents that reach into it, those that the log has by then included, so that
+//!   told; each range is as wide as the extents that reach into it, those that the log has already included, so that
 //!   no two of a log ever overlap (`extents`).
 //! - *Checksums* of extents that the last commit does not have.
 //!
 //! A replay begins with the last commit. So that it ends with the file where it is now, and takes nothing from others,
-//! the file must be where it was then, or be new and have a name there that nobody had; and the directories above must
+//! the file must be where it was then, or be new and have a name that was free there; and the directories above must
 //! be those of then, in their places (`names`). What the last commit has is looked up in its own trees, which are still
 //! there.
 //!
-//! Everything else is a commit: other kinds of inodes, several names, clones, whatever nobody can be sure of.
+//! Everything else is a commit: other kinds of inodes, several names, clones, anything that is uncertain.
 
 mod book;
 mod extents;
@@ -27,7 +27,7 @@ use brindle_tree::{LogChange, LogTicket, Readahead, Tree, Unlogged};
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// What a file has in the log, or why nothing.
+/// Logged part of a file, or the reason for logging nothing.
 type Logged<T> = Result<T, Unlogged>;
 
 /// A file's items before its extents.
@@ -135,7 +135,7 @@ impl Filesystem {
         Ok(is_one.then_some(Items { inode, name, all }))
     }
 
-    /// Whether the log has just these items.
+    /// Returns true if the log has just these items.
     fn has_logged(&self, log: &Arc<Tree>, items: &Items) -> Result<bool, FsError> {
         let mut cursor = self.pool().cursor(log, Readahead::None);
         cursor.seek(&Key::first_of(items.all[0].0.objectid, KeyType::INODE_ITEM))?;

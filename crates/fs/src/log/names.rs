@@ -1,4 +1,4 @@
-//! Whether a replay finds a file where it is now.
+//! Checks that a replay finds a file where it is now.
 
 use super::{Items, Logged};
 use crate::packed::find;
@@ -13,7 +13,8 @@ use zerocopy::FromBytes;
 const LEVELS_MAX: usize = 256;
 
 impl Filesystem {
-    /// What the last commit has of a file that a replay finds, or makes, where it is now: its inode item, if it has one.
+    /// Inode item of the last commit for a file that a replay finds, or makes, where it is now; `None` if it has
+    /// none.
     pub(super) fn committed_base(
         &self,
         logging: &Logging<'_>,
@@ -30,7 +31,7 @@ impl Filesystem {
                     && before.nlink == items.inode.nlink
                     && self.has_same_name(&committed, tree, id.number)?
             }
-            None => self.is_nobody_there(&committed, *parent, *index, name)?,
+            None => self.is_name_free(&committed, *parent, *index, name)?,
         };
         if !is_as_now || !self.is_directory_in_place(logging, id.tree, *parent)? {
             return Ok(Err(Unlogged::Names));
@@ -38,8 +39,8 @@ impl Filesystem {
         Ok(Ok(before))
     }
 
-    /// Whether nobody had a name in a directory, nor its index.
-    fn is_nobody_there(
+    /// Returns true if a name in a directory, and its index, are free.
+    fn is_name_free(
         &self,
         committed: &Arc<Tree>,
         parent: ObjectId,
@@ -55,7 +56,7 @@ impl Filesystem {
         Ok(has_name != Some(true) && !has_index)
     }
 
-    /// Whether a directory, and everything above it, is where it was at the last commit.
+    /// Returns true if a directory, and everything above it, is where it was at the last commit.
     fn is_directory_in_place(
         &self,
         logging: &Logging<'_>,
@@ -97,7 +98,7 @@ impl Filesystem {
         Ok(false)
     }
 
-    /// Whether an inode has the same first name in two trees, and it is the only one in that directory.
+    /// Returns true if an inode has the same first name in two trees, and it is the only one in that directory.
     fn has_same_name(&self, a: &Arc<Tree>, b: &Arc<Tree>, number: ObjectId) -> Result<bool, FsError> {
         let name = |tree| self.first_item(tree, number, KeyType::INODE_REF);
         let (a, b) = (name(a)?, name(b)?);

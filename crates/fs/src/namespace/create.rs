@@ -81,7 +81,7 @@ impl Filesystem {
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
         let index = self.new_index(place.tree, parent, &mut names)?;
         let inode = self.inode(planned.id);
-        // Whoever finds the name waits until the opener is counted. New numbers are greater than all before.
+        // A lookup that finds the name waits until the opener is counted. New numbers are greater than all before.
         let mut new_names = inode.names();
         if planned.kind == FileType::Regular {
             inode.data.load(0);
@@ -155,12 +155,12 @@ impl Filesystem {
 }
 
 impl PlannedInode<'_> {
-    /// How many items it will have at the most.
+    /// Upper bound on the number of its items.
     pub(crate) fn items(&self) -> usize {
         3 + self.inheritance.xattrs.len()
     }
 
-    /// What its directory will say of it.
+    /// Its entry in the directory.
     pub(crate) fn entry(&self) -> Entry {
         Entry { location: Key::new(self.id.number, KeyType::INODE_ITEM, 0), kind: self.kind }
     }
@@ -218,7 +218,7 @@ impl Edit<'_> {
         Ok(item)
     }
 
-    /// What stands before an extended attribute's name and value.
+    /// Header before an extended attribute's name and value.
     pub(crate) fn xattr_header(&self, name: &[u8], value: &[u8]) -> DirEntryHeader {
         DirEntryHeader {
             location: Key::MIN,

@@ -30,16 +30,16 @@ pub(crate) struct Place<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// What a directory entry says.
+/// Directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The inode item, or the root item of a subvolume.
     pub(crate) location: Key,
-    /// What the name stands for.
+    /// Type of the target.
     pub(crate) kind: FileType,
 }
 
-/// Where an inode keeps one of its names.
+/// Item in which an inode keeps one of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameForm {
     /// With the others that it has in the same directory.
@@ -91,7 +91,7 @@ impl Edit<'_> {
         changed.flatten().ok_or_else(gone)
     }
 
-    /// The entries of a directory have changed: its size by so many bytes, and its times.
+    /// Changes the size of a directory by `grown` bytes, and its times.
     pub(crate) fn directory(&self, tree: &Tree, number: ObjectId, grown: i64) -> Result<(), TreeError> {
         self.inode(tree, number, |item| {
             item.size.set(item.size.get().saturating_add_signed(grown));
@@ -247,7 +247,7 @@ pub(crate) const fn root_reference_keys(parent: RootId, child: RootId) -> [Key; 
     ]
 }
 
-/// How much a name adds to the size of its directory, in bytes: it is there twice, by hash and by index.
+/// Bytes that a name adds to the size of its directory: it is there twice, by hash and by index.
 pub(crate) fn directory_bytes(name: &[u8]) -> i64 {
     i64::try_from(to_u64(name.len()) * 2).expect("names are short")
 }

@@ -1,5 +1,4 @@
-//! What a name stands for, and where its pieces are kept: what has to be known before a name can be added, moved or
-//! removed.
+//! Targets of names, and the locations of their parts: facts needed before a name can be added, moved or removed.
 
 use super::NameState;
 use super::edit::{Entry, NameForm, Place};
@@ -14,7 +13,7 @@ use brindle_ondisk::{
 use brindle_tree::{Pool, Tree, TreeError};
 use std::sync::Arc;
 
-/// What a name stands for.
+/// Target of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) entry: Entry,
@@ -23,7 +22,7 @@ pub(crate) struct Child {
     pub(crate) inode: Arc<Inode>,
 }
 
-/// What kind of thing a name stands for.
+/// Kind of a name's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// An inode of the same subvolume.
@@ -42,7 +41,7 @@ pub(crate) struct Slot {
     item_bytes: usize,
 }
 
-/// What is kept of a name beside the directory's entry.
+/// Record of a name beside the directory's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamePlace {
     pub(crate) index: u64,
@@ -50,7 +49,7 @@ pub(crate) struct NamePlace {
 }
 
 impl NamePlace {
-    /// What an item of an inode says of a name, if it has it among those in the same directory.
+    /// Record of a name in an item of an inode, if it is among those in the same directory.
     pub(crate) fn in_item(place: Place<'_>, key: &Key, data: &[u8]) -> Option<Self> {
         if (key.item_type, key.offset()) != (KeyType::INODE_REF, place.directory.number.get()) {
             return None;
@@ -91,7 +90,7 @@ impl Filesystem {
         item_bytes_max(self.pool())
     }
 
-    /// What an entry stands for.
+    /// Target of an entry.
     pub(crate) fn child(&self, place: Place<'_>, entry: Entry) -> Result<Child, FsError> {
         let inode = self.target(place.directory, &entry.location, place.name)?;
         let target = match entry.location.item_type {
@@ -174,7 +173,7 @@ impl Filesystem {
         Ok(index)
     }
 
-    /// Where an inode keeps a name that it has.
+    /// Record of an existing name of an inode.
     pub(crate) fn name_place(&self, place: Place<'_>, number: ObjectId) -> Result<NamePlace, FsError> {
         let parent = place.directory.number;
         let key = Key::new(number, KeyType::INODE_REF, parent.get());
@@ -197,7 +196,7 @@ impl Filesystem {
         index.flatten().map(|index| NamePlace { index, form: NameForm::Extref }).ok_or_else(missing)
     }
 
-    /// Where an inode is to keep a new name, when `leaving` in the same directory goes at the same time.
+    /// Item for a new name of an inode, when `leaving` in the same directory goes at the same time.
     pub(crate) fn new_name_form(
         &self,
         place: Place<'_>,
@@ -222,7 +221,7 @@ impl Filesystem {
         Ok(NameForm::Extref)
     }
 
-    /// Whether a directory has no entries.
+    /// Returns true if a directory has no entries.
     pub(crate) fn is_empty_directory(&self, id: InodeId) -> Result<bool, FsError> {
         Ok(self.read_directory(id, 0, 1)?.is_empty())
     }

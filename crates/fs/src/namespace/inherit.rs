@@ -1,4 +1,4 @@
-//! What a new inode has from the directory that it is made in: group, flags, compression, access control lists.
+//! Properties that a new inode inherits from its directory: group, flags, compression, access control lists.
 
 use super::{NameState, NewInode};
 use crate::acl::{self, Acl};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 const SET_GROUP_ID: u32 = 0o2000;
 const PERMISSIONS: u32 = 0o777;
 
-/// What a directory's extended attributes say of new entries.
+/// Extended attributes of a directory that decide about new entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
     pub(crate) default_acl: Option<Acl>,
@@ -19,7 +19,7 @@ pub(crate) struct Inherited {
     pub(crate) tier: Option<Vec<u8>>,
 }
 
-/// What a new inode will be.
+/// Properties of a new inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inheritance {
     pub(crate) mode: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Inheritance {
 }
 
 impl Filesystem {
-    /// What new entries of a directory get.
+    /// Inherited properties of new entries of a directory.
     pub(crate) fn inherited(
         &self,
         directory: InodeId,
@@ -55,7 +55,7 @@ impl Filesystem {
     }
 }
 
-/// What becomes of the wishes of who makes an inode of this kind in this directory.
+/// Properties of a new inode of this kind in this directory, from the caller's request.
 pub(crate) fn inherit(
     new: &NewInode<'_>,
     kind: FileType,
@@ -73,7 +73,7 @@ pub(crate) fn inherit(
         }
     }
     match &inherited.default_acl {
-        // Nobody asks for the permissions of a link.
+        // The permissions of a link do not count.
         _ if kind == FileType::Symlink => mode |= PERMISSIONS,
         None => mode &= !(new.umask & PERMISSIONS),
         Some(default) => {

@@ -25,20 +25,20 @@ pub(crate) use inherit::{Inheritance, Inherited};
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// What is locked with the names of an inode.
+/// State that is locked with the names of an inode.
 #[derive(Debug, Default)]
 pub(crate) struct NameState {
     /// The index of a directory's next entry, once it has been looked up.
     pub(crate) next_index: Option<u64>,
-    /// How many have it open; it stays while somebody has, also without a name.
+    /// Number of openers; the inode stays while there are any, also without a name.
     pub(crate) opens: u32,
-    /// It has no name (any more), and goes when nobody has it open.
+    /// True if it has no name (any more), and goes with its last opener.
     pub(crate) is_unnamed: bool,
-    /// It was made without a name, and may get one.
+    /// True if it was made without a name, and may get one.
     pub(crate) is_linkable: bool,
-    /// Somebody is removing it.
+    /// True while a thread is removing it.
     pub(crate) is_going: bool,
-    /// What new entries of a directory get, once it has been looked up.
+    /// Inherited properties of new entries of a directory, once they have been looked up.
     pub(crate) inherited: Option<Arc<Inherited>>,
 }
 
@@ -56,14 +56,14 @@ pub struct NewInode<'a> {
     pub gid: u32,
     /// Device number of a device node, as on disk: major from bit 20 on, minor in the low 20 bits.
     pub rdev: u64,
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub target: Option<&'a [u8]>,
 }
 
-/// What a rename does with the target.
+/// Treatment of a rename's target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// What has the new name loses it.
+    /// The inode that has the new name loses it.
     #[default]
     Replace,
     /// Refuses if the new name is taken (`RENAME_NOREPLACE`).

@@ -60,7 +60,7 @@ impl Filesystem {
         let to_subvolume = self.subvolume_state(to_parent.tree)?;
         let mut ordered = vec![&from_subvolume, &to_subvolume];
         ordered.sort_unstable_by_key(|subvolume| subvolume.tree().id());
-        // Held twice by one thread it would wait for itself behind somebody who wants it alone.
+        // Held twice by one thread it would wait for itself behind a writer.
         ordered.dedup_by_key(|subvolume| subvolume.tree().id());
         let access =
             ordered.iter().map(|subvolume| subvolume.begin_write()).collect::<Result<Vec<_>, _>>()?;
@@ -249,7 +249,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Whether a directory is another one, or below it.
+    /// Returns true if a directory is another one, or below it.
     fn is_below(&self, directory: InodeId, above: &Child) -> Result<bool, FsError> {
         if above.entry.kind != FileType::Directory {
             return Ok(false);
@@ -267,7 +267,7 @@ impl Filesystem {
         Err(FsError::SubvolumeLoop(directory.tree))
     }
 
-    /// What becomes of the inode that has the new name.
+    /// Change of the inode that has the new name.
     fn replaced<'t>(
         &self,
         place: Place<'_>,
@@ -304,7 +304,7 @@ impl Filesystem {
         Ok(Move { child, from, to, old, new: NamePlace { index, form } })
     }
 
-    /// What is left under the old name.
+    /// Change of the old name: a whiteout or nothing.
     fn plan_whiteout(
         &self,
         from: Place<'_>,

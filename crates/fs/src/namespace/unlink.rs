@@ -11,17 +11,17 @@ use brindle_tree::{DataRange, Need, Readahead, Tree, TreeError, Verdict};
 use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 
-/// An inode of at most so many items goes as a whole, with its last name.
+/// Upper bound on the items of an inode that goes as a whole, with its last name.
 const ITEMS_AT_ONCE: usize = 32;
 
-/// What becomes of an inode that loses a name.
+/// Effect of losing a name on an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It has others.
+    /// The inode has other names.
     Stays,
-    /// It goes at once, with its so many items.
+    /// The inode goes at once, with this number of items.
     Goes(usize),
-    /// It is marked, and goes later.
+    /// The inode is marked, and goes later.
     Waits,
 }
 
@@ -46,7 +46,7 @@ enum Left {
 }
 
 impl Leaving<'_> {
-    /// What taking the name away will change at the most, the directory not counted.
+    /// Upper bound on the changed items, the directory not counted.
     pub(crate) fn items(&self) -> usize {
         match self.fate {
             Fate::Goes(items) => 4 + items,
@@ -54,7 +54,7 @@ impl Leaving<'_> {
         }
     }
 
-    /// Whether it has to be removed as soon as nobody has it open.
+    /// Returns true if it has to be removed as soon as it has no openers.
     pub(crate) fn has_to_go(&self) -> bool {
         self.fate == Fate::Waits
     }
@@ -70,7 +70,7 @@ impl Leaving<'_> {
 }
 
 impl Filesystem {
-    /// Removes a name of what is no directory. With the last name goes the inode, or once nobody has it open.
+    /// Removes a name of an inode that is no directory. The inode goes with the last name, or with its last opener.
     pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
         self.writing()?;
@@ -155,7 +155,7 @@ impl Filesystem {
         })
     }
 
-    /// What will become of an inode, whose names are locked, when it loses this one.
+    /// Effect of losing this name on an inode whose names are locked.
     pub(crate) fn leaving<'i>(
         &self,
         place: Place<'_>,
@@ -180,8 +180,8 @@ impl Filesystem {
         Ok(Leaving { number, place, nlink: before.nlink, fate, _alone: alone })
     }
 
-    /// How many items an inode has; `None` if they are too many to go at once. What it has of the name is found on the
-    /// way, if it is where names are as a rule.
+    /// Number of an inode's items; `None` if they are too many to go at once. The record of the name is found on the
+    /// way, if it is in its usual place.
     fn look_through(
         &self,
         place: Place<'_>,
