@@ -38,6 +38,7 @@ const WORD_LIST: &str = "xtask/src/language.rs";
 /// Folders with findings, each with their number. An entry counts the sources below it that no longer entry counts.
 /// A new finding is refused, and a mended one has to be struck off here: numbers go down only. An entry at zero is removed.
 const UNMENDED: &[(&str, usize)] = &[
+    ("crates/admin", 113),
     ("crates/brindle", 28),
     ("crates/brindle/src/commands", 188),
     ("crates/brindle/tests", 54),
@@ -49,7 +50,7 @@ const UNMENDED: &[(&str, usize)] = &[
     ("crates/fuse/src/mount", 27),
     ("crates/fuse/src/operations", 46),
     ("crates/fuse/tests", 24),
-    ("crates/kernel", 200),
+    ("crates/uapi", 87),
     ("crates/volume", 138),
     ("crates/volume/src/read", 53),
     ("crates/volume/src/tests", 34),

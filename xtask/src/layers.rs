@@ -4,10 +4,11 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 15] = [
+const LAYERS: [&str; 16] = [
     "brindle-sync",
     "brindle-ondisk",
     "brindle-policy",
+    "brindle-uapi",
     "brindle-device",
     "brindle-sim",
     "brindle-volume",
@@ -15,7 +16,7 @@ const LAYERS: [&str; 15] = [
     "brindle-fs",
     "brindle-check",
     "brindle-care",
-    "brindle-kernel",
+    "brindle-admin",
     "brindle-fuse",
     "brindle",
     "brindle-testing",

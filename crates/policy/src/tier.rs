@@ -15,13 +15,13 @@
 //!
 //! # The walk
 //!
-//! 1. The caller gathers the facts (the command line by `kernel` from a mounted pool, by `tree` from one that is not):
+//! 1. The caller gathers the facts (the command line by `admin` from a mounted pool, by `tree` from one that is not):
 //!    devices, and chunks with their stripes and the bytes used in them. [`classify`] makes a class of what the pool
 //!    stores, what the host knows and what the user says; [`TierPool`] holds the result.
 //! 2. [`lies::lies`] sums up what lies where, per content and profile, and how much of it lies wrong.
 //! 3. [`plan::plan`] lists [passes](plan::Pass): metadata to the fast devices, data off them. A pass is the chunks to
 //!    be relocated and the *fences* to be put up meanwhile.
-//! 4. `kernel` carries a plan out, and takes the fences down again whatever happens.
+//! 4. `admin` carries a plan out, and takes the fences down again whatever happens.
 //! 5. So that it stays so, [`watch::is_fence_due`] says when a new metadata chunk is near.
 //!
 //! # Why a fence works

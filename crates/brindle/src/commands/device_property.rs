@@ -4,12 +4,12 @@ use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_pool, open_writable};
 use anyhow::{Context, Result, bail};
+use brindle_admin::Mounted;
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
-use brindle_kernel::Mounted;
-use brindle_kernel::message::text;
-use brindle_kernel::mount_table;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_policy::placement::AllocationHint;
+use brindle_uapi::message::text;
+use brindle_uapi::mount_table;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -145,7 +145,7 @@ fn of_mount(mounted: &Mounted) -> Result<Vec<Hinted>> {
         return paths.iter().map(|info| of_device(Path::new(OsStr::from_bytes(text(&info.path))))).collect();
     }
     let space = mounted.space()?;
-    let hinted = |device: &brindle_kernel::message::DeviceSpace| {
+    let hinted = |device: &brindle_uapi::message::DeviceSpace| {
         let info = paths.iter().find(|info| info.devid == device.devid);
         let path = info.map_or(&b""[..], |info| text(&info.path));
         let path = PathBuf::from(OsStr::from_bytes(path));

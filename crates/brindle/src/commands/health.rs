@@ -1,9 +1,9 @@
 //! State of devices, for all commands that list them: missing, failing, left out of writes.
 
 use anyhow::Result;
-use brindle_kernel::message::{DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, text};
-use brindle_kernel::{ControlError, Mounted};
+use brindle_admin::{ControlError, Mounted};
 use brindle_tree::Pool;
+use brindle_uapi::message::{DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, text};
 use brindle_volume::DeviceStatus;
 use rustix::io::Errno;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use crate::commands::tier::warning;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::output;
 use anyhow::{Context, Result};
-use brindle_kernel::Mounted;
+use brindle_admin::Mounted;
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;

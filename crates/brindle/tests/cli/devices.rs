@@ -235,7 +235,7 @@ fn who_serves_a_mount_is_killed_while_a_device_leaves() {
     let mut removing = Command::new(env!("CARGO_BIN_EXE_brindle"));
     let removing = removing.args(["-q", "device", "remove", "1", text(&place)]).spawn();
     let mut removing = removing.expect("the binary was built");
-    let mounted = brindle_kernel::Mounted::open(&place).expect("it is served");
+    let mounted = brindle_admin::Mounted::open(&place).expect("it is served");
     let how_far = || mounted.device_report().expect("it answers");
     while how_far().work.moved_bytes == 0 && how_far().work.ended == 0 {
         std::thread::sleep(Duration::from_millis(1));

@@ -1,6 +1,6 @@
 //! The identity of a mount.
 
-use brindle_kernel::mount_table;
+use brindle_uapi::mount_table;
 use std::path::Path;
 
 /// A mount by the device number that the kernel made up for it, as `major:minor`. When the mount is gone, the

@@ -4,12 +4,12 @@ use super::long_work::LongWork;
 use super::number;
 use brindle_care::balance::{self, Pace, Wish};
 use brindle_fs::Filesystem;
-use brindle_kernel::message::{
+use brindle_ondisk::item::BalanceItem;
+use brindle_policy::balance::Balance;
+use brindle_uapi::message::{
     BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME,
     BALANCE_STOP_CANCEL, BALANCE_STOP_PAUSE, BalanceReport, BalanceStart,
 };
-use brindle_ondisk::item::BalanceItem;
-use brindle_policy::balance::Balance;
 use rustix::io::Errno;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};

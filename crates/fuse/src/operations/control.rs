@@ -4,14 +4,14 @@ use super::{Operations, number};
 use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, SpaceSummary, Spread};
-use brindle_kernel::message::{
+use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
+use brindle_uapi::message::{
     BalanceStart, CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo,
     DeviceSpace, DeviceStart, DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label,
     RESET_STATISTICS, ReadOnlyReason, ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage,
     SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
 };
-use brindle_kernel::number as command;
-use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
+use brindle_uapi::number as command;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::{Operations, number};
 use crate::permission::Caller;
 use brindle_fs::{DefragmentPlace, DefragmentScope};
-use brindle_kernel::message::{DEFRAGMENT_POOL, DefragmentPiece};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use brindle_uapi::message::{DEFRAGMENT_POOL, DefragmentPiece};
 use rustix::io::Errno;
 
 /// Some megabytes: a disk writes them within a second, and reads them within several.

@@ -4,11 +4,11 @@ use super::long_work::LongWork;
 use brindle_care::balance::{Ended, Progress, Watcher, Wish};
 use brindle_care::device::{AddOptions, DeviceCareError, Leaving, NewSize, Newcomer, add, remove, resize};
 use brindle_fs::{Filesystem, Host, PlacementClass, SystemHost};
-use brindle_kernel::message::{
+use brindle_ondisk::DevId;
+use brindle_uapi::message::{
     DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
     DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO, text,
 };
-use brindle_ondisk::DevId;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -10,7 +10,7 @@
 use super::{Operations, number};
 use crate::options::Synchronous;
 use brindle_fs::{Attributes, FileType, FsError, InodeFlags, InodeId};
-use brindle_kernel::number as command;
+use brindle_uapi::number as command;
 use rustix::io::Errno;
 
 /// Ioctls that change names.

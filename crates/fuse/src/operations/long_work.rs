@@ -1,7 +1,7 @@
 //! What takes long on the mounted pool: a thread does it, requests begin it, stop it, and ask how far it is.
 
 use brindle_care::balance::{Ended, Pace, Progress, Watcher, Wish};
-use brindle_kernel::message::{
+use brindle_uapi::message::{
     WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, field,
 };
 use rustix::io::Errno;

@@ -7,7 +7,7 @@
 use super::{Operations, number};
 use crate::MountOptions;
 use crate::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS};
-use brindle_kernel::number as command;
+use brindle_uapi::number as command;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::{Operations, errno_of};
 use crate::permission::Caller;
 use brindle_fs::{Readahead, TreeError};
-use brindle_kernel::message::{FoundItem, TreeSearch};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use brindle_uapi::message::{FoundItem, TreeSearch};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 

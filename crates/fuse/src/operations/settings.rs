@@ -2,7 +2,7 @@
 
 use super::Operations;
 use crate::permission::Caller;
-use brindle_kernel::message::{DeviceReads, ReadsPage, Setting, field, text};
+use brindle_uapi::message::{DeviceReads, ReadsPage, Setting, field, text};
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 

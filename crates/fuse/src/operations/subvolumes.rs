@@ -4,7 +4,7 @@
 use super::{Operations, number};
 use crate::permission::Caller;
 use brindle_fs::{Attributes, FileType, InodeId, NewInode, RootId, Subvolume};
-use brindle_kernel::message::{
+use brindle_uapi::message::{
     BY_ID, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2, field, text,
 };
 use rustix::io::Errno;

@@ -1,10 +1,10 @@
 //! Mounts that are only read, of images that the kernel made.
 
 use crate::support::{Rich, can_mount, mount_devices, mount_on, paths_below, run, scratch};
+use brindle_admin::Mounted;
 use brindle_device::{Device, FileDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_fuse::{MountError, MountHandle, MountOptions};
-use brindle_kernel::Mounted;
 use brindle_testing::golden::{self, Golden};
 use brindle_testing::manifest::Manifest;
 use brindle_testing::referee::btrfs_check;

@@ -1,7 +1,7 @@
 //! Subvolumes and snapshots of a mount, by its ioctls.
 
 use crate::support::{KernelMount, Written, can_mount, run};
-use brindle_kernel::{ControlError, Mounted};
+use brindle_admin::{ControlError, Mounted};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -485,7 +485,7 @@ fn a_write_error_ends_all_writing_and_keeps_the_last_commit() {
     assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
     drop(file);
     device.heal();
-    let mounted = brindle_kernel::Mounted::open(&root).expect("ours");
+    let mounted = brindle_admin::Mounted::open(&root).expect("ours");
     assert_eq!(mounted.server().expect("it answers").is_writable, 0);
     let why = mounted.read_only_reason().expect("it answers").expect("it is read-only");
     assert!(why.contains("contents were lost") && why.contains("writing"), "{why}");

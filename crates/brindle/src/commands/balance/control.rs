@@ -7,9 +7,9 @@ use crate::commands::pool::open_pool;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::Result;
+use brindle_admin::Mounted;
 use brindle_care::balance::{self, Progress};
-use brindle_kernel::Mounted;
-use brindle_kernel::message::{
+use brindle_uapi::message::{
     BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_STOP_CANCEL,
     BALANCE_STOP_PAUSE,
 };

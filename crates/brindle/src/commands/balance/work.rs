@@ -6,16 +6,16 @@ use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
+use brindle_admin::{ControlError, Mounted};
 use brindle_care::balance::{self, Pace, Progress, Wish};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, PlacementClass};
-use brindle_kernel::message::{
+use brindle_ondisk::item::BalanceItem;
+use brindle_policy::balance::Balance;
+use brindle_uapi::message::{
     BALANCE_FORCE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
     BalanceStart, WORK_ENDED_CANCELLED, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, text,
 };
-use brindle_kernel::{ControlError, Mounted};
-use brindle_ondisk::item::BalanceItem;
-use brindle_policy::balance::Balance;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::io::Errno;
 use std::collections::BTreeMap;

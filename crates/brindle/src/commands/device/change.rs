@@ -11,17 +11,17 @@ use crate::commands::usage::wrong_usage;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
+use brindle_admin::Mounted;
 use brindle_care::balance::{Progress, Wish};
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, prepare, remove, resize};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, Host, SystemHost};
-use brindle_kernel::Mounted;
-use brindle_kernel::message::{
+use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
+use brindle_policy::placement::PlacementClass;
+use brindle_uapi::message::{
     DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
     DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO, field,
 };
-use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
-use brindle_policy::placement::PlacementClass;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};

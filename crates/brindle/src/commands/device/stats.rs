@@ -6,9 +6,9 @@ use crate::commands::path::shown_name;
 use crate::commands::pool::{open_pool, open_writable};
 use crate::output;
 use anyhow::{Result, bail};
+use brindle_admin::Mounted;
 use brindle_device::{FileDevice, WritableDevice};
-use brindle_kernel::Mounted;
-use brindle_kernel::message::text;
+use brindle_uapi::message::text;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -101,7 +101,7 @@ fn print(shown: &[Shown]) -> Result<()> {
 
 fn of_mounted(path: &Path, reset: bool) -> Result<Vec<Shown>> {
     let mounted = Mounted::open(path)?;
-    let of_one = |device: brindle_kernel::message::DeviceInfo| {
+    let of_one = |device: brindle_uapi::message::DeviceInfo| {
         let counters = mounted.device_statistics(device.devid, reset)?;
         Ok(Shown { devid: device.devid, name: text(&device.path).to_vec(), counters })
     };

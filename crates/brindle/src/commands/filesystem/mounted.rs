@@ -3,7 +3,7 @@
 use crate::commands::path::shown_name;
 use crate::output;
 use anyhow::Result;
-use brindle_kernel::{ControlError, Mounted, Synced};
+use brindle_admin::{ControlError, Mounted, Synced};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::Write;

@@ -3,8 +3,8 @@
 //! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. Who mounts the
 //! same pool again waits for that, instead of being refused.
 
-use brindle_kernel::Mounted;
-use brindle_kernel::mount_table::{self, Mount};
+use brindle_admin::Mounted;
+use brindle_uapi::mount_table::{self, Mount};
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -5,8 +5,8 @@
 use crate::commands::mount_options::{MountOptions, Remount, is_without_effect, remount_of};
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Context, Result, bail};
-use brindle_kernel::Mounted;
-use brindle_kernel::mount_table::{self, Mount};
+use brindle_admin::Mounted;
+use brindle_uapi::mount_table::{self, Mount};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use std::path::Path;

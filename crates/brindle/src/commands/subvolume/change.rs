@@ -2,7 +2,7 @@
 
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_kernel::Mounted;
+use brindle_admin::Mounted;
 use clap::Args;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -3,9 +3,9 @@
 use crate::commands::health::{self, AllHealth};
 use crate::commands::pool::open_pool;
 use anyhow::{Result, bail};
+use brindle_admin::tier::{Inventory, MountedDevice};
+use brindle_admin::{ControlError, Mounted};
 use brindle_device::{Device, DeviceClass, FileDevice};
-use brindle_kernel::tier::{Inventory, MountedDevice};
-use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{ClassFacts, ClassReason, TierChunk, TierDevice, TierPool, TierStripe, classify};

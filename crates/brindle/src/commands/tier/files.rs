@@ -2,8 +2,8 @@
 
 use super::facts::{Facts, Source};
 use anyhow::Result;
+use brindle_admin::{ControlError, Mounted};
 use brindle_care::balance::{LookEnded, look_at_files};
-use brindle_kernel::{ControlError, Mounted};
 use brindle_ondisk::item::RootFlags;
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::tier::files::{FileTiers, Survey};

@@ -4,7 +4,7 @@
 //!
 //! [`facts`] gathers devices and chunks, by ioctls from a mount of the kernel or by our reader from devices that are
 //! not mounted, and has `policy` decide the class of each device. [`status`] and [`plan`] show what `policy` makes
-//! of them; [`apply`], [`watch`] and [`recover`] have `kernel` act on it, and show what it does.
+//! of them; [`apply`], [`watch`] and [`recover`] have `admin` act on it, and show what it does.
 
 mod apply;
 mod facts;

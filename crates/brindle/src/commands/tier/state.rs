@@ -1,7 +1,7 @@
 //! Where journals of fences are kept, and whether a pool has one.
 
 use super::facts::Facts;
-use brindle_kernel::tier::StateDirectory;
+use brindle_admin::tier::StateDirectory;
 
 /// Where journals are kept unless `BRINDLE_STATE_DIR` says otherwise: it must outlive a crash.
 const STATE_DIRECTORY: &str = "/var/lib/brindle";

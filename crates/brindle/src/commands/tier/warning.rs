@@ -1,9 +1,9 @@
 //! What is said to somebody who wants small files or marked ones on fast devices, of a pool where that makes no difference.
 
+use brindle_admin::Mounted;
 use brindle_care::balance;
 use brindle_care::mkfs::{MkfsReport, NewBlockGroup};
 use brindle_fs::{Filesystem, PlacementMode};
-use brindle_kernel::Mounted;
 use brindle_ondisk::{BlockGroupType, Profile};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::Content;

@@ -1,7 +1,7 @@
 //! Reasons why a mount is busy, as far as they can be seen: nothing is asked of the mount itself, which may not
 //! answer, and would be in use by that.
 
-use brindle_kernel::mount_table::{self, Mount};
+use brindle_uapi::mount_table::{self, Mount};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

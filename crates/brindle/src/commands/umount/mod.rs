@@ -4,7 +4,7 @@ mod holders;
 mod server;
 
 use anyhow::{Context, Result, bail};
-use brindle_kernel::mount_table::{self, Mount};
+use brindle_uapi::mount_table::{self, Mount};
 use clap::Args;
 use holders::Holder;
 use rustix::io::Errno;

@@ -7,8 +7,8 @@
 use super::holders::{name_of, processes};
 use crate::commands::filesystem::sync_what_fits;
 use anyhow::{Result, bail};
-use brindle_kernel::Mounted;
-use brindle_kernel::mount_table::{self, Mount};
+use brindle_admin::Mounted;
+use brindle_uapi::mount_table::{self, Mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -2,12 +2,12 @@
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use crate::message::{
+use brindle_ondisk::{BlockGroupType, Logical};
+use brindle_uapi::message::{
     BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_RUNNING, Balance, BalanceFilter, BalanceReport,
     BalanceStart,
 };
-use crate::number;
-use brindle_ondisk::{BlockGroupType, Logical};
+use brindle_uapi::number;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 

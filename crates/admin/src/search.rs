@@ -2,9 +2,9 @@
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use crate::message::{FoundItem, TreeSearch};
-use crate::number;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, to_usize};
+use brindle_uapi::message::{FoundItem, TreeSearch};
+use brindle_uapi::number;
 use std::ops::ControlFlow;
 use zerocopy::{FromBytes, FromZeros};
 

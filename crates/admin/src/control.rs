@@ -2,14 +2,14 @@
 //! lists.
 
 use crate::call;
-use crate::message::{
+use crate::tier::host;
+use brindle_ondisk::{DevId, Uuid};
+use brindle_uapi::message::{
     self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
     ReadOnlyReason, ServerInfo, SnapshotRequest, SpacePage, SpaceReport, SubvolumeInfo, SubvolumePage,
     VolumeArgumentsV2,
 };
-use crate::number;
-use crate::tier::host;
-use brindle_ondisk::{DevId, Uuid};
+use brindle_uapi::number;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,7 +1,8 @@
 //! Settings of a mount of ours, and what readers wanted of its devices.
 
-use crate::message::{self, ReadsPage, ReadsReport, Setting};
-use crate::{ControlError, Mounted, call, number};
+use crate::{ControlError, Mounted, call};
+use brindle_uapi::message::{self, ReadsPage, ReadsReport, Setting};
+use brindle_uapi::number;
 use rustix::io::Errno;
 
 impl Mounted {

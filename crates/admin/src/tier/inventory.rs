@@ -2,10 +2,10 @@
 
 use super::host;
 use crate::control::{ControlError, Mounted};
-use crate::message::text;
 use brindle_ondisk::item::Chunk;
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
 use brindle_policy::tier::{TierChunk, TierStripe};
+use brindle_uapi::message::text;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;

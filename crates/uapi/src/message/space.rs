@@ -105,7 +105,7 @@ impl SpacePage {
 
 impl SpaceReport {
     /// Asks for page after page, until one has room left for groups and for devices. The totals are those of the first.
-    pub(crate) fn collect<E>(mut ask: impl FnMut(&mut SpacePage) -> Result<(), E>) -> Result<Self, E> {
+    pub fn collect<E>(mut ask: impl FnMut(&mut SpacePage) -> Result<(), E>) -> Result<Self, E> {
         let mut page = SpacePage::new_zeroed();
         ask(&mut page)?;
         let mut report = Self {

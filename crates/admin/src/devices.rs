@@ -2,11 +2,11 @@
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use crate::message::{
+use brindle_ondisk::DevId;
+use brindle_uapi::message::{
     self, DeviceInfo, DeviceReport, DeviceStart, REMOVE_BY_ID, VolumeArguments, VolumeArgumentsV2,
 };
-use crate::number;
-use brindle_ondisk::DevId;
+use brindle_uapi::number;
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

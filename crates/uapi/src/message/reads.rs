@@ -63,7 +63,7 @@ impl ReadsPage {
 
 impl ReadsReport {
     /// Asks for page after page, until one has room left.
-    pub(crate) fn collect<E>(mut ask: impl FnMut(&mut ReadsPage) -> Result<(), E>) -> Result<Self, E> {
+    pub fn collect<E>(mut ask: impl FnMut(&mut ReadsPage) -> Result<(), E>) -> Result<Self, E> {
         let mut report = Self { is_counted: false, devices: Vec::new() };
         loop {
             let after = report.devices.last().map_or(0, |device: &DeviceReads| device.devid);

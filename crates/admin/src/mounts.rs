@@ -1,8 +1,8 @@
 //! The mount of a pool, found in the kernel's table of mounts.
 
 use crate::control::Mounted;
-use crate::mount_table::{self, BRINDLE_TYPE, KERNEL_TYPE};
 use brindle_ondisk::Uuid;
+use brindle_uapi::mount_table::{self, BRINDLE_TYPE, KERNEL_TYPE};
 
 impl Mounted {
     /// The mount of a pool, wherever that is: one of the kernel, or else one of brindle. `None` if the pool is not mounted,

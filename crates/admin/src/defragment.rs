@@ -2,8 +2,8 @@
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use crate::message::{DEFRAGMENT_POOL, DefragmentPiece};
-use crate::number;
+use brindle_uapi::message::{DEFRAGMENT_POOL, DefragmentPiece};
+use brindle_uapi::number;
 
 impl Mounted {
     /// Has it defragment a piece of the subvolume of the open directory, or of all of the pool: the first one, or the one

@@ -1,0 +1,16 @@
+//! Administration of a pool: facts that can be asked of it, and changes that can be made to it. [`control`] asks a mount of
+//! the kernel or of brindle by the ioctls of `brindle-uapi`; [`search`], [`devices`] and [`balance`] belong to it. [`tier`]
+//! moves metadata of a pool that the kernel has mounted, with fences.
+//! Must not know: the command line.
+
+pub mod balance;
+mod call;
+pub mod control;
+mod defragment;
+pub mod devices;
+mod mounts;
+pub mod search;
+mod settings;
+pub mod tier;
+
+pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
