@@ -1,5 +1,5 @@
-//! What a read of a mirrored block costs the processor by each read policy: devices in memory, so that copying the block
-//! and verifying nothing is all there is beside the choice.
+//! Processor time of a read of a mirrored block under each read policy: devices in memory, so that only copying the
+//! block and verifying nothing comes on top of the choice.
 
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::{DeviceClass, SparseDevice, WritableDevice};

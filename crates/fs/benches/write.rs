@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
-/// How much one round writes, in bytes.
+/// Bytes that one round writes.
 const ROUND: usize = 32 * MIB;
 
 fn filesystem(compression: Option<Compression>) -> Filesystem {

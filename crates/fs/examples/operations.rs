@@ -1,7 +1,7 @@
-//! How many operations a second the library does by itself, without FUSE, as a pool grows.
+//! Operations a second of the library by itself, without FUSE, as a pool grows.
 //!
 //! `operations IMAGE COUNT...` makes an image file with a pool, and creates empty files in it, a thousand to a
-//! directory, until there are as many as the first number says; measures; goes on to the next number. A row says:
+//! directory, up to the first number; measures; goes on to the next number. A row says:
 //!
 //! - `create/s`: files created on the way to this number, commits included;
 //! - `stat/s`, `unlink/s`: lookups with attributes, and deletions, of files here and there;
@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 const IMAGE_BYTES: u64 = 64 << 30;
 const FILES_PER_DIRECTORY: u64 = 1000;
-/// How many files are looked at, or deleted and made again, at each number.
+/// Number of files that are looked at, or deleted and made again, at each number.
 const SAMPLE: u64 = 10_000;
-/// How many commits are timed.
+/// Number of commits that are timed.
 const COMMITS: u64 = 30;
 
 /// A pool that grows.
@@ -49,7 +49,7 @@ struct Row {
     commits: Vec<Duration>,
 }
 
-/// What deletions cost, counted.
+/// Cost of deletions.
 struct Deletions {
     /// Tree blocks written, for each.
     written: f64,
@@ -130,7 +130,7 @@ impl Growing {
         Ok(Row { created, last, looked_up, unlinked, deletions, appended, commits })
     }
 
-    /// What commits did so far, and how many blocks were not found in memory.
+    /// Counters of commits, and number of blocks not found in memory.
     fn counted(&self) -> (CommitStatistics, u64) {
         let pool = self.filesystem.pool();
         (pool.commit_statistics(), pool.cache_statistics().misses)

@@ -5,9 +5,9 @@ use brindle_ondisk::to_u64;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where the ACL is kept that says who may do what.
+/// Attribute of the ACL that grants access.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// Where a directory keeps the ACL that new entries get.
+/// Attribute of a directory's ACL for new entries.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// The only version there is (`POSIX_ACL_XATTR_VERSION`).
@@ -23,7 +23,7 @@ struct Entry {
 }
 const _: () = assert!(size_of::<Entry>() == 8);
 
-/// Whom an entry is about, in the order in which they stand.
+/// Subject of an entry, in the order in which they stand.
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
@@ -36,7 +36,7 @@ const OTHER: u16 = 0x20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
-/// What a list is not.
+/// Error of a malformed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAnAcl;
 
@@ -70,7 +70,7 @@ impl Acl {
         in_order && permissions && once && count(MASK) <= 1 && (!needs_mask || count(MASK) == 1)
     }
 
-    /// Whether a mode says as much.
+    /// Returns true if a mode expresses the whole list.
     pub(crate) fn is_minimal(&self) -> bool {
         to_u64(self.0.len()) == 3
     }
@@ -89,8 +89,8 @@ impl Acl {
         self.changed(|_, bits| bits, mode)
     }
 
-    /// The list that a new inode gets from a directory's default one, when its maker wants these permission bits:
-    /// nobody gets more than both allow.
+    /// List that a new inode gets from a directory's default one, when its maker wants these permission bits: no more
+    /// than both allow.
     pub(crate) fn inherited(&self, mode: u32) -> Self {
         self.changed(|before, bits| before & bits, mode)
     }

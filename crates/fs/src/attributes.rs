@@ -1,4 +1,4 @@
-//! What there is to know of an inode.
+//! Attributes of an inode.
 
 use crate::{Filesystem, FsError};
 use brindle_ondisk::item::{FileType, InodeFlags, InodeItem, Timespec};
@@ -26,7 +26,7 @@ impl InodeId {
         Self { tree, number: ObjectId::FIRST_FREE }
     }
 
-    /// Whether this stands for a subvolume that a snapshot did not take along (the kernel's
+    /// Returns true for a subvolume that a snapshot did not take along (the kernel's
     /// `BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`): an empty directory without an inode item.
     pub(crate) fn is_empty_subvolume(self) -> bool {
         self.number == EMPTY_SUBVOLUME
@@ -74,12 +74,12 @@ impl From<Timestamp> for Timespec {
     }
 }
 
-/// What `stat` tells of an inode.
+/// Attributes for `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Which inode.
+    /// The inode.
     pub id: InodeId,
-    /// What it is.
+    /// Type.
     pub kind: FileType,
     /// Type and permissions, as in `st_mode`.
     pub mode: u32,
@@ -165,7 +165,7 @@ impl Attributes {
 }
 
 impl Filesystem {
-    /// What there is to know of an inode.
+    /// Attributes of an inode.
     pub fn attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
         if let Some(inode) = self.inodes.find(id) {
             // Where extents cannot be read, what they would tell does not count.
@@ -205,8 +205,7 @@ impl Filesystem {
         Ok(attributes)
     }
 
-    /// What there is to know of several inodes, in the order asked for. Faster than one by one where their
-    /// numbers lie together.
+    /// Attributes of several inodes, in the order asked for. Faster than one by one where their numbers lie together.
     pub fn attributes_of(&self, ids: &[InodeId]) -> Vec<Result<Attributes, FsError>> {
         let mut order: Vec<usize> = (0..ids.len()).collect();
         order.sort_unstable_by_key(|index| ids[*index]);

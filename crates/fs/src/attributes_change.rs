@@ -13,10 +13,10 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// What the time of the last access may lag behind, in seconds (`relatime`).
+/// Greatest lag of the access time, in seconds (`relatime`).
 const ACCESS_LAG_SECONDS: i64 = 24 * 60 * 60;
 
-/// What is to change of an inode's attributes; what is `None` stays.
+/// Change of an inode's attributes; a field that is `None` stays.
 ///
 /// Any change moves the time of change. Clearing the set-user-id and set-group-id bits when the owner or the contents
 /// change is the VFS' job, which does it by asking for a mode (under FUSE, unless `FUSE_HANDLE_KILLPRIV` was
@@ -41,7 +41,7 @@ pub struct AttributeChange {
     pub created: Option<Timestamp>,
     /// Take away set-user-id, and set-group-id where the group may execute.
     pub drop_privileges: bool,
-    /// Take away set-group-id also where the group may not execute: who asks is not of the group.
+    /// Take away set-group-id also where the group may not execute: the caller is not of the group.
     pub drop_set_group_id: bool,
     /// The size changes by a descriptor that writes the file: one that is older than the flag of an immutable file goes on
     /// to write it, as in the kernel.
@@ -51,7 +51,7 @@ pub struct AttributeChange {
 /// A time to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewTime {
-    /// What the clock says.
+    /// Present time of the clock.
     Now,
     /// This one.
     At(Timestamp),
@@ -67,7 +67,7 @@ impl NewTime {
 }
 
 impl AttributeChange {
-    /// Whether anything but the size is to change.
+    /// Returns true if anything but the size is to change.
     fn changes_item(&self) -> bool {
         let rest = Self { size: None, by_writer: false, ..*self };
         rest != Self::default()
@@ -201,7 +201,7 @@ impl Filesystem {
         Ok(value.and_then(|value| Acl::parse(&value).ok().flatten()))
     }
 
-    /// Somebody has read from the inode: moves the time of the last access if the mount wants that.
+    /// Updates the access time after a read of the inode, if the mount wants that.
     pub fn note_access(&self, id: InodeId) -> Result<(), FsError> {
         let options = &self.writing()?.options;
         if options.atime == AtimeMode::Never || id.is_empty_subvolume() {
@@ -238,7 +238,7 @@ fn check_allowed(before: &Attributes, change: &AttributeChange) -> Result<(), Fs
     frozen_flags(before)
 }
 
-/// Whether an access now moves the time of the last one.
+/// Returns true if an access now updates the access time.
 fn needs_access_time(before: &Attributes, mode: AtimeMode, now: Timestamp) -> bool {
     if before.flags.intersects(InodeFlags::NOATIME | InodeFlags::IMMUTABLE) || before.accessed >= now {
         return false;

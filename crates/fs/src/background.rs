@@ -1,15 +1,15 @@
-//! What is done while nobody waits for it, and what makes things durable.
+//! Background work, and syncs of everything.
 
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_tree::{Need, Readahead, TreeError};
 
-/// How many blocks of a deleted subvolume are dropped in one step. Each may take a change of the extent tree.
+/// Number of blocks of a deleted subvolume that are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
-/// How much freed space is given back to the devices in one step, in bytes.
+/// Bytes of freed space that are given back to the devices in one step.
 const DISCARD_BYTES_PER_STEP: u64 = 256 << 20;
 
-/// What is left to do.
+/// Remaining work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
     /// More: call again soon.
@@ -19,9 +19,9 @@ pub enum Remaining {
 }
 
 impl Filesystem {
-    /// Makes everything durable that was done before the call: contents are written back, then the transaction
-    /// is committed. Contents that were lost since the last call are an error, whoever tried to write them. Of a filesystem
-    /// that is only read, everything is durable.
+    /// Makes everything durable that was done before the call: contents are written back, then the transaction is
+    /// committed. Contents lost since the last call are an error, independent of their writer. Of a filesystem that
+    /// is only read, everything is durable.
     pub fn sync(&self) -> Result<(), FsError> {
         if self.is_only_read() {
             return Ok(());
@@ -39,14 +39,14 @@ impl Filesystem {
         let flushes = self.writing()?.options.flush_on_commit;
         let written = if flushes { self.write_back_all(None) } else { Ok(()) };
         self.pool().commit()?;
-        // Who has a file open that could not be written is told; here it stands in nobody's way.
+        // Handles of a file that could not be written report it; the sync of other files goes on.
         if let Err(error) = written {
             tracing::warn!("{error}");
         }
         Ok(())
     }
 
-    /// A small piece of the work that nobody waits for: orphans, deleted subvolumes, discards. To be called by one
+    /// Does a step of the background work: orphans, deleted subvolumes, discards. To be called by one
     /// thread, again and again while there is more, else from time to time.
     pub fn background_step(&self) -> Result<Remaining, FsError> {
         let write = self.writing()?;
@@ -77,7 +77,7 @@ impl Filesystem {
         Ok(false)
     }
 
-    /// Whether a file of a subvolume is open.
+    /// Returns true if a file of a subvolume is open.
     pub(crate) fn is_open(&self, id: RootId) -> bool {
         self.inodes.of_subvolume(id).iter().any(|inode| inode.names().opens > 0)
     }
@@ -109,7 +109,7 @@ impl Filesystem {
         if tree.is_dirty() {
             return Ok(false);
         }
-        // What is promised to a step of full size may be more than a small pool keeps back for those who free space.
+        // The reservation of a full step may exceed a small pool's reserve for freeing space.
         let mut blocks = BLOCKS_PER_STEP;
         loop {
             match self.change(Need::freeing(blocks), |edit| edit.editor.drop_tree(&tree, blocks)) {

@@ -10,7 +10,7 @@ use brindle_volume::Witness;
 pub(crate) struct SectorChecksums {
     /// One checksum a sector; zeros where there is none.
     pub(crate) bytes: Vec<u8>,
-    /// How many sectors have one.
+    /// Number of sectors with a checksum.
     pub(crate) found: usize,
 }
 

@@ -4,7 +4,7 @@ use crate::{Filesystem, FsError};
 use brindle_ondisk::{Item, Key, KeyType, RootId};
 use brindle_tree::{Readahead, TreeError};
 
-/// What is to be defragmented.
+/// Scope of a defragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefragmentScope {
     /// This subvolume.
@@ -13,7 +13,7 @@ pub enum DefragmentScope {
     Pool,
 }
 
-/// Where a piece begins.
+/// Start of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefragmentPlace {
     /// The tree.
@@ -22,20 +22,20 @@ pub struct DefragmentPlace {
     pub key: Key,
 }
 
-/// What became of a piece.
+/// Result of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefragmentedPiece {
-    /// How many leaves were looked at.
+    /// Number of leaves that were looked at.
     pub leaves: u64,
-    /// How many of them were written anew.
+    /// Number of them that were written anew.
     pub moved: u64,
-    /// Where the next piece begins; none behind the last.
+    /// Start of the next piece; `None` after the last.
     pub next: Option<DefragmentPlace>,
 }
 
 impl Filesystem {
-    /// Defragments a piece of the metadata, of about so many leaves, from a place on, or from the beginning, and commits
-    /// if that has changed anything. What another subvolume shares stays where it is.
+    /// Defragments a piece of the metadata, of about `leaves` leaves, from a place on, or from the beginning, and
+    /// commits if that has changed anything. Leaves shared with another subvolume stay in their places.
     pub fn defragment(
         &self,
         scope: DefragmentScope,

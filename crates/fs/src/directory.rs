@@ -15,9 +15,9 @@ pub(crate) const FIRST_INDEX: u64 = 2;
 pub struct DirectoryEntry {
     /// The name.
     pub name: Vec<u8>,
-    /// What it stands for.
+    /// Target.
     pub inode: InodeId,
-    /// What kind of thing that is.
+    /// Type of the target.
     pub kind: FileType,
     /// The place in the directory: entries are listed in ascending order of it, and it is never used twice.
     pub index: u64,
@@ -113,8 +113,8 @@ impl Filesystem {
         Ok(at)
     }
 
-    /// What a location stands for: an inode of the same tree, the root of a subvolume, or the empty place of a
-    /// subvolume that belongs to another parent (this tree is then a snapshot of that one).
+    /// Target of a location: an inode of the same tree, the root of a subvolume, or the empty place of a subvolume
+    /// that belongs to another parent (this tree is then a snapshot of that one).
     pub(crate) fn target(&self, directory: InodeId, location: &Key, name: &[u8]) -> Result<InodeId, FsError> {
         if location.item_type != KeyType::ROOT_ITEM {
             return Ok(InodeId { tree: directory.tree, number: location.objectid });

@@ -1,4 +1,4 @@
-//! What can go wrong with a file.
+//! Errors of files.
 
 use crate::InodeId;
 use brindle_ondisk::{Defect, Key, Logical, RootId};
@@ -6,7 +6,7 @@ use brindle_tree::TreeError;
 use brindle_volume::{ReadError, VolumeError};
 use thiserror::Error;
 
-/// Why something could not be done with a file.
+/// Error of an operation on a file.
 #[derive(Debug, Error)]
 pub enum FsError {
     /// A tree could not be read.
@@ -28,9 +28,9 @@ pub enum FsError {
     Data {
         /// The file.
         file: InodeId,
-        /// Where in it, in bytes.
+        /// Offset in bytes.
         offset: u64,
-        /// Why.
+        /// Cause.
         source: ReadError,
     },
     /// A file that has checksums lacks some.
@@ -40,13 +40,13 @@ pub enum FsError {
     NoChecksum {
         /// The file.
         file: InodeId,
-        /// Where in it, in bytes.
+        /// Offset in bytes.
         offset: u64,
-        /// Where the sectors lie.
+        /// Address of the sectors.
         at: Logical,
-        /// How many sectors there are.
+        /// Number of sectors.
         sectors: usize,
-        /// How many of them have a checksum.
+        /// Number of them with a checksum.
         found: usize,
     },
     /// Compressed data is nonsense although its checksum is right.
@@ -54,13 +54,13 @@ pub enum FsError {
     Decompress {
         /// The file.
         file: InodeId,
-        /// Where in it, in bytes.
+        /// Offset in bytes.
         offset: u64,
         /// The compression.
         algorithm: brindle_ondisk::item::Compression,
-        /// Where the extent lies; 0 if inline.
+        /// Address of the extent; 0 if inline.
         at: Logical,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// An item of a file is nonsense in its place.
@@ -70,7 +70,7 @@ pub enum FsError {
         file: InodeId,
         /// The item's key.
         key: Key,
-        /// What is wrong.
+        /// The defect.
         defect: Defect,
     },
     /// There is no such name.
@@ -97,20 +97,20 @@ pub enum FsError {
     /// The inode has as many names as it can have.
     #[error("{0} has too many names")]
     TooManyLinks(InodeId),
-    /// What the inode's flags forbid (`EPERM`).
+    /// The inode's flags forbid it (`EPERM`).
     #[error("{file}: {why}")]
     NotPermitted {
         /// The inode.
         file: InodeId,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
-    /// What brindle does not know (`EOPNOTSUPP`).
+    /// The request is not supported (`EOPNOTSUPP`).
     #[error("{file}: {what} that is not supported")]
     Unsupported {
         /// The inode.
         file: InodeId,
-        /// What was wanted.
+        /// The request.
         what: &'static str,
     },
     /// There is no such extended attribute.
@@ -145,7 +145,7 @@ pub enum FsError {
     Invalid {
         /// The file.
         file: InodeId,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
     /// The file would pass the greatest size (`EFBIG`).
@@ -156,7 +156,7 @@ pub enum FsError {
     WriteBack {
         /// The file.
         file: InodeId,
-        /// Why.
+        /// Cause.
         why: std::sync::Arc<Self>,
     },
     /// Only regular files and symbolic links have contents.

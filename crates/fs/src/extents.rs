@@ -5,7 +5,7 @@ use brindle_ondisk::item::{Compression, FileExtent};
 use brindle_ondisk::{Defect, Item, Key, KeyType, Logical, to_u64};
 use brindle_tree::Readahead;
 
-/// How many extents a window holds at the most, so that a file of millions costs no more memory than any other.
+/// Upper bound on the extents in a window, so that a file of millions costs no more memory than any other.
 const WINDOW_EXTENTS: usize = 512;
 /// The most that one compressed extent holds, in bytes, on disk as well as decompressed
 /// (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).
@@ -14,15 +14,15 @@ pub(crate) const COMPRESSED_MAX_BYTES: u64 = 128 << 10;
 /// One piece of a file that is neither a hole nor preallocated.
 #[derive(Clone, Debug)]
 pub(crate) struct Extent {
-    /// Where in the file it begins, in bytes.
+    /// Start in the file, in bytes.
     pub(crate) start: u64,
-    /// How much of the file it covers, in bytes.
+    /// Bytes of the file that it covers.
     pub(crate) length: u64,
-    /// Where the contents are.
+    /// Location of the contents.
     pub(crate) source: Source,
 }
 
-/// Where the contents of an extent are.
+/// Location of the contents of an extent.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// In the item.
@@ -36,15 +36,15 @@ pub(crate) enum Source {
 /// A compressed extent on disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompressedExtent {
-    /// Where it lies.
+    /// Address.
     pub(crate) address: Logical,
     /// Its size on disk, in bytes.
     pub(crate) disk_length: u64,
     /// Its size when decompressed, in bytes.
     pub(crate) ram_length: u64,
-    /// Where in the decompressed bytes this piece of the file begins.
+    /// Offset of this piece of the file in the decompressed bytes.
     pub(crate) offset: u64,
-    /// How it is compressed.
+    /// Compression.
     pub(crate) compression: Compression,
 }
 
@@ -64,7 +64,7 @@ impl Extent {
         self.start.saturating_add(self.length)
     }
 
-    /// Whether another extent, which begins later, is within this one, and in the same place on disk.
+    /// Returns true if another extent, which begins later, is within this one, and in the same place on disk.
     fn has_all_of(&self, other: &Self) -> bool {
         let (Source::Plain { address: own }, Source::Plain { address }) = (&self.source, &other.source)
         else {
@@ -76,7 +76,7 @@ impl Extent {
 }
 
 impl ExtentWindow {
-    /// Whether the window tells what is at `offset`.
+    /// Returns true if the window covers `offset`.
     pub(crate) fn covers(&self, offset: u64) -> bool {
         (self.start..self.end).contains(&offset)
     }
@@ -127,7 +127,7 @@ impl Filesystem {
     }
 }
 
-/// What a reader needs of a file extent; `None` for what reads as zeros.
+/// File extent as readers need it; `None` for one that reads as zeros.
 fn convert(start: u64, extent: &FileExtent<'_>) -> Result<Option<Extent>, Defect> {
     let length = extent.length();
     let source = match *extent {
@@ -166,7 +166,7 @@ fn convert(start: u64, extent: &FileExtent<'_>) -> Result<Option<Extent>, Defect
     Ok(Some(Extent { start, length, source }))
 }
 
-/// How many bytes of `[start, end)` fit a buffer that begins at `offset`, as a range of the buffer.
+/// Part of `[start, end)` that fits a buffer that begins at `offset`, as a range of the buffer.
 pub(crate) fn overlap(offset: u64, length: usize, start: u64, end: u64) -> std::ops::Range<usize> {
     let buffer_end = offset.saturating_add(to_u64(length));
     let from = start.clamp(offset, buffer_end) - offset;

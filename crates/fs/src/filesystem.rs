@@ -16,16 +16,16 @@ use std::sync::Arc;
 /// The most that the replay of a log in memory writes to a device, in bytes.
 const REPLAYED_BYTES_MAX: usize = 1 << 30;
 
-/// How a filesystem is opened.
+/// Options of opening a filesystem.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// What concerns the pool.
+    /// Options of the pool.
     pub pool: brindle_tree::OpenOptions,
-    /// Which subvolume is the root.
+    /// Subvolume that becomes the root.
     pub subvolume: SubvolumeChoice,
 }
 
-/// Which subvolume is the root.
+/// Choice of the subvolume that becomes the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SubvolumeChoice {
     /// The one set as default; the top level unless someone set another.
@@ -44,19 +44,19 @@ pub struct Filesystem {
     pub(crate) subvolumes: Subvolumes,
     root: InodeId,
     warnings: Vec<String>,
-    /// Where small files were read last.
+    /// Locations of small files read last.
     pub(crate) neighbours: Neighbours,
     /// The inodes in use.
     pub(crate) inodes: InodeTable,
-    /// What writing contents takes.
+    /// Context for writing contents.
     pub(crate) data: DataContext,
-    /// What the log does not have of files.
+    /// Changes of files that the log does not have.
     pub(crate) log_book: LogBook,
-    /// What changing anything takes; `None` if the filesystem is only read.
+    /// State needed for changes; `None` if the filesystem is only read.
     write: Option<WriteState>,
 }
 
-/// What changing anything takes.
+/// State needed for changes.
 #[derive(Debug)]
 pub(crate) struct WriteState {
     pub(crate) options: WriteOptions,
@@ -64,7 +64,7 @@ pub(crate) struct WriteState {
     pub(crate) renames: Mutex<()>,
     /// Held while a deleted subvolume is dropped, or blocks are moved that could be part of one.
     pub(crate) drops: Mutex<()>,
-    /// Where orphans are still to be looked for.
+    /// Places where orphans are still to be looked for.
     pub(crate) orphans: Arc<Orphans>,
     /// The id of the next subvolume, once it has been looked up.
     pub(crate) next_subvolume: Mutex<Option<u64>>,
@@ -160,22 +160,23 @@ impl Filesystem {
         &self.pool
     }
 
-    /// Whether anything can be changed; false from the first error on that left a commit undone.
+    /// Returns true if anything can be changed; false from the first error on that left a commit undone.
     pub fn is_writable(&self) -> bool {
         self.write.is_some() && self.pool.read_only_reason().is_none()
     }
 
-    /// Whether it was opened to be read.
+    /// Returns true if it was opened to be read.
     pub(crate) fn is_only_read(&self) -> bool {
         self.write.is_none()
     }
 
-    /// Where orphans are still to be looked for, also once writing has ended; `None` if the filesystem is only read.
+    /// Places where orphans are still to be looked for, also once writing has ended; `None` if the filesystem is only
+    /// read.
     pub(crate) fn orphans(&self) -> Option<&Arc<Orphans>> {
         self.write.as_ref().map(|write| &write.orphans)
     }
 
-    /// What changing something takes, or a refusal.
+    /// State needed for changes, or a refusal.
     pub(crate) fn writing(&self) -> Result<&WriteState, FsError> {
         let read_only = |why| FsError::Tree(TreeError::ReadOnly(why));
         match self.pool.read_only_reason() {
@@ -184,7 +185,7 @@ impl Filesystem {
         }
     }
 
-    /// What a user should know: damaged superblocks, missing devices, a log that is not replayed.
+    /// Warnings for users: damaged superblocks, missing devices, a log that is not replayed.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -194,7 +195,7 @@ impl Filesystem {
         Ok(Arc::clone(self.subvolume_state(id)?.tree()))
     }
 
-    /// What all who use a subvolume share.
+    /// State shared by all users of a subvolume.
     pub(crate) fn subvolume_state(&self, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
         self.subvolumes.get(&self.pool, id)
     }

@@ -66,7 +66,7 @@ impl Filesystem {
         Ok(FileFlags::of(self.attributes(id)?.flags))
     }
 
-    /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Who may set which is the caller's business.
+    /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Permissions are the caller's business.
     pub fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
         let options = &self.writing()?.options;
         let subvolume = self.subvolume_state(id.tree)?;
@@ -101,7 +101,7 @@ impl Filesystem {
     }
 }
 
-/// What a pool is marked with that has something compressed so.
+/// Feature of a pool that has something with this compression.
 fn feature(compression: &[u8]) -> Incompat {
     match compression {
         b"lzo" => Incompat::COMPRESS_LZO,

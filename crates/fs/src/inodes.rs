@@ -1,20 +1,20 @@
-//! Inodes in memory: one [`Inode`] each, shared by all who use it, gone when nobody does. The directories whose names
-//! changed lately stay a while, with what was looked up of them.
+//! Inodes in memory: one [`Inode`] each, shared by all its users, gone with the last. The directories whose names
+//! changed lately stay a while, with their cached lookups.
 //!
 //! **Locks**, outermost first; [`Rank`](brindle_sync::Rank) has the whole order, which debug builds check:
-//! 1. the lock of renames ([`WriteState::renames`](crate::filesystem::WriteState)): who moves a directory to another
-//!    one, so that nobody's ancestors change meanwhile;
+//! 1. the lock of renames ([`WriteState::renames`](crate::filesystem::WriteState)): held by a thread that moves a directory to another
+//!    one, so that no ancestors change meanwhile;
 //! 2. the subvolumes' [`WriteAccess`](crate::subvolume::WriteAccess), by ascending id: held shared by each operation
 //!    that writes, alone by what makes a subvolume read-only or deletes it;
-//! 3. [`Inode::names`], **by ascending [`InodeId`]**, whatever is whose parent. A directory's is held by who changes
-//!    its entries, any inode's by who changes its link count, and by who opens or closes it;
+//! 3. [`Inode::names`], **by ascending [`InodeId`]**, whatever is whose parent. A directory's is held by threads that change
+//!    its entries, any inode's by threads that change its link count, and by those that open or close it;
 //! 4. what `data` has;
-//! 5. part in the running transaction ([`Pool::join`](brindle_tree::Pool::join)), never twice: whoever waits for
+//! 5. part in the running transaction ([`Pool::join`](brindle_tree::Pool::join)), never twice: a thread that waits for
 //!    a commit with part in the transaction waits for itself;
 //! 6. the trees' own locks.
 //!
-//! Who needs a directory and what a name in it stands for looks the name up, locks both in their order, looks again,
-//! and begins anew if the name stands for something else by then. Lookups, listings and `stat` take no lock but the
+//! An operation that needs a directory and the target of a name in it looks the name up, locks both in their order, looks again,
+//! and begins anew if the name stands for something else after that. Lookups, listings and `stat` take no lock but the
 //! trees'.
 //!
 //! A commit takes none of these locks; it waits for the parts in the transaction only.
@@ -29,25 +29,25 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The table is split into so many, each with a lock of its own.
+/// Number of shards of the table, each with a lock of its own.
 const SHARDS: usize = 16;
-/// A shard is swept when it has twice as many entries as after the last sweep, and so many at the least.
+/// Lower bound on the entries at which a shard is swept; otherwise at twice as many as after the last sweep.
 const SWEEP_MIN: usize = 64;
-/// How many directories a shard keeps.
+/// Number of directories that a shard keeps.
 const DIRECTORIES: usize = 8;
 
-/// An inode that somebody uses.
+/// An inode in use.
 #[derive(Debug)]
 pub struct Inode {
     id: InodeId,
     names: Mutex<NameState>,
-    /// Who reads it in order: readers that share the host's page cache take turns in asking us.
+    /// Sequential readers: those that share the host's page cache take turns in asking us.
     readahead: Mutex<Readahead>,
-    /// It is known to have no privileges to lose; changes with the lock of its names held.
+    /// True if it is known to have no privileges to lose; changes with the lock of its names held.
     pub(crate) is_unprivileged: AtomicBool,
     /// Openings through the host's page cache.
     pub(crate) cached_openings: AtomicU32,
-    /// What of its contents is in memory only.
+    /// State of contents that are in memory only.
     pub(crate) data: FileState,
 }
 
@@ -63,7 +63,7 @@ impl Inode {
         }
     }
 
-    /// Which inode.
+    /// Id of the inode.
     pub fn id(&self) -> InodeId {
         self.id
     }
@@ -100,13 +100,13 @@ impl Inode {
         names.opens == 0 && names.is_unnamed
     }
 
-    /// Who reads it in order. Held for a moment.
+    /// Sequential readers. Held for a moment.
     pub(crate) fn readahead(&self) -> MutexGuard<'_, Readahead> {
         self.readahead.lock()
     }
 }
 
-/// Every inode that somebody uses.
+/// Inodes in use.
 #[derive(Debug, Default)]
 pub(crate) struct InodeTable {
     shards: [Mutex<Shard>; SHARDS],
@@ -117,7 +117,7 @@ struct Shard {
     inodes: IdMap<InodeId, Weak<Inode>>,
     /// Directories that came last, the oldest one first.
     directories: VecDeque<Arc<Inode>>,
-    /// How many entries there may be until those without an inode are looked for.
+    /// Number of entries at which those without an inode are looked for.
     sweep_at: usize,
 }
 
@@ -131,7 +131,7 @@ impl InodeTable {
         self.shard(id).get(id)
     }
 
-    /// The same, for a directory whose names are about to change: it stays for the next one who changes some.
+    /// The same, for a directory whose names are about to change: it stays for the next change.
     pub(crate) fn directory(&self, id: InodeId) -> Arc<Inode> {
         let mut shard = self.shard(id);
         let inode = shard.get(id);
@@ -207,7 +207,7 @@ impl<'i> NameLocks<'i> {
     /// The state of one of them.
     pub(crate) fn of(&mut self, id: InodeId) -> &mut NameState {
         let found = self.0.iter_mut().find(|(locked, _)| *locked == id);
-        &mut found.expect("who asks for a state has locked it").1
+        &mut found.expect("a state that is asked for is locked").1
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_takes_no_memory_for_long() {
+    fn unused_inodes_take_no_memory_for_long() {
         let table = InodeTable::default();
         let kept = table.get(id(256));
         for number in 257..100_000 {

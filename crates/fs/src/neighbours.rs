@@ -8,18 +8,18 @@ use brindle_sync::{Mutex, Rank};
 /// Files of more bytes are read ahead in by themselves.
 pub(crate) const SMALL_FILE_BYTES: u64 = 128 << 10;
 
-/// How many readers are followed at once.
+/// Number of readers that are followed at once.
 const STREAMS: usize = 8;
-/// How far from the last file the next one may lie, in bytes, either way: the order on disk is nearly, not
-/// quite, that of the names.
+/// Distance from the last file up to which the next one is near, in bytes, either way: the order on disk is nearly,
+/// not quite, that of the names.
 const GAP_BYTES: u64 = 256 << 10;
-/// How far ahead to ask, at first and at the most, in bytes.
+/// Readahead, at first and at most, in bytes.
 const AHEAD_MIN_BYTES: u64 = 128 << 10;
 const AHEAD_MAX_BYTES: u64 = 1 << 20;
-/// So many files must have been near the one before, until anything is asked for.
+/// Number of successive near files after which readahead begins.
 const PROOF: u32 = 2;
 
-/// What readers of small files have read last; the one that read last stands at the end.
+/// Small files that readers have read last; the reader that read last stands at the end.
 #[derive(Debug)]
 pub(crate) struct Neighbours(Mutex<Vec<Stream>>);
 
@@ -30,9 +30,9 @@ struct Stream {
     end: u64,
     /// The devices have been asked up to here.
     asked: u64,
-    /// How far ahead to ask next; doubles with each time.
+    /// Next readahead, in bytes; doubles with each time.
     ahead: u64,
-    /// How many files were near the one before.
+    /// Number of files that were near the one before.
     hits: u32,
 }
 

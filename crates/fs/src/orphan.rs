@@ -1,4 +1,4 @@
-//! Inodes that have lost their last name: they stay while somebody has them open, and then go.
+//! Inodes that have lost their last name: they stay while they are open, and then go.
 //!
 //! Each [`InodeHold`](crate::InodeHold) is counted in the inode's `opens`; the count rises from 0 only while the inode has
 //! a name. The inode's items go under two locks: that of its names, which all changes of names and attributes hold, and its
@@ -17,12 +17,12 @@ use brindle_tree::{Need, Readahead};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What is looked at in one go, of subvolumes and of the orphans of one.
+/// Size of a batch, of subvolumes and of the orphans of one.
 const BATCH: usize = 64;
-/// Removing what is left of an inode without contents changes so many items, in one place: a few attributes and names.
+/// Items changed when the rest of an inode without contents is removed, in one place: a few attributes and names.
 const REMNANT_ITEMS: usize = 32;
 
-/// Where orphans are still to be looked for.
+/// Places where orphans are still to be looked for.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     /// Subvolumes to be looked at.
@@ -55,7 +55,7 @@ impl Orphans {
 }
 
 impl Filesystem {
-    /// The inode in memory, shared by all who use it. Whether there is such an inode in the pool is not looked at.
+    /// The inode in memory, shared by all its users. Its existence in the pool is not checked.
     pub fn inode(&self, id: InodeId) -> Arc<Inode> {
         self.inodes.get(id)
     }
@@ -170,7 +170,7 @@ impl Filesystem {
         }
     }
 
-    /// The marked inodes of a subvolume that nobody has open, as many as are removed in one go.
+    /// Marked inodes of a subvolume without openers, as many as are removed in one go.
     pub(crate) fn orphans_of(&self, subvolume: &SubvolumeState) -> Result<Vec<ObjectId>, FsError> {
         let tree = subvolume.tree();
         let mut cursor = self.pool().cursor(tree, Readahead::None);

@@ -42,7 +42,7 @@ impl Header for InodeExtrefHeader {
 #[derive(Debug)]
 pub(crate) struct Packed<'a, H> {
     pub(crate) header: &'a H,
-    /// Where it lies among the bytes of the item.
+    /// Range in the bytes of the item.
     pub(crate) range: Range<usize>,
 }
 

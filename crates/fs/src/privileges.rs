@@ -17,9 +17,9 @@ const GROUP_EXECUTE: u32 = 0o010;
 /// The rights of the caller that changes a file's contents, as far as they concern the file's privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetIdRight {
-    /// It has `CAP_FSETID`: both bits stay.
+    /// The process has `CAP_FSETID`: both bits stay.
     Keep,
-    /// It belongs to the file's group: set-group-id stays where the group may not execute.
+    /// The process belongs to the file's group: set-group-id stays where the group may not execute.
     GroupMember,
     /// None: both bits go.
     None,

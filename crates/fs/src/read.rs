@@ -12,7 +12,8 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How often a read that has met a writeback, or data that moved, begins anew, until it waits for the writeback.
+/// Number of times a read that has met a writeback, or data that moved, begins anew, until it waits for the
+/// writeback.
 const READ_AGAIN_MAX: usize = 3;
 
 /// An open file, to be shared by threads. It keeps its inode, also when that loses its last name:
@@ -23,11 +24,11 @@ pub struct OpenFile {
     inode: InodeHold,
     has_checksums: AtomicBool,
     state: Mutex<ReaderState>,
-    /// How many failed writebacks of the file this opener knows of.
+    /// Number of failed writebacks of the file that this handle has reported.
     pub(crate) known_failures: AtomicU64,
 }
 
-/// What a reader has looked up is of a version of the file's items, and of where data lies.
+/// Version of a reader's cached lookups: of the file's items, and of the location of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Version {
     items: u64,
@@ -59,7 +60,7 @@ struct ReaderState {
 }
 
 impl OpenFile {
-    /// Which inode.
+    /// Id of the inode.
     pub fn id(&self) -> InodeId {
         self.id
     }
@@ -69,7 +70,7 @@ impl OpenFile {
         self.inode.data.size().expect("opening tells the size")
     }
 
-    /// What is shared by all who use the inode.
+    /// The inode, shared by all its users.
     pub fn inode(&self) -> &Arc<Inode> {
         &self.inode
     }
@@ -112,7 +113,7 @@ impl Filesystem {
         }
         let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
         if inode.data.size().is_none() {
-            // What the caller has read may be older than a write by somebody who is done with the file by now;
+            // Attributes read before may be older than a write by a thread that has finished with the file since;
             // from here on the inode stays in memory.
             let size = if self.is_writable() { self.attributes(id)?.size } else { attributes.size };
             inode.data.load(size);
@@ -134,7 +135,7 @@ impl Filesystem {
         self.read_inside(file, offset, buffer)
     }
 
-    /// Reads like [`read`](Self::read), for who has passed the file's gate.
+    /// Reads like [`read`](Self::read), for a caller that has passed the file's gate.
     pub(crate) fn read_inside(
         &self,
         file: &OpenFile,
@@ -372,7 +373,7 @@ impl Filesystem {
         volume.read_data(address, buffer, &DataChecksums::all(&checksums.bytes)).map_err(failed)
     }
 
-    /// What a compressed extent holds.
+    /// Contents of a compressed extent.
     fn decompressed(
         &self,
         file: Reading<'_>,
@@ -465,7 +466,7 @@ impl Filesystem {
 }
 
 impl ReaderState {
-    /// What was read from items of this version.
+    /// Lookups from items of this version, if these are cached.
     fn of_version(&mut self, version: Version) -> Option<&mut Self> {
         (self.version == version).then_some(self)
     }

@@ -1,9 +1,9 @@
-//! Where in a file there is data, and where there is none.
+//! Seeks for data and holes in a file.
 
 use crate::{Filesystem, FsError, OpenFile};
 use std::ops::Range;
 
-/// What is looked for.
+/// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The first byte of data (`SEEK_DATA`).

@@ -1,4 +1,4 @@
-//! How full the pool is, by the kernel's reckoning.
+//! Space statistics of the pool, by the kernel's reckoning.
 
 use crate::{Filesystem, FsError};
 use brindle_ondisk::{
@@ -8,7 +8,7 @@ use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 use brindle_tree::{Readahead, TreeError};
 use brindle_volume::{DeviceStatus, StripeStatus};
 
-/// What `statfs` tells, in bytes.
+/// Space statistics for `statfs`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceStatistics {
     /// The size of a block, in bytes.
@@ -17,7 +17,7 @@ pub struct SpaceStatistics {
     pub total_bytes: u64,
     /// Not in use.
     pub free_bytes: u64,
-    /// What data could still be written.
+    /// Data that could still be written.
     pub available_bytes: u64,
 }
 
@@ -38,9 +38,9 @@ struct BlockGroup {
     profile: Profile,
     length: u64,
     used: u64,
-    /// Whether a stripe lies on a seed device, which is never written.
+    /// True if a stripe lies on a seed device, which is never written.
     is_on_seed: bool,
-    /// How many of its stripes lie on devices that data may lie on, of all of them.
+    /// Number of its stripes on devices that data may lie on, and number of all.
     counted: (u64, u64),
 }
 
@@ -54,7 +54,7 @@ impl BlockGroup {
         self.length.saturating_sub(self.used).saturating_mul(self.copies())
     }
 
-    /// What is in use on disk of devices that count, every copy counted.
+    /// Bytes in use on disk of devices that count, every copy counted.
     fn used(&self) -> u64 {
         let (counted, all) = self.counted;
         let used = u128::from(self.used.saturating_mul(self.copies())) * u128::from(counted);
@@ -94,8 +94,8 @@ const RECKONING_ORDER: [Profile; 9] = [
 ];
 
 impl Filesystem {
-    /// How full the pool is. The blocks in use include the reserve that the kernel keeps for its own trees, and room for
-    /// contents that wait in memory: the kernel counts those after it has written them.
+    /// Space statistics of the pool. The blocks in use include the reserve that the kernel keeps for its own trees,
+    /// and room for contents that wait in memory: the kernel counts those after it has written them.
     pub fn space(&self) -> Result<SpaceStatistics, FsError> {
         let groups = self.block_groups()?;
         let data = || groups.iter().filter(|group| group.holds(BlockGroupType::DATA));
@@ -245,7 +245,7 @@ impl Filesystem {
         devices.iter().filter(|device| is_meant(device.hint)).map(|device| device.devid).collect()
     }
 
-    /// How many bytes of the devices new data chunks of a profile could take, every copy counted.
+    /// Bytes of the devices that new data chunks of a profile could take, every copy counted.
     fn unallocated_for(&self, profile: Profile) -> u64 {
         let devices = self.pool().volume().devices();
         let excluded = self.devices_without_new_data();
@@ -261,10 +261,10 @@ fn is_redundant(profile: Profile) -> bool {
     !matches!(profile, Profile::Single | Profile::Raid0)
 }
 
-/// How many bytes chunks of a profile could take of devices with so much free space, by the kernel's estimate:
-/// the fullest device sets the length of a chunk over as many devices as the profile must have; then again
-/// without that device. Of a profile with parity each round counts the fullest device alone, which leaves as
-/// many uncounted as hold parity.
+/// Bytes of devices with this free space that chunks of a profile could take, by the kernel's estimate: the fullest
+/// device sets the length of a chunk over as many devices as the profile must have; then again without that device.
+/// Of a profile with parity each round counts the fullest device alone, which leaves as many uncounted as hold
+/// parity.
 fn allocatable(mut free: Vec<u64>, profile: Profile) -> u64 {
     let attributes = profile.attributes();
     let stripes_max = match profile {

@@ -32,7 +32,7 @@ pub struct Subvolume {
     pub flags: RootFlags,
 }
 
-/// Where a subvolume hangs.
+/// Parent and path of a subvolume.
 struct Place {
     parent: Option<RootId>,
     path: Vec<u8>,
@@ -42,7 +42,7 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Subvolumes(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 
-/// What all who use a subvolume share.
+/// State shared by all users of a subvolume.
 #[derive(Debug)]
 pub(crate) struct SubvolumeState {
     tree: Arc<Tree>,
@@ -51,7 +51,7 @@ pub(crate) struct SubvolumeState {
     next_number: Mutex<Option<u64>>,
 }
 
-/// Whether a subvolume may be changed. Who holds it shared may; what forbids it waits for those.
+/// Permission to change a subvolume. Holders of the shared lock may; an operation that forbids it waits for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteAccess {
     pub(crate) is_read_only: bool,
@@ -114,21 +114,21 @@ impl SubvolumeState {
         Ok(access)
     }
 
-    /// The right to finish what was begun before it became read-only: contents written back, orphans removed. Not to
-    /// be taken by who has the right to write already.
+    /// The right to finish work begun before it became read-only: contents written back, orphans removed. Not to be
+    /// taken by a thread that has the right to write already.
     #[track_caller]
     pub(crate) fn begin_upkeep(&self) -> Result<RwLockReadGuard<'_, WriteAccess>, FsError> {
         let access = self.access.read_by_key(self.key());
         if access.is_deleted { Err(FsError::DeletedSubvolume(self.tree.id())) } else { Ok(access) }
     }
 
-    /// Nobody deletes it, or says who may change it, meanwhile.
+    /// Keeps the subvolume from being deleted, and its permission from changing, meanwhile.
     #[track_caller]
     pub(crate) fn hold(&self) -> RwLockReadGuard<'_, WriteAccess> {
         self.access.read_by_key(self.key())
     }
 
-    /// The right to say who may change it; waits for the operations that do.
+    /// The right to change the permission; waits for operations that write.
     #[track_caller]
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, WriteAccess> {
         self.access.write_by_key(self.key())
@@ -189,7 +189,7 @@ impl Filesystem {
         Ok(found)
     }
 
-    /// Whether a subvolume is read-only.
+    /// Returns true if a subvolume is read-only.
     pub fn is_subvolume_read_only(&self, id: RootId) -> Result<bool, FsError> {
         Ok(self.subvolume_state(id)?.begin_upkeep()?.is_read_only)
     }

@@ -22,7 +22,7 @@ const PERMISSIONS: u32 = 0o777;
 /// The name under which a root directory is its own.
 const PARENT: &[u8] = b"..";
 
-/// Where a subvolume's name is.
+/// Location of a subvolume's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Home {
     directory: InodeId,
@@ -100,7 +100,7 @@ impl Filesystem {
         let uuid = write.options.host.new_uuid();
         let now = write.options.host.now().into();
         let index = self.new_index(place.tree, parent, &mut names)?;
-        // Room is asked for as by anybody; it can't be held over the moment in which nobody else is inside.
+        // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
         drop(self.pool().join(Need::items(16))?);
         self.pool().exclusively(|editor| {
             let edit = Edit { editor: *editor, now };
@@ -142,7 +142,7 @@ impl Filesystem {
     fn delete(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         self.take_out(id, only_if_empty)?;
         for inode in self.inodes.of_subvolume(id) {
-            // Who has a file open reads what was written to it, until it is closed.
+            // Open files remain readable, with everything written to them, until they are closed.
             if inode.names().opens == 0 {
                 self.forget_contents(&inode);
             }
@@ -296,7 +296,7 @@ impl Filesystem {
         Ok(found.map(|(tree, number, name)| Home { directory: InodeId { tree, number }, name }))
     }
 
-    /// Where the name of a subvolume is kept beside the directory's entry.
+    /// Record of a subvolume's name beside the directory's entry.
     pub(crate) fn root_reference_place(&self, parent: RootId, child: RootId) -> Result<NamePlace, FsError> {
         let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
         let [key, _] = root_reference_keys(parent, child);

@@ -1,10 +1,10 @@
-//! Which data lies on fast devices: small files, and what is marked.
+//! Choice of the tier of data: small files and marked files lie on fast devices.
 //!
 //! A file or directory is marked by an extended attribute. It is one of the user's own, for those are all that every
 //! driver keeps, copies and sends along without knowing what they mean; a property of the `btrfs.` family that it does
 //! not know the kernel refuses to set. What is made in a marked directory is marked alike.
 //!
-//! The mark, or else the length, counts when data is written; what lies elsewhere by then stays until somebody has it moved
+//! The mark, or else the length, counts when data is written; data that lies elsewhere stays until it is moved on request
 //! ([`files`](brindle_policy::tier::files) tells what that is). An extent that several
 //! files share (clones, snapshots) belongs into the best tier that one of them asks for: see
 //! [`tier_of_owners`](brindle_policy::placement::tier_of_owners). So what is copied (`copy_file_range`) out of a fast
@@ -16,7 +16,7 @@ pub(crate) use brindle_policy::tier::files::{MARK as TIER, tier_of_mark};
 use brindle_tree::PoolSettings;
 use std::sync::atomic::Ordering;
 
-/// What decides about the tier of a file's data.
+/// Inputs of the choice of a file's tier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TierWish {
     /// Its mark.
@@ -28,12 +28,12 @@ pub(crate) struct TierWish {
 }
 
 impl TierWish {
-    /// What is the same for every tier.
+    /// Inputs that are the same for every tier.
     pub(crate) const NONE: Self = Self { mark: Some(PlacementClass::Bulk), size: 0, limit: 0 };
 
-    /// The tier of data of which so much is written now, and takes so much of the devices.
+    /// The tier of data of which `written` bytes are written now, and take `stored` bytes of the devices.
     pub(crate) fn tier(&self, written: u64, stored: u64) -> PlacementClass {
-        // Only who sees all of it knows what all of it comes to.
+        // The compressed length of the whole is known only when all of it is written now.
         let kept = if written >= self.size { stored.min(self.size) } else { self.size };
         let by_length =
             if kept <= self.limit && self.limit > 0 { PlacementClass::Fast } else { PlacementClass::Bulk };
@@ -45,7 +45,7 @@ impl Filesystem {
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     pub fn small_file_bytes(&self) -> u64 {
         if self.is_only_read() {
-            // Asked only by who wants to know what the pool has stored.
+            // Reports ask for the stored setting.
             return self.pool().settings().map_or(0, |settings| settings.small_file_bytes);
         }
         self.data.small_file_bytes.load(Ordering::Relaxed)
@@ -59,7 +59,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// What decides about the tier of a file's data that is written now.
+    /// Inputs of the choice of a file's tier for data that is written now.
     pub(crate) fn tier_wish(&self, file: InodeId, size: u64) -> Result<TierWish, FsError> {
         if !self.pool().has_tiers() {
             return Ok(TierWish::NONE);

@@ -6,12 +6,12 @@ use brindle_ondisk::{Key, KeyType, ObjectId, RootId, Uuid};
 use brindle_tree::TreeError;
 use zerocopy::IntoBytes;
 
-/// What a UUID is to a subvolume.
+/// Kind of a subvolume's UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UuidKind {
     /// Its own.
     Subvolume,
-    /// That which it had where it was sent from.
+    /// The UUID that it had where it was sent from.
     Received,
 }
 

@@ -1,4 +1,4 @@
-//! How a filesystem that is written behaves, and what it asks of its host: the time, and numbers nobody else has.
+//! Options of a filesystem that is written, and its needs of the host: the time, and unique numbers.
 
 use crate::Timestamp;
 use crate::compression::CompressionChoice;
@@ -17,13 +17,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The longest contents that are kept inside an item unless told otherwise, in bytes, as the kernel has it.
 const MAX_INLINE_BYTES: u32 = 2048;
 
-/// How much is kept in memory before it is written unless told otherwise, in bytes.
+/// Default bound on dirty contents in memory, in bytes.
 const DIRTY_BYTES_MAX: u64 = 128 << 20;
 
-/// How a filesystem that is written behaves. How often to commit is the caller's business.
+/// Options of a filesystem that is written. Commit intervals are the caller's business.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// How new data is compressed, if at all (`compress`, `compress-force`).
+    /// Compression of new data, if any (`compress`, `compress-force`).
     pub compression: Option<CompressionChoice>,
     /// New files are overwritten in place, and so have no checksums (`nodatacow`).
     pub nodatacow: bool,
@@ -43,7 +43,7 @@ pub struct WriteOptions {
     pub discard: bool,
     /// When the time of the last access is kept.
     pub atime: AtimeMode,
-    /// How much the class of a device weighs when a chunk is made.
+    /// Weight of a device's class when a chunk is made.
     pub placement: PlacementMode,
     /// Files up to this length, compressed, have their data on fast devices, whatever the pool has stored about that
     /// (`small_files`).
@@ -78,7 +78,7 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// What of this the trees must know.
+    /// Options for the trees.
     pub(crate) fn for_pool(&self) -> WriterOptions {
         let host = Arc::clone(&self.host);
         WriterOptions {
@@ -105,12 +105,12 @@ pub enum AtimeMode {
     Never,
 }
 
-/// What the world outside has to give.
+/// Services of the host.
 pub trait Host: Debug + Send + Sync {
     /// The time.
     fn now(&self) -> Timestamp;
 
-    /// A UUID that nobody else has.
+    /// New unique UUID.
     fn new_uuid(&self) -> Uuid;
 }
 

@@ -18,22 +18,22 @@ pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// Attributes that are properties begin so.
 const PROPERTIES: &[u8] = b"btrfs.";
 
-/// Whether an extended attribute must or must not be there before it is set.
+/// Condition on the presence of an extended attribute before it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {
     /// Either.
     #[default]
     Any,
-    /// It must not be there (`XATTR_CREATE`).
+    /// The attribute must not exist (`XATTR_CREATE`).
     Create,
-    /// It must be there (`XATTR_REPLACE`).
+    /// The attribute must exist (`XATTR_REPLACE`).
     Replace,
 }
 
-/// What setting an attribute comes to.
+/// Effect of setting an attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Effect {
-    /// What is kept; nothing if it goes, or was not there.
+    /// Stored value; `None` if it goes, or was not there.
     value: Option<Vec<u8>>,
     /// The permission bits that the inode gets.
     mode: Option<u32>,
@@ -119,7 +119,7 @@ impl Filesystem {
         }
     }
 
-    /// Whether an inode has an attribute, and how many bytes others take in its item.
+    /// Presence of an attribute of an inode, and bytes that others take in its item.
     fn xattr_place(&self, tree: &Arc<Tree>, id: InodeId, name: &[u8]) -> Result<(bool, usize), FsError> {
         let key = id.key(KeyType::XATTR_ITEM, name_hash(name));
         let found = self.pool().with_item(tree, &key, |data| {
@@ -182,7 +182,7 @@ fn acl_name(name: &[u8]) -> bool {
     name == acl::ACCESS || name == acl::DEFAULT
 }
 
-/// What setting (`value`) or removing an attribute comes to.
+/// Effect of setting (`value`) or removing an attribute.
 fn effect(before: &Attributes, name: &[u8], value: Option<&[u8]>) -> Result<Effect, FsError> {
     let invalid = |why| Err(FsError::Invalid { file: before.id, why });
     if acl_name(name) {
@@ -220,7 +220,7 @@ fn effect(before: &Attributes, name: &[u8], value: Option<&[u8]>) -> Result<Effe
     compression_effect(before, value.unwrap_or_default())
 }
 
-/// What setting the compression of an inode comes to; empty to take it away.
+/// Effect of setting the compression of an inode; empty to take it away.
 fn compression_effect(before: &Attributes, value: &[u8]) -> Result<Effect, FsError> {
     let invalid = |why| Err(FsError::Invalid { file: before.id, why });
     let others = before.flags - InodeFlags::COMPRESS - InodeFlags::NOCOMPRESS;

@@ -15,13 +15,13 @@ pub use choice::{CompressionChoice, UnknownCompression};
 pub(crate) use promise::is_promising;
 use thiserror::Error;
 
-/// Why compressed bytes can't be what they claim.
+/// Reason for which compressed bytes are invalid.
 #[derive(Debug, Error)]
 pub enum DecompressError {
     /// The library refuses the stream.
     #[error("{0}")]
     Stream(String),
-    /// It ends too soon.
+    /// The stream ends too soon.
     #[error("it is cut off at byte {0}")]
     CutOff(usize),
 }

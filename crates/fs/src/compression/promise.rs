@@ -1,15 +1,15 @@
-//! Whether it is worth the time to compress something: a guess from a small sample.
+//! Prediction of compressibility, from a small sample.
 
 use brindle_ondisk::to_u64;
 
-/// One run of so many bytes is looked at...
+/// Length in bytes of one sample.
 const SAMPLE_BYTES: usize = 16;
-/// ...out of each of so many.
+/// Interval in bytes at which samples are taken.
 const SAMPLE_EVERY_BYTES: usize = 256;
-/// What needs more bits a byte than this, in 1/256, is as good as random.
+/// Entropy in 1/256 of a bit a byte above which contents are as good as random.
 const BITS_MAX: u64 = 8 * 256 * 93 / 100;
 
-/// Whether contents look as if they could be compressed.
+/// Returns true if contents look compressible.
 pub(crate) fn is_promising(contents: &[u8]) -> bool {
     let mut counts = [0u32; 256];
     let mut total = 0u64;
@@ -42,7 +42,7 @@ fn log2(value: u64) -> u64 {
     whole * 256 + u64::try_from(fraction).expect("less than 256")
 }
 
-/// Whether the second half says again what the first half did: bytes as varied as random ones, twice.
+/// Returns true if the second half repeats the first: bytes as varied as random ones, twice.
 fn repeats(contents: &[u8]) -> bool {
     let (first, second) = contents.split_at(contents.len() / 2);
     let samples = (0..second.len().saturating_sub(SAMPLE_BYTES)).step_by(SAMPLE_EVERY_BYTES);

@@ -1,4 +1,4 @@
-//! Replaying logs: what was fsynced after the last commit enters the trees of the subvolumes, as part of the first
+//! Replay of logs: changes fsynced after the last commit enter the trees of the subvolumes, as part of the first
 //! transaction after it. What the log holds, and what follows from it, is as the kernel has it, whose logs these are.
 //!
 //! The walk: each subvolume's log is gone through three times, each time in the order of its items, for a name may be
@@ -6,11 +6,11 @@
 //! directory in the ranges of indexes for which the log is complete; the inode item is that of the log (one that only
 //! says that the inode exists takes no other's place), and nothing stays behind the end of a file. Then *entries*:
 //! names that only directories tell of. Then *the rest*: attributes, names by inode, extents with their checksums. At
-//! last the inodes that lost or gained names get the number of links that they have; who has none is marked, and goes
+//! last the inodes that lost or gained names get the number of links that they have; one without links is marked, and goes
 //! as any orphan does.
 //!
-//! A name that comes to stand for another inode, or an index for another name, takes it from whoever had it. Nothing
-//! here is seen by anybody before all of it is durable; should it fail, the log is still there.
+//! A name that comes to stand for another inode, or an index for another name, takes it from its owner. Nothing
+//! here is visible before all of it is durable; should it fail, the log is still there.
 //!
 //! That an item makes sense by itself has been seen to where its block was read, as everywhere; what is refused here does
 //! not fit what is there.
@@ -26,8 +26,7 @@ use brindle_tree::{LogTree, Need, Readahead, Tree, TreeError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What the replay promises itself of space for metadata, in items: it has to have some, and how many it needs shows in
-/// its course.
+/// Metadata space that the replay reserves, in items: it has to have some, and its real need shows in its course.
 const ITEMS: usize = 64;
 
 /// The times that a log is gone through.
@@ -49,7 +48,7 @@ struct Replay<'a> {
 }
 
 impl Filesystem {
-    /// Replays the log, if there is one, and makes what it says durable. Nobody else may use the filesystem yet.
+    /// Replays the log, if there is one, and makes it durable. The filesystem must not be in use yet.
     pub(crate) fn replay_log(&self) -> Result<(), FsError> {
         if !self.pool().has_log() {
             return Ok(());

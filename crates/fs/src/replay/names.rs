@@ -82,7 +82,7 @@ impl<'a> Replay<'a> {
         self.give(number, (directory, index, entry.name), form)
     }
 
-    /// Whether the log has a name by its inode.
+    /// Returns true if the log has a name by its inode.
     fn is_logged_name(&self, number: ObjectId, parent: ObjectId, name: &[u8]) -> Result<bool, FsError> {
         let pool = self.filesystem.pool();
         let key = Key::new(number, KeyType::INODE_REF, parent.get());
@@ -140,7 +140,7 @@ impl<'a> Replay<'a> {
         Ok(found)
     }
 
-    /// Gives an inode a name. Whoever has the name, or its index, loses it.
+    /// Gives an inode a name. The owner of the name, or of its index, loses it.
     fn give(&mut self, number: ObjectId, name: Name<'_>, form: NameForm) -> Result<(), FsError> {
         let (parent, index, bytes) = name;
         let place = self.place(parent, bytes);

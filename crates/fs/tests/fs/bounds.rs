@@ -19,7 +19,7 @@ pub(crate) fn within<T: Send + 'static>(name: &str, act: impl FnOnce() -> T + Se
     }
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || {
-        // Nobody listens any more if it has taken too long.
+        // The receiver is gone if it has taken too long.
         let _ = sender.send(act());
     });
     match receiver.recv_timeout(TIME) {

@@ -26,7 +26,7 @@ pub(crate) fn read_whole(filesystem: &Filesystem, name: &str) -> Manifest {
     Walk::of(filesystem, Limits::NONE).expect_whole(name)
 }
 
-/// What the library can know: the flags of `FS_IOC_GETFLAGS` are made by whoever serves the call.
+/// Manifest as the library knows it: the flags of `FS_IOC_GETFLAGS` are made by the server of the call.
 pub(crate) fn without_flags(manifest: &Manifest) -> Manifest {
     manifest.entries().cloned().map(|entry| Entry { flags: None, ..entry }).collect()
 }

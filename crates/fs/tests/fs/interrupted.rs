@@ -12,7 +12,7 @@ use brindle_tree::Readahead;
 use std::sync::Arc;
 
 const IMAGES: [&str; 2] = ["interrupted-metadata-balance", "interrupted-data-balance"];
-/// One of so many points of a crash is looked at.
+/// Stride of the crash points that are looked at.
 const CRASH_STRIDE: usize = 7;
 
 fn image(golden: &Golden) -> Image {

@@ -10,7 +10,7 @@ use std::fmt;
 /// Entries asked for at once: few, so that a listing is continued often.
 const LISTING_ENTRIES: usize = 7;
 
-/// How much of it all is looked at. A damaged directory may hold itself, a damaged file may be endless.
+/// Limits of a walk. A damaged directory may hold itself, a damaged file may be endless.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes that one read asks for.
@@ -31,21 +31,21 @@ impl Limits {
         Self { piece: 1 << 20, entries: usize::MAX, file_bytes: u64::MAX, bytes: u64::MAX, depth: 1000 };
 }
 
-/// What a walk has found.
+/// Result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// Every entry that could be read in full.
     pub(crate) manifest: Manifest,
-    /// What could not.
+    /// Entries that could not be read.
     pub(crate) troubles: Vec<Trouble>,
 }
 
-/// Why an entry is not in the manifest, or the entries of a directory aren't.
+/// Reason for which an entry, or the entries of a directory, are not in the manifest.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     /// Of the entry or directory.
     pub(crate) path: Vec<u8>,
-    /// What went wrong.
+    /// The problem.
     pub(crate) why: Why,
 }
 

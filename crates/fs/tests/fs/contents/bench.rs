@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The inode number of the first file.
 const FIRST_FILE: u64 = 257;
 
-/// How a pool is made and written.
+/// Setup of a pool and of its writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) features: Features,
@@ -74,7 +74,7 @@ impl Bench {
         (opened.expect("opens"), faulty)
     }
 
-    /// What was committed is sound.
+    /// Checks that the committed pool is sound.
     pub(crate) fn assert_clean(&self, when: &str) {
         let options = CheckOptions { all_copies: true, check_data_csum: true, ..CheckOptions::default() };
         let devices = vec![Arc::clone(&self.device) as Arc<dyn Device>];

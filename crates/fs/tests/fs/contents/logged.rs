@@ -43,7 +43,7 @@ fn a_file_that_was_cut_off_and_grows_again_has_a_hole() {
         (2, [0; Unlogged::ALL.len()])
     );
     let id = cut.id();
-    // Nobody closes it, and nothing more is written.
+    // The file stays unclosed, and nothing more is written.
     drop((cut, filesystem));
     let filesystem = bench.open();
     let found = read(&filesystem, &filesystem.open_file(id).expect("opens"));

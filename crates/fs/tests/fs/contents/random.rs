@@ -85,7 +85,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What is written: something that compresses, something that does not, zeros.
+/// Contents of a write: compressible, incompressible, or zeros.
 fn contents(length: u64, kind: u8, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = || {
@@ -278,7 +278,7 @@ impl<'b> Life<'b> {
         self.compare_holes(file);
     }
 
-    /// What is said to be a hole reads as zeros.
+    /// Checks that holes read as zeros.
     fn compare_holes(&self, file: usize) {
         let (filesystem, open, model) = (self.filesystem(), &self.files[file], &self.model[file]);
         let (mut at, size) = (0, model.len() as u64);

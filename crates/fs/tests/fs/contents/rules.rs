@@ -247,7 +247,7 @@ fn what_could_not_be_written_is_told_once_to_each_opener_and_ends_all_writing() 
     filesystem.take_error(&first).expect("told already");
     filesystem.take_error(&second).expect_err("not told yet");
     filesystem.take_error(&second).expect("told already");
-    // Nothing is written any more, also where it could be: who goes on would build on what was lost.
+    // Nothing is written any more, also where it could be: later writes would build on lost contents.
     let refused = filesystem.write(&first, 200_000, &[3; 5000]).expect_err("all writing has ended");
     assert!(matches!(refused, FsError::Tree(TreeError::ReadOnly(_))), "{refused}");
     let reason = filesystem.pool().read_only_reason().expect("a reason");
@@ -263,7 +263,7 @@ fn what_could_not_be_written_is_told_once_to_each_opener_and_ends_all_writing() 
     bench.assert_clean("after a failure");
 }
 
-/// Where an extent of a file begins and how long it is, in units of 64 KiB, and whether it is preallocated.
+/// Start and length of an extent of a file, in units of 64 KiB, and whether it is preallocated.
 type ExtentAt = (u64, u64, bool);
 
 fn extents(filesystem: &Filesystem, file: InodeId) -> Vec<ExtentAt> {
@@ -316,7 +316,7 @@ fn preallocated_space_that_is_written_in_pieces_is_one_extent_as_the_kernels_is(
 }
 
 #[test]
-fn who_reads_while_extents_become_one_finds_what_was_written() {
+fn reads_while_extents_are_joined_find_what_was_written() {
     let bench = Bench::new(&Setup::default());
     let filesystem = bench.open();
     let id = create(&filesystem, 0, InodeFlags::empty());

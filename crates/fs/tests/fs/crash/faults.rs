@@ -37,7 +37,7 @@ fn one_of_three_devices_with_parity_fails() {
     faults("one_of_three_devices_with_parity_fails", 2200, 60).run(&LibrarySubject::failing(layout));
 }
 
-/// What was once lost when a device that had failed to be written was used again.
+/// Regression: data was lost when a device that had failed to be written was used again.
 #[test]
 fn a_device_that_failed_once_is_not_trusted_after_a_remount() {
     let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };
@@ -162,7 +162,7 @@ fn contents_that_a_device_refuses_end_all_writing_and_say_why() {
     fs.sync_file(&file).expect("works");
     fs.write(&file, 4096, &[2; 32 << 10]).expect("into memory");
     let other = fs.create(fs.root(), b"other", &new).expect("room");
-    // One write alone: the device is well again before anybody commits.
+    // One write alone: the device is well again before a commit.
     device.inject(Fault::Write { number: device.counts().writes });
     let error = fs.sync_file(&file).expect_err("refused").to_string();
     device.heal();

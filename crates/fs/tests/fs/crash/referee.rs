@@ -15,9 +15,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How much is copied at a time, or left a hole, in bytes.
+/// Unit of copying, and of leaving holes, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// A device writes superblocks whole: btrfs-progs takes one whose first copy is torn for no device.
+/// Unit that a device writes whole, in bytes: a superblock, for btrfs-progs ignores a device with a torn first copy.
 const SECTOR_BYTES: u64 = 4096;
 
 /// A subject whose states btrfs-progs examines, too.

@@ -10,7 +10,7 @@ use brindle_testing::crash::Subject;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How the contents are replaced.
+/// Way of replacing the contents.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// Another file gets the name.

@@ -18,13 +18,13 @@ pub(crate) struct LibrarySubject {
     /// A device may have missed commits, and is left out then.
     may_be_degraded: bool,
     contents: Contents,
-    /// What is moved comes to lie in parts.
+    /// True if moved data comes to lie in parts.
     moves_in_parts: bool,
     /// An fsync is logged where it can be.
     logs: bool,
 }
 
-/// How contents are written.
+/// Way of writing contents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contents {
     /// Elsewhere, with checksums.
@@ -80,7 +80,7 @@ impl LibrarySubject {
         Self { habits: Habits { syncs_all: false, ..self.habits }, is_hasty: true, ..self }
     }
 
-    /// As that, on devices that fail.
+    /// Subject as before, on devices that fail.
     pub(crate) fn failing(layout: Layout) -> Self {
         Self { may_be_degraded: true, ..Self::hasty(layout) }
     }
@@ -90,7 +90,7 @@ impl LibrarySubject {
         Self { contents, ..self }
     }
 
-    /// As [`hasty`](Self::hasty), with block groups that are emptied now and then, which commits.
+    /// Subject like [`hasty`](Self::hasty), with block groups that are emptied now and then, which commits.
     pub(crate) fn relocating(layout: Layout) -> Self {
         Self::new(layout).into_relocating()
     }
@@ -101,7 +101,7 @@ impl LibrarySubject {
         Self { habits: Habits { relocates_every: 9, ..hasty.habits }, ..hasty }
     }
 
-    /// As [`sorting`](Self::sorting), where fast devices have room for some of it only.
+    /// Subject like [`sorting`](Self::sorting), where fast devices have room for some of it only.
     pub(crate) fn sorting_crowded(layout: Layout) -> Self {
         let plain = Self::sorting(layout);
         Self { habits: Habits { fast_bytes: 24 << 10, ..plain.habits }, ..plain }
@@ -112,7 +112,7 @@ impl LibrarySubject {
         Self { moves_in_parts: true, ..self }
     }
 
-    /// As [`hasty`](Self::hasty), with metadata that is defragmented now and then, which commits.
+    /// Subject like [`hasty`](Self::hasty), with metadata that is defragmented now and then, which commits.
     pub(crate) fn defragmenting(layout: Layout) -> Self {
         let hasty = Self::hasty(layout);
         Self { habits: Habits { defragments_every: 4, ..hasty.habits }, ..hasty }
@@ -123,13 +123,14 @@ impl LibrarySubject {
         Self { logs: true, ..self }
     }
 
-    /// As [`hasty`](Self::hasty), with data that is moved between tiers now and then, and whenever the pool is opened.
+    /// Subject like [`hasty`](Self::hasty), with data that is moved between tiers now and then, and whenever the pool
+    /// is opened.
     pub(crate) fn sorting(layout: Layout) -> Self {
         let plain = Self::hasty(layout);
         Self { habits: Habits { sorts_every: 9, ..plain.habits }, ..plain }
     }
 
-    /// As [`failing`](Self::failing), on devices that may be full.
+    /// Subject like [`failing`](Self::failing), on devices that may be full.
     pub(crate) fn crowded(layout: Layout) -> Self {
         let plain = Self::failing(layout);
         Self { habits: Habits { may_be_full: true, ..plain.habits }, ..plain }

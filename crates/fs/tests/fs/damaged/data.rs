@@ -173,7 +173,7 @@ fn streams_that_are_nonsense_behind_a_right_checksum() {
     ]);
 }
 
-/// What a file reads as, and how long it is.
+/// Contents of a file.
 fn read_file(filesystem: &Filesystem, path: &str) -> Result<Vec<u8>, String> {
     let id = filesystem.resolve(filesystem.root(), path.as_bytes()).expect("is there");
     let file = filesystem.open_file(id).expect("opens");

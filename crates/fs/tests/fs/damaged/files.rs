@@ -10,7 +10,7 @@ use brindle_testing::damage::{LeafItem, Victim};
 
 const FS: RootId = RootId::FS_TREE;
 
-/// Where in a file extent the part that points to the disk begins.
+/// Offset of the part of a file extent that points to the disk.
 const ON_DISK: usize = size_of::<FileExtentHeader>();
 
 fn edit_inode(victim: &mut Victim, image: &str, path: &str, edit: impl FnOnce(&mut InodeItem)) {

@@ -22,20 +22,20 @@ const FLAG_NODATACOW: u32 = 0x0080_0000;
 
 /// One kind of damage, and what must come of it.
 struct Case {
-    /// What is damaged.
+    /// Name of the damage.
     name: &'static str,
-    /// Which golden image.
+    /// Golden image.
     image: &'static str,
     damage: fn(&mut Victim),
     outcome: Outcome,
 }
 
-/// What must come of damage. Every fragment must stand in one message or another.
+/// Expected result of damage. Every fragment must stand in one message or another.
 #[derive(Clone, Copy)]
 enum Outcome {
     /// The pool is not opened.
     Refused(&'static [&'static str]),
-    /// It is opened; something in it can't be read, and all the rest reads as it was.
+    /// The pool is opened; something in it can't be read, and all the rest reads as before.
     Fails(&'static [&'static str]),
     /// Everything reads as it was. The fragments are of warnings.
     Survives(&'static [&'static str]),

@@ -1,5 +1,5 @@
 //! A large subvolume and a snapshot that shares much with it are deleted step by step, and the machine crashes
-//! somewhere on the way: what is left is sound, goes on being deleted, and the snapshot that nobody deletes is whole.
+//! somewhere on the way: what is left is sound, goes on being deleted, and the snapshot that stays is whole.
 
 use super::{SMALL, clean_up, file};
 use crate::model::pool::NEW_SUBVOLUME;
@@ -55,7 +55,7 @@ fn delete(fs: &Filesystem) {
     clean_up(fs);
 }
 
-/// What must hold wherever it has crashed.
+/// Checks the conditions that must hold after any crash.
 fn examine(devices: &[Arc<dyn WritableDevice>], when: &str) {
     let options = CheckOptions { check_data_csum: true, threads: Some(1), ..CheckOptions::default() };
     // One superblock is enough to open it, and if nothing was left to do the others still lag.

@@ -9,15 +9,15 @@ use brindle_ondisk::Profile;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const THREADS: usize = 8;
-/// How often a thread must hear that there is no space before it believes it. In between there may be some, for who
-/// comes after a commit.
+/// Number of successive refusals for lack of space after which a thread stops. In between there may be some space,
+/// after a commit of another thread.
 const REFUSALS: usize = 10;
 
 fn name(thread: usize) -> Vec<u8> {
     format!("thread{thread}").into_bytes()
 }
 
-/// What a thread makes in its subvolume; how many operations were done.
+/// Makes files in a thread's subvolume until it is full; returns the number of operations.
 fn fill_one(fs: &Filesystem, top: InodeId, thread: usize) -> usize {
     let (mut done, mut refused, mut last) = (0, 0, None);
     for number in 0.. {
@@ -107,7 +107,7 @@ fn fill_and_empty(layout: &Layout) {
     }
     println!("{layout:?}: {counts:?} operations");
     let least = counts.iter().min().expect("two");
-    // How much fits depends on how threads meet, for snapshots take what they share with nobody.
+    // The number depends on the timing of the threads, for snapshots take space that they do not share.
     assert!(*least > 500 && least * 2 > counts[0], "{layout:?}: {counts:?} operations");
 }
 

@@ -1,4 +1,4 @@
-//! As full, as many and as deep as it gets: pools in memory.
+//! Extremes of fullness, number and depth: pools in memory.
 
 mod dropping;
 mod full;
@@ -29,7 +29,7 @@ fn is_no_space(error: &FsError) -> bool {
     matches!(error, FsError::Tree(TreeError::NoSpace(_)))
 }
 
-/// Does what nobody waits for, until nothing of it is left.
+/// Runs the background work until nothing of it is left.
 fn clean_up(fs: &Filesystem) {
     loop {
         while fs.background_step().expect("what frees space is always possible") == Remaining::More {}

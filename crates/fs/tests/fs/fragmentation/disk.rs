@@ -23,7 +23,7 @@ impl Disk {
         Self { device, pool: Pool::on(devices, layout) }
     }
 
-    /// How long a modelled disk takes until all of a tree, as of the last commit, is read in the order of keys.
+    /// Time in which a modelled disk reads all of a tree, as of the last commit, in the order of keys.
     pub(super) fn scan_ms(&self, tree: RootId) -> u64 {
         let time = VirtualTime::new();
         let device = ModelDevice::new("disk", self.device.image(), Drive::hard_disk(), &time);

@@ -4,7 +4,7 @@ use brindle_fs::{Filesystem, FsError, InodeId, NewInode};
 use brindle_sim::Random;
 
 const FILES_PER_DIRECTORY: usize = 500;
-/// How many files are made to a commit at first, and how much is done to a commit later: a busy half minute.
+/// Number of files made in a commit at first, and number of operations in a commit later: a busy half minute.
 const MADE_PER_COMMIT: usize = 2000;
 const OPERATIONS_PER_COMMIT: usize = 200;
 const BLOCK: [u8; 4096] = [0; 4096];
@@ -13,13 +13,13 @@ const BLOCK: [u8; 4096] = [0; 4096];
 pub(super) struct Life<'f> {
     fs: &'f Filesystem,
     directories: Vec<InodeId>,
-    /// How often each file was replaced, which is part of its name.
+    /// Number of replacements of each file, which is part of its name.
     files: Vec<u32>,
     random: Random,
 }
 
 impl<'f> Life<'f> {
-    /// So many files, half of them with contents.
+    /// Makes `files` files, half of them with contents.
     pub(super) fn begin(fs: &'f Filesystem, files: usize) -> Self {
         let mut life = Self { fs, directories: Vec::new(), files: Vec::new(), random: Random::new(7) };
         for number in 0..files {
@@ -38,7 +38,7 @@ impl<'f> Life<'f> {
         life
     }
 
-    /// So many changes of files here and there, with a commit now and then.
+    /// Changes files here and there, with a commit now and then.
     pub(super) fn go_on(&mut self, operations: usize) {
         for number in 0..operations {
             self.change().expect("room");

@@ -1,4 +1,4 @@
-//! How the leaves of trees lie after a long random life, and after they were defragmented.
+//! Scatter of the leaves of trees after a long random life, and after defragmentation.
 
 mod disk;
 mod life;
@@ -25,14 +25,14 @@ const LAYOUT: Layout = Layout {
 const TREES: [RootId; 3] = [RootId::FS_TREE, RootId::EXTENT_TREE, RootId::CSUM_TREE];
 const LEAVES_PER_PIECE: usize = 512;
 
-/// How a tree lies, and how long it takes a disk to read it.
+/// Scatter of a tree, and the time that a disk takes to read it.
 #[derive(Debug)]
 struct Found {
     scatter: Scatter,
     scan_ms: u64,
 }
 
-/// How many files, how long blocks are: `BRINDLE_FRAGMENTATION=100000,16384` for a large pool.
+/// Number of files, and length of blocks: `BRINDLE_FRAGMENTATION=100000,16384` for a large pool.
 fn size() -> (usize, u32) {
     let given = std::env::var("BRINDLE_FRAGMENTATION").unwrap_or_default();
     let parse = |(files, nodesize): (&str, &str)| Some((files.parse().ok()?, nodesize.parse().ok()?));

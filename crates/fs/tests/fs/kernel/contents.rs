@@ -1,4 +1,4 @@
-//! What is put into a pool: every type, every size where something changes, and many of what is seldom one.
+//! Contents of a pool: every type, every size where something changes, and large numbers of rare things.
 
 use super::pool::run;
 use rustix::fs::{CWD, FallocateFlags, FileType, IFlags, Mode, XattrFlags};

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// How the pools of a profile are made, besides.
+/// Node size and compression of the pools of a profile.
 const VARIANTS: [(&str, &str); 2] = [("16384", "zstd"), ("4096", "no")];
 
-/// Whether the kernel's pools can be had here. Skipping is allowed, but not where everything must run.
+/// Returns true if the kernel's pools can be made here. Skipping is allowed, but not where everything must run.
 pub(crate) fn can_make() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let has_loops = Path::new("/dev/loop-control").exists();
@@ -47,7 +47,7 @@ fn devices(images: &[PathBuf], lost: &[usize]) -> Vec<Arc<dyn Device>> {
     left.map(|(_, image)| Arc::new(FileDevice::open(image).expect("image")) as Arc<dyn Device>).collect()
 }
 
-/// Makes pools of a profile over so many devices, and reads them without up to `tolerated` of these.
+/// Makes pools of a profile over `device_count` devices, and reads them without up to `tolerated` of these.
 fn compare(profile: &str, device_count: usize, tolerated: usize) {
     if !can_make() {
         return;

@@ -122,8 +122,8 @@ pub(crate) fn try_run<'a>(
     options: impl IntoIterator<Item = &'a str>,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
 ) -> Result<String, String> {
-    /// Between fork and exec a child holds whatever another thread has open on its mount, which would then be
-    /// busy; nobody calls umount meanwhile.
+    /// Held while a program is started: between fork and exec a child holds whatever another thread has open on its
+    /// mount, which would then be busy, so umount must not be called meanwhile.
     static STARTING: Mutex<()> = Mutex::new(());
     let mut command = Command::new(program);
     command.args(options).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! What devices get wrong, counted by brindle and by the kernel in the same place.
+//! Device errors, counted by brindle and by the kernel in the same place.
 
 use super::can_make;
 use super::pool::{KernelPool, run};

@@ -17,14 +17,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// How many logs are replayed of each kind of pool.
+/// Number of logs that are replayed of each kind of pool.
 const ROUNDS: usize = 6;
 /// Operations between two of them, each followed by an fsync.
 const OPERATIONS: usize = 40;
 /// A pool is copied in pieces of this size, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is on the devices of a pool that is mounted, as a crash would leave it, twice.
+/// Devices of a mounted pool, as a crash would leave them, twice.
 pub(super) struct Crashed {
     scratch: TempDir,
 }
@@ -69,7 +69,7 @@ impl Crashed {
         self.scratch.path().join("mount")
     }
 
-    /// What the kernel shows of one of them, whose log it replays if nobody has.
+    /// Manifest of one of them as the kernel shows it; the kernel replays its log if it still has one.
     pub(super) fn as_kernel_sees(&self, whose: &str) -> Manifest {
         let mount_point = self.mount_point();
         run("mount", ["-t", "btrfs", "-o", "loop"], [&self.image(whose), &mount_point]);
@@ -84,7 +84,7 @@ impl Crashed {
         read.pool().superblock().log_root.get() != 0
     }
 
-    /// What brindle shows when it has replayed the log.
+    /// Manifest as brindle shows it after it has replayed the log.
     pub(super) fn as_brindle_sees(&self, name: &str) -> Manifest {
         let device = FileDevice::open_writable(&self.image("ours")).expect("an image");
         let devices = vec![Arc::new(device) as Arc<dyn WritableDevice>];

@@ -52,7 +52,7 @@ fn findings(device: Arc<dyn Device>) -> Vec<String> {
 }
 
 #[test]
-fn a_log_is_replayed_by_who_may_write() {
+fn a_log_is_replayed_by_a_writable_mount() {
     let golden = Golden::load("log-tree");
     let replayed = golden.other_manifest("manifest-replayed").expect("there");
     let device = Arc::new(ImageDevice::new("one", image(&golden.devices[0]), DeviceClass::Solid));
@@ -170,7 +170,7 @@ fn a_log_of_nonsense_does_no_harm() {
     assert!(refused > 0 && replayed > 0, "{refused} were refused, {replayed} replayed");
 }
 
-/// What is examined of files alone.
+/// Findings about files alone.
 const OF_FILES: [&str; 3] = ["files: ", "checksums: ", "data: "];
 
 /// More by `BRINDLE_NONSENSE`.

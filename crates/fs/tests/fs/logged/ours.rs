@@ -12,7 +12,7 @@ use brindle_testing::model::{Expectation, Model, TreePath};
 use brindle_testing::operations::{Generator, Mix, Operation, Target};
 use std::sync::Arc;
 
-/// How many logs are replayed of each kind of pool.
+/// Number of logs that are replayed of each kind of pool.
 const ROUNDS: usize = 6;
 /// Operations between two of them, at the least.
 const OPERATIONS: usize = 25;

@@ -1,5 +1,5 @@
-//! Many threads at once, with commits and background work in between. What they answer depends on who came first;
-//! what is left must be sound.
+//! Many threads at once, with commits and background work in between. Their answers depend on their order; the result
+//! must be sound.
 
 use super::pool::Pool;
 use super::rules::{create, directory, file};

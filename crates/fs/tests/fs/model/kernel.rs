@@ -1,4 +1,4 @@
-//! What the library has written, in the kernel's hands: mounted, compared, changed, and read again.
+//! Results of the library in the kernel's hands: mounted, compared, changed, and read again.
 
 use super::pool::Pool;
 use super::rules::{create, directory, file};
@@ -74,7 +74,7 @@ impl Drop for Mounted {
     }
 }
 
-/// What the kernel shows is what the model holds; then it removes everything, and all is well.
+/// Checks that the kernel shows the model's contents; then it removes everything, and all is well.
 fn hand_over(pool: &Pool, library: &mut Library, model: &Model) {
     library.remount();
     let mounted = Mounted::new(pool);

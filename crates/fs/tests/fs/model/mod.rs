@@ -43,7 +43,7 @@ fn a_large_tree_of_small_blocks_is_that_of_the_model() {
     }
 }
 
-/// So many seeds; more of them by `BRINDLE_SEEDS`.
+/// Range of seeds; more of them by `BRINDLE_SEEDS`.
 fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let more = std::env::var("BRINDLE_SEEDS").ok().and_then(|count| count.parse().ok());
     first..first + more.unwrap_or(count)

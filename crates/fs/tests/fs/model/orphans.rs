@@ -217,7 +217,7 @@ fn an_open_file_outlives_its_name_without_being_acquired() {
     pool.assert_btrfs_check("gone");
 }
 
-/// How often each of four names is made and removed, beside threads that change what it stands for.
+/// Number of times each of four names is made and removed, beside threads that change its target.
 const REMOVALS: usize = 20_000;
 
 /// Changes an inode that another thread may be removing.

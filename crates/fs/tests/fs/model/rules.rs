@@ -1,4 +1,4 @@
-//! What random names seldom meet: many links, hashes that collide, flags, lists that are inherited.
+//! Cases that random names seldom meet: many links, hashes that collide, flags, lists that are inherited.
 
 use super::pool::{NOW, Pool};
 use brindle_fs::{

@@ -13,7 +13,7 @@ use brindle_tree::TreeError;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where a pool lies.
+/// Location of a pool.
 pub(crate) trait Ground {
     /// Opens it to write.
     fn open(&self) -> Filesystem;
@@ -28,10 +28,10 @@ pub(crate) struct Library {
     system: Option<System>,
 }
 
-/// What the system does between a program and the library.
+/// Work of the system between a program and the library.
 pub(crate) struct System {
     filesystem: Arc<Filesystem>,
-    /// Where paths begin.
+    /// Directory at which paths begin.
     top: InodeId,
 }
 
@@ -75,7 +75,7 @@ impl System {
         Self { filesystem: Arc::new(filesystem), top }
     }
 
-    /// What lies below a directory of a filesystem that others use too.
+    /// Target below a directory of a filesystem that others use too.
     pub(crate) fn within(filesystem: &Arc<Filesystem>, top: InodeId) -> Self {
         Self { filesystem: Arc::clone(filesystem), top }
     }
@@ -383,7 +383,7 @@ impl Target for Library {
     }
 }
 
-/// What Linux would say.
+/// Error number of Linux.
 pub(crate) fn errno(error: FsError) -> Errno {
     match error {
         FsError::NotFound(_) | FsError::NoInode(_) | FsError::NoSubvolume(_) => Errno::NotFound,

@@ -1,4 +1,4 @@
-//! Which pools there are to play on.
+//! Pools to play on.
 
 use super::pool::SharedPool;
 use crate::kernel::pool::try_run;
@@ -9,7 +9,7 @@ use brindle_ondisk::{ChecksumType, Profile};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Who makes a pool.
+/// Maker of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
     Progs,
@@ -25,12 +25,12 @@ pub(super) struct Case {
     pub(super) checksum: &'static str,
     pub(super) nodesize: u32,
     pub(super) features: &'static str,
-    /// What `mkfs.btrfs` wants after `-R`.
+    /// Value for `mkfs.btrfs` after `-R`.
     pub(super) runtime: &'static str,
 }
 
 impl Case {
-    /// A pool of so many devices, with the usual features.
+    /// A pool of `devices` devices, with the usual features.
     pub(super) const fn of(devices: usize, data: &'static str, metadata: &'static str) -> Self {
         Self { devices, data, metadata, checksum: "crc32c", nodesize: 16384, features: "", runtime: "" }
     }

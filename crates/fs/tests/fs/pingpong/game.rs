@@ -26,7 +26,7 @@ pub(super) struct Game {
     complaints_before: usize,
 }
 
-/// How contents are compressed, by the turn.
+/// Compression of contents, by the turn.
 const COMPRESSION: [&str; 4] = ["no", "zlib", "lzo", "zstd"];
 
 impl Game {
@@ -48,7 +48,7 @@ impl Game {
         game
     }
 
-    /// So many turns of each.
+    /// Plays `rounds` turns of each.
     pub(super) fn play(&mut self, rounds: usize) {
         for round in 0..rounds {
             self.turn += 1;
@@ -176,7 +176,7 @@ impl Game {
         assert!(said.contains("no errors found"), "{when}: {said}");
     }
 
-    /// What only the kernel does, a part of it in each round.
+    /// Operations that only the kernel has, a part of them in each round.
     fn chores(&self, round: usize) {
         let root = self.pool.mount_point();
         match (self.turn + round) % 4 {
@@ -188,7 +188,7 @@ impl Game {
                 run("btrfs", ["balance", "start", "-m"], [&root]);
             }
             2 => {
-                // It ends with 1 if a subvolume is not deleted yet that nobody waits for.
+                // It ends with 1 if a subvolume is still being deleted, which does not matter here.
                 let _ = try_run("btrfs", ["subvolume", "sync"], [&root]);
                 run("btrfs", ["balance", "start", "-d"], [&root]);
             }
@@ -218,8 +218,8 @@ impl Game {
         answer.map(drop).unwrap_or_else(|why| panic!("{when}: {why}"));
     }
 
-    /// What random operations seldom come to: an extent with many references, a file with many names, a directory
-    /// with many files, and a snapshot of it all; and their end.
+    /// Operations that random ones seldom come to: an extent with many references, a file with many names, a
+    /// directory with many files, and a snapshot of it all; and their end.
     fn bursts(&mut self, target: &mut impl Target, when: &str) {
         self.turn += 1;
         let base = path("burst");

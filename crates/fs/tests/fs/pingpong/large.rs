@@ -16,7 +16,7 @@ fn new_file(fs: &Filesystem, name: &str) -> InodeId {
     fs.create(fs.root(), name.as_bytes(), &new).expect("room").id
 }
 
-/// So much for a file, in pieces, without its being written.
+/// Allocates `bytes` for a file, in pieces, without writing them.
 fn allocate(fs: &Filesystem, id: InodeId, bytes: u64) {
     const PIECE: u64 = 8 << 30;
     let open = fs.open_file(id).expect("there");
@@ -76,7 +76,7 @@ fn a_pool_of_half_a_terabyte() {
     pool.assert_clean("emptied by the library");
 }
 
-/// How many block groups the free space tree has as bitmaps.
+/// Number of block groups that the free space tree has as bitmaps.
 fn bitmap_groups(fs: &Filesystem) -> usize {
     let tree = fs.pool().tree(RootId::FREE_SPACE_TREE).expect("there is one");
     let mut cursor = fs.pool().cursor(&tree, Readahead::Forward);

@@ -16,7 +16,7 @@ fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Plays on a pool of each maker who can make it.
+/// Plays on a pool of each maker that can make it.
 fn play(case: &Case, makers: &[Maker]) {
     if !can_make() {
         return;

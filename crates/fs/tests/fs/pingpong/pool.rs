@@ -15,11 +15,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Sparse. Large, so that of each device much more stays unallocated than a data chunk of full size takes (a tenth of
-/// the pool, 1 GiB at the most): a kernel's scrub makes new chunks of every kind, and where there is only one system
-/// chunk, its balance does not move that unless a data chunk would fit beside it, and ends with ENOSPC. Pools that
-/// nobody but the kernel wrote show the same.
+/// the pool, 1 GiB at most): a kernel's scrub makes new chunks of every kind, and where there is only one system
+/// chunk, its balance does not move that unless a data chunk would fit beside it, and ends with ENOSPC. Pools written
+/// by the kernel alone show the same.
 const DEVICE_BYTES: u64 = 8 << 30;
-/// How often something is tried that a child of another test, which is being started, may be in the way of.
+/// Number of attempts at a command that a child of another test, which is being started, may be in the way of.
 const TRIES: usize = 100;
 
 /// A pool in image files behind loop devices. Nothing of it is left behind.
@@ -27,9 +27,9 @@ pub(crate) struct SharedPool {
     images: Vec<PathBuf>,
     loops: Vec<PathBuf>,
     is_mounted: bool,
-    /// Whether nothing was committed since a crash.
+    /// True if nothing was committed since a crash.
     pub(crate) has_crashed: bool,
-    /// What the library is to do otherwise than it usually does.
+    /// Options of the library, other than its usual ones.
     pub(crate) write: RefCell<WriteOptions>,
     scratch: TempDir,
 }
@@ -40,12 +40,12 @@ impl SharedPool {
         Self::of_size(count, DEVICE_BYTES)
     }
 
-    /// Empty devices of so many bytes.
+    /// Empty devices of `device_bytes` each.
     pub(crate) fn of_size(count: usize, device_bytes: u64) -> Self {
         Self::of_sizes(&vec![device_bytes; count])
     }
 
-    /// Empty devices, each of so many bytes.
+    /// Empty devices of these sizes, in bytes.
     pub(crate) fn of_sizes(sizes: &[u64]) -> Self {
         let scratch = tempfile::Builder::new().prefix("brindle-pingpong-").tempdir().expect("room");
         std::fs::create_dir(scratch.path().join("mount")).expect("room");
@@ -132,7 +132,7 @@ impl SharedPool {
 
     /// The generation of the superblock that counts, of every device.
     fn superblocks(&self) -> Vec<[u8; 8]> {
-        /// Where the first superblock lies, and the generation in it (`btrfs_super_block`).
+        /// Offset of the generation in the first superblock (`btrfs_super_block`).
         const GENERATION_AT: u64 = (64 << 10) + 72;
         let generation = |image: &PathBuf| {
             let mut generation = [0; 8];
@@ -162,7 +162,7 @@ impl SharedPool {
         self.forget();
     }
 
-    /// What the kernel's log says against the pool.
+    /// Complaints about the pool in the kernel's log.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let named = |device: &PathBuf| Some(format!("(device {})", device.file_name()?.to_str()?));
         let names: Vec<String> = self.loops.iter().filter_map(named).collect();

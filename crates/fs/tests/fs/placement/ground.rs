@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The devices of a pool: what the host says of each, and its size in MiB.
 pub(super) type Devices<'a> = &'a [(DeviceClass, u64)];
 
-/// How a pool is made.
+/// Parameters of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Making {
     pub(super) data: Profile,
@@ -125,7 +125,7 @@ pub(super) fn put(fs: &Filesystem, parent: InodeId, name: &str, bytes: usize) ->
     Ok(id)
 }
 
-/// Writes so much at an offset, and writes it back.
+/// Writes `bytes` at an offset, and writes them back.
 pub(super) fn append(fs: &Filesystem, id: InodeId, offset: u64, bytes: usize) -> Result<(), FsError> {
     let file = fs.open_file(id)?;
     let mut seed = id.number.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -157,7 +157,7 @@ pub(super) fn is_no_space(error: &FsError) -> bool {
     matches!(error, FsError::Tree(TreeError::NoSpace(_)))
 }
 
-/// As a set.
+/// Names as a set.
 pub(super) fn names(all: &[&str]) -> BTreeSet<String> {
     all.iter().map(|name| (*name).to_owned()).collect()
 }

@@ -41,7 +41,7 @@ fn make_five(data: Profile, metadata: Profile, device_bytes: u64) -> SharedPool 
     pool
 }
 
-/// Which of a, b, c, e, f a content lies on.
+/// Devices among a, b, c, e, f that a content lies on.
 fn letters(pool: &SharedPool, fs: &Filesystem, content: BlockGroupType) -> String {
     named(pool, &devices_of(fs, content))
 }
@@ -52,7 +52,7 @@ fn named(pool: &SharedPool, devices: &BTreeSet<String>) -> String {
     pool.loops().iter().zip("abcef".chars()).filter_map(letter).collect()
 }
 
-/// Writes so much, and lets everyone have a look.
+/// Writes `mib` MiB, and lets every checker have a look.
 fn fill_and_check(pool: &mut SharedPool, mib: usize) -> (String, String, String) {
     let fs = pool.open();
     for number in 0..mib / 16 {

@@ -1,5 +1,5 @@
-//! Where new chunks and data go in pools of two classes of devices, and that there is no wrong time for ENOSPC. The cases
-//! that are published of `ssd_metadata` are named by their numbers there.
+//! Placement of new chunks and data in pools of two classes of devices, without ENOSPC before its time. The published
+//! cases of `ssd_metadata` are named by their numbers there.
 
 mod ground;
 mod kernel;
@@ -300,7 +300,7 @@ fn s0_15_mkfs_is_right_from_the_first_chunk_on() {
 
 #[test]
 fn s0_11_and_s0_16_a_balance_puts_what_lies_wrong_where_it_belongs() {
-    // They all look alike to who makes the pool.
+    // The devices all look alike to mkfs.
     let mut pool = MixedPool::new(&[(Rotating, 512); 4], Making::of(Profile::Single, Profile::Raid1));
     let fs = pool.open();
     for number in 0..300 {

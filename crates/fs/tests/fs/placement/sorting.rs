@@ -1,4 +1,4 @@
-//! What lies in the wrong tier is moved, when somebody wants that: data that found its tier full, and what was marked later.
+//! Misplaced data is moved on request: data that found its tier full, and data that was marked later.
 
 use super::ground::{Making, MixedPool, append, directory, is_no_space, mark, names, put};
 use super::{DATA, MIB, devices_of_file, fill};
@@ -241,7 +241,7 @@ fn what_is_shared_stays_shared_and_goes_where_the_best_of_its_owners_wants_it() 
     assert_eq!(data_used(&fs), used, "nothing was torn apart");
     assert!([large, other, clone].iter().all(|file| is_on_flash(&fs, *file)));
     mark(&fs, clone, "bulk");
-    // The snapshot has no mark, and that it is on flash now nobody asks for.
+    // The snapshot has no mark, so nothing asks for its place on flash.
     mark(&fs, other, "bulk");
     apply(&fs).expect("there is room");
     assert_eq!(data_used(&fs), used);

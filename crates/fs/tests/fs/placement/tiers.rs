@@ -32,7 +32,7 @@ fn small_files_lie_on_flash_and_large_ones_do_not() {
         let file = put(&fs, fs.root(), &format!("of {bytes}"), bytes).expect("room");
         assert_eq!(is_on_flash(&fs, file), expected, "{bytes} bytes");
     }
-    // What grows is written where it belongs by then.
+    // Later writes go where the file belongs after it has grown.
     let file = put(&fs, fs.root(), "grows", 8192).expect("room");
     append(&fs, file, 8192, MIB).expect("room");
     assert_eq!(devices_of_file(&fs, file).len(), 2);

@@ -36,7 +36,7 @@ pub(super) enum Act {
     Commit,
     /// Makes everything durable.
     Sync,
-    /// A step of the work that nobody waits for.
+    /// A step of the background work.
     Background,
     /// Moves a block group, one after the other.
     Relocate,
@@ -52,7 +52,7 @@ pub(super) enum Seen {
     Nothing,
     Bytes(Vec<u8>),
     Names(BTreeSet<Vec<u8>>),
-    /// Whether a name stands for something.
+    /// True if a name exists.
     There(bool),
     Stat {
         mode: u16,

@@ -30,7 +30,7 @@ pub(super) struct Ground<'f> {
     /// Inodes by the paths that they had before the race.
     known: HashMap<TreePath, InodeId>,
     unnamed: InodeId,
-    /// That of the inode without a name is the first.
+    /// Holds; that of the inode without a name is the first.
     holds: Mutex<Vec<InodeHold>>,
     holds_named: bool,
     number: u64,
@@ -277,7 +277,7 @@ impl<'f> Ground<'f> {
         }
     }
 
-    /// What needs no open file: the inode may go at any moment.
+    /// Operations that need no open file: the inode may go at any moment.
     fn attributes(&self, operation: &Operation) -> Result<(), Errno> {
         let fs = self.fs;
         let change = |path: &TreePath, change: AttributeChange| {
@@ -314,7 +314,7 @@ impl<'f> Ground<'f> {
     }
 }
 
-/// What Linux would say.
+/// Error number of Linux.
 fn refusal(error: FsError) -> Errno {
     match error {
         // What is looked up and gone before it is used.

@@ -130,9 +130,9 @@ fn what_is_synced_is_whole_whatever_is_written_meanwhile() {
     }
 }
 
-/// How often contents are written back, and times are set, at the same time.
+/// Number of times contents are written back, and times are set, at the same time.
 const TURNS: i64 = 200_000;
-/// A thread that has not come to its end by then waits for ever.
+/// Time after which a thread that has not finished is stuck.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 #[test]

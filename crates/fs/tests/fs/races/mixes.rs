@@ -69,7 +69,7 @@ fn atomic_acts() -> Vec<Act> {
     all
 }
 
-/// Whether some order of acts that respects which ended before which began gives these answers, and leaves this.
+/// Returns true if some order of acts that respects their real order in time gives these answers, and leaves this.
 fn is_linearizable(state: &Modelled, left: &[&[Done]], found: &Manifest) -> bool {
     let Some(first_end) = left.iter().filter_map(|acts| acts.first()).map(|done| done.ended).min() else {
         return state.clone().ended().expectation().difference(found).is_none();

@@ -46,7 +46,7 @@ struct Sequence {
     rounds: u64,
 }
 
-/// How many rounds take place in a pool.
+/// Number of rounds in a pool.
 const ROUNDS_PER_POOL: u64 = 100;
 
 impl Sequence {
@@ -74,7 +74,7 @@ impl Sequence {
     }
 }
 
-/// How many rounds are asked for, a multiple of the usual number (`BRINDLE_RACES`).
+/// Factor of the rounds asked for, over the usual number (`BRINDLE_RACES`).
 fn more() -> u64 {
     std::env::var("BRINDLE_RACES").ok().and_then(|count| count.parse().ok()).unwrap_or(1)
 }

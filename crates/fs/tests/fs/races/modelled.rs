@@ -106,13 +106,13 @@ impl Modelled {
             || is_either(&own) && is_either(answer) && self.model.is_read_only(&TreePath::top()) == Ok(true)
     }
 
-    /// Where an inode is now that had this path before the race.
+    /// Present path of an inode that had this path before the race.
     fn now(&self, path: &TreePath) -> Result<TreePath, Errno> {
         let identity = *self.known.get(path).ok_or(Errno::NotFound)?;
         self.model.path_of(identity).ok_or(Errno::NotFound)
     }
 
-    /// Where a name is of a directory that had this path before the race.
+    /// Present path of a name in a directory that had this path before the race.
     fn placed(&self, path: &TreePath) -> Result<TreePath, Errno> {
         let (directory, name) = path.split().ok_or(Errno::Invalid)?;
         Ok(self.now(&directory)?.join(name))
@@ -201,7 +201,7 @@ impl Modelled {
     }
 }
 
-/// Whether a name is there for the model only.
+/// Returns true if a name exists in the model only.
 fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(HELD.as_bytes()) || name == TEMPORARY.as_bytes()
 }

@@ -4,7 +4,7 @@ use super::{Arena, more};
 use brindle_fs::{Filesystem, NewInode, RenameMode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often a name is replaced by default.
+/// Number of times a name is replaced by default.
 const REPLACEMENTS: u64 = 2000;
 
 fn make(fs: &Filesystem, name: &[u8]) {

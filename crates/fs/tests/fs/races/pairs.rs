@@ -11,22 +11,22 @@ use brindle_testing::model::{Model, RenameRule, path};
 use brindle_testing::operations::Operation;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often a pair races by default.
+/// Number of times a pair races by default.
 const ROUNDS: u64 = 4;
-/// How often a pair that failed once races by default.
+/// Number of times a pair that failed once races by default.
 const RETRIES: u64 = 150;
 /// A thread begins less than two to this power turns of a loop after the other, most often far less.
 const LEAD_BITS_MAX: u64 = 12;
 /// Lengths of the file: nothing, in its item, one extent, several sectors.
 const LENGTHS: [usize; 4] = [0, 300, 20_000, 60_001];
 
-/// What an order of the two acts comes to.
+/// Result of an order of the two acts.
 struct Outcome {
     answers: [Answer; 2],
     model: Model,
 }
 
-/// What is done beside the two, if anything.
+/// Act beside the two, if any.
 fn beside(random: &mut Random) -> Option<Act> {
     match random.below(12) {
         0 | 1 => Some(Act::Commit),
@@ -167,7 +167,7 @@ fn seed_of(base: u64, pair: (usize, usize), round: u64) -> u64 {
     (base << 32) + ((pair.0 as u64) << 20) + ((pair.1 as u64) << 8) + round
 }
 
-/// Tries a pair, first in both orders, then so many times as a race.
+/// Tries a pair, first in both orders, then a number of times as a race.
 fn try_pair(
     sequence: &mut Sequence,
     acts: [&Act; 2],

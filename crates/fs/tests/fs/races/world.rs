@@ -22,7 +22,7 @@ pub(super) struct Shape {
     pub(super) is_linked: bool,
     /// The file is open all the time.
     pub(super) is_held: bool,
-    /// So is the other one, which takes its name.
+    /// True if the other one, which takes its name, is held too.
     pub(super) is_other_held: bool,
     /// All of it is durable before the race begins.
     pub(super) is_durable: bool,
@@ -36,7 +36,7 @@ impl Shape {
     }
 }
 
-/// What is there before the race begins, but for what only a library has.
+/// Operations before the race begins, except for those that only a library has.
 pub(super) fn before(shape: Shape) -> Vec<Operation> {
     let write = |at: &str, length: usize, seed| Operation::Write {
         path: path(at),

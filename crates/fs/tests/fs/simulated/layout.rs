@@ -14,10 +14,10 @@ pub(crate) struct Layout {
     pub(crate) data: Profile,
     pub(crate) metadata: Profile,
     pub(crate) nodesize: u32,
-    /// As `mkfs -O` takes it.
+    /// Features in the syntax of `mkfs -O`.
     pub(crate) features: &'static str,
     pub(crate) compression: Option<Compression>,
-    /// So many of the devices are flash in a pool that has others, and small files lie there.
+    /// Number of devices that are flash in a pool that has others, and hold small files.
     pub(crate) fast: usize,
 }
 
@@ -97,7 +97,7 @@ impl Layout {
         mkfs(&devices, &options).unwrap_or_else(|error| panic!("{self:?}: {error}"));
     }
 
-    /// What the host says of a device, by number from 0.
+    /// Class that the host reports of a device, by number from 0.
     pub(crate) fn class(&self, number: usize) -> DeviceClass {
         if self.fast == 0 || number < self.fast { DeviceClass::Solid } else { DeviceClass::Rotating }
     }

@@ -77,7 +77,7 @@ fn run(trial: &Trial) {
     trial.run(|| Library::new(&layout));
 }
 
-/// So many seeds; more of them by `BRINDLE_SEEDS`.
+/// Range of seeds; more of them by `BRINDLE_SEEDS`.
 pub(crate) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let more = std::env::var("BRINDLE_SEEDS").ok().and_then(|count| count.parse().ok());
     first..first + more.unwrap_or(count)

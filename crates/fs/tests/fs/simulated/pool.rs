@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The time that it always is, in seconds.
 const NOW: i64 = 1_800_000_000;
-/// How many findings of an examination are shown.
+/// Number of findings of a check that are shown.
 const FINDINGS_SHOWN: usize = 12;
 /// A pool of devices in memory.
 #[derive(Clone)]
@@ -49,19 +49,19 @@ impl Pool {
         Filesystem::open_writable(self.devices.clone(), &self.open, &self.write)
     }
 
-    /// What brindle's own examination finds.
+    /// Findings of brindle's own check.
     pub(crate) fn check(&self) -> Result<(), String> {
         check(&self.devices)
     }
 }
 
-/// What brindle's own examination finds.
+/// Findings of brindle's own check.
 pub(crate) fn check(devices: &[Arc<dyn WritableDevice>]) -> Result<(), String> {
     let options = CheckOptions { check_data_csum: true, threads: Some(1), ..CheckOptions::default() };
     findings(devices, &options, |_, _| true)
 }
 
-/// What brindle's own examination finds of what is wanted.
+/// Findings of brindle's own check among the wanted ones.
 pub(crate) fn findings(
     devices: &[Arc<dyn WritableDevice>],
     options: &CheckOptions,

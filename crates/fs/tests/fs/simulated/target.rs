@@ -19,13 +19,13 @@ pub(crate) struct Library {
     pub(crate) pool: Pool,
     system: Option<System>,
     habits: Habits,
-    /// Where the next piece is that is to be defragmented.
+    /// Start of the next piece to be defragmented.
     defragments_from: Option<DefragmentPlace>,
-    /// How many operations there were.
+    /// Number of operations.
     count: usize,
 }
 
-/// What is done beside the operations.
+/// Acts beside the operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Habits {
     /// The pool is examined whenever everything is durable.
@@ -34,31 +34,31 @@ pub(crate) struct Habits {
     pub(crate) syncs_all: bool,
     /// The devices may be full.
     pub(crate) may_be_full: bool,
-    /// After every so many operations a block group is emptied; 0 for never.
+    /// Number of operations after which a block group is emptied; 0 for never.
     pub(crate) relocates_every: usize,
-    /// After every so many operations a piece of the metadata is defragmented; 0 for never.
+    /// Number of operations after which a piece of the metadata is defragmented; 0 for never.
     pub(crate) defragments_every: usize,
-    /// After every so many operations, and whenever the pool is opened, all that lies wrong is moved, with another limit
-    /// for small files each time; 0 for never.
+    /// Number of operations after which, and whenever the pool is opened, all misplaced data is moved, with another
+    /// limit for small files each time; 0 for never.
     pub(crate) sorts_every: usize,
-    /// No more than so many bytes are free of fast devices for data whenever the pool is opened; 0 for all that there are.
+    /// Bytes of fast devices that are free for data whenever the pool is opened; 0 for all that there are.
     pub(crate) fast_bytes: u64,
 }
 
-/// How often a log was written, in all runs.
+/// Number of times a log was written, in all runs.
 pub(crate) static LOG_SYNCS: AtomicU64 = AtomicU64::new(0);
-/// How often an fsync was a commit, in all runs.
+/// Number of fsyncs that became commits, in all runs.
 pub(crate) static LOG_COMMITS: AtomicU64 = AtomicU64::new(0);
 
 /// Parts of extents that are moved in parts.
 pub(crate) const PART_BYTES: u64 = 8192;
 
-/// How much is defragmented at a time.
+/// Number of leaves that are defragmented at a time.
 const LEAVES_PER_PIECE: usize = 16;
 
 type Outcome = Result<(), Errno>;
 
-/// What is on disk is not sound: `EUCLEAN`.
+/// Error for an unsound disk: `EUCLEAN`.
 const UNSOUND: Errno = Errno::Other(117);
 
 impl Library {
@@ -135,7 +135,7 @@ impl Library {
         })
     }
 
-    /// Whether a crash now would leave a log.
+    /// Returns true if a crash now would leave a log.
     pub(crate) fn has_log(&self) -> bool {
         self.system().fs().pool().superblock().log_root.get() != 0
     }
@@ -148,7 +148,7 @@ impl Library {
         if self.habits.syncs_all { self.system().fs().write_back_all(None).map_err(errno) } else { Ok(()) }
     }
 
-    /// Does an operation, and a piece of what nobody waits for.
+    /// Does an operation, and a step of the background work.
     fn work(&mut self, operation: &Operation) -> Outcome {
         let answer = self.system().names(operation);
         self.count += 1;
@@ -190,10 +190,10 @@ impl Library {
     }
 }
 
-/// How often fast devices had no room for something, of all pools.
+/// Number of times fast devices had no room, of all pools.
 pub(crate) static REFUSALS: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes space of fast devices until so much is left; it comes back when the pool is closed, or has crashed.
+/// Takes space of fast devices until `left` bytes are left; it comes back when the pool is closed, or has crashed.
 fn crowd(fs: &Filesystem, left: u64) -> Result<(), FsError> {
     const SECTOR: u64 = 4096;
     let pool = fs.pool();
