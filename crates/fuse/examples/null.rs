@@ -32,7 +32,7 @@ struct Node {
     target: Vec<u8>,
 }
 
-/// What a directory holds: by name, and in the order of creation.
+/// Children of a directory: by name, and in the order of creation.
 #[derive(Default)]
 struct Children {
     by_name: HashMap<OsString, (u64, u64)>,

@@ -2,7 +2,7 @@
 
 use brindle_fs::{Attributes, DirectoryEntry, FileType, Timestamp};
 
-/// What `stat` shows of an inode. Independent of the transport.
+/// Attributes for `stat`. Independent of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// The number, unique in the mount.
@@ -28,7 +28,7 @@ const BLOCK_UNIT_BYTES: u64 = 512;
 const PERMISSION_BITS: u32 = 0o7777;
 
 impl Stat {
-    /// What is left of an inode without names.
+    /// Attributes of an inode without names.
     pub(crate) fn gone(ino: u64) -> Self {
         let never = Timestamp { seconds: 0, nanoseconds: 0 };
         Self {
@@ -65,7 +65,7 @@ impl Stat {
         }
     }
 
-    /// What can be said of a directory entry alone.
+    /// Attributes known from a directory entry alone.
     pub(crate) fn of_entry(ino: u64, kind: FileType) -> Self {
         Self {
             ino,
@@ -84,8 +84,8 @@ impl Stat {
     }
 }
 
-/// Where a listing goes on behind an entry. Places 0 and 1 are those of `.` and `..`; btrfs counts its entries
-/// from 2 on for that reason.
+/// Offset at which a listing goes on after an entry. Offsets 0 and 1 are those of `.` and `..`; btrfs counts its
+/// entries from 2 on for that reason.
 pub(crate) fn offset_behind(entry: &DirectoryEntry) -> u64 {
     entry.index.saturating_add(1)
 }

@@ -81,7 +81,7 @@ pub(crate) fn new_time(time: TimeOrNow) -> NewTime {
     }
 }
 
-/// Who sent a request.
+/// Caller of a request.
 pub(crate) fn caller(request: &Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
@@ -110,7 +110,7 @@ pub(crate) fn how_opened(flags: OFlags, is_past_cache: bool) -> FopenFlags {
     }
 }
 
-/// What is to be made for who asks.
+/// New inode for the caller.
 pub(crate) fn new_inode<'a>(request: &Request, mode: u32, umask: u32) -> NewInode<'a> {
     NewInode { mode, umask, uid: request.uid(), gid: request.gid(), rdev: 0, target: None }
 }

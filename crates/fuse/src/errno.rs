@@ -1,4 +1,4 @@
-//! Where errors become numbers. Whatever is wrong with the pool is `EIO`, and says why in the log.
+//! Conversion of errors to numbers. Any fault of the pool is `EIO`, with its cause in the log.
 
 use brindle_fs::{FsError, TreeError};
 use rustix::io::Errno;

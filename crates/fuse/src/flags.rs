@@ -28,7 +28,7 @@ const FLAGS: [(InodeFlags, u32, u32); 10] = [
     (InodeFlags::RO_VERITY, 0x10_0000, 0),
 ];
 
-/// What the ioctl answers; `None` if it is not one about flags.
+/// Answer to the ioctl; `None` if it is not one about flags.
 pub(crate) fn answer(command: u32, flags: InodeFlags) -> Option<Vec<u8>> {
     let set = FLAGS.iter().filter(|(flag, ..)| flags.contains(*flag));
     match command {
@@ -42,8 +42,8 @@ pub(crate) fn answer(command: u32, flags: InodeFlags) -> Option<Vec<u8>> {
     }
 }
 
-/// The flags that an inode with the flags `current` is to have; who sets extended flags leaves alone what these have no
-/// word for.
+/// Flags that an inode with the flags `current` is to have; a change of the extended flags keeps those that these
+/// have no word for.
 pub(crate) fn wanted(command: u32, input: &[u8], current: FileFlags) -> Result<FileFlags, Errno> {
     let (word, behind) = input.split_first_chunk().ok_or(Errno::INVAL)?;
     let word = u32::from_ne_bytes(*word);

@@ -15,15 +15,15 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) file: OpenFile,
-    /// Whether it was opened to be written: the kernel may have pages that have not come to us yet.
+    /// True if it was opened to be written: the kernel may have pages that have not come to us yet.
     writes: bool,
     /// Each write is to be durable before it is answered.
     is_synchronous: bool,
-    /// Whether reads and writes go past the kernel's page cache.
+    /// True if reads and writes go past the kernel's page cache.
     is_past_cache: bool,
-    /// Whether it was opened to append.
+    /// True if it was opened to append.
     only_appends: bool,
-    /// The time of access has been seen to.
+    /// True once the time of access has been handled.
     is_accessed: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Handle {
         Self { file, writes, is_synchronous, is_past_cache, only_appends, is_accessed }
     }
 
-    /// Whether it was opened to be written.
+    /// Returns true if it was opened to be written.
     pub(crate) fn writes(&self) -> bool {
         self.writes
     }
@@ -93,7 +93,7 @@ impl Handle {
         }
     }
 
-    /// Whether this is the first access by this handle.
+    /// Returns true if this is the first access by this handle.
     pub(crate) fn is_first_access(&self) -> bool {
         !self.is_accessed.load(Ordering::Relaxed) && !self.is_accessed.swap(true, Ordering::Relaxed)
     }
@@ -158,12 +158,12 @@ impl Handles {
         Some(handle)
     }
 
-    /// Whether anything is open to be written.
+    /// Returns true if anything is open to be written.
     pub(crate) fn has_writers(&self) -> bool {
         !self.writers().is_empty()
     }
 
-    /// Whether an inode is open to be written.
+    /// Returns true if an inode is open to be written.
     pub(crate) fn has_writer(&self, inode: InodeId) -> bool {
         self.writers().contains_key(&inode)
     }

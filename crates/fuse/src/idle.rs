@@ -1,4 +1,4 @@
-//! Metadata defragmented while nobody wants anything of the mount; when, `policy` says.
+//! Defragmentation of metadata while the mount is idle; `policy` decides when.
 
 use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, FsError, TreeError};
 use brindle_ondisk::BlockGroupType;
@@ -8,16 +8,16 @@ use std::time::Instant;
 /// A disk reads them within a second or two, however they lie.
 const LEAVES_PER_PIECE: usize = 128;
 
-/// How far it is.
+/// State of the defragmentation.
 #[derive(Debug)]
 pub(crate) struct IdleDefragment {
     mode: AutoDefragment,
-    /// Where the next piece begins.
+    /// Start of the next piece.
     from: Option<DefragmentPlace>,
     pass_ended: Option<Instant>,
-    /// How many commits there were then.
+    /// Number of commits at that time.
     commits: u64,
-    /// What had been asked of the trees when it was looked last.
+    /// Number of lookups in trees at the last look.
     seen: u64,
     quiet_since: Instant,
 }
@@ -27,14 +27,14 @@ impl IdleDefragment {
         Self { mode, from: None, pass_ended: None, commits: 0, seen: 0, quiet_since: now }
     }
 
-    /// Sees whether somebody has wanted something since [`remember`](Self::remember).
+    /// Notes a request since [`remember`](Self::remember), if there was one.
     pub(crate) fn look(&mut self, filesystem: &Filesystem, now: Instant) {
         if asked(filesystem) != self.seen {
             self.quiet_since = now;
         }
     }
 
-    /// What was asked until now was asked by who asks this.
+    /// Takes all lookups until now for those of the defragmentation itself.
     pub(crate) fn remember(&mut self, filesystem: &Filesystem) {
         self.seen = asked(filesystem);
     }
@@ -69,13 +69,13 @@ impl IdleDefragment {
     }
 }
 
-/// How often a tree block was asked for: whatever is done looks for something in a tree.
+/// Number of lookups of tree blocks: every request looks for something in a tree.
 fn asked(filesystem: &Filesystem) -> u64 {
     let found = filesystem.pool().cache_statistics();
     found.hits + found.misses
 }
 
-/// Whether metadata lies on a device that rotates.
+/// Returns true if metadata lies on a device that rotates.
 fn rotates(filesystem: &Filesystem) -> Result<bool, FsError> {
     let pool = filesystem.pool();
     let devices = pool.volume().devices();
@@ -128,7 +128,7 @@ mod tests {
         fs.pool().scatter(&tree).expect("readable").adjacent_percent()
     }
 
-    /// Upkeep in which nobody asks for anything, so long; how many pieces were done.
+    /// Runs upkeep without other requests for `time`; returns the number of pieces done.
     fn idle(defragment: &mut IdleDefragment, fs: &Filesystem, now: &mut Instant, time: Duration) -> usize {
         let (end, mut pieces) = (*now + time, 0);
         while *now < end {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn flash_is_left_alone_and_so_is_who_did_not_ask() {
+    fn flash_and_mounts_without_the_option_are_left_alone() {
         let mut now = Instant::now();
         for (class, mode) in
             [(DeviceClass::Solid, AutoDefragment::Rotating), (DeviceClass::Rotating, AutoDefragment::Off)]

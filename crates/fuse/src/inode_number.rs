@@ -12,7 +12,7 @@ use brindle_fs::{InodeId, ObjectId, RootId};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What FUSE calls the root of a mount.
+/// Number of a mount's root in FUSE.
 pub(crate) const ROOT_NODE: u64 = 1;
 
 const SLOT_SHIFT: u32 = 48;
@@ -33,7 +33,7 @@ pub(crate) struct InodeNumbers {
 /// Inodes without a usual number.
 #[derive(Debug, Default)]
 struct Overflow {
-    /// How many numbers have been given away.
+    /// Number of numbers given away.
     used: u64,
     by_inode: HashMap<InodeId, Remembered>,
     by_number: HashMap<u64, InodeId>,
@@ -42,7 +42,7 @@ struct Overflow {
 #[derive(Debug)]
 struct Remembered {
     number: u64,
-    /// How often the kernel has been told of it, less what it has forgotten.
+    /// Lookup count: times the kernel has been told of it, less those it has forgotten.
     lookups: u64,
 }
 
@@ -102,7 +102,7 @@ impl InodeNumbers {
         self.overflow().by_inode.get(&id).map(|remembered| remembered.number)
     }
 
-    /// What the kernel calls an inode; `None` if it can't know it.
+    /// Number of an inode in the kernel; `None` if the kernel can't know it.
     pub(crate) fn known(&self, id: InodeId) -> Option<u64> {
         if id == self.root { Some(ROOT_NODE) } else { self.shown(id) }
     }

@@ -3,11 +3,11 @@
 //!
 //! `mount` gets a connection from the kernel, by itself as root, with the help of `fusermount3` otherwise, and
 //! ends it. `operations` answers requests in terms of the filesystem; it knows nothing of the transport.
-//! `adapter` carries requests and answers between it and `fuser`, and says which thread waits for the next request.
+//! `adapter` carries requests and answers between it and `fuser`, and chooses the thread that waits for the next request.
 //!
 //! What the kernel caches it keeps, for the pool changes through the mount only: names, attributes, missing names,
-//! links and contents are asked for once, and `negotiation` says what else is agreed. Who changes something behind
-//! the kernel's back (subvolumes, by ioctls; the space that a file takes, when its data is written back) tells it.
+//! links and contents are asked for once, and `negotiation` says what else is agreed. A change behind
+//! the kernel's back (subvolumes, by ioctls; the space that a file takes, when its data is written back) is told to it.
 //! A mount that is only read is not even told of opened files; the state of its readers lives in a bounded cache.
 //!
 //! `upkeep` commits from time to time. What was written is durable after `fsync`, a commit, or the end of

@@ -1,4 +1,4 @@
-//! What is agreed with the kernel when a mount begins.
+//! Agreement with the kernel when a mount begins.
 //!
 //! What the kernel caches it may keep: every change comes through the mount, so the kernel sees it, and what is
 //! changed behind its back (by ioctls) it is told of. A mount that is only read goes further: files and directories
@@ -10,10 +10,10 @@ use fuser::{InitFlags, KernelConfig};
 
 /// The largest request, in bytes; the kernel's own limit (`fs.fuse.max_pages_limit`) is the same by default.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// How many reads ahead and pages written back the kernel may have under way.
+/// Upper bound on the kernel's background requests: readahead and writeback.
 const BACKGROUND_MAX: u16 = 64;
 
-/// What we ask the kernel for, if it has it.
+/// Flags that we ask the kernel for, if it has them.
 const ALWAYS: [InitFlags; 8] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_ASYNC_DIO,
@@ -25,9 +25,9 @@ const ALWAYS: [InitFlags; 8] = [
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
 ];
 
-/// And for a mount that is written. Set-user-id bits fall by our hand (`HANDLE_KILLPRIV_V2`), for otherwise the
-/// kernel would ask for `security.capability` before each write. The umask is applied by us, for a default ACL
-/// counts instead of it (`DONT_MASK`).
+/// Further flags for a mount that is written. Set-user-id bits are cleared by us (`HANDLE_KILLPRIV_V2`), for
+/// otherwise the kernel would ask for `security.capability` before each write. The umask is applied by us, for a
+/// default ACL counts instead of it (`DONT_MASK`).
 const WRITABLE: [InitFlags; 6] = [
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_WRITEBACK_CACHE,
@@ -37,12 +37,12 @@ const WRITABLE: [InitFlags; 6] = [
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
 
-/// What was agreed.
+/// Agreement with the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreement {
     /// Directories are opened without asking us, once told that they may.
     pub(crate) opens_directories_alone: bool,
-    /// So are files.
+    /// Files are opened without asking us, once told that they may.
     pub(crate) opens_alone: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Files that are being read. The kernel does not tell us of opening and closing, so the state of a reader
-//! (its extents, who reads it in order) is kept for the files read last.
+//! (its extents, its sequential readers) is kept for the files read last.
 
 use brindle_fs::{FsError, OpenFile};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +25,11 @@ impl Default for OpenFiles {
 }
 
 impl OpenFiles {
-    /// How many files there are at the most.
+    /// Upper bound on the number of files.
     #[cfg(test)]
     pub(crate) const CAPACITY: usize = SETS * WAYS;
 
-    /// How many files there are.
+    /// Number of files.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.sets.iter().map(|set| set.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()

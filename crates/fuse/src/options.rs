@@ -1,17 +1,17 @@
-//! How a mount is to be.
+//! Options of a mount.
 
 use brindle_fs::AtimeMode;
 use brindle_policy::defragment::idle::AutoDefragment;
 use std::path::Path;
 use std::time::Duration;
 
-/// How a mount is to be. The default is what a careful user wants: read-only, checked permissions, no device
-/// nodes, no set-user-id programs.
+/// Options of a mount. The defaults are careful: read-only, checked permissions, no device nodes, no set-user-id
+/// programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What is mounted, as shown in the first column of the mount table.
+    /// Source shown in the first column of the mount table.
     pub source: String,
-    /// Users other than the one who mounts may look inside (`allow_other`).
+    /// Users other than the mounting one may look inside (`allow_other`).
     pub allow_other: bool,
     /// The kernel checks permissions and ACLs (`default_permissions`).
     pub default_permissions: bool,
@@ -19,7 +19,7 @@ pub struct MountOptions {
     pub auto_unmount: bool,
     /// No writes (`ro`); must be set if the filesystem can't be written.
     pub read_only: bool,
-    /// Why, if that was not wanted.
+    /// Reason for it, if it was not requested.
     pub read_only_reason: Option<String>,
     /// Device nodes work (`dev`); for root alone.
     pub devices: bool,
@@ -30,19 +30,19 @@ pub struct MountOptions {
     /// When the time of the last access is kept. The kernel asks us only for what it does not remember, so that only
     /// the first access by each open file is seen.
     pub atime: AtimeMode,
-    /// That of directories too; not with `nodiratime`.
+    /// Update access times of directories too; not with `nodiratime`.
     pub directory_atime: bool,
-    /// How often what was written is made durable (`commit`).
+    /// Interval at which writes are made durable (`commit`).
     pub commit_interval: Duration,
-    /// Whether metadata is defragmented while nobody wants anything of the mount (`metadata_defrag`).
+    /// Mode of defragmenting metadata while the mount is idle (`metadata_defrag`).
     pub auto_defragment: AutoDefragment,
-    /// Who owns a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and who mounted.
+    /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and the mounting user.
     pub owners_delete_subvolumes: bool,
-    /// This process ends when the mount does, so that who unmounts may wait for that.
+    /// This process ends when the mount does, so that an unmount may wait for that.
     pub process_ends_with_mount: bool,
     /// Changes that are durable before the call that makes them returns (`sync`, `dirsync`).
     pub synchronous: Synchronous,
-    /// How many requests are worked on at once. More than there are processors, for a read may wait for a disk.
+    /// Number of requests that are worked on at once. More than there are processors, for a read may wait for a disk.
     pub threads: usize,
 }
 

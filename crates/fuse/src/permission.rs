@@ -1,10 +1,10 @@
-//! Who may do what. The kernel checks what it knows; ioctls that change directories are ours to check, by the same
+//! Permissions of callers. The kernel checks what it knows; ioctls that change directories are ours to check, by the same
 //! rules: mode bits and access lists.
 
 use brindle_fs::{Attributes, Filesystem, FsError, SetIdRight};
 use rustix::io::Errno;
 
-/// Who asks.
+/// Caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Caller {
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// `CAP_FSETID`, as a bit.
 const FSETID: u64 = 1 << 4;
-/// That of a caller who can't be seen from here.
+/// Umask of a caller that can't be seen from here.
 const USUAL_UMASK: u32 = 0o022;
 const WRITE: u16 = 2;
 const EXECUTE: u16 = 1;
@@ -40,22 +40,22 @@ struct Entry {
 }
 
 impl Caller {
-    /// Root, and who serves the mount: that one could write the devices anyway.
+    /// Returns true for root, and for the user that serves the mount: that one could write the devices anyway.
     pub(crate) fn is_administrator(&self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
 
-    /// Refuses who is neither.
+    /// Refuses other callers.
     pub(crate) fn require_administrator(&self) -> Result<(), Errno> {
         if self.is_administrator() { Ok(()) } else { Err(Errno::PERM) }
     }
 
-    /// Refuses who neither owns it nor is an administrator.
+    /// Refuses a caller that neither owns it nor is an administrator.
     pub(crate) fn require_owner(&self, attributes: &Attributes) -> Result<(), Errno> {
         if self.uid == attributes.uid { Ok(()) } else { self.require_administrator() }
     }
 
-    /// Refuses who may not change what a directory holds.
+    /// Refuses a caller that may not change the entries of a directory.
     pub(crate) fn require_change(
         &self,
         filesystem: &Filesystem,
@@ -73,7 +73,7 @@ impl Caller {
         if allowed & wanted == wanted { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// Refuses who may not remove this from a directory with the sticky bit.
+    /// Refuses a caller that may not remove this from a directory with the sticky bit.
     pub(crate) fn require_removal(&self, directory: &Attributes, victim: &Attributes) -> Result<(), Errno> {
         let is_sticky = directory.mode & STICKY != 0;
         let is_owner = self.uid == directory.uid || self.uid == victim.uid;
@@ -101,7 +101,8 @@ impl Caller {
         of(OTHER).map(|entry| entry.permissions).next().unwrap_or(0)
     }
 
-    /// Whether the caller may keep a set-group-id bit for this group: as one of its members, or as an administrator.
+    /// Returns true if the caller may keep a set-group-id bit for this group: as one of its members, or as an
+    /// administrator.
     pub(crate) fn may_set_group_id(&self, gid: u32) -> bool {
         self.is_administrator() || self.gid == gid || self.groups().contains(&gid)
     }
@@ -117,7 +118,7 @@ impl Caller {
         if is_member { SetIdRight::GroupMember } else { SetIdRight::None }
     }
 
-    /// Whether the caller has `CAP_FSETID` where the mount is served. Root has it where `/proc` does not say.
+    /// Returns true if the caller has `CAP_FSETID` where the mount is served. Root has it where `/proc` does not say.
     fn has_fsetid(&self) -> bool {
         let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
         let is_here = || namespace(&self.pid.to_string()) == namespace("self");
@@ -137,7 +138,7 @@ impl Caller {
         groups_of(&self.status())
     }
 
-    /// What `/proc` says of the caller.
+    /// Status of the caller in `/proc`.
     fn status(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const SHARDS: usize = 16;
-/// How long the kernel keeps the attributes of such a file.
+/// Time for which the kernel keeps the attributes of such a file.
 pub(crate) const UNSETTLED_TTL: Duration = Duration::from_secs(1);
 
 /// A file that was written lately.
@@ -63,7 +63,7 @@ impl RecentWrites {
         self.shard(node).get(&node).is_some_and(|recent| recent.told.is_some())
     }
 
-    /// Returns true if the kernel is to be told to forget what it knows of a file, which has so many blocks now.
+    /// Returns true if the kernel is to be told to drop the attributes of a file, which has `blocks` blocks now.
     pub(crate) fn begin_correction(&self, node: u64, blocks: u64, now: Instant) -> bool {
         let mut shard = self.shard(node);
         let Some(recent) = shard.get_mut(&node) else { return false };

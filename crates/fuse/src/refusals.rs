@@ -1,9 +1,9 @@
-//! What was refused of what the kernel had taken from programs already, file by file.
+//! Refusals of contents that the kernel had taken from programs already, file by file.
 //!
 //! A program that writes through the page cache and neither syncs nor closes has no way to hear that its data was not
 //! taken. But the kernel asks for the attributes of a file before each write(2) if it does not know them, and hands the
 //! error on to the writer. So it is not let keep the attributes of such a file, and is answered with the error when it
-//! asks on behalf of somebody who writes it, until writing can be expected to do better; or once, if some of the file can be
+//! asks on behalf of a writer, until writing can be expected to do better; or once, if some of the file can be
 //! written in place, for what is to be written where the kernel does not say.
 
 use rustix::io::Errno;
@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was refused of one file, last.
+/// Last refusal of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) errno: Errno,
-    /// How much was not taken, in bytes.
+    /// Bytes that were not taken.
     pub(crate) bytes: u64,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Refusal {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     files: Mutex<HashMap<u64, Refusal>>,
-    /// How many they are: for the usual question on a mount where nothing is refused.
+    /// Their number: for the usual question on a mount where nothing is refused.
     count: AtomicUsize,
 }
 
@@ -34,7 +34,7 @@ impl Refusals {
         });
     }
 
-    /// What was refused of a file.
+    /// Refusal of a file.
     pub(crate) fn get(&self, node: u64) -> Option<Refusal> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -42,7 +42,7 @@ impl Refusals {
         self.files().get(&node).copied()
     }
 
-    /// Nothing stands in the way of writing the file any more, or nobody knows it any more.
+    /// Forgets a file: nothing stands in the way of writing it any more, or the kernel has forgotten it.
     pub(crate) fn forget(&self, node: u64) {
         if self.count.load(Ordering::Relaxed) > 0 {
             self.change(|files| {

@@ -1,4 +1,4 @@
-//! What a writable mount does by itself: commits from time to time, and the work that nobody waits for.
+//! Upkeep of a writable mount: periodic commits, and the background work.
 
 use crate::MountOptions;
 use crate::idle::IdleDefragment;
@@ -8,9 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether there is work, when there was none.
+/// Interval of looking for work when there was none.
 const IDLE: Duration = Duration::from_secs(5);
-/// A pause between two pieces of work, so that those who wait for something come first.
+/// Pause between two steps of work, so that requests come first.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The thread that does it. Dropped, it ends.
@@ -20,7 +20,7 @@ pub(crate) struct Upkeep {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it is called for.
+/// Reasons for which it is called.
 #[derive(Debug, Default)]
 struct Calls {
     waiting: Mutex<Waiting>,
@@ -50,7 +50,7 @@ impl Upkeep {
     ) -> std::io::Result<Self> {
         let calls = Arc::new(Calls::default());
         let (called, caller) = (Arc::clone(&calls), Arc::clone(&calls));
-        // A pool that is not written has nobody who would tell.
+        // A pool that is only read has no pressure to report.
         filesystem.pool().on_pressure(Box::new(move || caller.press())).ok();
         let begun = Instant::now();
         let defragment = IdleDefragment::new(options.auto_defragment, begun);

@@ -15,7 +15,7 @@ use fuser::{FileHandle, Generation, INodeNo, ReplyAttr, ReplyEntry};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the kernel may keep what it was told: whatever changes it does itself, or it is told of.
+/// Time for which the kernel may keep answers: it makes every change itself, or is told of it.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Numbers are never used twice, so that a number alone says which inode is meant.
 pub(super) const GENERATION: Generation = Generation(0);
@@ -24,7 +24,7 @@ pub(super) const GENERATION: Generation = Generation(0);
 const PAGES: [std::ops::Range<u64>; 2] = [0..1 << 20, 0..u64::MAX];
 
 impl Adapter {
-    /// How long the kernel may keep attributes that it is about to be told.
+    /// Time for which the kernel may keep the attributes in the next answer.
     pub(super) fn ttl(&self, stat: &Stat) -> Duration {
         match stat.kind {
             FileType::Regular if self.operations.has_refusal(stat.ino) => Duration::ZERO,

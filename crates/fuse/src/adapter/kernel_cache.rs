@@ -12,7 +12,7 @@ pub(crate) struct NotifiedKernel(pub(crate) Notifier);
 
 /// Attributes alone: no range of the contents.
 const NO_CONTENTS: i64 = -1;
-/// As the length of a range: up to the end.
+/// Length of a range that goes up to the end.
 const TO_THE_END: i64 = 0;
 
 impl KernelCache for NotifiedKernel {

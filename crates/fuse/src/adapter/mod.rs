@@ -75,7 +75,7 @@ impl Adapter {
 }
 
 thread_local! {
-    /// What a request reads into: as large as the largest request, and kept, for fresh memory costs more than
+    /// Buffer that a request reads into: as large as the largest request, and kept, for fresh memory costs more than
     /// the copy.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
@@ -496,7 +496,7 @@ impl fuser::Filesystem for Adapter {
         let written = self.settle_write(written, (node, handle), flags, how);
         let range = offset..offset.saturating_add(to_u64(data.len()));
         let refusal = written.err().filter(|_| how.contains(WriteFlags::FUSE_WRITE_CACHE));
-        // Before the answer: who is told by fsync may write on at once.
+        // Before the answer: a program that gets the error from fsync may write on at once.
         if let Some(error) = refusal {
             self.operations.note_refusal(node.0, error, range.end - range.start);
         }

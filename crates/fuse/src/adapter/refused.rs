@@ -1,8 +1,8 @@
-//! What the kernel's page cache took from programs and we then had no room for.
+//! Contents in the kernel's page cache that the pool had no room for.
 //!
-//! Programs are told when they sync or close, or write on. The pages stay, though, clean by now, and would be read as if they were in
+//! Programs are told when they sync or close, or write on. The pages stay, though, marked clean, and would be read as if they were in
 //! the file, until they are dropped some time. So the kernel is told to forget them. To do that it waits for pages that
-//! are being read or written, by requests that we have to answer: who serves requests must not wait for it.
+//! are being read or written, by requests that we have to answer: a thread that serves requests must not wait for it.
 
 use super::control_thread::ControlThread;
 use crate::operations::Operations;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct RefusedPages(Mutex<HashMap<u64, Range<u64>>>);
 
 impl RefusedPages {
-    /// Notes a range; true if nobody has been asked yet to have it forgotten.
+    /// Notes a range; returns true if no thread has been asked yet to have it forgotten.
     fn note(&self, node: u64, range: &Range<u64>) -> bool {
         let mut waiting = self.waiting();
         let is_first = waiting.is_empty();
@@ -38,7 +38,7 @@ impl RefusedPages {
         }
     }
 
-    /// Has everything forgotten that was noted. For a thread that nobody waits for.
+    /// Has everything forgotten that was noted. For a thread that no request waits for.
     fn forget(&self, operations: &Operations) {
         for (node, range) in self.take() {
             operations.forget_contents(node, &range);

@@ -1,12 +1,12 @@
 //! Renames that take another file's place.
 //!
-//! Who writes a file anew, gives it the name of the old one and never asks for a sync expects to find the old contents
+//! A program that writes a file anew, gives it the name of the old one and never asks for a sync expects the old contents
 //! or the new ones after a crash. What has come to us is written back before the name changes. But of a file that
 //! is still open to be written, or mapped, the kernel may have pages that have not come to us yet: it is asked for
-//! them first. That means to wait for requests that we have to answer, so that who serves requests must not do it;
+//! them first. That means to wait for requests that we have to answer, so that a thread that serves requests must not do it;
 //! nor may the thread that does other long things, for one of those may wait for the directories, which the
 //! kernel keeps locked until the rename is answered. The kernel hands such pages over one by one, a large file's
-//! slowly; but nearly all that programs rename over others is closed by then, and of that there is nothing to ask for.
+//! slowly; but nearly all that programs rename over others is closed before, and has nothing to ask for.
 
 use super::Adapter;
 use super::replies::reply_empty;
@@ -14,7 +14,7 @@ use crate::operations::Rename;
 use fuser::ReplyEmpty;
 use std::sync::Arc;
 
-/// What all of a file is, as a range.
+/// Range of all of a file.
 const ALL: std::ops::Range<u64> = 0..u64::MAX;
 
 impl Adapter {

@@ -1,4 +1,4 @@
-//! Which thread waits for the next request.
+//! Choice of the thread that waits for the next request.
 //!
 //! To wake a thread costs more than most requests do, all the more where a processor without work is given back to a
 //! hypervisor. So there is one thread that waits, as long as requests are done quickly: it takes a request,
@@ -7,11 +7,11 @@
 //!
 //! The thread that works must not keep requests waiting. Another one is called at once where a request is known to take
 //! long, or where others have kept requests waiting lately; before a device is waited for that is read; where a request
-//! may take long and the next one is there already; and else by a watcher, who sees that a request has not ended within
+//! may take long and the next one is there already; and else by a watcher, which sees that a request has not ended within
 //! [`PATIENCE`]. (If its thread could go on and only had to give its processor to others, that says nothing of the
-//! requests to come.) Whoever ends a request and finds that another one waits is parked in turn.
+//! requests to come.) A thread that ends a request and finds that another one waits is parked in turn.
 //!
-//! Where devices are waited for again and again, all that would be in vain: nobody is parked or looks out then, all
+//! Where devices are waited for again and again, all that would be in vain: no thread is parked or polls then, all
 //! threads sleep in the kernel, and each request wakes one.
 //!
 //! A mount ends when the waiting thread is told so by the kernel. What it leaves behind in its thread then calls all the
@@ -25,27 +25,28 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the next request is looked out for.
+/// Time of polling for the next request.
 const LOOKOUT: Duration = Duration::from_micros(100);
-/// Who looks out gives way to others who want the processor; when they took it for so long, it goes to sleep.
+/// Longest wait of a yield. The poller yields; if a yield takes longer than this, it sleeps.
 const GIVEN_AWAY: Duration = Duration::from_micros(20);
-/// A request that takes longer has another thread called.
+/// Time after which a request has another thread called.
 const PATIENCE: Duration = Duration::from_micros(500);
-/// After one that did while the next was there, so many begin with another thread called at once.
+/// Number of requests that begin with another thread called at once, after one that took long while the next was
+/// there.
 const CAUTION: u32 = 256;
-/// After a device was waited for, nobody is parked for so many requests.
+/// Number of requests after a wait for a device in which no thread is parked.
 const EASE: u32 = 64;
-/// The watcher sleeps when nothing has happened for so many times its patience.
+/// Idle time after which the watcher sleeps, in units of its patience.
 const IDLE_TICKS: u32 = 64;
 
-/// How long a request is likely to take.
+/// Expected duration of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// What is asked for is likely to be in memory.
+    /// Data likely to be in memory.
     Quick,
-    /// It may be, or else a device is waited for.
+    /// Data in memory, or else on a device.
     Unknown,
-    /// It waits for the devices.
+    /// Data on devices.
     Slow,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Turn<'t>(&'t Shared);
 struct Shared {
     device: OwnedFd,
     lookout: Duration,
-    /// How many requests may be done at a time before it takes a slow one to call a thread.
+    /// Number of requests that may be done at a time before it takes a slow one to call a thread.
     crew: usize,
     state: Mutex<State>,
     called: Condvar,
@@ -76,25 +77,25 @@ struct State {
     /// Others that wait for a request, or are about to.
     waiting: usize,
     parked: usize,
-    /// How many of them are called; they count as waiting already.
+    /// Number of them that are called; they count as waiting already.
     calls: usize,
-    /// How many requests have begun.
+    /// Number of requests begun.
     begun: u64,
     /// The thread of the last of them.
     worker: Option<Pid>,
-    /// So many requests have a thread called at once.
+    /// Number of further requests that have a thread called at once.
     caution: u32,
-    /// For so many requests nobody is parked.
+    /// Number of further requests in which no thread is parked.
     ease: u32,
     is_watched: bool,
     is_over: bool,
 }
 
-/// What is left in a thread that has had a request.
+/// State of a thread that has had a request.
 struct Mark {
     shared: Arc<Shared>,
     thread: Pid,
-    /// It has looked out in vain since its last request.
+    /// True if it has polled in vain since its last request.
     is_tired: bool,
 }
 
@@ -117,7 +118,7 @@ impl Drop for Mark {
 }
 
 impl Turns {
-    /// For so many threads that read requests from `device`.
+    /// Turns of `threads` threads that read requests from `device`.
     pub(crate) fn new(device: OwnedFd, threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(device, threads));
         let watcher = Arc::clone(&shared);
@@ -181,7 +182,7 @@ impl Shared {
         };
         Self {
             device,
-            // With one processor nobody can ask meanwhile.
+            // With one processor no request can come meanwhile.
             lookout: if processors > 1 { LOOKOUT } else { Duration::ZERO },
             crew: (processors / 2).max(1),
             state: Mutex::new(state),
@@ -235,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// A device is about to be waited for: somebody else is to wait for requests.
+    /// Has another thread wait for requests, as a device is about to be waited for.
     fn device_is_waited_for(&self) {
         let mut state = self.state();
         state.ease = EASE;
@@ -261,7 +262,7 @@ impl Shared {
 
     /// Waits for the next request without going to sleep; whether there is one.
     fn look_out(&self) -> bool {
-        // Where many ask it is there already, and nobody needs the time.
+        // Under load a request is there already, and no time is lost.
         if self.has_request() {
             return true;
         }
@@ -279,7 +280,7 @@ impl Shared {
         }
     }
 
-    /// Whether reading would not have to wait.
+    /// Returns true if reading would not have to wait.
     fn has_request(&self) -> bool {
         const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut devices = [PollFd::new(&self.device, PollFlags::IN)];
@@ -319,19 +320,19 @@ impl Shared {
 }
 
 impl State {
-    /// Whether nobody waits for requests.
+    /// Returns true if no thread waits for requests.
     fn is_unattended(&self) -> bool {
         self.waiting == 0 && self.strangers == 0
     }
 
-    /// How many requests are being done.
+    /// Number of requests being done.
     fn busy(&self) -> usize {
         // Those that are called are parked still, and count as waiting.
         self.threads - self.strangers - self.waiting - (self.parked - self.calls)
     }
 }
 
-/// Whether a thread has something to do and waits for nothing but a processor.
+/// Returns true if a thread has something to do and waits for nothing but a processor.
 fn could_go_on(thread: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
     // The name stands in brackets, and may have some in it.
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_wait_for_later_ones_keep_nobody_waiting() {
+    fn requests_that_wait_for_later_ones_block_no_others() {
         const WAITS: u8 = 1;
         const IS_WAITED_FOR: u8 = 2;
         let (mut kernel, ours) = UnixStream::pair().expect("a pair");
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_or_wants_to_is_told_from_who_waits() {
+    fn working_threads_are_told_from_waiting_ones() {
         let (is_over, thread) = (Arc::new(AtomicUsize::new(0)), channel::<Pid>());
         let (watched, teller) = (Arc::clone(&is_over), thread.0.clone());
         let works = std::thread::spawn(move || {
@@ -463,7 +464,7 @@ mod tests {
         shared.device_is_waited_for();
         shared.device_is_waited_for();
         assert_eq!(counts(), (1, 1, EASE), "one is called, and only one");
-        // Nobody is parked or looks out while that goes on.
+        // No thread is parked or polls while that goes on.
         shared.finish();
         assert_eq!(counts(), (2, 1, EASE));
         for left in (0..EASE).rev() {

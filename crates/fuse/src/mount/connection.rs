@@ -1,4 +1,4 @@
-//! How a connection to the kernel is had: a file descriptor of `/dev/fuse` that a mount belongs to. Root makes
+//! Connection to the kernel: a file descriptor of `/dev/fuse` that a mount belongs to. Root makes
 //! the mount itself; others are helped by `fusermount3`, which sends the descriptor through a socket.
 
 use super::MountError;
@@ -38,7 +38,7 @@ pub(crate) enum Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Self::Shell(line) = self {
-            // Without it there would be another attempt, at whatever is mounted there by then.
+            // Without it there would be another attempt, at whatever is mounted there later.
             line.write_all(b"\n").ok();
         }
     }
@@ -67,7 +67,8 @@ pub(crate) fn connect(mountpoint: &Path, options: &MountOptions) -> Result<Conne
     Ok(Connection { guard: shell.or(connection.guard), ..connection })
 }
 
-/// Whether `fusermount3` can do it: it is a program of root, which may not look into the mount of an ordinary user.
+/// Returns true if `fusermount3` can do it: it is a program of root, which may not look into the mount of an ordinary
+/// user.
 fn helper_unmounts(options: &MountOptions) -> bool {
     options.auto_unmount && (options.allow_other || rustix::process::getuid().is_root())
 }
@@ -145,7 +146,7 @@ fn receive_descriptor(socket: &UnixStream) -> Option<OwnedFd> {
     })
 }
 
-/// What the helper had to say.
+/// Message of the helper.
 fn complaint(child: &mut Child) -> String {
     let mut message = String::new();
     if let Some(mut stderr) = child.stderr.take() {

@@ -1,11 +1,11 @@
-//! Why a mount could not be made, served or ended.
+//! Errors of making, serving or ending a mount.
 
 use brindle_fs::FsError;
 use rustix::io::Errno;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a mount could not be made, served or ended.
+/// Error of making, serving or ending a mount.
 #[derive(Debug, Error)]
 pub enum MountError {
     /// There is nothing at the mount point.
@@ -22,7 +22,7 @@ pub enum MountError {
     Mountpoint {
         /// The mount point.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The kernel has no FUSE, or `/dev/fuse` is not there.
@@ -33,10 +33,10 @@ pub enum MountError {
     /// `/dev/fuse` cannot be opened.
     #[error("/dev/fuse: {0}")]
     Device(Errno),
-    /// Whoever is not root needs the help of `fusermount3`.
+    /// Users other than root need the help of `fusermount3`.
     #[error("only root can mount without fusermount3, and that cannot be started ({0}); install fuse3")]
     NoHelper(std::io::Error),
-    /// What is to unmount when this process dies.
+    /// The process that is to unmount when this one dies could not be started.
     #[error("auto_unmount: /bin/sh: {0}")]
     NoGuard(std::io::Error),
     /// An ordinary user asked for `allow_other`.
@@ -47,7 +47,7 @@ pub enum MountError {
     NotPermitted {
         /// The mount point.
         path: PathBuf,
-        /// What the kernel or `fusermount3` said.
+        /// Message of the kernel or `fusermount3`.
         why: String,
     },
     /// `fusermount3` failed for another reason.
@@ -55,7 +55,7 @@ pub enum MountError {
     Helper {
         /// The mount point.
         path: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The kernel refused the mount.
@@ -63,7 +63,7 @@ pub enum MountError {
     Mount {
         /// The mount point.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: Errno,
     },
     /// The filesystem was opened to be read only.
@@ -75,18 +75,18 @@ pub enum MountError {
     /// A thread that serves the mount failed.
     #[error("serving the mount: {0}")]
     Serve(std::io::Error),
-    /// What was written could not be made durable.
+    /// The last writes could not be made durable.
     #[error("what was written last is lost: {0}")]
     Lost(Box<FsError>),
-    /// Somebody uses the mount.
-    #[error("{0}: busy: somebody has a file open there, or stands in a directory of it")]
+    /// The mount is in use.
+    #[error("{0}: busy: a process has a file open there, or its working directory")]
     Busy(PathBuf),
     /// The kernel refused to unmount.
     #[error("{path}: unmount: {source}")]
     Unmount {
         /// The mount point.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: Errno,
     },
 }

@@ -1,6 +1,6 @@
 //! The life of a mount: made, served, waited for, ended.
 //!
-//! A mount ends when somebody unmounts it: we on request, or `umount` or `fusermount3 -u` from outside. Then the
+//! A mount ends when it is unmounted: by us on request, or by `umount` or `fusermount3 -u` from outside. Then the
 //! kernel hangs up, the threads that serve it return, and [`MountHandle::wait`] with them. When a mount is busy
 //! an unmount fails and changes nothing; a detached mount disappears from the tree at once and is served until
 //! its last user has gone. Should this process be killed, the mount stays, answers every call with `ENOTCONN`,
@@ -42,10 +42,10 @@ pub struct UnmountHandle {
     filesystem: Arc<Filesystem>,
 }
 
-/// Where a mount is.
+/// Place of a mount.
 #[derive(Debug)]
 struct Place {
-    /// Where it was mounted, canonical.
+    /// Canonical mount point.
     mountpoint: PathBuf,
     /// `None` where there is no `/proc`.
     id: Option<MountId>,
@@ -86,7 +86,7 @@ fn serve(
     let mut config = Config::default();
     config.n_threads = Some(options.thread_count());
     let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
-    // Who may ask is for the kernel to decide: it knows `allow_other`.
+    // The kernel decides which users may ask: it knows `allow_other`.
     let turns = Turns::new(device.try_clone()?, options.thread_count())?;
     let adapter = Adapter::new(Arc::clone(&operations), turns)?;
     let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
@@ -113,7 +113,7 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
 }
 
 impl MountHandle {
-    /// Where the filesystem was mounted.
+    /// Mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.place.mountpoint
     }
@@ -126,8 +126,8 @@ impl MountHandle {
     /// Waits until the filesystem is unmounted, by whomever, and everything that was written is durable.
     pub fn wait(mut self) -> Result<(), MountError> {
         let served = self.end();
-        // The connection may have ended without an unmount: aborted, or because of an error. Whatever answers
-        // there was mounted by somebody else meanwhile.
+        // The connection may have ended without an unmount: aborted, or because of an error. A filesystem that
+        // answers there was mounted over it meanwhile.
         if self.place.is_dead() {
             self.place.unmount(UnmountFlags::DETACH).ok();
         }
@@ -153,9 +153,9 @@ impl MountHandle {
     }
 }
 
-/// What is to be said of how serving ended. The kernel tells threads that wait for a request of the end of the
-/// connection by `ENODEV`, which the session takes for what it is; but one that was being handed a request just then
-/// (a file closed by the last user of a detached mount) is told by `ECONNABORTED`.
+/// Result of serving. The kernel tells threads that wait for a request of the end of the connection by `ENODEV`,
+/// which the session takes for what it is; but one that was being handed a request just then (a file closed by the
+/// last user of a detached mount) is told by `ECONNABORTED`.
 fn has_ended(served: std::io::Result<()>) -> Result<(), MountError> {
     match served {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::CONNABORTED) => Ok(()),
@@ -179,7 +179,7 @@ impl Drop for MountHandle {
 }
 
 impl UnmountHandle {
-    /// Where the filesystem was mounted.
+    /// Mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.place.mountpoint
     }
@@ -213,7 +213,7 @@ impl Place {
         };
         match rustix::mount::unmount(&at, how | UnmountFlags::NOFOLLOW) {
             Ok(()) => {}
-            // Not mounted there: somebody was faster.
+            // Not mounted there: another unmount was faster.
             Err(Errno::INVAL | Errno::NOENT) => {}
             Err(Errno::BUSY) => return Err(MountError::Busy(at)),
             Err(Errno::PERM | Errno::ACCESS) => connection::unmount_with_help(&at, is_lazy)?,
@@ -223,14 +223,14 @@ impl Place {
         Ok(())
     }
 
-    /// Where the mount is; `None` if it is there no more. Number and place must both be right: the number of a mount
-    /// that is gone is given to the next one, wherever that is.
+    /// Present mount point; `None` if it is mounted no more. Number and place must both be right: the number of a
+    /// mount that is gone is given to the next one, wherever that is.
     fn current(&self) -> Option<PathBuf> {
         let is_ours = self.id.is_none() || MountId::on(&self.mountpoint) == self.id;
         is_ours.then(|| self.mountpoint.clone())
     }
 
-    /// Whether what is mounted there has lost its server.
+    /// Returns true if the filesystem mounted there has lost its server.
     fn is_dead(&self) -> bool {
         matches!(rustix::fs::stat(&self.mountpoint), Err(Errno::NOTCONN | Errno::CONNABORTED))
     }

@@ -44,11 +44,11 @@ impl Operations {
                 Ok(Stat::new(self.shown(id), &attributes))
             }
             // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
-            // Nobody can see them any more; an error would be told to the next who syncs the filesystem.
+            // They are invisible now; an error would be reported to the next sync of the filesystem.
             Err(Errno::NOENT | Errno::STALE) if brings_times_home(change) => Ok(Stat::gone(self.shown(id))),
-            // Or when the file has become immutable or append-only while somebody writes it. We have the times of what he
-            // wrote; an error would be told to him at fsync, as if that were lost. (A program that sets the times of a path
-            // names no handle.)
+            // Or when the file has become immutable or append-only while it is being written. We have the times of
+            // the writes; an error would be reported by fsync, as if they were lost. (A program that sets the times
+            // of a path names no handle.)
             Err(Errno::PERM)
                 if by_handle
                     && brings_times_home(change)
@@ -73,7 +73,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Whether the inode has a set-group-id bit for a group that the caller is not of.
+    /// Returns true if the inode has a set-group-id bit for a group that the caller is not of.
     fn loses_set_group_id(&self, caller: Caller, id: InodeId) -> Result<bool, Errno> {
         let attributes = number(self.filesystem.attributes(id))?;
         Ok(attributes.mode & SET_GROUP_ID != 0 && !caller.may_set_group_id(attributes.gid))
@@ -113,7 +113,7 @@ impl Operations {
         self.settle_inode(&number(self.filesystem.attributes(id))?)
     }
 
-    /// Sets the flags of `chattr`. Who may is for the kernel to say.
+    /// Sets the flags of `chattr`. The kernel checks permissions.
     pub(super) fn set_flags(&self, node: u64, command: u32, input: &[u8]) -> Result<(), Errno> {
         let id = self.inode(node)?;
         let current = number(self.filesystem.flags(id))?;
@@ -123,7 +123,7 @@ impl Operations {
     }
 }
 
-/// Whether it is the kernel itself that asks: programs cannot set the time of the last change.
+/// Returns true for a request of the kernel itself: programs cannot set the time of the last change.
 fn brings_times_home(change: &AttributeChange) -> bool {
     let AttributeChange { mode: None, uid: None, gid: None, size: None, changed, .. } = change else {
         return false;

@@ -61,7 +61,7 @@ impl BalanceService {
         self.0.report().0
     }
 
-    /// How far it is.
+    /// Progress of the balance.
     pub(super) fn report(&self, filesystem: &Filesystem) -> Result<BalanceReport, Errno> {
         let kept = number(balance::interrupted(filesystem.pool()).map_err(Into::into))?;
         let (is_running, (), work) = self.0.report();

@@ -80,7 +80,7 @@ impl Operations {
         }
     }
 
-    /// What the kernel does not know to refuse.
+    /// Refuses writes that the kernel does not know to refuse.
     fn require_writable(&self, attributes: &Attributes, flags: OFlags) -> Result<(), Errno> {
         if attributes.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Errno::PERM);
@@ -118,7 +118,7 @@ impl Operations {
         self.with_file(node, handle, |file| self.filesystem.seek(file, offset, whence))?.ok_or(Errno::NXIO)
     }
 
-    /// Whether the kernel may have pages of a node that it has not written back to us yet.
+    /// Returns true if the kernel may have pages of a node that it has not written back to us yet.
     pub(crate) fn has_writer(&self, node: u64) -> Result<bool, Errno> {
         Ok(self.is_written && self.handles.has_writer(self.inode(node)?))
     }
@@ -165,12 +165,12 @@ impl Operations {
         }
     }
 
-    /// Whether something was refused of a file, so that the kernel is to ask us before each write.
+    /// Returns true if something was refused of a file, so that the kernel is to ask us before each write.
     pub(crate) fn has_refusal(&self, node: u64) -> bool {
         self.refusals.get(node).is_some()
     }
 
-    /// What who holds this handle is to hear before he writes more. May take long.
+    /// The error to report to this handle before its next write. May take long.
     pub(crate) fn refusal_for(&self, node: u64, handle: u64) -> Option<Errno> {
         let refusal = self.refusals.get(node)?;
         if !self.handles.get(handle)?.writes() {
@@ -192,8 +192,8 @@ impl Operations {
         error
     }
 
-    /// Whether some parts of a file may be written in place. The kernel does not say which part it asks for, so that
-    /// who writes such a file is told once of what found no room, and not kept from what needs none.
+    /// Returns true if some parts of a file may be written in place. The kernel does not say which part it asks for,
+    /// so the error is reported once to writers of such a file, and does not keep them from writes that need no room.
     fn may_need_no_room(&self, node: u64) -> bool {
         let attributes = self.inode(node).and_then(|id| number(self.filesystem.attributes(id)));
         let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
@@ -244,7 +244,7 @@ impl Operations {
         target: (u64, u64, u64),
         length: u64,
     ) -> Result<u64, Errno> {
-        /// What the answer can hold, in whole blocks.
+        /// Upper bound on the answer, in whole blocks.
         const LENGTH_MAX: u64 = 1 << 31;
         let ((source_node, source_handle, source_at), (node, handle, at)) = (source, target);
         let length = length.min(LENGTH_MAX);
@@ -306,8 +306,8 @@ impl Operations {
         }
     }
 
-    /// The kernel is not to keep contents of a range: it writes back to us what it has changed, and forgets the rest. Not
-    /// to be called by who serves requests.
+    /// Has the kernel drop contents of a range: it writes back to us what it has changed, and forgets the rest. Not
+    /// to be called by a thread that serves requests.
     pub(crate) fn forget_contents(&self, node: u64, range: &Range<u64>) {
         if let Some(cache) = self.kernel_cache.get() {
             cache.contents_changed(node, range);

@@ -27,8 +27,8 @@ pub(crate) struct Ioctl {
     pub(crate) input: Vec<u8>,
 }
 
-/// Whether an ioctl may take long, or makes the kernel forget something, for which it may need locks that others hold
-/// while they wait for us: who works on requests must not wait for such.
+/// Returns true if an ioctl may take long, or makes the kernel forget something, for which it may need locks held by
+/// processes that wait for us: a thread that serves requests must not wait for such.
 pub(crate) fn is_slow(asked: u32) -> bool {
     const SLOW: [u32; 20] = [
         command::SUBVOLUME_CREATE,
@@ -113,7 +113,7 @@ impl Operations {
         }
     }
 
-    /// What concerns the filesystem as a whole.
+    /// Ioctls of the filesystem as a whole.
     fn ioctl_of_filesystem(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
         match asked {
             command::SYNC => self.sync_with_pages().map(|()| Vec::new()),
@@ -177,7 +177,7 @@ impl Operations {
         }
     }
 
-    /// What takes long, and is begun, stopped and asked after.
+    /// Ioctls of long jobs, which are begun, stopped and queried.
     fn ioctl_of_care(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
         match asked {
             command::BRINDLE_BALANCE_START => {
@@ -377,7 +377,7 @@ impl Operations {
         }
     }
 
-    /// As much of the reason as has room.
+    /// Reason for being read-only, cut off to the room in the answer.
     fn read_only_reason(&self) -> ReadOnlyReason {
         let since = self.filesystem.pool().read_only_reason().filter(|_| self.is_written);
         let why = since.as_deref().or(self.unwritten_reason.as_deref()).unwrap_or_default();

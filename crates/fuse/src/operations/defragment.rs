@@ -46,7 +46,7 @@ impl Operations {
     }
 }
 
-/// Where a piece is to begin, if not at the beginning.
+/// Start of a piece, if not at the beginning.
 fn place(asked: &DefragmentPiece) -> Result<Option<DefragmentPlace>, Errno> {
     if asked.tree == 0 {
         return Ok(None);

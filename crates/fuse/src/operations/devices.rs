@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct DeviceService(LongWork<Subject>);
 
-/// What a change is about.
+/// Subject of a change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Subject {
     change: u64,
@@ -32,7 +32,7 @@ impl Default for DeviceService {
     }
 }
 
-/// What is to be done.
+/// Change of the devices.
 enum Change {
     Add { path: PathBuf, class: Option<PlacementClass>, options: AddOptions },
     Remove(Leaving),
@@ -115,7 +115,7 @@ impl DeviceService {
         self.0.report().0
     }
 
-    /// How far it is.
+    /// Progress of the change.
     pub(super) fn report(&self) -> DeviceReport {
         let (is_running, Subject { change, devid }, work) = self.0.report();
         DeviceReport { is_running: is_running.into(), change, devid, work }

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How many entries of a directory are fetched at once. A buffer of 32 KiB, which is what C libraries use, holds
-/// some 190 entries with their attributes.
+/// Number of entries of a directory that are fetched at once. A buffer of 32 KiB, the size that C libraries use,
+/// holds some 190 entries with their attributes.
 pub(super) const DIRECTORY_BATCH: usize = 64;
 
 impl Operations {

@@ -1,4 +1,4 @@
-//! What takes long on the mounted pool: a thread does it, requests begin it, stop it, and ask how far it is.
+//! Long jobs on the mounted pool: a thread does the work, requests begin it, stop it, and query its progress.
 
 use brindle_care::balance::{Ended, Pace, Progress, Watcher, Wish};
 use brindle_uapi::message::{
@@ -14,7 +14,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct LongWork<S> {
     name: &'static str,
-    /// What is wanted of one that runs when the mount ends.
+    /// Request to a running job when the mount ends.
     last_wish: Wish,
     shared: Arc<Shared<S>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -23,7 +23,7 @@ pub(super) struct LongWork<S> {
 #[derive(Debug)]
 struct Shared<S> {
     state: Mutex<State<S>>,
-    /// Somebody wants something else.
+    /// Signalled when the request changes.
     changed: Condvar,
 }
 
@@ -90,7 +90,7 @@ impl<S: Default + Copy + Send + 'static> LongWork<S> {
         state.is_running
     }
 
-    /// Whether one runs, what it, or the last one, is about, and how far it is.
+    /// Returns true if a job runs, the subject of it or of the last one, and its progress.
     pub(super) fn report(&self) -> (bool, S, WorkReport) {
         let state = self.shared.lock();
         let Progress { expected, done, left, expected_bytes, moved_bytes } = state.progress;

@@ -62,7 +62,7 @@ pub(crate) struct Operations {
     /// There as soon as the mount is served.
     kernel_cache: OnceLock<Box<dyn KernelCache>>,
     is_written: bool,
-    /// Why it is not, if that was not wanted.
+    /// Reason for being read-only, if that was not requested.
     unwritten_reason: Option<String>,
     notes_accesses: bool,
     notes_directory_accesses: bool,
@@ -74,14 +74,14 @@ pub(crate) struct Operations {
     remountable: Remountable,
 }
 
-/// What the kernel remembers, which it must forget when something changes without its doing.
+/// Cache of the kernel, of which it must drop what changes without its doing.
 pub(crate) trait KernelCache: fmt::Debug + Send + Sync {
-    /// What it knows of a name. May wait for whoever works in that directory.
+    /// Drops a name. May wait for threads that work in that directory.
     fn entry_changed(&self, parent: u64, name: &[u8]);
-    /// The attributes of a node. Waits for nobody.
+    /// Drops the attributes of a node. Does not wait.
     fn attributes_changed(&self, node: u64);
-    /// Contents that it keeps of a node, to the end if the range ends with the last number there is. What it has not
-    /// written back yet it writes back first. Waits for those that are being read or written, so that who answers such
+    /// Drops contents of a node, to the end if the range ends with the last number there is. Unwritten pages are
+    /// written back first. Waits for those that are being read or written, so that a thread that answers such
     /// requests must not call it.
     fn contents_changed(&self, node: u64, range: &Range<u64>);
 }
@@ -92,7 +92,7 @@ pub(crate) struct Listed<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) ino: u64,
     pub(crate) kind: FileType,
-    /// Where the listing goes on behind it.
+    /// Offset at which the listing goes on after it.
     pub(crate) offset: u64,
     /// Its attributes, if they were asked for and can be had.
     pub(crate) stat: Option<Stat>,
@@ -130,7 +130,7 @@ impl Operations {
         }
     }
 
-    /// Whether the mount began as one that is written; an error may have ended that.
+    /// Returns true if the mount began as one that is written; an error may have ended that.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written
     }
@@ -259,7 +259,7 @@ mod tests {
         Operations::new(Arc::new(filesystem), &MountOptions::default())
     }
 
-    /// Names, numbers and places of a directory, fetched so many at a time.
+    /// Names, numbers and offsets of a directory, fetched in batches.
     fn listing(
         operations: &Operations,
         node: u64,

@@ -19,7 +19,7 @@ pub(crate) struct Place {
     pub(crate) name: Vec<u8>,
 }
 
-/// A rename as somebody asks for it.
+/// Request for a rename.
 #[derive(Clone, Debug)]
 pub(crate) struct Rename {
     pub(crate) caller: Caller,

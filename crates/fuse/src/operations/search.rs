@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 impl Operations {
-    /// As many of the items asked for as there is room for.
+    /// Finds the items asked for, up to the room in the answer.
     pub(super) fn search(&self, caller: Caller, mut asked: TreeSearch) -> Result<TreeSearch, Errno> {
         caller.require_administrator()?;
         let pool = self.filesystem.pool();
@@ -46,7 +46,7 @@ fn bounds(asked: &TreeSearch) -> Result<(Key, Key), Errno> {
         let item_type = KeyType(u8::try_from(item_type).map_err(|_| Errno::INVAL)?);
         Ok(Key::new(ObjectId::new(objectid), item_type, offset))
     };
-    // Whoever wants everything says so with types that no key has.
+    // Callers ask for everything with types that no key has.
     let type_max = asked.type_max.min(u8::MAX.into());
     Ok((
         key(asked.objectid_min, asked.type_min, asked.offset_min)?,

@@ -1,5 +1,5 @@
 //! Subvolumes, made, shown and deleted by ioctls. The kernel does not see these changes and is told of them; nor does
-//! it check who may make them.
+//! it check permissions for them.
 
 use super::{Operations, number};
 use crate::permission::Caller;

@@ -1,4 +1,5 @@
-//! What POSIX and the kernel promise, script by script: a mount of the kernel's and one of ours must say the same.
+//! Rules of POSIX and the kernel, script by script: a mount of the kernel's and one of ours must give the same
+//! result.
 
 use crate::support::{KernelMount, Written, can_mount, run};
 use std::path::Path;

@@ -60,7 +60,7 @@ fn compare_space(kernel: &Path, ours: &Path) {
     );
 }
 
-/// What a manifest does not hold: blocks, unique numbers, the numbers that listings show.
+/// Compares attributes that a manifest does not hold: blocks, unique numbers, the numbers that listings show.
 fn compare_stat(kernel: &Path, ours: &Path) {
     let mut seen: HashMap<u64, (u64, u64)> = HashMap::new();
     for path in paths_below(kernel) {
@@ -93,7 +93,7 @@ fn compare_stat(kernel: &Path, ours: &Path) {
     }
 }
 
-/// Where data begins and ends.
+/// Ranges of data.
 fn data_map(path: &Path) -> Vec<(u64, u64)> {
     let file = File::open(path).expect("open");
     let mut found = Vec::new();
@@ -392,7 +392,7 @@ fn server() {
     }
 }
 
-/// What another process runs, told where to make a subvolume.
+/// Entry point of another process, told where to make a subvolume.
 #[test]
 fn client() {
     if let Some(place) = std::env::var_os("TEST_PARENT").map(PathBuf::from) {
@@ -436,13 +436,13 @@ impl Drop for OpenToAll {
 }
 
 /// A command that runs [`server`], as an ordinary user if so wished.
-fn server_command(rich: &Rich, at: &Path, options: &str, as_nobody: bool) -> Command {
+fn server_command(rich: &Rich, at: &Path, options: &str, as_unprivileged: bool) -> Command {
     // The build directory may be closed to others.
     let program = rich.scratch.path().join("server");
     if !program.exists() {
         std::fs::copy(std::env::current_exe().expect("ourselves"), &program).expect("copy");
     }
-    let mut command = if as_nobody {
+    let mut command = if as_unprivileged {
         std::os::unix::fs::chown(at, Some(NOBODY), Some(NOBODY)).expect("chown");
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
@@ -464,7 +464,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a mount is in the table, whoever may look inside.
+/// Returns true if a mount is in the table, whichever user may look inside.
 fn is_mounted(at: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     table.lines().any(|line| line.split(' ').nth(1) == at.to_str() && line.contains(" fuse.brindle "))
@@ -521,14 +521,14 @@ fn a_killed_server_of_an_ordinary_user_leaves_nothing_either() {
     // One that ends as it should leaves alone what is mounted there next.
     let server = server_command(&rich, &at, "auto_unmount", true).spawn().expect("server");
     wait_until("the mount", || is_mounted(&at));
-    // It is in the table before anybody answers.
-    run(as_nobody("cat").arg(at.join("plain/small")));
-    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    // It is in the table before its server answers.
+    run(as_unprivileged("cat").arg(at.join("plain/small")));
+    run(as_unprivileged("fusermount3").arg("-u").arg(&at));
     let next = server_command(&rich, &at, "", true).spawn().expect("server");
     assert!(server.wait_with_output().expect("server").status.success());
     wait_until("the next mount", || is_mounted(&at));
-    run(as_nobody("cat").arg(at.join("plain/small")));
-    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    run(as_unprivileged("cat").arg(at.join("plain/small")));
+    run(as_unprivileged("fusermount3").arg("-u").arg(&at));
     assert!(next.wait_with_output().expect("server").status.success());
 }
 
@@ -545,10 +545,10 @@ fn an_ordinary_user_may_mount() {
     // Others may not look, not even root; the user may.
     let error = std::fs::read_dir(&at).expect_err("not ours");
     assert_eq!(Errno::from_io_error(&error), Some(Errno::ACCESS));
-    let mut read = as_nobody("cat");
+    let mut read = as_unprivileged("cat");
     let output = run(read.arg(at.join("plain/small")));
     assert_eq!(output.stdout, b"hello");
-    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    run(as_unprivileged("fusermount3").arg("-u").arg(&at));
     let output = server.wait_with_output().expect("server");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -571,12 +571,12 @@ fn an_ordinary_user_may_write_and_make_subvolumes() {
     let at = rich.directory("ours");
     let server = server_command(&rich, &at, "rw", true).spawn().expect("server");
     wait_until("the mount", || is_mounted(&at));
-    let mut client = as_nobody(rich.scratch.path().join("server").to_str().expect("text"));
+    let mut client = as_unprivileged(rich.scratch.path().join("server").to_str().expect("text"));
     run(client.args(["--exact", "reading::client"]).env("TEST_PARENT", &at));
-    run(as_nobody("sh")
+    run(as_unprivileged("sh")
         .args(["-c", "cd $0 && echo hello >sub/file && mkdir sub/d && ln sub/file sub/link"])
         .arg(&at));
-    run(as_nobody("fusermount3").arg("-u").arg(&at));
+    run(as_unprivileged("fusermount3").arg("-u").arg(&at));
     let output = server.wait_with_output().expect("server");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     btrfs_check(&rich.image).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
@@ -609,7 +609,7 @@ fn an_ordinary_user_is_told_what_is_forbidden() {
     assert!(said.contains("refused:") && said.contains("not permitted"), "{said}");
 }
 
-fn as_nobody(program: &str) -> Command {
+fn as_unprivileged(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", program]);
     command
@@ -625,7 +625,7 @@ fn permissions_and_access_lists_are_honoured() {
     let handle = mount_on(&rich.image, &rich.directory("ours"), &options);
     for root in [rich.kernel.as_path(), handle.mountpoint()] {
         let may_read = |path: &str| {
-            let output = as_nobody("cat").arg(root.join(path)).output().expect("cat");
+            let output = as_unprivileged("cat").arg(root.join(path)).output().expect("cat");
             output.status.success()
         };
         assert!(may_read("plain/acl"), "{}: the list allows it", root.display());

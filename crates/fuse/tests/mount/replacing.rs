@@ -1,4 +1,4 @@
-//! Files that take the names of others without anybody having asked for a sync.
+//! Files that take the names of others without a sync.
 
 use crate::support::{Written, can_mount, noise, run};
 use brindle_device::FileDevice;
@@ -12,8 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a file holds as a crash after the next commit would leave it: names are committed, contents that nobody has
-/// asked for are not.
+/// Contents of a file as a crash after the next commit would leave them: names are committed, contents without a sync
+/// are not.
 fn after_a_commit(ours: &Written, name: &str) -> Vec<u8> {
     let copy = ours.scratch.path().join("crashed");
     File::open(ours.root()).expect("open").sync_all().expect("durable");
@@ -116,7 +116,7 @@ fn open_files_take_names_from_many_threads_at_once() {
     ours.finish();
 }
 
-/// How often a file is replaced under the eyes of readers.
+/// Number of times a file is replaced under the eyes of readers.
 const REPLACEMENTS: usize = 1500;
 
 #[test]

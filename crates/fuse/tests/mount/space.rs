@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What the image takes of the filesystem that it lies on, in bytes.
+/// Bytes that the image takes of the filesystem that it lies on.
 fn allocated(image: &Path) -> u64 {
     image.metadata().expect("stat").blocks() * 512
 }
@@ -154,7 +154,7 @@ fn write_until_told(file: &mut File) -> u64 {
 }
 
 #[test]
-fn who_writes_on_without_syncing_hears_that_the_pool_is_full() {
+fn writers_without_a_sync_get_enospc() {
     if !can_mount() {
         return;
     }

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Whether mounts can be tested here. Skipping is allowed, but not where everything must run.
+/// Returns true if mounts can be tested here. Skipping is allowed, but not where everything must run.
 pub(crate) fn can_mount() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let has_device = Path::new("/dev/fuse").exists();
@@ -129,7 +129,7 @@ impl Written {
         (faulty, handle)
     }
 
-    /// What btrfs-progs has to say of it.
+    /// Has btrfs-progs check it.
     pub(crate) fn check(&self) {
         btrfs_check(&self.image).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
     }
@@ -139,7 +139,7 @@ impl Written {
         self.mount_with(&WriteOptions::default(), &writable_options());
     }
 
-    /// Where it is mounted.
+    /// Mount point.
     pub(crate) fn root(&self) -> &Path {
         &self.at
     }
@@ -164,7 +164,7 @@ impl Written {
         self.check();
     }
 
-    /// What the kernel sees of it, once it is finished.
+    /// Manifest as the kernel shows it, once it is finished.
     pub(crate) fn seen_by_kernel(&self) -> Manifest {
         let kernel = KernelMount::of(&self.image, &self.directory("seen-by-kernel"), "ro");
         Manifest::of_directory(&kernel.at).expect("the kernel's tree can be read")
@@ -220,7 +220,7 @@ pub(crate) fn writable_options() -> MountOptions {
     }
 }
 
-/// Tries what somebody who is about to end may be in the way of, for a minute.
+/// Tries for a minute an act that a process about to end may be in the way of.
 pub(crate) fn patiently<T, E>(mut act: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {

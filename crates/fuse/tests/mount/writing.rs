@@ -440,7 +440,7 @@ fn files_that_go_leave_nothing_for_a_sync_to_complain_of() {
     for name in ["removed", "replaced", "new"] {
         std::fs::write(written.root().join(name), name).expect("room");
     }
-    // The kernel brings home the times of both when nobody can see them any more.
+    // The kernel writes back the times of both when they are no longer visible.
     std::fs::remove_file(written.root().join("removed")).expect("it is there");
     std::fs::rename(written.root().join("new"), written.root().join("replaced")).expect("they are there");
     rustix::fs::syncfs(&root).expect("nothing is wrong");
@@ -490,7 +490,7 @@ fn a_write_error_ends_all_writing_and_keeps_the_last_commit() {
     let why = mounted.read_only_reason().expect("it answers").expect("it is read-only");
     assert!(why.contains("contents were lost") && why.contains("writing"), "{why}");
     drop(mounted);
-    // What the kernel still takes from those who have files open is lost, and told.
+    // Writes that the kernel still takes through open files are lost, with an error.
     let written = other.write_all_at(b"late", 0).and_then(|()| other.sync_all());
     written.expect_err("nothing is written any more");
     let told = other.write_at(b"later", 0).expect_err("known before it is taken");
@@ -522,7 +522,7 @@ fn what_is_removed_again_is_no_error_of_the_next_sync() {
     for length in [1, 5000, 3 << 20] {
         std::fs::write(ours.root().join("file"), noise(length, 1)).expect("write");
         std::fs::remove_file(ours.root().join("file")).expect("unlink");
-        // Errors that nobody has been told of are told to whoever opens next.
+        // Unreported errors are reported to the next opener.
         let root = File::open(ours.root()).expect("open");
         rustix::fs::syncfs(&root).expect("nothing went wrong");
     }
