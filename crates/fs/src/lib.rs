@@ -78,3 +78,8 @@ pub use subvolume::Subvolume;
 pub use write_options::{AtimeMode, FixedHost, Host, SystemHost, WriteOptions};
 pub use xattr::Xattr;
 pub use xattr_change::XattrMode;
+
+/// The example of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
