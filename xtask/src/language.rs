@@ -201,6 +201,13 @@ fn refused(words: &[(usize, String)], mut report: impl FnMut(usize, String)) {
     }
 }
 
+/// Refused words and phrases of a page of prose, each with its line.
+pub(crate) fn refused_in(prose: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    refused(&words(prose, 1), |line, word| found.push((line, word)));
+    found
+}
+
 /// Words of a text in lower case, each with its line. Punctuation and what stands in backticks part phrases.
 fn words(text: &str, first_line: usize) -> Vec<(usize, String)> {
     let mut words = Vec::new();

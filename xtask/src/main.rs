@@ -3,6 +3,7 @@
 
 mod binaries;
 mod ci;
+mod documents;
 mod fuzz;
 mod language;
 mod layers;
@@ -69,6 +70,7 @@ fn tidy() -> Result<()> {
     let mut complaints = layers::check()?;
     complaints.extend(sources::check(&workspace_root())?);
     complaints.extend(language::check(&workspace_root())?);
+    complaints.extend(documents::check(&workspace_root())?);
     for complaint in &complaints {
         eprintln!("{complaint}");
     }

@@ -1,0 +1,154 @@
+//! Documents: links and paths lead somewhere, the prose is in the language of the sources, and pages that name functions or
+//! tests name ones that exist.
+//!
+//! Three forms are checked beside links:
+//! - *Walks*: below a heading that begins with "Walk", each item of a numbered list is a hop, `` `crate/src/file.rs`:
+//!   `function` ``, whose file lies below `crates/` and has that function.
+//! - *Promises*: on the pages of [`PROMISES`], each item of a list ends with "Held by" and the names of tests.
+//! - *Names*: a code span of four words or more, joined by underscores, is the name of a function; with `*` at its end, the
+//!   beginning of one.
+
+mod markdown;
+mod sources;
+
+use crate::language;
+use crate::sources::{read, relative};
+use anyhow::{Context, Result};
+use markdown::{Item, Page};
+use sources::Functions;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Pages whose every list item is held by tests.
+const PROMISES: [&str; 1] = ["docs/user/semantics.md"];
+/// Folders and files at the root that a code span may name.
+const ROOTS: [&str; 5] = ["crates/", "docs/", "contrib/", "fuzz/", "xtask/"];
+/// The fewest words of a name that is taken for that of a function.
+const NAME_WORDS_MIN: usize = 4;
+
+/// Complaints about README, CHANGELOG and all pages below `docs/`, and about sources that name a page that does not exist.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let functions = Functions::of(root)?;
+    let mut complaints = Vec::new();
+    for path in pages(root)? {
+        let page = Page::new(&read(&path)?);
+        let place = relative(root, &path);
+        let mut complain =
+            |line: usize, complaint: String| complaints.push(format!("{place}:{line}: {complaint}"));
+        check_links(&path, &page, &mut complain)?;
+        check_paths(root, &page, &mut complain);
+        for (line, word) in language::refused_in(&page.prose()) {
+            complain(line, format!("prose says \"{word}\""));
+        }
+        check_walks(&page, &functions, &mut complain);
+        check_names(&page, &functions, &mut complain);
+        if PROMISES.contains(&place.as_str()) {
+            check_promises(&page, &functions, &mut complain);
+        }
+    }
+    complaints.extend(functions.missing_pages(root));
+    for script in ["Makefile", "contrib/bench.sh", "contrib/demo.sh", "contrib/programs.sh"] {
+        complaints.extend(sources::missing_pages(root, script, &read(&root.join(script))?));
+    }
+    Ok(complaints)
+}
+
+/// Every page, in the order of paths.
+fn pages(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = vec![root.join("CHANGELOG.md"), root.join("README.md")];
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Links within the tree: the file exists, and has the heading.
+fn check_links(path: &Path, page: &Page, complain: &mut impl FnMut(usize, String)) -> Result<()> {
+    for (line, target) in page.links() {
+        if target.contains("://") {
+            continue;
+        }
+        let (file, heading) = target.split_once('#').map_or((target.as_str(), None), |(f, h)| (f, Some(h)));
+        let folder = path.parent().unwrap_or(path);
+        let file = if file.is_empty() { path.to_owned() } else { folder.join(file) };
+        if !file.exists() {
+            complain(line, format!("a link to {target}, which does not exist"));
+        } else if let Some(heading) = heading
+            && !Page::new(&read(&file)?).has_heading(heading)
+        {
+            complain(line, format!("a link to {target}: no such heading"));
+        }
+    }
+    Ok(())
+}
+
+/// Code spans that are paths from the root, or from the folder of crates: they exist. Patterns are not looked at.
+fn check_paths(root: &Path, page: &Page, complain: &mut impl FnMut(usize, String)) {
+    for (line, span) in page.spans() {
+        let is_path = span.chars().all(|c| c.is_alphanumeric() || "_-./@".contains(c));
+        let has_root = ROOTS.iter().any(|folder| span.starts_with(folder));
+        let path = if has_root { root.join(&span) } else { root.join("crates").join(&span) };
+        if is_path && (has_root || span.contains("/src/")) && !path.exists() {
+            complain(line, format!("`{span}` does not exist"));
+        }
+    }
+}
+
+/// Hops of walks: the file has the function.
+fn check_walks(page: &Page, functions: &Functions, complain: &mut impl FnMut(usize, String)) {
+    for item in page.items().iter().filter(|item| item.is_numbered && item.heading.starts_with("Walk")) {
+        if let Err(complaint) = hop(item).and_then(|(file, name)| functions.find(&file, &name)) {
+            complain(item.line, complaint);
+        }
+    }
+}
+
+/// The file and the function of a hop.
+fn hop(item: &Item) -> Result<(String, String), String> {
+    let no_hop = || "a hop of a walk is a `file`: `function`".to_owned();
+    let rest = item.text.strip_prefix('`').ok_or_else(no_hop)?;
+    let (file, rest) = rest.split_once("`: `").ok_or_else(no_hop)?;
+    let (function, _) = rest.split_once('`').ok_or_else(no_hop)?;
+    Ok((format!("crates/{file}"), function.to_owned()))
+}
+
+/// Long names: some function has them.
+fn check_names(page: &Page, functions: &Functions, complain: &mut impl FnMut(usize, String)) {
+    for (line, span) in page.spans() {
+        let name = span.trim_end_matches('*');
+        let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let words = name.split('_').filter(|word| !word.is_empty()).count();
+        if is_name && words >= NAME_WORDS_MIN && !functions.has(name, span.ends_with('*')) {
+            complain(line, format!("`{span}` is no function"));
+        }
+    }
+}
+
+/// Promises: each names tests, and those exist.
+fn check_promises(page: &Page, functions: &Functions, complain: &mut impl FnMut(usize, String)) {
+    for item in page.items() {
+        let Some((_, held)) = item.text.rsplit_once("Held by ") else {
+            complain(item.line, "a promise that no test holds".to_owned());
+            continue;
+        };
+        let tests: Vec<&str> = held.split('`').skip(1).step_by(2).collect();
+        if tests.is_empty() {
+            complain(item.line, "\"Held by\" names no test".to_owned());
+        }
+        for test in tests.iter().filter(|test| !functions.is_test(test)) {
+            complain(item.line, format!("`{test}` is no test"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
