@@ -37,9 +37,6 @@ const WORD_LIST: &str = "xtask/src/language.rs";
 /// A new finding is refused, and a mended one has to be struck off here: numbers go down only. An entry at zero is removed.
 const UNMENDED: &[(&str, usize)] = &[
     ("crates/admin", 113),
-    ("crates/brindle", 28),
-    ("crates/brindle/src/commands", 188),
-    ("crates/brindle/tests", 54),
     ("crates/device", 50),
     ("crates/uapi", 87),
     ("crates/volume", 138),

@@ -1,4 +1,4 @@
-//! What can be typed: the top of the argument tree, and the options that many commands share.
+//! Command line: the top of the argument tree, and the options common to several commands.
 
 use crate::commands::Command;
 use clap::{ArgAction, Args, Parser};
@@ -19,10 +19,10 @@ use clap::{ArgAction, Args, Parser};
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// How much is said on standard error.
+    /// Verbosity of messages on standard error.
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -37,7 +37,7 @@ ENVIRONMENT
   BRINDLE_LOG  what is logged to standard error, such as `debug` or `brindle_volume=trace`;
                overrides -v and -q";
 
-/// How much is said on standard error.
+/// Verbosity of messages on standard error.
 #[derive(Args, Debug, Clone, Copy, Default)]
 pub(crate) struct Verbosity {
     /// Say more on standard error; twice for still more

@@ -45,7 +45,7 @@ pub(crate) fn start(verbosity: &Verbosity) -> Result<()> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(Lines)
-        // A mount in the background outlives whoever read what it says. To complain of that, too, would be a panic.
+        // A mount in the background outlives the reader of its messages. To complain of that, too, would be a panic.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .without_time()
@@ -64,7 +64,7 @@ fn is_plausible(text: &str) -> bool {
         .all(|part| is_level(part) || part.starts_with("brindle") || part.contains(['=', '[', ':']))
 }
 
-/// Lines that a command remembers; what is said after so many may be said again.
+/// Number of lines that a command remembers; an older one may be said again.
 const LINES_MAX: usize = 1000;
 /// Lines that wait for the thread; any further ones are lost, and counted.
 const QUEUE_LINES_MAX: usize = 1000;

@@ -68,7 +68,7 @@ pub(crate) fn complain(error: &anyhow::Error) {
     complain_line(&explain(error));
 }
 
-/// What is wrong and why, each thing said once.
+/// Message of an error with its causes, each said once.
 pub(crate) fn explain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -88,11 +88,11 @@ pub(crate) fn complain_line(text: &str) {
     if crate::logging::tell_error(&text) {
         return;
     }
-    // Whoever closed standard error does not want to know.
+    // With standard error closed there is no reader.
     let _ = writeln!(io::stderr(), "brindle: {text}");
 }
 
-/// Whether the reader of our output has gone, which is no failure (`brindle ls | head`).
+/// Returns true if the reader of our output has gone, which is no failure (`brindle ls | head`).
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
         let kind = match (cause.downcast_ref::<io::Error>(), cause.downcast_ref::<serde_json::Error>()) {

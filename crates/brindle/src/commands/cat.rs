@@ -39,7 +39,7 @@ pub(crate) struct CatCommand {
     devices: Vec<PathBuf>,
 }
 
-/// How much is read at once, in bytes.
+/// Bytes that are read at once.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// Runs the command.

@@ -28,10 +28,10 @@ EXIT STATUS
   1  something is wrong, or there is no pool to examine
   2  wrong usage";
 
-/// Examine a pool, and say what is wrong with it
+/// Check a pool, and list its errors
 ///
 /// Reads every tree block, and holds what one place says against what the others say: chunks and device
-/// extents, extents and those who refer to them, names and inodes, checksums and data. Nothing is written.
+/// extents, extents and their backrefs, names and inodes, checksums and data. Nothing is written.
 /// The pool must not be mounted for writing meanwhile.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
@@ -48,10 +48,10 @@ pub(crate) struct CheckCommand {
     /// Trust this copy of the superblock: 0, 1 or 2
     #[arg(short = 's', long = "super", value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
     mirror: Option<u8>,
-    /// How many findings of each pass are shown; all are counted
+    /// Number of findings of each pass to show; all are counted
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_findings: usize,
-    /// How many threads work [default: the number of processors]
+    /// Number of threads [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
     /// degraded: do not count missing devices as an error

@@ -55,7 +55,7 @@ pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String], out: &mut
     Ok(())
 }
 
-/// Stores another hint: on a mount of brindle, or in a pool that nobody uses.
+/// Stores another hint: on a mount of brindle, or in a pool that is not in use.
 pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &str) -> Result<()> {
     let hint: AllocationHint = value.parse().with_context(|| format!("'{value}' is no allocation hint"))?;
     if path.is_dir() {
@@ -112,7 +112,7 @@ fn parse_options(options: &[String]) -> Result<MountOptions> {
     Ok(options)
 }
 
-/// What the chunk tree says of every device of an unmounted pool.
+/// Hint of every device of an unmounted pool, in the chunk tree.
 fn of_pool(path: &Path, options: &MountOptions) -> Result<Vec<Hinted>> {
     let paths: Vec<PathBuf> =
         std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
@@ -125,7 +125,7 @@ fn of_pool(path: &Path, options: &MountOptions) -> Result<Vec<Hinted>> {
     Ok(pool.volume().devices().into_iter().map(hinted).collect())
 }
 
-/// What the device's own superblock says.
+/// Hint in the device's own superblock.
 fn of_device(path: &Path) -> Result<Hinted> {
     let device = FileDevice::open(path)?;
     let mut bytes = [0; SUPERBLOCK_SIZE];

@@ -18,9 +18,9 @@ const NAMES: [&str; 5] = ["write", "read", "flush", "corruption", "generation"];
 pub(crate) struct Health {
     name: String,
     is_missing: bool,
-    /// It has missed transactions, and is not written.
+    /// True if it has missed transactions, and is not written.
     is_stale: bool,
-    /// It lacks something that it failed to take.
+    /// True if it lacks writes that it failed to take.
     is_behind: bool,
     /// Since they were reset; none where they can't be had.
     counters: Option<[u64; 5]>,

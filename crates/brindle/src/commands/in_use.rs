@@ -1,4 +1,4 @@
-//! Whether somebody writes a pool that is about to be read: what is read may then change underneath.
+//! Detection of writers of a pool that is about to be read: its contents may then change underneath.
 
 use crate::commands::mount::ending::is_written;
 use brindle_ondisk::Uuid;
@@ -21,8 +21,8 @@ pub(crate) fn warn_if_used(fsid: &Uuid, devices: &[String]) {
     }
 }
 
-/// Whether a process of ours has a device open to write it. Of an image that shows in its lock, to everybody; of a block
-/// device in the files that the process has open, to those who may look.
+/// Returns true if a process of ours has a device open to write it. Of an image that shows in its lock, to all users;
+/// of a block device in the files that the process has open, to users with the permission to look.
 fn is_claimed(device: &Path) -> bool {
     let Ok(file) = File::open(device) else { return false };
     match file.metadata() {
@@ -44,7 +44,7 @@ fn mounted_by_kernel(fsid: &Uuid, devices: &[String]) -> Option<(String, String)
     })
 }
 
-/// Whether a block device is this one, or shows this file.
+/// Returns true if a block device is this one, or shows this file.
 fn shows(block_device: &str, device: &Path) -> bool {
     let Ok(device) = device.canonicalize() else {
         return false;

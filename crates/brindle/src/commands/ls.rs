@@ -41,7 +41,7 @@ pub(crate) struct LsCommand {
     /// Mode, links, owner, group, size, time of last change
     #[arg(short)]
     long: bool,
-    /// What is in subdirectories too
+    /// Also list the contents of subdirectories
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Names that begin with a dot too
@@ -61,7 +61,7 @@ pub(crate) struct LsCommand {
     devices: Vec<PathBuf>,
 }
 
-/// How many entries are asked for at once.
+/// Number of entries that are asked for at once.
 const BATCH_ENTRIES: usize = 4096;
 
 /// Runs the command.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct ManCommand {
-    /// Where to write them; made if it is not there.
+    /// Directory to write them to; made if it is missing
     directory: PathBuf,
 }
 

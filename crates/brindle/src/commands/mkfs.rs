@@ -66,9 +66,9 @@ ENVIRONMENT
 
 /// Make a pool, on block devices or image files
 ///
-/// What the devices held is lost. The pool is one that the Linux kernel mounts: after making one on several
-/// block devices, tell it with `btrfs device scan`. The root directory belongs to who makes the pool (with --rootdir,
-/// to whom DIR belongs).
+/// All contents of the devices are lost. The pool is one that the Linux kernel mounts: after making one on several
+/// block devices, tell it with `btrfs device scan`. The root directory belongs to the calling user (with --rootdir,
+/// to the owner of DIR).
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct MkfsCommand {

@@ -32,7 +32,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// What to do.
+/// Command.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     #[command(subcommand, visible_alias = "fi")]

@@ -1,4 +1,4 @@
-//! What commands that read a pool share: the devices, the options that choose within it, and opening it.
+//! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which part of a pool, and what to put up with.
+/// Part of a pool, and tolerated faults.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct PoolOptions {
     /// Enter by the subvolume at this path from the top level

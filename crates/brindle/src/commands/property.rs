@@ -59,9 +59,9 @@ pub(crate) enum PropertyCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
-    /// Whose
+    /// File, directory, device or mount point
     path: PathBuf,
-    /// Which; all if none is named
+    /// The property; all if none is named
     property: Option<Property>,
     /// Of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
@@ -99,11 +99,11 @@ pub(crate) struct GetCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SetCommand {
-    /// Whose
+    /// File, directory, device or mount point
     path: PathBuf,
-    /// Which
+    /// The property
     property: Property,
-    /// What it is to be
+    /// New value
     value: String,
     /// Of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
@@ -148,7 +148,7 @@ impl Property {
         value.get_name().to_owned()
     }
 
-    /// Whether a path has it, which may be the mount point of a mount of brindle.
+    /// Returns true if a path, which may be the mount point of a mount of brindle, has the property.
     fn is_of(self, mounted: &Mounted, is_served: bool) -> bool {
         match self {
             Self::Ro => mounted.is_read_only().is_ok(),
@@ -160,7 +160,7 @@ impl Property {
     }
 }
 
-/// Where the property lies.
+/// Extended attribute of the property.
 const COMPRESSION: &str = "btrfs.compression";
 const TIER: &str = "user.brindle.tier";
 

@@ -1,5 +1,5 @@
-//! Signals that ask us to stop. Threads look at [`Stop`] between pieces of work; who is impatient sends a second
-//! signal, which ends the process at once.
+//! Signals that ask us to stop. Threads look at [`Stop`] between pieces of work; a second signal ends the process at
+//! once.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -7,7 +7,7 @@ use signal_hook::flag::{register_conditional_shutdown, register_usize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Whether to stop.
+/// Request to stop.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     /// The signal; 0 for none.
@@ -35,7 +35,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether a signal has come.
+    /// Returns true if a signal has come.
     pub(crate) fn is_set(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
     }
@@ -53,7 +53,7 @@ impl Stop {
     }
 }
 
-/// The signals that whoever started us wants ignored, a bit each.
+/// Signals that the parent process wants ignored, a bit each.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -3,7 +3,7 @@
 use anyhow::Error;
 use std::fmt;
 
-/// What is wrong with the command line.
+/// Error of the command line.
 #[derive(Debug)]
 pub(crate) struct WrongUsage(Error);
 

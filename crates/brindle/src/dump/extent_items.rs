@@ -79,7 +79,7 @@ pub(super) fn print_free_space_header(out: Text<'_>, header: &FreeSpaceHeader) -
     writeln!(out, "\t\tcache generation {generation} entries {num_entries} bitmaps {num_bitmaps}")
 }
 
-/// Which range a checksum item covers, and, if asked for, each checksum with its address.
+/// Prints the range of a checksum item and, if asked for, each checksum with its address.
 pub(super) fn print_csums(out: Text<'_>, key: &Key, sums: &[u8], style: &ItemStyle) -> io::Result<()> {
     let size = style.checksum_size;
     let sector = u64::from(style.sectorsize);
@@ -103,7 +103,7 @@ pub(super) fn print_csums(out: Text<'_>, key: &Key, sums: &[u8], style: &ItemSty
     Ok(())
 }
 
-/// As many as keep a line short.
+/// Number of checksums that keep a line short.
 fn csums_per_line(size: usize) -> usize {
     match size {
         ..=4 => 4,

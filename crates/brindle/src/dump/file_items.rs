@@ -9,7 +9,7 @@ use brindle_ondisk::item::{
 };
 use std::io;
 
-/// How much of an xattr's value is shown, as much as btrfs-progs does.
+/// Bytes of an xattr's value that are shown, as in btrfs-progs.
 const SHOWN_VALUE_BYTES: usize = 255;
 
 /// An inode; its line of flags has no names beyond `COMPRESS`, as in btrfs-progs.

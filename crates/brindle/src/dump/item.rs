@@ -4,7 +4,7 @@ use super::{Text, extent_items, file_items, pool_items};
 use brindle_ondisk::{Defect, Item, Key};
 use std::io;
 
-/// How items are printed.
+/// Style of printed items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemStyle {
     /// Length of a checksum, in bytes.

@@ -31,7 +31,7 @@ pub(crate) use superblock::{print_superblock, superblock_json};
 
 use std::io::{self, Write};
 
-/// Where text goes: names need not be UTF-8, so text is bytes.
+/// Output of text: names need not be UTF-8, so text is bytes.
 pub(crate) type Text<'a> = &'a mut dyn Write;
 
 /// Names that stand for set bits, with `|` between.

@@ -6,14 +6,14 @@ use brindle_ondisk::{Checksum, ChecksumType, ItemHeader, Key, KeyPtr, Node, Node
 use serde_json::{Value, json};
 use std::io;
 
-/// How a node is printed.
+/// Style of a printed node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeStyle {
     /// The pool's checksum algorithm.
     pub(crate) checksum_type: ChecksumType,
     /// Show each block's checksum.
     pub(crate) checksums: bool,
-    /// How items are printed.
+    /// Style of items.
     pub(crate) items: ItemStyle,
 }
 

@@ -99,7 +99,7 @@ pub(super) fn print_qgroup_status(out: Text<'_>, status: &QgroupStatus) -> io::R
     }
 }
 
-/// What a quota group uses.
+/// Prints the usage of a quota group.
 pub(super) fn print_qgroup_info(out: Text<'_>, info: &QgroupInfo) -> io::Result<()> {
     let QgroupInfo { generation, rfer, rfer_cmpr, excl, excl_cmpr } = info;
     writeln!(out, "\t\tgeneration {generation}")?;
@@ -107,7 +107,7 @@ pub(super) fn print_qgroup_info(out: Text<'_>, info: &QgroupInfo) -> io::Result<
     writeln!(out, "\t\texclusive {excl} exclusive_compressed {excl_cmpr}")
 }
 
-/// What a quota group may use.
+/// Prints the limits of a quota group.
 pub(super) fn print_qgroup_limit(out: Text<'_>, limit: &QgroupLimit) -> io::Result<()> {
     let QgroupLimit { flags, max_rfer, max_excl, rsv_rfer, rsv_excl } = limit;
     writeln!(out, "\t\tflags {:x}", flags.get())?;
@@ -163,7 +163,7 @@ pub(super) fn print_dev_replace(out: Text<'_>, replace: &DevReplaceItem) -> io::
     writeln!(out, "num_uncorrectable_read_errors {num_uncorrectable_read_errors}")
 }
 
-/// What is said of items that hold nothing, or nothing that is known.
+/// Prints an item that holds nothing, or nothing known.
 pub(super) fn print_unknown(out: Text<'_>, key: &Key) -> io::Result<()> {
     match key.item_type {
         KeyType::TEMPORARY_ITEM => {

@@ -6,7 +6,7 @@ use brindle_ondisk::{ChecksumType, Superblock, Uuid};
 use serde_json::{Value, json};
 use std::io;
 
-/// What the flags of a superblock are called.
+/// Names of the flags of a superblock.
 const SUPER_FLAGS: [(u64, &str); 6] = [
     (1 << 0, "WRITTEN"),
     (1 << 1, "RELOC"),

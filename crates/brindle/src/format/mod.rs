@@ -1,4 +1,4 @@
-//! How numbers, times and modes are written.
+//! Formats of numbers, times and modes.
 
 mod mode;
 mod table;

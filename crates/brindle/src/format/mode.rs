@@ -13,7 +13,7 @@ pub(crate) fn mode_text(mode: u32) -> String {
         _ => '?',
     };
     let mut text = String::from(kind);
-    // Who; the bit that changes what execution means, and what it is then called.
+    // User, group, others; the bit that changes what execution means, and what it is then called.
     for (shift, special, name) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
@@ -28,7 +28,7 @@ pub(crate) fn mode_text(mode: u32) -> String {
     text
 }
 
-/// What a mode says the inode is, in the words of `stat`.
+/// Name of the inode's type in a mode, in the words of `stat`.
 pub(crate) fn kind_text(mode: u32) -> &'static str {
     match mode & 0o170_000 {
         0o040_000 => "directory",

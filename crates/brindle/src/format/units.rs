@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// How sizes are written.
+/// Format of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitMode {
     /// Plain numbers of bytes.
@@ -13,7 +13,7 @@ pub(crate) enum UnitMode {
     Fixed(Base, usize),
 }
 
-/// What a thousand is.
+/// Base of the units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     /// 1024: KiB, MiB.
@@ -50,7 +50,7 @@ impl Base {
 }
 
 impl UnitMode {
-    /// What btrfs-progs does unasked.
+    /// Default of btrfs-progs.
     pub(crate) const DEFAULT: Self = Self::Human(Base::Binary);
 
     /// `bytes` as text.

@@ -8,7 +8,7 @@ use tracing::Level;
 
 /// Lines of a kind that are told before others are counted.
 const TOLD_MAX: u32 = 10;
-/// The time in which so many lines are a flood.
+/// Interval in which `TOLD_MAX` lines are a flood.
 const FIRST_INTERVAL: Duration = Duration::from_secs(10);
 /// A number of fewer digits is part of a name: of a device, a subvolume, an error.
 const DIGITS_MIN: usize = 4;

@@ -1,4 +1,4 @@
-//! What only an administrator may do with a mount, and an ordinary user on it (`allow_other`) is refused.
+//! Operations on a mount that only an administrator may do, and an ordinary user (`allow_other`) is refused.
 
 use super::mount::{can_mount, unmount};
 use super::support::{brindle_prints, is_root, text};
@@ -10,13 +10,13 @@ use std::process::{Command, Output};
 
 const NOBODY: u32 = 65534;
 
-/// Runs the binary as nobody; `None` if he can't reach it.
-fn as_nobody(arguments: &[&str]) -> Option<Output> {
+/// Runs the binary as an unprivileged user; `None` if that user can't reach it.
+fn as_unprivileged(arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
     command.uid(NOBODY).gid(NOBODY).args(arguments).env_remove("BRINDLE_LOG").output().ok()
 }
 
-/// What the pool is like, as far as it might have changed.
+/// State of the pool, as far as it might have changed.
 fn state(place: &Path) -> [String; 3] {
     let devices = brindle_prints(["filesystem", "usage", "--json", text(place)]);
     let balance = brindle_prints(["balance", "status", "--json", text(place)]);
@@ -61,7 +61,7 @@ fn an_ordinary_user_changes_neither_devices_nor_tiers_of_the_administrators_moun
         &["property", "set", at, "tier", "fast"],
     ];
     for words in refused {
-        let Some(output) = as_nobody(words) else {
+        let Some(output) = as_unprivileged(words) else {
             println!("skipped: others can't reach the binary");
             unmount(&place);
             return;
@@ -70,18 +70,20 @@ fn an_ordinary_user_changes_neither_devices_nor_tiers_of_the_administrators_moun
         assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
         assert!(said.contains("ermi") || said.contains("not permitted"), "{words:?}: {said}");
     }
-    // Nor does he go on with a balance; that there is none, everybody may know.
-    let output = as_nobody(&["balance", "resume", at]).expect("it could be reached");
+    // Nor can this user resume a balance; that there is none may be known.
+    let output = as_unprivileged(&["balance", "resume", at]).expect("it could be reached");
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(state(&place), before, "nothing has changed");
-    // What is his own he may mark.
-    let output = as_nobody(&["property", "set", text(&own), "tier", "fast"]).expect("it could be reached");
+    // The user's own files may be marked.
+    let output =
+        as_unprivileged(&["property", "set", text(&own), "tier", "fast"]).expect("it could be reached");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Nor are root's images his to mount, wherever ordinary users may open `/dev/fuse`.
+    // Nor can the user mount root's images, wherever ordinary users may open `/dev/fuse`.
     for image in [&first, &second] {
         fs::set_permissions(image, fs::Permissions::from_mode(0o600)).expect("our own");
     }
-    let output = as_nobody(&["mount", text(&first), text(&second), text(&own)]).expect("it could be reached");
+    let output =
+        as_unprivileged(&["mount", text(&first), text(&second), text(&own)]).expect("it could be reached");
     assert_ne!(output.status.code(), Some(0));
     unmount(&place);
     brindle_prints(["-q", "check", text(&first), text(&second)]);

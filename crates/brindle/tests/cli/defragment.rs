@@ -13,7 +13,7 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&brindle_prints(words)).expect("JSON")
 }
 
-/// How many of a hundred leaves of the top level lie directly behind their siblings.
+/// Percentage of the top level's leaves that lie directly after their siblings.
 fn adjacent_percent(image: &Path) -> u64 {
     let found = json(&["inspect", "tree-stats", "--json", "-t", "5", text(image)]);
     let siblings = &found[0]["siblings"];

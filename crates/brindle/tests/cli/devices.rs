@@ -207,7 +207,7 @@ fn devices_of_a_mount_join_and_leave_while_it_is_used() {
     assert!(said.contains("raid1 needs at least 2 devices"), "{said}");
     let said = brindle_fails(1, ["device", "add", pool.image(2), text(&place)]);
     assert!(said.contains("is a device of this pool, devid 3"), "{said}");
-    // What has left is nobody's.
+    // A removed device belongs to no pool.
     brindle_prints(["device", "add", pool.image(0), text(&place)]);
     unmount(&place);
     pool.check(&[0, 2, 3]);
@@ -221,7 +221,7 @@ fn devices_of_a_mount_join_and_leave_while_it_is_used() {
 }
 
 #[test]
-fn who_serves_a_mount_is_killed_while_a_device_leaves() {
+fn a_server_is_killed_while_a_device_leaves() {
     if !can_mount() {
         return;
     }
@@ -247,7 +247,7 @@ fn who_serves_a_mount_is_killed_while_a_device_leaves() {
     brindle(["umount", text(&place)]);
     // With the device, if it is a member still, or without.
     let words = ["-q", "device", "remove", "1", "--pool", pool.image(0), pool.image(1), pool.image(2)];
-    // Who was killed may have the images open for a moment.
+    // A killed server may have the images open for a moment.
     let is_open = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("is in use");
     let begin = Instant::now();
     let mut output = brindle(words);

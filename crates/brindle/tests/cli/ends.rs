@@ -13,11 +13,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const WRITERS: usize = 8;
-/// How many files each has, which it writes in turn.
+/// Number of files of each writer, which it writes in turn.
 const SLOTS: u64 = 6;
-/// How many are made durable before the server is killed.
+/// Number of files that are made durable before the server is killed.
 const DURABLE_FILES: u64 = 40;
-/// So many bytes, and up to as many more.
+/// Least length of a file in bytes, also the range of its random part.
 const LEAST_BYTES: u64 = 20_000;
 
 /// A pool in an image file, and a server of it that is our child.
@@ -109,7 +109,7 @@ impl Drop for Served {
     }
 }
 
-/// What a file holds in its nth version: that number, and more that follows from it and from whose file it is.
+/// Contents of a file in its nth version: that number, and more that follows from it and from its writer.
 fn contents(writer: usize, version: u64) -> Vec<u8> {
     let length = usize::try_from(LEAST_BYTES + version * 7919 % LEAST_BYTES).expect("small");
     let byte = |at: usize| (at as u64 * 31 + version + writer as u64).to_le_bytes()[0];
@@ -190,7 +190,7 @@ fn what_was_fsynced_survives_a_server_that_is_killed() {
             writers.into_iter().map(|writer| writer.join().expect("no writer panics")).collect()
         });
         assert!(!served.wait().success());
-        // Nobody answers there any more.
+        // Nothing answers there any more.
         while is_mounted(&served.place()) {
             Command::new("umount").args(["-l", text(&served.place())]).status().expect("umount");
         }

@@ -1,4 +1,4 @@
-//! Pools with a log of what was fsynced after the last commit: who replays it, and who says that it is there.
+//! Pools with a log of fsyncs after the last commit: its replay, and the warnings about it.
 
 use super::mount::{can_mount, unmount};
 use super::support::{Image, Loops, brindle_prints, brindle_succeeds, is_root, text};
@@ -28,7 +28,7 @@ fn look(device: &Path, place: &Path, options: &str, (there, not_there): (&str, &
 }
 
 #[test]
-fn who_only_reads_a_pool_says_that_it_has_a_log_and_leaves_it() {
+fn reading_a_pool_warns_of_its_log_and_leaves_it() {
     let image = Image::unpack("log-tree");
     let device = &image.devices[0];
     let before = std::fs::read(device).expect("there");

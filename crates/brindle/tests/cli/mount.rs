@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Whether mounts can be made at all.
+/// Returns true if mounts can be made at all.
 pub(super) fn can_mount() -> bool {
     let is_there = Path::new("/dev/fuse").exists();
     if !is_there {
@@ -52,7 +52,7 @@ fn the_mount_answers_when_the_command_returns() {
     let listed = brindle_prints(with_devices(&["-q", "ls", "-a"], &image.devices));
     assert_eq!(names, listed.lines().count());
 
-    // Somebody stands in it. (A file that we had open could be inherited by what other tests start.)
+    // A process has its working directory in it. (A file that we had open could be inherited by what other tests start.)
     let mut visitor = Command::new("cat");
     let visitor = visitor.current_dir(&place).stdin(Stdio::piped()).spawn().expect("there is cat");
     let said = brindle_fails(1, ["umount", text(&place)]);

@@ -1,4 +1,4 @@
-//! Where things go, as the command line has it: classes, hints, tiers, and what it says of them.
+//! Placement by the command line: classes, hints, tiers, and reports of them.
 
 use super::mount::unmount;
 use super::support::{brindle_fails, brindle_prints, text};
@@ -182,7 +182,7 @@ fn a_device_that_is_missing_has_a_hint_too() {
     assert!(shown.ends_with(", missing (NO_NEW_CHUNKS)"), "{usage}");
     pool.unmount();
 
-    // It has missed something; who reads all of the pool finds what was said of it.
+    // It has missed something; reading all of the pool finds the hints in it.
     std::fs::rename(&away, disk2).expect("the same directory");
     let found = get(&format!("{others},device={disk2}"), ssd);
     assert_eq!(found, format!("devid=3, path={disk2}: allocation_hint=NO_NEW_CHUNKS\n"));

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Changes that the other processes make to the files; the first is a mix of all.
 const KINDS: [&str; 8] = ["", "times", "mode", "length", "attribute", "contents", "link", "name"];
-/// A race that has not ended so many seconds after its time waits for ever.
+/// Seconds after its time at which an unfinished race is stuck.
 const PATIENCE_SECONDS: u64 = 300;
 
 /// Seconds for each kind (`BRINDLE_RACING_SECONDS`).

@@ -1,4 +1,4 @@
-//! Which copy is read, as the command line has it, and what it says of what was read.
+//! Choice of the copy to read by the command line, and reports of reads.
 
 use super::mount::unmount;
 use super::support::{Image, Loops, brindle_fails, brindle_prints, is_root, text, with_devices};
@@ -32,7 +32,7 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
     assert_eq!(get("read_policy"), shown("pid round-robin:262144 devid:1 roundrobin latency queue [auto]"));
     set("read_policy", "round-robin:1M");
     assert_eq!(get("read_policy"), shown("pid [round-robin:1048576] devid:1 roundrobin latency queue auto"));
-    // The mount has nobody to complain to any more, and answers all the same.
+    // The mount has no reader of its messages any more, and answers all the same.
     for wrong in ["devid:9", "round-robin:0", "fastest"] {
         let said = brindle_fails(1, ["property", "set", text(&place), "read_policy", wrong]);
         assert!(said.contains("Invalid argument"), "{said}");
@@ -79,7 +79,7 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
     assert!(brindle_fails(1, words).contains("'fastest' is no read policy"));
 }
 
-/// Somebody else's reads of a device, past all caches, until it is told to stop.
+/// Foreign reads of a device, past all caches, until stopped.
 fn keep_busy(device: &Path, is_over: &AtomicBool) {
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
     let file = std::fs::File::options().read(true).custom_flags(direct).open(device).expect("a device");
@@ -124,7 +124,7 @@ fn the_host_says_what_waits_for_a_disk() {
         most
     });
     assert!(most >= 2, "eight readers: {most}");
-    // Who looks at new devices has looked at this one at some time.
+    // The host's scan of new devices ends at some time.
     let until = Instant::now() + Duration::from_secs(20);
     while idle.host_in_flight() != Some(0) {
         assert!(Instant::now() < until, "nobody reads it");

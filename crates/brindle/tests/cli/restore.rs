@@ -15,8 +15,8 @@ const TOO_MANY_XATTRS: [&str; 1] = ["deep-tree"];
 /// The years that ext4 knows.
 const TIMES: RangeInclusive<i64> = -(1 << 31)..=(1 << 34) - (1 << 31) - 1;
 
-/// What a copy on the filesystem of the temporary directory can keep: xattrs of btrfs itself have no place there,
-/// nor have times that are far off.
+/// Manifest without the parts that a copy on the filesystem of the temporary directory can't keep: xattrs of btrfs
+/// itself, and times that are far off.
 fn without_the_impossible(manifest: &Manifest, original: &Manifest) -> Manifest {
     let without = |entry: &Entry| {
         let mut entry = entry.clone();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const WRITERS: usize = 8;
-/// How long something is waited for.
+/// Time to wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two disks and two SSDs as image files, and a server that is our child.
@@ -91,7 +91,7 @@ impl Served {
         brindle_prints(words.iter().copied().chain([text(&place)]))
     }
 
-    /// What is said of a balance, with the exit code that belongs to it.
+    /// Report of a balance, with its exit code checked.
     fn balance(&self) -> Value {
         let output = brindle(["balance", "status", "--json", text(&self.place())]);
         let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -131,7 +131,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What lies wrong of block groups and of files, in bytes.
+/// Misplaced bytes of block groups and of files.
 fn wrong(status: &Value) -> (u64, u64) {
     let kinds = status["kinds"].as_array().expect("a list").iter();
     let of_kinds = kinds.map(|kind| kind["wrong_bytes"].as_u64().expect("a number")).sum();
@@ -140,7 +140,7 @@ fn wrong(status: &Value) -> (u64, u64) {
     (of_kinds, of("small_and_marked") + of("other"))
 }
 
-/// A block of a writer's file: who wrote it, and in which round.
+/// A block of a writer's file, with the writer and the round.
 fn block(writer: usize, round: u64) -> Vec<u8> {
     let word = (writer as u64) << 32 | round;
     word.to_le_bytes().repeat(8192)
@@ -394,7 +394,7 @@ fn a_watch_moves_what_becomes_misplaced_until_it_is_told_to_stop() {
 }
 
 #[test]
-fn a_watch_goes_on_while_somebody_writes_to_a_full_pool() {
+fn a_watch_goes_on_during_writes_to_a_full_pool() {
     if !can_mount() {
         return;
     }
@@ -425,7 +425,7 @@ fn a_watch_goes_on_while_somebody_writes_to_a_full_pool() {
     served.check();
 }
 
-/// What a command that succeeds says on standard error.
+/// Standard error of a command that succeeds.
 fn warning(words: &[&str]) -> String {
     let output = brindle(words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

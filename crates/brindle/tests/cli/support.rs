@@ -65,7 +65,7 @@ pub(crate) fn with_devices(words: &[&str], devices: &[PathBuf]) -> Vec<PathBuf> 
     words.iter().map(PathBuf::from).chain(devices.iter().cloned()).collect()
 }
 
-/// What `btrfs` of btrfs-progs prints; none, with a word about it, if 6.2 is not installed.
+/// Output of `btrfs` of btrfs-progs; `None`, with a message, if 6.2 is not installed.
 pub(crate) fn btrfs_prints(arguments: &[PathBuf]) -> Option<Vec<u8>> {
     let version = Command::new("btrfs").arg("--version").output().ok();
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -77,7 +77,7 @@ pub(crate) fn btrfs_prints(arguments: &[PathBuf]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// Whether we are root; says what is skipped if not.
+/// Returns true if we are root; reports the skipped test if not.
 pub(crate) fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

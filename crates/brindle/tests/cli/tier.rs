@@ -67,7 +67,7 @@ fn status_and_plan_of_a_mounted_pool_agree_with_those_of_its_devices() {
 const FENCED_FOR_EVER: [&str; 7] =
     ["watch", "--interval", "1", "--low-water", "100G", "--data-reserve", "1M"];
 
-/// How much lies on the wrong devices.
+/// Bytes on the wrong devices.
 fn wrong_bytes(pool: &TierPool) -> u64 {
     let status = pool.json("status");
     let kinds = status["kinds"].as_array().expect("a list");
@@ -197,7 +197,7 @@ fn what_can_not_be_done_is_refused_and_changes_nothing() {
     let said = pool.tier_prints(&["apply", "--bulk", "3", "--bulk", "4"]);
     assert!(said.contains("Nothing to move.") && said.contains("no fast devices, all are bulk"), "{said}");
     assert_eq!((pool.sizes(), pool.json("status")), (sizes.clone(), status));
-    // Somebody else is at it.
+    // Another process is at it.
     if pool.pause_a_balance() {
         let said = pool.tier_fails(&["apply"]);
         assert!(said.contains("busy") && said.contains("balance"), "{said}");
@@ -257,7 +257,7 @@ fn a_watch_that_is_ended_while_its_fence_stands_takes_it_down() {
     assert!(said.contains("another process"), "{said}");
     child.kill().expect("a child of ours");
     child.wait().expect("it ends");
-    // The fence that is waited for is to be that of the next one, who hears signals by then.
+    // The fence that is waited for is to be that of the next one, which handles signals.
     pool.tier_prints(&["recover"]);
     let child = pool.tier_starts(&FENCED_FOR_EVER);
     pool.wait_until("the pool is fenced", |status| status["fenced"] == true);

@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often it is looked whether one has ended.
+/// Interval of looking for the end of a balance.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What there is to be said of exit codes: those of btrfs-balance(8).
+/// Exit codes in the help: those of btrfs-balance(8).
 const STATUS_CODES: &str = "\
 EXIT STATUS
   0  there is no balance

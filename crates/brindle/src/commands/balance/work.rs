@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// How often it is looked how far a mount is.
+/// Interval of polling the progress of a mount.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Where the pool is.
+/// Location of the pool.
 pub(crate) enum Place {
     /// Served by another process.
     Mounted(Mounted),
@@ -37,9 +37,9 @@ pub(crate) enum Place {
     Open(Box<Filesystem>),
 }
 
-/// What is to be done.
+/// Request for a balance.
 pub(crate) struct Job {
-    /// Which balance; none to go on with one.
+    /// New balance; `None` to resume one.
     pub(crate) balance: Option<Balance>,
     /// Metadata may have fewer copies afterwards.
     pub(crate) force: bool,
@@ -74,8 +74,8 @@ impl Place {
         }
     }
 
-    /// Gives up a balance of misplaced block groups alone that was interrupted: who begins another one goes on with it.
-    /// Whether there was one.
+    /// Gives up an interrupted balance of misplaced block groups alone: a new one goes on with it. Returns true if
+    /// there was one.
     pub(crate) fn forget_misplaced(&self) -> Result<bool> {
         match self {
             Self::Open(filesystem) => {
@@ -194,13 +194,13 @@ pub(crate) fn on_mount(
     }
 }
 
-/// What a report says.
+/// Progress in a report.
 pub(crate) fn progress_of(report: &WorkReport) -> Progress {
     let WorkReport { expected, done, left, expected_bytes, moved_bytes, .. } = *report;
     Progress { expected, done, left, expected_bytes, moved_bytes }
 }
 
-/// What was wanted in the end of work that has ended, or why it failed.
+/// Last request to work that has ended, or its error.
 pub(crate) fn wish_at_end(report: &WorkReport) -> Result<Wish> {
     match report.ended {
         WORK_ENDED_FAILED => bail!("{}", String::from_utf8_lossy(text(&report.error))),
@@ -222,7 +222,7 @@ pub(crate) fn progress_bar() -> ProgressBar {
     bar
 }
 
-/// Why nothing more is heard of long work that a mount does.
+/// Explanation for a mount that answers no more about its long work.
 pub(crate) fn explain_silence(error: ControlError) -> anyhow::Error {
     match &error {
         ControlError::Refused { path, source: Errno::NOTCONN | Errno::CONNABORTED, .. } => anyhow!(

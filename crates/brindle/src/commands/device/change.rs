@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerocopy::FromZeros;
 
-/// How often it is looked how far a mount is.
+/// Interval of polling the progress of a mount.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The pool, where it is not a mount.
@@ -48,8 +48,8 @@ pub(crate) struct UnmountedPool {
 }
 
 impl UnmountedPool {
-    /// What the operands name, and the pool: of the mount that is the last of them, unless devices are given. `what` is
-    /// one of those that belong before it.
+    /// Values of the operands, and the pool: that of the mount that is the last of them, unless devices are given.
+    /// `what` is one of those that belong before it.
     pub(crate) fn with_operands<'o>(
         &self,
         operands: &'o [PathBuf],
@@ -65,7 +65,7 @@ impl UnmountedPool {
     }
 }
 
-/// Where the pool is.
+/// Location of the pool.
 pub(crate) enum Place {
     /// Served by the kernel.
     Kernel(Mounted),
@@ -151,7 +151,7 @@ impl Place {
     }
 }
 
-/// What is to be done.
+/// Change of the devices.
 pub(crate) enum Change {
     /// A device joins.
     Add { path: PathBuf, class: Option<PlacementClass>, options: AddOptions },
@@ -161,7 +161,7 @@ pub(crate) enum Change {
     Resize(DevId, NewSize),
 }
 
-/// What came of it.
+/// Result of a change.
 struct Outcome {
     devid: Option<u64>,
     progress: Progress,

@@ -23,11 +23,11 @@ EXIT STATUS
   1  failure
   2  wrong usage";
 
-/// Show what readers wanted of the devices of a mounted pool
+/// Show the reads of the devices of a mounted pool
 ///
 /// It is counted while the read policy needs it (roundrobin, latency, queue, auto), or while the property
 /// read_statistics is 1. A request is *local* if it begins where the one before on the same device ended; *announced* are
-/// ranges that the device was told to fetch and that nobody has read yet.
+/// ranges that were prefetched from the device and not read yet.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ReadsCommand {

@@ -28,7 +28,7 @@ EXIT STATUS
    2  wrong usage
   64  with --check: a counter is not zero";
 
-/// As btrfs-progs has it.
+/// Exit code for counters that are not zero, as in btrfs-progs.
 const NOT_ZERO: u8 = 64;
 /// The counters, in the order of the format and of the kernel's answer.
 const NAMES: [&str; 5] =

@@ -30,7 +30,7 @@ EXIT STATUS
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on where it is worth it";
 
-/// How many leaves at a time of a pool that is not mounted.
+/// Number of leaves in a step, of a pool that is not mounted.
 const LEAVES_PER_PIECE: usize = 1024;
 
 /// Write metadata anew where it lies scattered, so that disks read it without seeking
@@ -54,7 +54,7 @@ pub(crate) struct DefragmentCommand {
     paths: Vec<PathBuf>,
 }
 
-/// What became of it so far.
+/// Counters of the defragmentation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     leaves: u64,
@@ -96,7 +96,7 @@ pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
     }
 }
 
-/// Who is told of a piece, and says whether to go on.
+/// Observer that is told of each piece, and returns false to stop.
 type Observer<'o> = &'o mut dyn FnMut(u64, u64) -> bool;
 
 fn on_mount(mounted: &Mounted, all: bool, next: Observer<'_>) -> Result<bool> {

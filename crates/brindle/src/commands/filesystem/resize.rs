@@ -31,8 +31,8 @@ EXIT STATUS
 pub(crate) struct ResizeCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Which device (1 if none is said), and how large: SIZE with K, M, G, T, P or E behind it or without; +SIZE or -SIZE
-    /// for that much more or less; max for all of the device
+    /// Device (1 by default), and new size: SIZE, with or without a suffix K, M, G, T, P or E; +SIZE or -SIZE to add
+    /// or remove that amount; max for all of the device
     #[arg(value_name = "[DEVID:]SIZE", allow_hyphen_values = true)]
     size: String,
     /// A directory of a mounted pool, or the devices of one that is not mounted

@@ -40,9 +40,9 @@ EXIT STATUS
 /// A directory stands for the pool that is mounted there, as of its last commit: `brindle filesystem usage` tells of space
 /// as of now.
 ///
-/// Devices that were not given are shown as missing, and so are those of a mounted pool that can't be opened any more; so many may be that nothing but the superblocks of the
-/// others can be read, or the chunk tree may be damaged. The sizes of missing devices are then `unknown` (null with
-/// --json) as far as the chunk tree can't tell them.
+/// Devices that were not given are shown as missing, and so are those of a mounted pool that can't be opened any
+/// more. With too many missing, or with a damaged chunk tree, only the superblocks of the others can be read: the
+/// sizes of missing devices are then `unknown` (null with --json) as far as the chunk tree can't tell them.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShowCommand {
@@ -72,7 +72,7 @@ pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is shown of a pool.
+/// Facts of a pool that are shown.
 struct Shown {
     superblock: Superblock,
     devices: Vec<DeviceStatus>,

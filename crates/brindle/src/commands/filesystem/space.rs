@@ -151,7 +151,7 @@ fn spread_text(report: &SpaceReport, group: &GroupSpace) -> &'static str {
     }
 }
 
-/// What still fits where, each as if nothing else were written.
+/// Prints the room for each content, each as if nothing else were written.
 fn print_room(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> io::Result<()> {
     let [data, metadata] = [report.data_room, report.metadata_room].map(|room| room.map(|n| mode.format(n)));
     if !report.has_tiers {
@@ -177,7 +177,7 @@ fn room_json(report: &SpaceReport) -> Value {
     })
 }
 
-/// As the mount option has it.
+/// Name of the mode as in the mount option.
 pub(crate) fn mode_name(mode: u64) -> &'static str {
     match mode {
         0 => "no_ssd_metadata",

@@ -39,7 +39,7 @@ pub(crate) struct DumpSuperCommand {
     /// Show all copies, not the first only; a copy without the magic number is passed over
     #[arg(short, long, conflicts_with_all = ["copy", "bytenr"])]
     all: bool,
-    /// Which copy to show: 0, 1 or 2
+    /// Number of the copy to show: 0, 1 or 2
     #[arg(short = 's', long = "super", value_name = "N", conflicts_with = "bytenr",
           value_parser = clap::value_parser!(u8).range(0..=2))]
     copy: Option<u8>,

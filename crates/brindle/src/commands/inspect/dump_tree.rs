@@ -21,7 +21,7 @@ EXAMPLES
   Everything, in the order of the tree of roots:
     brindle inspect dump-tree pool.img
 
-  One subvolume, with names hidden, to be sent to somebody:
+  One subvolume, with names hidden, to be sent to another person:
     brindle inspect dump-tree -t 257 --hide-names a.img b.img
 
   Which trees are there, and where do they begin?
@@ -55,7 +55,7 @@ pub(crate) struct DumpTreeCommand {
     /// Only where each tree begins
     #[arg(short, long, group = "what")]
     roots: bool,
-    /// As --roots, and the backup roots
+    /// The same as --roots, and the backup roots
     #[arg(short = 'R', long, group = "what")]
     backups: bool,
     /// Only the UUID tree
@@ -158,14 +158,14 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
-    /// Whether the pool's totals follow; not after a part that the superblock points to, as in btrfs-progs.
+    /// Returns true if the pool's totals follow; not after a part that the superblock points to, as in btrfs-progs.
     fn ends_with_totals(&self) -> bool {
         let fixed = [RootId::ROOT_TREE, RootId::CHUNK_TREE, RootId::TREE_LOG];
         let is_fixed = self.command.tree.is_some_and(|tree| fixed.contains(&tree));
         self.command.block.is_empty() && !self.is_partial() && !is_fixed
     }
 
-    /// Whether some trees of the tree of roots are left out.
+    /// Returns true if some trees of the tree of roots are left out.
     fn is_partial(&self) -> bool {
         self.command.extents || self.command.device || self.command.uuid
     }

@@ -2,7 +2,7 @@
 
 use brindle_ondisk::RootId;
 
-/// What users call the trees, besides the names of the format.
+/// Names of the trees for users, besides those of the format.
 const NAMES: [(&str, RootId); 19] = [
     ("ROOT", RootId::ROOT_TREE),
     ("EXTENT", RootId::EXTENT_TREE),
@@ -40,7 +40,7 @@ pub(super) fn parse_tree(text: &str) -> Result<RootId, String> {
     }
 }
 
-/// What the tree of a root item is called in headings.
+/// Name in headings of the tree of a root item.
 pub(super) fn tree_title(tree: RootId) -> &'static str {
     match tree {
         RootId::ROOT_TREE => "root tree",

@@ -96,7 +96,7 @@ impl Distances {
     }
 }
 
-/// What there is to say of a tree.
+/// Statistics of a tree.
 #[derive(Clone, Debug)]
 struct TreeStatistics {
     tree: RootId,

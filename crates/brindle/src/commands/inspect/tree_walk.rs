@@ -5,7 +5,7 @@ use brindle_tree::{Pool, TreeError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Which nodes come first.
+/// Order of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Level by level, from the root.

@@ -22,12 +22,12 @@ use std::thread;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// What an image has beside contents and their metadata: system chunks, and room to work.
+/// Bytes of an image beside contents and their metadata: system chunks, and room to work.
 const SPARE_BYTES: u64 = 64 * MIB;
-/// How often progress is shown.
+/// Interval of showing progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What concerns the contents of a new pool.
+/// Options for the contents of a new pool.
 #[derive(Args, Debug)]
 pub(super) struct RootdirOptions {
     /// Fill the pool with the contents of DIR; an image that is not there is made, large enough
@@ -47,7 +47,7 @@ pub(super) struct RootdirOptions {
     inode_flags: Vec<InodeFlagRule>,
 }
 
-/// How files are compressed; `None` for not at all.
+/// Compression of files; `None` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChosenCompression(Option<CompressionChoice>);
 
@@ -187,7 +187,7 @@ impl Filling {
     }
 }
 
-/// What was taken in, for people.
+/// Report of the files taken in, for people.
 pub(super) fn print_report(out: &mut impl Write, filled: &PopulateReport) -> Result<()> {
     let size = UnitMode::DEFAULT.format(filled.content_bytes);
     writeln!(out, "Contents:           {size} in {} files", filled.files)?;

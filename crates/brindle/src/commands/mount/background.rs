@@ -12,7 +12,7 @@ const SERVED: &str = "BRINDLE_MOUNT_REPORTS";
 /// Nothing that is logged is this.
 const READY: &str = "\u{1}brindle mount ready\u{1}";
 
-/// Whether this is the second process.
+/// Returns true in the second process.
 pub(super) fn is_served() -> bool {
     std::env::var_os(SERVED).is_some()
 }

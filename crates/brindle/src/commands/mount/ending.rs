@@ -1,6 +1,6 @@
 //! Servers of mounts that are gone, on their way to the end.
 //!
-//! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. Who mounts the
+//! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. A new mount of the
 //! same pool again waits for that, instead of being refused.
 
 use brindle_admin::Mounted;
@@ -12,11 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long it is waited for.
+/// Time to wait for its end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A process that is being taken apart holds a device for a moment after it can no longer be seen to.
 const UNSEEN: Duration = Duration::from_secs(1);
-/// How often it is looked.
+/// Interval of looking.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The time there is for waiting.
@@ -32,8 +32,8 @@ impl Patience {
         Self { began: now, seen: Cell::new(now) }
     }
 
-    /// Waits a moment if who has the device open is the server of a mount that is gone, or is not seen; false if it
-    /// makes no sense.
+    /// Waits a moment if the process that has the device open is the server of a mount that is gone, or is not seen;
+    /// returns false if waiting makes no sense.
     pub(super) fn wait(&self, device: &Path) -> bool {
         let waits = match holders(device) {
             Some(holders) if holders.is_empty() => self.seen.get().elapsed() < UNSEEN,
@@ -84,7 +84,7 @@ fn descriptors<'d>(process: u32, device: &'d Path) -> impl Iterator<Item = OsStr
     files.filter(is_it).map(|entry| entry.file_name())
 }
 
-/// Whether another process of this program has a device open to write it, as far as we may look.
+/// Returns true if another process of this program has a device open to write it, as far as we may look.
 pub(crate) fn is_written(device: &Path) -> bool {
     let Ok(device) = device.canonicalize() else { return false };
     let writes = |process: u32| {
@@ -96,7 +96,7 @@ pub(crate) fn is_written(device: &Path) -> bool {
     servers().any(writes)
 }
 
-/// Whether a descriptor is one to write, by its `fdinfo`.
+/// Returns true if a descriptor is one to write, by its `fdinfo`.
 fn is_to_write(info: &str) -> bool {
     const READ_ONLY: u32 = 0;
     const ACCESS: u32 = 0b11;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_open_is_not_waited_for_long() {
+    fn unopened_devices_are_not_waited_for_long() {
         let patience = Patience::new();
         assert!(!patience.wait(Path::new("/nowhere")));
         while patience.wait(Path::new("/proc/self/exe")) {}

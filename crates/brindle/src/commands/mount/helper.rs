@@ -26,7 +26,7 @@ pub(crate) fn rewrite(arguments: Vec<OsString>, is_command: impl Fn(&str) -> boo
     arguments
 }
 
-/// What umount(8) passes: `DIR [-flnrv] [-N NAMESPACE] [-t TYPE]`.
+/// Arguments passed by umount(8): `DIR [-flnrv] [-N NAMESPACE] [-t TYPE]`.
 fn unmount_arguments(arguments: &[OsString]) -> Vec<OsString> {
     let mut rewritten = Vec::new();
     let mut rest = arguments.iter();
@@ -42,7 +42,7 @@ fn unmount_arguments(arguments: &[OsString]) -> Vec<OsString> {
     rewritten
 }
 
-/// Whether this is `brindle DEVICE MOUNTPOINT -o OPTIONS`: no command, but a path.
+/// Returns true for `brindle DEVICE MOUNTPOINT -o OPTIONS`: no command, but a path.
 fn is_short_form(arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> bool {
     let [_, device, mountpoint, option, ..] = arguments else {
         return false;
@@ -52,7 +52,7 @@ fn is_short_form(arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> b
     !is_command && is_path(device) && is_path(mountpoint) && option == "-o"
 }
 
-/// What mount(8) passes: `DEVICE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`.
+/// Arguments passed by mount(8): `DEVICE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`.
 fn helper_arguments(arguments: &[OsString]) -> Vec<OsString> {
     let mut rewritten = Vec::new();
     let mut rest = arguments.iter();
@@ -62,7 +62,7 @@ fn helper_arguments(arguments: &[OsString]) -> Vec<OsString> {
                 rewritten.push(argument.clone());
                 rewritten.extend(rest.next().cloned());
             }
-            // The type is ours; another mount namespace has been entered by whoever called.
+            // The type is ours; another mount namespace has been entered by the caller.
             Some("-t" | "-N") => drop(rest.next()),
             Some(flags) if is_flags(flags) => {
                 rewritten.extend(flags.contains('f').then(|| "--fake".into()));

@@ -1,4 +1,4 @@
-//! How much memory a mount may keep tree blocks in, unless it is told.
+//! Default memory of a mount for tree blocks.
 //!
 //! Every change of one file here and one there costs a few blocks, read and written. They cost it once for many
 //! changes as long as they stay in memory, so a mount takes a part of what the machine has; as much again may wait to

@@ -81,7 +81,7 @@ EXIT STATUS
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
 /// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process. While files on it are open
-/// or somebody stands in it, SIGTERM takes it out of sight and makes durable what was written, and the process ends with
+/// or it is the working directory of a process, SIGTERM takes it out of sight and makes durable what was written, and the process ends with
 /// the last of them, or at a second signal.
 ///
 /// A pool that can't be written (its devices are write-protected, it uses features that this version can only read)
@@ -100,7 +100,7 @@ pub(crate) struct MountCommand {
     /// Comma-separated mount options, see below
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
-    /// How many requests are worked on at once
+    /// Number of requests to work on at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
     /// Called by mount(8), which asks for rw unless told otherwise
@@ -210,7 +210,7 @@ fn unmount_on_signal(mut signals: Signals, handle: UnmountHandle) {
         if arrived.next().is_some()
             && let Err(error) = handle.unmount()
         {
-            tracing::warn!("{error}; it disappears now, and ends when nobody uses it any more");
+            tracing::warn!("{error}; it disappears now, and ends with its last user");
             if let Err(error) = handle.detach() {
                 tracing::warn!("{error}");
             }

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How one of several copies is chosen unless told otherwise.
+/// Default read policy.
 const READ_POLICY: &str = "auto";
 
 /// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists;
@@ -94,7 +94,7 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
     open_writable(opened, &options)
 }
 
-/// Which copy is read where there are several.
+/// Sets the read policy, which chooses one of several copies.
 pub(super) fn choose_read_policy(filesystem: &Filesystem, options: &MountOptions) -> Result<()> {
     let policy = options.read_policy.as_deref().unwrap_or(READ_POLICY);
     let refused = || format!("option 'read_policy={policy}'");
@@ -113,7 +113,7 @@ fn open(path: &Path, patience: &Patience) -> Result<FileDevice, DeviceError> {
     }
 }
 
-/// Whether it may be read all the same. What is in use may not: what is read would change meanwhile.
+/// Returns true if it may be read all the same. A pool in use may not: its contents would change meanwhile.
 fn can_only_be_read(error: &anyhow::Error) -> bool {
     let of_pool = error.downcast_ref::<FsError>();
     if let Some(

@@ -149,7 +149,7 @@ impl MountOptions {
     pub(crate) fn warn(&self) {
         let seconds = self.mount.commit_interval.map_or(0, |interval| interval.as_secs());
         if seconds > COMMIT_SECONDS_LONG {
-            tracing::warn!("commit={seconds}: a crash may lose what was written in so many seconds");
+            tracing::warn!("commit={seconds}: a crash may lose the writes of the last {seconds} seconds");
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) enum Kind {
 /// The way of a remount with an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remount {
-    /// It can't be changed.
+    /// No change.
     Fixed,
     /// A flag of the kernel's mount is set or taken away.
     Flag(MountFlags, bool),
@@ -380,7 +380,7 @@ pub(super) const ROWS: &[Row] = &[
         ("read_policy", "POLICY"),
         "which copy is read where there are several; it can be changed by a remount and by brindle property. \
          auto (the default): the one expected to answer first, streams dealt to all; pid: by the process; \
-         round-robin[:BYTES]: the next one after so many bytes, 256 KiB unless told otherwise; devid[:ID]: \
+         round-robin[:BYTES]: the next one after BYTES, 256 KiB by default; devid[:ID]: \
          that device; roundrobin: the first whose queue is not full; latency: the one that was fastest \
          lately; queue: the one with least to do",
         |options, value| {
@@ -392,7 +392,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(
         OfMount,
         "user_subvol_rm_allowed",
-        "the owner of a subvolume may delete it, not only root and the user who mounted",
+        "the owner of a subvolume may delete it, not only root and the mounting user",
         |options| options.mount.owners_delete_subvolumes = true,
     ),
     Row::flag(

@@ -10,21 +10,21 @@ use std::sync::{Arc, Mutex};
 
 /// Files larger than this go out in segments of this size, in bytes.
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
-/// How much is read and written at once, in bytes: so little that it is still in the second-level cache of a core
-/// when it is written.
+/// Bytes that are read and written at once: few enough that they are still in the second-level cache of a core when
+/// they are written.
 const CHUNK_BYTES: usize = 512 << 10;
-/// What is given up together where bytes can't be had.
+/// Unit in bytes that is given up together where data can't be had.
 const SECTOR_BYTES: usize = 4096;
 
 /// A piece of work.
 pub(super) enum Job<'c> {
     /// A whole file, yet to be made.
     File {
-        /// Where.
+        /// Directory.
         directory: Arc<Directory<'c>>,
         /// Its name there.
         name: Vec<u8>,
-        /// Which file, and what it is to look like.
+        /// Attributes of the file.
         attributes: Attributes,
     },
     /// Part of a file that has been made.
@@ -86,11 +86,11 @@ fn file<'c>(
     }
 }
 
-/// Why a range was not copied whole.
+/// Reason for which a range was not copied whole.
 enum Failure {
-    /// Part of it can't be read; what is there is right.
+    /// Part of it can't be read; the rest is right.
     Read(String),
-    /// It can't be written: the file is useless.
+    /// Output can't be written: the file is useless.
     Write(String),
     /// A signal came.
     Stopped,

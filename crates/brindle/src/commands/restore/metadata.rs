@@ -26,7 +26,7 @@ pub(super) fn apply(context: &Context, descriptor: impl AsFd, attributes: &Attri
             mode &= !SET_ID_BITS;
         }
     } else {
-        // The bits would lend the rights of somebody else than the pool says.
+        // The bits would lend the rights of another user than the pool says.
         mode &= !SET_ID_BITS;
     }
     set_xattrs(context, attributes, path, |xattr| {

@@ -85,7 +85,7 @@ pub(crate) struct RestoreCommand {
     /// Leave out the subvolumes below
     #[arg(short = 'x', long)]
     one_subvolume: bool,
-    /// How many threads copy [default: the number of processors, at least 4]
+    /// Number of copying threads [default: the number of processors, at least 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     #[command(flatten)]
@@ -98,14 +98,14 @@ pub(crate) struct RestoreCommand {
     operands: Operands,
 }
 
-/// What all threads share.
+/// State shared by all threads.
 struct Context {
     filesystem: Filesystem,
     report: Report,
     overwrite: bool,
     one_subvolume: bool,
     is_root: bool,
-    /// Whether files can do without a name until they are whole.
+    /// True if files can do without a name until they are whole.
     unnamed_files: AtomicBool,
     stop: Stop,
 }

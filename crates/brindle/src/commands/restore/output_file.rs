@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) struct OutputFile<'c> {
     context: &'c Context,
     unfinished: Unfinished,
-    /// What it is to look like.
+    /// Attributes of the finished file.
     pub(super) attributes: Attributes,
     /// For messages.
     pub(super) path: Vec<u8>,
@@ -32,19 +32,18 @@ pub(super) struct OutputFile<'c> {
 /// The other names of a file that may not be there yet.
 pub(super) type SharedLinks<'c> = Arc<Mutex<Links<'c>>>;
 
-/// Where a file stands, for those who want to give it another name.
+/// State of a file, for threads that give it another name.
 pub(super) enum Links<'c> {
-    /// It is being filled; these names it gets when that is done.
+    /// Filling; the file gets these names when that is done.
     Waiting(Vec<(Arc<Directory<'c>>, Vec<u8>)>),
-    /// It has its first name.
+    /// Finished; the file has its first name.
     Published,
-    /// It could not be made.
+    /// Failed; the file could not be made.
     Lost,
 }
 
 impl<'c> OutputFile<'c> {
-    /// Makes a file with nothing in it, to be filled in so many parts; of the right size if data alone would not
-    /// give it that.
+    /// Makes an empty file, to be filled in `parts` parts; of the right size if data alone would not give it that.
     pub(super) fn make(
         context: &'c Context,
         directory: Arc<Directory<'c>>,
@@ -77,13 +76,13 @@ impl<'c> OutputFile<'c> {
         &self.unfinished.file
     }
 
-    /// For those who find other names of it.
+    /// State for threads that find other names of the file.
     pub(super) fn links(&self) -> SharedLinks<'c> {
         Arc::clone(&self.links)
     }
 
-    /// Whether writing all data leaves something unwritten. The bytes of an inode are those of its extents: with
-    /// as many as its size it has no hole.
+    /// Returns true if writing all data leaves something unwritten. The bytes of an inode are those of its extents:
+    /// with as many as its size it has no hole.
     pub(super) fn may_have_holes(&self) -> bool {
         self.attributes.disk_bytes < self.attributes.size
     }
@@ -98,7 +97,7 @@ impl<'c> OutputFile<'c> {
         self.parts_left.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether it has its name now.
+    /// Gives the file its name; returns true if it has it.
     fn publish(&mut self) -> bool {
         if *self.parts_left.get_mut() > 0 {
             if let Err(error) = self.unfinished.discard(&*self.directory) {
@@ -152,7 +151,7 @@ impl Drop for OutputFile<'_> {
     }
 }
 
-/// What is known of a file's names; a thread that panicked has left nothing half done there.
+/// State of a file's names; a thread that panicked has left nothing half done there.
 pub(super) fn lock<'a, 'c>(links: &'a SharedLinks<'c>) -> std::sync::MutexGuard<'a, Links<'c>> {
     links.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What was restored and what was not.
+//! Report of restored files and failures.
 
 use crate::format::UnitMode;
 use crate::output;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many failures a JSON report lists; all are counted.
+/// Number of failures that a JSON report lists; all are counted.
 const LISTED_FAILURES: usize = 1000;
 
 /// Counts, notes and failures, by any thread.
@@ -89,7 +89,7 @@ impl Report {
         }
     }
 
-    /// How many things could not be restored.
+    /// Number of failures.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

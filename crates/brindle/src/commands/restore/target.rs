@@ -1,4 +1,4 @@
-//! Where things are restored to: directories, by descriptor.
+//! Target directories, by descriptor.
 
 use super::Context;
 use super::metadata;
@@ -19,9 +19,9 @@ pub(super) struct Directory<'c> {
     descriptor: OwnedFd,
     /// For messages, and for hard links.
     path: Vec<u8>,
-    /// It was made just now, so that nothing of others can be in the way.
+    /// True if it was made just now, so that no foreign file can be in the way.
     is_new: bool,
-    /// What it is to look like; none for one that was there and is not ours to change.
+    /// Attributes of the finished directory; `None` for one that existed and is not ours to change.
     attributes: Option<Attributes>,
     /// Kept, so that it goes later.
     _parent: Option<Arc<Directory<'c>>>,
@@ -106,7 +106,7 @@ impl<'c> Directory<'c> {
         if self.path.is_empty() { name.to_vec() } else { [&self.path, &b"/"[..], name].concat() }
     }
 
-    /// Whether nothing can be in it but what we made.
+    /// Returns true if only our files can be in it.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }

@@ -1,4 +1,4 @@
-//! Files that are not whole yet. What lies under a name in the destination must be complete, for nobody can tell
+//! Files that are not whole yet. What lies under a name in the destination must be complete, for it does not show
 //! from its size; so a file is filled without a name (`O_TMPFILE`), where the host can do that, and under a name
 //! of its own where it can't, and gets its real one when its last byte is there. Whatever stops us before that,
 //! be it a full disk, a signal or the loss of power, leaves no file behind that only looks restored.
@@ -18,7 +18,7 @@ const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A file without its name.
 pub(super) struct Unfinished {
     pub(super) file: File,
-    /// What it is called meanwhile, where files must be called something.
+    /// Temporary name, where files need one.
     name: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Unfinished {
     }
 }
 
-/// Whether files can be made without a name in `directory`, and get one later.
+/// Returns true if files can be made without a name in `directory`, and get one later.
 pub(super) fn supports_unnamed(directory: impl AsFd) -> bool {
     let directory = directory.as_fd();
     if !Path::new("/proc/self/fd").exists() {
@@ -113,12 +113,12 @@ fn rename(directory: impl AsFd, from: &str, to: &[u8], overwrite: bool) -> Resul
     renameat(directory, from, directory, to)
 }
 
-/// Whether `directory` has something of this name.
+/// Returns true if `directory` has an entry of this name.
 pub(super) fn exists(directory: impl AsFd, name: &[u8]) -> bool {
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// A name that nobody else has; should somebody have it, the next one will do.
+/// Temporary name that is not in use; if it is, the next one will do.
 fn temporary_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -14,11 +14,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-/// Jobs are handed out so many at a time, or fewer if they are about as many bytes: waking a thread costs about
-/// as much as a small file.
+/// Upper bounds on a batch of jobs, in jobs and bytes: waking a thread costs about as much as a small file.
 const BATCH_JOBS: usize = 32;
 const BATCH_BYTES: u64 = 1 << 20;
-/// How many entries of a directory are held at once.
+/// Number of entries of a directory that are held at once.
 const BATCH_ENTRIES: usize = 512;
 /// The longest path that the host takes; hard links beyond it become copies.
 const PATH_BYTES_MAX: usize = 4095;
@@ -152,7 +151,7 @@ impl<'c> Walk<'c> {
         let Some(file) = self.make(directory, name, attributes) else {
             return;
         };
-        // A tree without the other names must not fill the table for nothing, but who could know.
+        // A tree without the other names must not fill the table, but that is unknown here.
         if nlink > 1 && path.len() <= PATH_BYTES_MAX {
             let linked = Linked { root: Arc::clone(root), path, file, names_left: nlink - 1 };
             self.linked.insert(id, linked);
@@ -264,7 +263,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Whether it is there: an ordinary user can't make devices, which is no failure.
+    /// Returns true if it is there: an ordinary user can't make devices, which is no failure.
     fn special(
         &self,
         directory: &Directory<'c>,
@@ -332,7 +331,7 @@ impl<'c> Frame<'c> {
     }
 }
 
-/// Whether a name can only be that of something in its directory.
+/// Returns true if a name can only be that of an entry in its directory.
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }

@@ -23,11 +23,11 @@ EXIT STATUS
 
 /// Make subvolumes
 ///
-/// In a pool that is mounted, by brindle or by the kernel. Whoever may make a directory there may make a subvolume.
+/// In a pool that is mounted, by brindle or by the kernel. The permission to make a directory there is enough.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CreateCommand {
-    /// What is to be made; the directory above must be there
+    /// Path of each new subvolume; its parent directory must exist
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct SnapshotCommand {
     read_only: bool,
     /// The subvolume
     source: PathBuf,
-    /// What is to be made, or a directory to make it in under the name of the source
+    /// Path of the snapshot, or a directory to make it in under the name of the source
     target: PathBuf,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct DeleteCommand {
     /// Return when the deletion is durable
     #[arg(short, long)]
     commit: bool,
-    /// What is to be deleted
+    /// Subvolume to delete
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }

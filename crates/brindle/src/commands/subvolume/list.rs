@@ -74,7 +74,7 @@ pub(crate) struct GetDefaultCommand {
     pool: PoolOptions,
 }
 
-/// What is shown of a subvolume.
+/// Shown facts of a subvolume.
 #[derive(Debug)]
 struct Row {
     id: u64,

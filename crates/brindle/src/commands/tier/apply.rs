@@ -46,8 +46,8 @@ EXIT STATUS
 /// Move metadata to the fast devices, and data to where it belongs
 ///
 /// Fences that a killed run has left are taken down first. On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
-/// fast devices alone is that of small files and what is marked: what of it is not, because the others were full, or because
-/// it has grown, goes back to the others, and what was marked later, or became small, to the fast ones. What is shared with
+/// fast devices alone is that of small and of marked files: other data there, because the others were full, or because
+/// its file has grown, goes back to the others, and data of files that were marked later, or became small, to the fast ones. Data shared with
 /// clones and snapshots stays shared. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
 ///
 /// Where there are fewer fast devices than the profile of the metadata has copies, each fast device gets a copy, and the others
@@ -76,7 +76,7 @@ pub(crate) struct ApplyCommand {
     pool: Vec<PathBuf>,
 }
 
-/// How long to wait for somebody who was killed.
+/// Time to wait for a killed process to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
@@ -109,12 +109,12 @@ pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
     out.flush()?;
     match (applied.is_stopped, stop.name_and_code()) {
         (true, Some((_, code))) => Ok(ExitCode::from(code)),
-        (true, None) => bail!("somebody has cancelled the balance"),
+        (true, None) => bail!("the balance was cancelled by another process"),
         (false, _) => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Whether the kernel has the pool mounted.
+/// Returns true if the kernel has the pool mounted.
 fn is_on_kernel_mount(paths: &[PathBuf]) -> Result<bool> {
     match paths {
         [path] if path.is_dir() => Ok(Mounted::open(path)?.is_of_kernel()),

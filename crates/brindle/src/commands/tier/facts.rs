@@ -14,7 +14,7 @@ use clap::Args;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-/// Which devices are fast.
+/// Choice of fast and bulk devices.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct ClassOptions {
     /// This device is fast, whatever it looks like: its path or its id in the pool; may be repeated
@@ -26,7 +26,7 @@ pub(crate) struct ClassOptions {
 }
 
 impl ClassOptions {
-    /// Whether nothing is said of any device.
+    /// Returns true if no device is named.
     pub(crate) fn is_empty(&self) -> bool {
         self.fast.is_empty() && self.bulk.is_empty()
     }
@@ -36,17 +36,17 @@ impl ClassOptions {
 pub(crate) struct Facts {
     /// UUID of the pool.
     pub(crate) fsid: Uuid,
-    /// How it is reached.
+    /// Source of the facts.
     pub(crate) source: Source,
     /// Its devices.
     pub(crate) devices: Vec<DeviceFacts>,
     /// State of its devices.
     pub(crate) health: AllHealth,
-    /// What the decisions are made on.
+    /// Input of the decisions.
     pub(crate) pool: TierPool,
 }
 
-/// Where the facts are from.
+/// Source of the facts.
 pub(crate) enum Source {
     /// A mount, of the kernel or of ours.
     Mounted(Mounted),
@@ -62,7 +62,7 @@ pub(crate) struct DeviceFacts {
     pub(crate) path: PathBuf,
     /// Its size, in bytes.
     pub(crate) total_bytes: u64,
-    /// What the pool stores of it.
+    /// Hint stored in the pool.
     pub(crate) stored: u64,
     /// Its class, and why.
     pub(crate) class: (PlacementClass, ClassReason),
@@ -96,7 +96,7 @@ impl Facts {
         }
     }
 
-    /// What the user said of devices, by their names.
+    /// Classes chosen by the user, by the names of devices.
     pub(crate) fn chosen_classes(&self) -> BTreeMap<String, PlacementClass> {
         let chosen = self.devices.iter().filter(|device| device.class.1 == ClassReason::Chosen);
         chosen.map(|device| (device.path.display().to_string(), device.class.0)).collect()
@@ -203,7 +203,7 @@ impl Facts {
     }
 }
 
-/// What devices count as to who serves a mount of ours.
+/// Classes of devices in a mount of ours.
 fn served_classes(mounted: &Mounted) -> Result<HashMap<DevId, PlacementClass>> {
     let class = |class| match class {
         1 => Some(PlacementClass::Fast),
@@ -217,14 +217,13 @@ fn served_classes(mounted: &Mounted) -> Result<HashMap<DevId, PlacementClass>> {
 fn explain(error: ControlError) -> anyhow::Error {
     match &error {
         ControlError::Refused { source, .. } if *source == rustix::io::Errno::PERM => {
-            anyhow::Error::new(error)
-                .context("only root, or who has mounted it, can look into a mounted pool")
+            anyhow::Error::new(error).context("only root and the mounting user can look into a mounted pool")
         }
         _ => error.into(),
     }
 }
 
-/// What the user says of devices.
+/// Classes chosen by the user.
 fn chosen_classes(devices: &[DeviceFacts], options: &ClassOptions) -> Result<HashMap<DevId, PlacementClass>> {
     let mut chosen = HashMap::new();
     let fast = options.fast.iter().map(|name| (name, PlacementClass::Fast));
@@ -249,7 +248,7 @@ fn is_named(device: &DeviceFacts, name: &Path) -> bool {
     number == Some(device.devid.get()) || is_path()
 }
 
-/// What the host says of a device.
+/// Rotation of a device, as the host reports it.
 fn rotates(path: &Path) -> Option<bool> {
     match FileDevice::open(path).ok()?.class() {
         DeviceClass::Solid => Some(false),
@@ -258,7 +257,7 @@ fn rotates(path: &Path) -> Option<bool> {
     }
 }
 
-/// What an unmounted pool stores of its devices (`dev_item.type`).
+/// Hints in an unmounted pool (`dev_item.type`).
 fn stored_hints(pool: &Pool) -> Result<HashMap<DevId, u64>> {
     let mut stored = HashMap::new();
     let mut cursor = pool.cursor(&pool.tree(RootId::CHUNK_TREE)?, Readahead::None);
@@ -273,7 +272,7 @@ fn stored_hints(pool: &Pool) -> Result<HashMap<DevId, u64>> {
     Ok(stored)
 }
 
-/// How much is used of each block group of an unmounted pool.
+/// Used bytes of each block group of an unmounted pool.
 fn used_of_block_groups(pool: &Pool) -> Result<HashMap<Logical, u64>> {
     let mut used = HashMap::new();
     let has_own_tree = pool.root_item(RootId::BLOCK_GROUP_TREE)?.is_some();

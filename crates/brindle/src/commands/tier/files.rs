@@ -1,4 +1,4 @@
-//! What files ask for, and what of their data lies in the wrong tier: of a pool that is not mounted, or of a mount of ours.
+//! Wishes of files, and the misplaced part of their data: of a pool that is not mounted, or of a mount of ours.
 
 use super::facts::{Facts, Source};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use brindle_policy::tier::files::{FileTiers, Survey};
 use brindle_policy::tier::{Content, TierPool};
 use std::ops::ControlFlow;
 
-/// What of the data of files lies where, in bytes as they are allocated, without copies and parity.
+/// Amounts of file data by tier and location, in bytes as they are allocated, without copies and parity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileFacts {
     /// Of what could be told.

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 /// A device is fast if the pool stores a hint that says so (`brindle mkfs DEVICE:fast`), or, in a pool without
 /// hints, if it does not rotate. --fast and --bulk overrule both, for this command; a mount of brindle has the classes that it was mounted with.
 ///
-/// All of this works on a pool that the kernel has mounted, whoever made it: docs/user/tier.md says how.
+/// All of this works on a pool that the kernel has mounted, by any mkfs: docs/user/tier.md says how.
 #[derive(Subcommand, Debug)]
 pub(crate) enum TierCommand {
     Status(status::StatusCommand),

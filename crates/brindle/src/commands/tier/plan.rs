@@ -27,7 +27,7 @@ EXIT STATUS
   1  failure; or there is no room for some of what is wanted
   2  wrong usage";
 
-/// What is to be moved.
+/// Choice of the chunks to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Only {
     /// Metadata and system chunks, to the fast devices
@@ -37,7 +37,7 @@ pub(crate) enum Only {
 }
 
 impl Only {
-    /// What is wanted, all of it if nothing is said.
+    /// Wanted moves, all if there is no choice.
     pub(crate) fn wanted(only: Option<Self>) -> Wanted {
         Wanted { metadata: only != Some(Self::Data), data: only != Some(Self::Metadata) }
     }
@@ -54,7 +54,7 @@ pub(crate) struct PlanCommand {
     /// Move this alone
     #[arg(long, value_name = "WHAT")]
     only: Option<Only>,
-    /// How much can be moved in a second, such as 80M, to tell how long it takes
+    /// Bytes that can be moved in a second, such as 80M, to estimate the time
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     /// Do not look at files, which takes a while where there are many
@@ -153,7 +153,7 @@ pub(crate) fn print_plan(
     }
 }
 
-/// What can be moved in a second, unless somebody says it, in bytes: half of what a disk can do alone.
+/// Default rate of moving, in bytes a second: half of a disk's throughput.
 const USUAL_RATE: u64 = 80 << 20;
 
 /// Seconds in the units of people.

@@ -1,18 +1,18 @@
-//! Where journals of fences are kept, and whether a pool has one.
+//! Journals of fences: their directory, and the check for one.
 
 use super::facts::Facts;
 use brindle_admin::tier::StateDirectory;
 
-/// Where journals are kept unless `BRINDLE_STATE_DIR` says otherwise: it must outlive a crash.
+/// Default directory of journals, without `BRINDLE_STATE_DIR`: it must outlive a crash.
 const STATE_DIRECTORY: &str = "/var/lib/brindle";
 
-/// Where journals are kept.
+/// Directory of journals.
 pub(crate) fn directory() -> StateDirectory {
     let path = std::env::var_os("BRINDLE_STATE_DIR").filter(|path| !path.is_empty());
     StateDirectory::new(path.unwrap_or_else(|| STATE_DIRECTORY.into()).into())
 }
 
-/// Whether devices of a pool may be fenced at this moment.
+/// Returns true if devices of a pool may be fenced at this moment.
 pub(crate) fn is_fenced(facts: &Facts) -> bool {
     match directory().read(&facts.fsid) {
         Ok(journal) => journal.is_some(),

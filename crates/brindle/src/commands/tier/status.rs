@@ -126,7 +126,7 @@ fn told(lies: &[Lies], shortage: &Shortage) -> String {
     }
 }
 
-/// What of the data of files lies where.
+/// Prints the amounts of file data by tier and location.
 fn print_files(out: &mut dyn Write, files: &FileFacts, units: UnitMode) -> io::Result<()> {
     let tiers = &files.tiers;
     let shown = |bytes: u64| if bytes == 0 { "-".to_owned() } else { units.format(bytes) };

@@ -1,4 +1,4 @@
-//! What is said to somebody who wants small files or marked ones on fast devices, of a pool where that makes no difference.
+//! Warning to users that want small or marked files on fast devices, of a pool where that makes no difference.
 
 use brindle_admin::Mounted;
 use brindle_care::balance;
@@ -10,7 +10,7 @@ use brindle_policy::tier::Content;
 use brindle_policy::tier::files::why_no_tiers;
 use brindle_policy::tier::shortage::Shortage;
 
-/// What decides whether data has tiers.
+/// Facts that decide if data has tiers.
 struct DataFacts {
     /// The kinds of block groups that there are.
     kinds: Vec<BlockGroupType>,
@@ -21,7 +21,7 @@ struct DataFacts {
 }
 
 impl DataFacts {
-    /// Why it has none, if so.
+    /// Reason for which it has none, or `None` if it has.
     fn reason(&self) -> Option<String> {
         let data = self.kinds.iter().filter(|kind| kind.contains(BlockGroupType::DATA));
         if data.clone().any(|kind| kind.contains(BlockGroupType::METADATA)) {

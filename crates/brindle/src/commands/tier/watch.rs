@@ -49,7 +49,7 @@ EXIT STATUS
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct WatchCommand {
-    /// How often to look, in seconds
+    /// Interval of looking, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
     /// On a mount of brindle: how often to look at files, in minutes; 0 for never

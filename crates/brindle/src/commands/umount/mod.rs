@@ -37,7 +37,7 @@ pub(crate) struct UmountCommand {
     /// Take it out of the directory tree at once, even if it is busy; it ends when its last user has gone
     #[arg(short, long)]
     lazy: bool,
-    /// Where it is mounted
+    /// Mount point
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
 }
@@ -130,7 +130,7 @@ fn unmount_with_help(path: &Path, lazy: bool) -> Result<Outcome> {
         }
         // It knows the mounts of its caller alone.
         if said.contains("not found in") {
-            bail!("cannot unmount {}: only root may, and who mounted it", path.display());
+            bail!("cannot unmount {}: only root and the mounting user may", path.display());
         }
         bail!("cannot unmount {}: {}", path.display(), said.trim());
     }

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 const DEVICES: [(u64, bool); 4] =
     [(4608 * MIB, true), (4608 * MIB, true), (2560 * MIB, false), (2560 * MIB, false)];
 
-/// Whether the kernel's btrfs can be had; says what is missing.
+/// Returns true if the kernel's btrfs can be had; reports missing tools.
 pub(crate) fn can_mount() -> bool {
     if !is_root("what is done to a pool that the kernel has mounted") {
         return false;
@@ -66,7 +66,7 @@ impl TierPool {
         pool
     }
 
-    /// Made on the first so many devices, and mounted.
+    /// Makes a pool on the first `devices` devices, and mounts it.
     pub(crate) fn made(devices: usize, options: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("brindle-tier-").tempdir().expect("room");
         let mut pool = Self { loops: Vec::new(), is_mounted: false, directory };
@@ -142,7 +142,7 @@ impl TierPool {
 
     /// `brindle tier` with a state directory of its own.
     fn command(&self, words: &[&str]) -> Command {
-        // Where the tests run in the background of a shell, SIGINT is ignored, and by who is started, too.
+        // Where the tests run in the background of a shell, SIGINT is ignored, also by started processes.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_brindle")]);
         command.arg("tier").args(words).env("BRINDLE_STATE_DIR", self.state()).env_remove("BRINDLE_LOG");
@@ -176,7 +176,7 @@ impl TierPool {
         command.arg(self.at()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
     }
 
-    /// What a command reports as JSON.
+    /// JSON report of a command.
     pub(crate) fn json(&self, word: &str) -> Value {
         serde_json::from_str(&self.tier_prints(&[word, "--json"])).expect("JSON")
     }
@@ -195,7 +195,7 @@ impl TierPool {
         run("sh", &["-c", script, "sh", text(&self.at())])
     }
 
-    /// Where data lies, as the kernel tells it of each large file.
+    /// Extents of data, as the kernel lists them for each large file.
     pub(crate) fn data_extents(&self) -> String {
         let script = "cd \"$1\" && filefrag -v large*";
         let shown = run("sh", &["-c", script, "sh", text(&self.at())]);
@@ -238,7 +238,7 @@ impl TierPool {
         run("sync", &["-f", text(&self.at())]);
     }
 
-    /// What is done to the pool that nothing else may be done beside, as the kernel has it.
+    /// Exclusive operation on the pool, as the kernel names it.
     pub(crate) fn exclusive_operation(&self) -> String {
         let uuid = run("findmnt", &["-n", "-o", "UUID", text(&self.at())]);
         let path = format!("/sys/fs/btrfs/{}/exclusive_operation", uuid.trim());

@@ -25,7 +25,7 @@ fn moments(whole: Duration, count: u32, seed: u32) -> Vec<Duration> {
     (0..count).map(moment).collect()
 }
 
-/// Begins a run with everything to do, and kills it so much later; false if it had ended by then.
+/// Begins a run with everything to do, and kills it after `moment`; returns false if it had ended before.
 fn is_killed_after(pool: &TierPool, moment: Duration) -> bool {
     // The kernel moves metadata to where the most space is, or into what a killed run has left half empty.
     let is_wrong = (0..5).any(|_| {
@@ -58,7 +58,7 @@ fn a_killed_run_is_recovered_from_at_any_moment() {
             break;
         }
         let when = format!("kill {round} of seed {seed}, {moment:?} of {whole:?} into the run");
-        // One that has ended by then was quicker than the first.
+        // A run that has ended before was quicker than the first.
         let is_killed = (0..6).any(|tries| is_killed_after(&pool, moment.mul_f64(0.6_f64.powi(tries))));
         assert!(is_killed, "{when}");
         fenced += u32::from(pool.sizes() != sizes);
@@ -127,7 +127,7 @@ fn recover_ends_the_balance_that_a_crash_has_left_paused() {
     let said = pool.tier_prints(&["recover"]);
     assert!(said.contains("device 1: "), "{said}");
     assert_eq!((pool.sizes(), pool.exclusive_operation().as_str()), (sizes, "none"));
-    // A balance that somebody else wants is his own business.
+    // A balance of another process is left alone.
     if pool.pause_a_balance() {
         pool.tier_prints(&["recover"]);
         assert_eq!(pool.exclusive_operation(), "balance paused");

@@ -18,9 +18,9 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often it is asked whether to stop.
+/// Interval of looking for a request to stop.
 const TICK: Duration = Duration::from_millis(50);
-/// After a failure, block groups are looked at again so much later.
+/// Time after a failure until block groups are looked at again.
 const RETRY: Duration = Duration::from_secs(600);
 
 /// Watches until it is told to stop.
@@ -129,12 +129,12 @@ impl Keeper<'_> {
                     tracing::info!("{} bytes moved to where they belong", progress.moved_bytes);
                 }
             }
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if matches!(error.downcast_ref(), Some(ControlError::Busy { .. })) => {
                 tracing::info!("{error}");
             }
             Err(error) => {
-                // Who serves the mount is still there, or the next look says so.
+                // The server of the mount is still there, or the next look finds it gone.
                 tracing::warn!("{}", output::explain(&error));
                 self.failed = Some(Instant::now());
             }
