@@ -7,7 +7,7 @@ use brindle_uapi::message::{
     BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_RUNNING, Balance, BalanceFilter, BalanceReport,
     BalanceStart,
 };
-use brindle_uapi::number;
+use brindle_uapi::verb;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
@@ -38,7 +38,7 @@ impl Mounted {
     pub fn relocate_chunk(&self, kind: BlockGroupType, logical: Logical) -> Result<Relocated, ControlError> {
         let what = "relocate a chunk (root may)";
         let mut balance = chunk_balance(kind, logical);
-        match call::update::<{ number::BALANCE }, Balance>(&self.file, &mut balance) {
+        match call::update::<verb::RunBalance>(&self.file, &mut balance) {
             Ok(()) => Ok(Relocated::Done),
             Err(Errno::CANCELED | Errno::INTR) => Ok(Relocated::Cancelled),
             Err(Errno::NOSPC) => Ok(Relocated::NoSpace),
@@ -50,7 +50,7 @@ impl Mounted {
     /// Ends whatever balance there is, running or paused, and waits for its end; false if there was none. (The kernel has
     /// no error of its own for one that ends by itself meanwhile: that counts as ended.)
     pub fn cancel_balance(&self) -> Result<bool, ControlError> {
-        match call::tell_number::<{ number::BALANCE_CONTROL }>(&self.file, BALANCE_CANCEL) {
+        match call::tell_number::<verb::ControlBalance>(&self.file, BALANCE_CANCEL) {
             Ok(()) => Ok(true),
             Err(Errno::NOTCONN) => Ok(false),
             Err(error) => Err(self.refused("cancel a balance (root may)", error)),
@@ -60,7 +60,7 @@ impl Mounted {
     /// Whether there is a balance, and the first address of the chunk that it is for if it is one of
     /// [`relocate_chunk`](Self::relocate_chunk).
     pub fn balance_state(&self) -> Result<(BalanceState, Option<Logical>), ControlError> {
-        match call::get::<{ number::BALANCE_PROGRESS }, Balance>(&self.file) {
+        match call::get::<verb::FollowBalance>(&self.file) {
             Ok(balance) if balance.state & BALANCE_RUNNING != 0 => {
                 Ok((BalanceState::Running, only_chunk(&balance)))
             }
@@ -77,7 +77,7 @@ impl Mounted {
     pub fn start_balance(&self, start: BalanceStart) -> Result<(), ControlError> {
         let what = "balance";
         self.require_ours(what)?;
-        match call::set::<{ number::BRINDLE_BALANCE_START }, BalanceStart>(&self.file, start) {
+        match call::set::<verb::StartBalance>(&self.file, start) {
             Err(Errno::INPROGRESS) => Err(ControlError::Busy { path: self.path.clone(), what }),
             answer => self.explain(what, answer),
         }
@@ -87,7 +87,7 @@ impl Mounted {
     pub fn stop_balance(&self, how: u32) -> Result<bool, ControlError> {
         let what = "stop a balance";
         self.require_ours(what)?;
-        match call::set::<{ number::BRINDLE_BALANCE_STOP }, u32>(&self.file, how) {
+        match call::set::<verb::StopBalance>(&self.file, how) {
             Err(Errno::NOTCONN) => Ok(false),
             answer => self.explain(what, answer).map(|()| true),
         }
@@ -97,7 +97,7 @@ impl Mounted {
     pub fn balance_report(&self) -> Result<BalanceReport, ControlError> {
         let what = "state of a balance";
         self.require_ours(what)?;
-        self.explain(what, call::get::<{ number::BRINDLE_BALANCE_REPORT }, BalanceReport>(&self.file))
+        self.explain(what, call::get::<verb::ReportBalance>(&self.file))
     }
 
     fn require_ours(&self, what: &'static str) -> Result<(), ControlError> {

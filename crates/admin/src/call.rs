@@ -1,81 +1,92 @@
-//! The calls themselves. An ioctl's number holds the size of its argument; here that is checked against the type.
-#![expect(unsafe_code, reason = "ioctl can be had in no other way; this crate may")]
+//! The calls themselves, by the table of ioctls: the type of the argument and its direction are those of the row.
+#![expect(unsafe_code, reason = "the only way to an ioctl; the module has all of it")]
 
+use brindle_uapi::verb::{Direction, Verb};
 use rustix::io::Result;
-use rustix::ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, Updater, ioctl};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromZeros;
 
-/// Whether the number is one for arguments of this type.
-const fn fits<T>(number: u32) -> bool {
-    const SIZE_MASK: u32 = (1 << 14) - 1;
-    ((number >> 16) & SIZE_MASK) as usize == size_of::<T>()
+/// Whether the row has this direction, and its number the size of a value of this type.
+const fn fits<V: Verb, T>(direction: Direction) -> bool {
+    V::ROW.direction as u32 == direction as u32 && V::ROW.argument_bytes() == size_of::<T>()
 }
 
-/// An ioctl that answers something.
-pub(crate) fn get<const NUMBER: u32, T: FromBytes>(file: &OwnedFd) -> Result<T> {
-    const { assert!(fits::<T>(NUMBER)) };
-    // SAFETY: by its number the ioctl fills so many bytes, and any bytes are a value of the type.
-    unsafe { ioctl(file, Getter::<NUMBER, T>::new()) }
+/// Asks for the answer of an ioctl.
+pub(crate) fn get<V: Verb>(file: &OwnedFd) -> Result<V::Answer> {
+    const { assert!(fits::<V, V::Answer>(Direction::Asks)) };
+    let mut answer = V::Answer::new_zeroed();
+    // SAFETY: by its number the ioctl fills as many bytes, and any bytes are a value of the type.
+    unsafe { ioctl(file, Exchange::<V>::new(&mut answer)) }.map(|_| answer)
 }
 
-/// An ioctl that is told something.
-pub(crate) fn set<const NUMBER: u32, T: IntoBytes>(file: &OwnedFd, value: T) -> Result<()> {
-    const { assert!(fits::<T>(NUMBER)) };
-    // SAFETY: by its number the ioctl reads so many bytes, and all of them are initialised; the
-    // ioctls of this crate take no addresses in them.
-    unsafe { ioctl(file, Setter::<NUMBER, T>::new(value)) }
+/// Tells an ioctl its argument.
+pub(crate) fn set<V: Verb>(file: &OwnedFd, mut value: V::Told) -> Result<()> {
+    ask::<V>(file, &mut value).map(|_| ())
 }
 
-/// An ioctl that is told something, and answers in the same place.
-pub(crate) fn update<const NUMBER: u32, T: IntoBytes + FromBytes>(
-    file: &OwnedFd,
-    value: &mut T,
-) -> Result<()> {
-    const { assert!(fits::<T>(NUMBER)) };
-    // SAFETY: as both above.
-    unsafe { ioctl(file, Updater::<NUMBER, T>::new(value)) }
+/// Tells an ioctl its argument, which it answers in place.
+pub(crate) fn update<V: Verb<Answer = <V as Verb>::Told>>(file: &OwnedFd, value: &mut V::Told) -> Result<()> {
+    const { assert!(fits::<V, V::Told>(Direction::Exchanges)) };
+    // SAFETY: by its number the ioctl reads and fills as many bytes; all are initialised, and any bytes are a value of the
+    // type. No ioctl of the table takes addresses in its argument.
+    unsafe { ioctl(file, Exchange::<V>::new(value)) }.map(|_| ())
 }
 
-/// An ioctl that says nothing but its number.
-pub(crate) fn tell<const NUMBER: u32>(file: &OwnedFd) -> Result<()> {
-    const { assert!(fits::<()>(NUMBER)) };
+/// Tells an ioctl its argument; the answer is a number.
+pub(crate) fn ask<V: Verb>(file: &OwnedFd, value: &mut V::Told) -> Result<i32> {
+    const { assert!(fits::<V, V::Told>(Direction::Tells)) };
+    // SAFETY: by its number the ioctl reads as many bytes, and all of them are initialised. No ioctl of the table takes
+    // addresses in its argument.
+    unsafe { ioctl(file, Exchange::<V>::new(value)) }
+}
+
+/// Calls an ioctl without an argument.
+pub(crate) fn tell<V: Verb>(file: &OwnedFd) -> Result<()> {
+    const { assert!(fits::<V, ()>(Direction::Plain)) };
     // SAFETY: the ioctl has no argument.
-    unsafe { ioctl(file, NoArg::<NUMBER>::new()) }
+    unsafe { ioctl(file, Exchange::<V>::with_number(0)) }.map(|_| ())
 }
 
-/// An ioctl whose argument is a number itself, not the address of one, whatever its own number says.
-pub(crate) fn tell_number<const NUMBER: u32>(file: &OwnedFd, value: usize) -> Result<()> {
-    // SAFETY: the kernel takes the argument for a number and refuses those that it does not know; a mount of ours, for
+/// Calls an ioctl whose argument is a number itself, not the address of one, whatever its own number says.
+pub(crate) fn tell_number<V: Verb>(file: &OwnedFd, value: usize) -> Result<()> {
+    // SAFETY: the kernel takes the argument for a number and refuses those that it does not know; a mount of brindle, for
     // which FUSE would fetch what lies there, answers that nothing does.
-    unsafe { ioctl(file, IntegerSetter::<NUMBER>::new_usize(value)) }
+    unsafe { ioctl(file, Exchange::<V>::with_number(value)) }.map(|_| ())
 }
 
-/// An ioctl that is told something, and answers by a number.
-pub(crate) fn ask<const NUMBER: u32, T: IntoBytes>(file: &OwnedFd, value: &T) -> Result<i32> {
-    const { assert!(fits::<T>(NUMBER)) };
-    // SAFETY: as for `set`.
-    unsafe { ioctl(file, Asked::<NUMBER, T>(value)) }
+/// A call as the kernel takes it; the answer is the number that the call returns.
+struct Exchange<V> {
+    argument: *mut c_void,
+    verb: std::marker::PhantomData<V>,
 }
 
-/// What [`ask`] hands to the kernel.
-struct Asked<'a, const NUMBER: u32, T>(&'a T);
+impl<V: Verb> Exchange<V> {
+    fn new<T>(argument: &mut T) -> Self {
+        Self { argument: std::ptr::from_mut(argument).cast(), verb: std::marker::PhantomData }
+    }
 
-// SAFETY: the kernel only reads the value, and the answer is the number that the call returns.
-unsafe impl<const NUMBER: u32, T> Ioctl for Asked<'_, NUMBER, T> {
+    fn with_number(number: usize) -> Self {
+        Self { argument: std::ptr::without_provenance_mut(number), verb: std::marker::PhantomData }
+    }
+}
+
+// SAFETY: the pointer is that of an exclusive borrow which outlives the call, of a type whose size the number has, or no
+// pointer at all.
+unsafe impl<V: Verb> Ioctl for Exchange<V> {
     type Output = i32;
-    const IS_MUTATING: bool = false;
+    const IS_MUTATING: bool = true;
 
     fn opcode(&self) -> Opcode {
-        NUMBER
+        V::ROW.number
     }
 
     fn as_ptr(&mut self) -> *mut c_void {
-        std::ptr::from_ref(self.0).cast_mut().cast()
+        self.argument
     }
 
-    // SAFETY: nothing is asked of the caller, for the pointer is not looked at.
+    // SAFETY: the caller owes nothing, for the pointer is not looked at.
     unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> Result<i32> {
         Ok(output)
     }

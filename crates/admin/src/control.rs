@@ -6,10 +6,9 @@ use crate::tier::host;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_uapi::message::{
     self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
-    ReadOnlyReason, ServerInfo, SnapshotRequest, SpacePage, SpaceReport, SubvolumeInfo, SubvolumePage,
-    VolumeArgumentsV2,
+    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
-use brindle_uapi::number;
+use brindle_uapi::verb;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -152,7 +151,7 @@ impl Mounted {
 
     /// Who serves a mount of ours.
     pub fn server(&self) -> Result<ServerInfo, ControlError> {
-        let answer = call::get::<{ number::BRINDLE_SERVER }, ServerInfo>(&self.file);
+        let answer = call::get::<verb::DescribeServer>(&self.file);
         self.explain("who serves it", answer)
     }
 
@@ -162,7 +161,7 @@ impl Mounted {
         match self.kind {
             Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
             Kind::Brindle => SpaceReport::collect(|page| {
-                self.explain(what, call::update::<{ number::BRINDLE_SPACE }, SpacePage>(&self.file, page))
+                self.explain(what, call::update::<verb::ReportSpace>(&self.file, page))
             }),
         }
     }
@@ -174,7 +173,7 @@ impl Mounted {
             return Err(ControlError::KernelMount { path: self.path.clone(), what });
         }
         let request = HintRequest { devid, stored_type };
-        self.explain(what, call::set::<{ number::BRINDLE_SET_HINT }, HintRequest>(&self.file, request))
+        self.explain(what, call::set::<verb::SetHint>(&self.file, request))
     }
 
     /// Stores another limit for small files; of a mount of ours.
@@ -183,7 +182,7 @@ impl Mounted {
         if self.kind == Kind::Kernel {
             return Err(ControlError::KernelMount { path: self.path.clone(), what });
         }
-        self.explain(what, call::set::<{ number::BRINDLE_SET_SMALL_FILES }, u64>(&self.file, bytes))
+        self.explain(what, call::set::<verb::SetSmallFiles>(&self.file, bytes))
     }
 
     /// Lets the class of devices weigh more or less, as [`SpaceReport::placement`] has it; of a mount of ours.
@@ -192,7 +191,7 @@ impl Mounted {
         if self.kind == Kind::Kernel {
             return Err(ControlError::KernelMount { path: self.path.clone(), what });
         }
-        self.explain(what, call::set::<{ number::BRINDLE_SET_PLACEMENT }, u64>(&self.file, mode))
+        self.explain(what, call::set::<verb::SetPlacement>(&self.file, mode))
     }
 
     /// What commits did since it was mounted; of a mount of ours.
@@ -200,15 +199,13 @@ impl Mounted {
         let what = "what commits did";
         match self.kind {
             Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
-            Kind::Brindle => {
-                self.explain(what, call::get::<{ number::BRINDLE_COMMITS }, CommitsReport>(&self.file))
-            }
+            Kind::Brindle => self.explain(what, call::get::<verb::ReportCommits>(&self.file)),
         }
     }
 
     /// What there is to know of the filesystem.
     pub fn filesystem(&self) -> Result<FilesystemInfo, ControlError> {
-        let answer = call::get::<{ number::FILESYSTEM_INFO }, FilesystemInfo>(&self.file);
+        let answer = call::get::<verb::DescribeFilesystem>(&self.file);
         self.explain("filesystem", answer)
     }
 
@@ -218,7 +215,7 @@ impl Mounted {
         let mut found = Vec::new();
         for devid in 1..=filesystem.devid_max {
             let mut device = DeviceInfo { devid, ..DeviceInfo::new_zeroed() };
-            match call::update::<{ number::DEVICE_INFO }, DeviceInfo>(&self.file, &mut device) {
+            match call::update::<verb::DescribeDevice>(&self.file, &mut device) {
                 Ok(()) => found.push(device),
                 Err(Errno::NODEV) => {}
                 Err(source) => return Err(self.refused("device", source)),
@@ -234,7 +231,7 @@ impl Mounted {
     pub fn device_statistics(&self, devid: u64, reset: bool) -> Result<[u64; 5], ControlError> {
         let flags = if reset { message::RESET_STATISTICS } else { 0 };
         let mut asked = DeviceStatistics { devid, count: 5, flags, ..DeviceStatistics::new_zeroed() };
-        let answer = call::update::<{ number::DEVICE_STATISTICS }, DeviceStatistics>(&self.file, &mut asked);
+        let answer = call::update::<verb::CountDeviceErrors>(&self.file, &mut asked);
         self.explain("device statistics", answer)?;
         Ok(asked.counters)
     }
@@ -250,7 +247,7 @@ impl Mounted {
         if self.kind == Kind::Kernel {
             return Ok(None);
         }
-        let answer = call::get::<{ number::BRINDLE_READ_ONLY_REASON }, ReadOnlyReason>(&self.file);
+        let answer = call::get::<verb::ExplainReadOnly>(&self.file);
         let reason = self.explain("read-only reason", answer)?;
         let text = String::from_utf8_lossy(message::text(&reason.0)).into_owned();
         Ok(Some(text).filter(|text| !text.is_empty()))
@@ -270,14 +267,14 @@ impl Mounted {
     pub fn sync(&self) -> Result<Synced, ControlError> {
         // What the kernel still has of files that are open comes first.
         let handed_over = rustix::fs::syncfs(&self.file);
-        let mut synced = call::tell::<{ number::SYNC }>(&self.file);
+        let mut synced = call::tell::<verb::Sync>(&self.file);
         let had_no_room = [handed_over, synced].map(|done| matches!(done, Err(Errno::NOSPC | Errno::DQUOT)));
         if !had_no_room[0] {
             self.explain("sync", handed_over)?;
         }
         if had_no_room[1] {
             // The server keeps an error until somebody has heard of it: a second try says whether it is over.
-            synced = call::tell::<{ number::SYNC }>(&self.file);
+            synced = call::tell::<verb::Sync>(&self.file);
         }
         self.explain("sync", synced)?;
         Ok(if had_no_room.contains(&true) { Synced::WhatFits } else { Synced::All })
@@ -285,21 +282,21 @@ impl Mounted {
 
     /// The label.
     pub fn label(&self) -> Result<Vec<u8>, ControlError> {
-        let answer = call::get::<{ number::GET_LABEL }, Label>(&self.file);
+        let answer = call::get::<verb::GetLabel>(&self.file);
         Ok(message::text(&self.explain("label", answer)?.0).to_vec())
     }
 
     /// Gives it another label.
     pub fn set_label(&self, label: &[u8]) -> Result<(), ControlError> {
         let label = Label(message::field(label).ok_or_else(|| self.refused("label", Errno::NAMETOOLONG))?);
-        let answer = call::set::<{ number::SET_LABEL }, Label>(&self.file, label);
+        let answer = call::set::<verb::SetLabel>(&self.file, label);
         self.explain("label", answer)
     }
 
     /// Makes a subvolume in this directory.
     pub fn create_subvolume(&self, name: &[u8]) -> Result<(), ControlError> {
         let arguments = named(name, 0)?;
-        let answer = call::set::<{ number::SUBVOLUME_CREATE_V2 }, VolumeArgumentsV2>(&self.file, arguments);
+        let answer = call::set::<verb::SubvolumeCreateV2>(&self.file, arguments);
         self.explain("make a subvolume", answer)
     }
 
@@ -314,12 +311,12 @@ impl Mounted {
             Kind::Brindle => {
                 let name = message::field(name).ok_or_else(|| ControlError::Name(name.to_vec()))?;
                 let request = SnapshotRequest { source: stat, flags, name };
-                call::set::<{ number::BRINDLE_SNAPSHOT }, SnapshotRequest>(&self.file, request)
+                call::set::<verb::Snapshot>(&self.file, request)
             }
             Kind::Kernel => {
                 let mut arguments = named(name, flags)?;
                 arguments.fd = source.file.as_raw_fd().into();
-                call::set::<{ number::SNAPSHOT_CREATE_V2 }, VolumeArgumentsV2>(&self.file, arguments)
+                call::set::<verb::SnapshotCreateV2>(&self.file, arguments)
             }
         };
         self.explain(what, answer)
@@ -328,19 +325,19 @@ impl Mounted {
     /// Deletes the subvolume of this name in this directory.
     pub fn delete_subvolume(&self, name: &[u8]) -> Result<(), ControlError> {
         let arguments = named(name, 0)?;
-        let answer = call::set::<{ number::SNAPSHOT_DESTROY_V2 }, VolumeArgumentsV2>(&self.file, arguments);
+        let answer = call::set::<verb::SnapshotDestroyV2>(&self.file, arguments);
         self.explain("delete the subvolume", answer)
     }
 
     /// What there is to know of the subvolume that this lies in.
     pub fn subvolume(&self) -> Result<SubvolumeInfo, ControlError> {
-        let answer = call::get::<{ number::SUBVOLUME_INFO }, SubvolumeInfo>(&self.file);
+        let answer = call::get::<verb::DescribeSubvolume>(&self.file);
         self.explain("subvolume", answer)
     }
 
     /// Whether the subvolume of which this is the root is read-only.
     pub fn is_read_only(&self) -> Result<bool, ControlError> {
-        let answer = call::get::<{ number::SUBVOLUME_GET_FLAGS }, u64>(&self.file);
+        let answer = call::get::<verb::SubvolumeGetFlags>(&self.file);
         Ok(self.explain("subvolume flags", answer)? & READ_ONLY != 0)
     }
 
@@ -350,13 +347,13 @@ impl Mounted {
         // What the kernel holds back could not be written any more.
         self.explain(what, rustix::fs::syncfs(&self.file))?;
         let flags = if is_read_only { READ_ONLY } else { 0 };
-        let answer = call::set::<{ number::SUBVOLUME_SET_FLAGS }, u64>(&self.file, flags);
+        let answer = call::set::<verb::SubvolumeSetFlags>(&self.file, flags);
         self.explain(what, answer)
     }
 
     /// Makes a subvolume the one that is mounted if none is named.
     pub fn set_default_subvolume(&self, id: u64) -> Result<(), ControlError> {
-        let answer = call::set::<{ number::DEFAULT_SUBVOLUME }, u64>(&self.file, id);
+        let answer = call::set::<verb::DefaultSubvolume>(&self.file, id);
         self.explain("set the default subvolume", answer)
     }
 
@@ -369,7 +366,7 @@ impl Mounted {
         let mut found: Vec<SubvolumeRecord> = Vec::new();
         let mut page = SubvolumePage::empty(0);
         loop {
-            let answer = call::update::<{ number::BRINDLE_SUBVOLUMES }, SubvolumePage>(&self.file, &mut page);
+            let answer = call::update::<verb::ListSubvolumes>(&self.file, &mut page);
             self.explain(what, answer)?;
             let before = found.len();
             found.extend(page.iter().map(|(info, path)| SubvolumeRecord { info, path: path.to_vec() }));

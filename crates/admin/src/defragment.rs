@@ -3,7 +3,7 @@
 use crate::call;
 use crate::control::{ControlError, Mounted};
 use brindle_uapi::message::{DEFRAGMENT_POOL, DefragmentPiece};
-use brindle_uapi::number;
+use brindle_uapi::verb;
 
 impl Mounted {
     /// Has it defragment a piece of the subvolume of the open directory, or of all of the pool: the first one, or the one
@@ -19,7 +19,7 @@ impl Mounted {
         }
         let flags = if whole_pool { DEFRAGMENT_POOL } else { 0 };
         let mut piece = DefragmentPiece { flags, ..before.copied().unwrap_or_default() };
-        let answer = call::update::<{ number::BRINDLE_DEFRAGMENT }, DefragmentPiece>(&self.file, &mut piece);
+        let answer = call::update::<verb::Defragment>(&self.file, &mut piece);
         self.explain(what, answer).map(|()| piece)
     }
 }

@@ -6,7 +6,7 @@ use brindle_ondisk::DevId;
 use brindle_uapi::message::{
     self, DeviceInfo, DeviceReport, DeviceStart, REMOVE_BY_ID, VolumeArguments, VolumeArgumentsV2,
 };
-use brindle_uapi::number;
+use brindle_uapi::verb;
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,7 +20,7 @@ impl Mounted {
     /// What there is to know of a device; none of this id is `None`.
     pub fn device(&self, devid: DevId) -> Result<Option<DeviceInfo>, ControlError> {
         let mut info = DeviceInfo { devid: devid.get(), ..DeviceInfo::new_zeroed() };
-        match call::update::<{ number::DEVICE_INFO }, DeviceInfo>(&self.file, &mut info) {
+        match call::update::<verb::DescribeDevice>(&self.file, &mut info) {
             Ok(()) => Ok(Some(info)),
             Err(Errno::NODEV) => Ok(None),
             Err(error) => Err(self.refused("device", error)),
@@ -37,8 +37,8 @@ impl Mounted {
         let what = "resize a device (root may)";
         let name = message::field(format!("{devid}:{size}").as_bytes());
         let name = name.ok_or_else(|| self.refused(what, Errno::NAMETOOLONG))?;
-        let arguments = VolumeArguments { fd: 0, name };
-        match self.explain(what, call::ask::<{ number::RESIZE }, VolumeArguments>(&self.file, &arguments))? {
+        let mut arguments = VolumeArguments { fd: 0, name };
+        match self.explain(what, call::ask::<verb::Resize>(&self.file, &mut arguments))? {
             IN_PROGRESS => Err(ControlError::Busy { path: self.path.clone(), what }),
             _ => Ok(()),
         }
@@ -49,8 +49,8 @@ impl Mounted {
         let what = "add a device (root may)";
         let name = message::field(device.as_os_str().as_bytes());
         let name = name.ok_or_else(|| self.refused(what, Errno::NAMETOOLONG))?;
-        let arguments = VolumeArguments { fd: 0, name };
-        let answer = call::ask::<{ number::ADD_DEVICE }, VolumeArguments>(&self.file, &arguments);
+        let mut arguments = VolumeArguments { fd: 0, name };
+        let answer = call::ask::<verb::AddDevice>(&self.file, &mut arguments);
         self.unless_in_progress(what, answer)
     }
 
@@ -65,7 +65,7 @@ impl Mounted {
             }
             None => arguments.name = message::field(b"missing").expect("shorter than the field"),
         }
-        let answer = call::ask::<{ number::REMOVE_DEVICE }, VolumeArgumentsV2>(&self.file, &arguments);
+        let answer = call::ask::<verb::RemoveDevice>(&self.file, &mut arguments);
         self.unless_in_progress(what, answer)
     }
 
@@ -84,7 +84,7 @@ impl Mounted {
     /// Has it begin a change of devices.
     pub fn start_device_change(&self, start: DeviceStart) -> Result<(), ControlError> {
         let what = "change of devices";
-        match call::set::<{ number::BRINDLE_DEVICE_START }, DeviceStart>(&self.file, start) {
+        match call::set::<verb::StartDeviceChange>(&self.file, start) {
             Err(Errno::INPROGRESS) => Err(ControlError::Busy { path: self.path.clone(), what }),
             answer => self.explain(what, answer),
         }
@@ -92,7 +92,7 @@ impl Mounted {
 
     /// Has it stop; what was moved stays moved. False if there is none.
     pub fn stop_device_change(&self) -> Result<bool, ControlError> {
-        match call::set::<{ number::BRINDLE_DEVICE_STOP }, u32>(&self.file, 0) {
+        match call::set::<verb::StopDeviceChange>(&self.file, 0) {
             Err(Errno::NOTCONN) => Ok(false),
             answer => self.explain("stop a change of devices", answer).map(|()| true),
         }
@@ -100,7 +100,7 @@ impl Mounted {
 
     /// How far it is.
     pub fn device_report(&self) -> Result<DeviceReport, ControlError> {
-        let answer = call::get::<{ number::BRINDLE_DEVICE_REPORT }, DeviceReport>(&self.file);
+        let answer = call::get::<verb::ReportDeviceChange>(&self.file);
         self.explain("state of a change of devices", answer)
     }
 }

@@ -4,7 +4,7 @@ use crate::call;
 use crate::control::{ControlError, Mounted};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_uapi::message::{FoundItem, TreeSearch};
-use brindle_uapi::number;
+use brindle_uapi::verb;
 use std::ops::ControlFlow;
 use zerocopy::{FromBytes, FromZeros};
 
@@ -31,7 +31,7 @@ impl Mounted {
         let mut from = from;
         loop {
             let mut page = page(tree, from, to);
-            let answer = call::update::<{ number::TREE_SEARCH }, TreeSearch>(&self.file, &mut page);
+            let answer = call::update::<verb::SearchTree>(&self.file, &mut page);
             self.explain(what, answer)?;
             if page.items == 0 {
                 return Ok(());

@@ -1,8 +1,8 @@
 //! Settings of a mount of ours, and what readers wanted of its devices.
 
 use crate::{ControlError, Mounted, call};
-use brindle_uapi::message::{self, ReadsPage, ReadsReport, Setting};
-use brindle_uapi::number;
+use brindle_uapi::message::{self, ReadsReport, Setting};
+use brindle_uapi::verb;
 use rustix::io::Errno;
 
 impl Mounted {
@@ -11,7 +11,7 @@ impl Mounted {
         let what = "setting";
         self.only_ours(what)?;
         let mut setting = self.explain(what, named(name, ""))?;
-        let answer = call::update::<{ number::BRINDLE_SETTING }, Setting>(&self.file, &mut setting);
+        let answer = call::update::<verb::GetSetting>(&self.file, &mut setting);
         self.explain(what, answer)?;
         Ok(String::from_utf8_lossy(message::text(&setting.value)).into_owned())
     }
@@ -21,16 +21,14 @@ impl Mounted {
         let what = "change a setting";
         self.only_ours(what)?;
         let setting = self.explain(what, named(name, value))?;
-        self.explain(what, call::set::<{ number::BRINDLE_SET_SETTING }, Setting>(&self.file, setting))
+        self.explain(what, call::set::<verb::SetSetting>(&self.file, setting))
     }
 
     /// What readers wanted of the devices.
     pub fn reads(&self) -> Result<ReadsReport, ControlError> {
         let what = "what was read";
         self.only_ours(what)?;
-        ReadsReport::collect(|page| {
-            self.explain(what, call::update::<{ number::BRINDLE_READS }, ReadsPage>(&self.file, page))
-        })
+        ReadsReport::collect(|page| self.explain(what, call::update::<verb::ReportReads>(&self.file, page)))
     }
 
     fn only_ours(&self, what: &'static str) -> Result<(), ControlError> {

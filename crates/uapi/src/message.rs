@@ -71,6 +71,17 @@ pub struct InodeLookup {
 }
 const _: () = assert!(size_of::<InodeLookup>() == 4096);
 
+/// Extended attributes of an inode (`struct fsxattr`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ExtendedFlags {
+    /// Flags (`FS_XFLAG_*`).
+    pub flags: u32,
+    /// Hints for extents, and projects.
+    pub others: [u32; 6],
+}
+const _: () = assert!(size_of::<ExtendedFlags>() == 28);
+
 /// A point in time (`btrfs_ioctl_timespec`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -2,9 +2,10 @@
 
 use super::{Operations, number};
 use crate::attributes::Stat;
-use crate::flags;
 use crate::permission::Caller;
-use brindle_fs::{AttributeChange, Attributes, FsError, Inode, InodeId, SetIdRight, XattrMode};
+use brindle_fs::{
+    AttributeChange, Attributes, FileFlags, FsError, Inode, InodeFlags, InodeId, SetIdRight, XattrMode,
+};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -113,11 +114,19 @@ impl Operations {
         self.settle_inode(&number(self.filesystem.attributes(id))?)
     }
 
-    /// Sets the flags of `chattr`. The kernel checks permissions.
-    pub(super) fn set_flags(&self, node: u64, command: u32, input: &[u8]) -> Result<(), Errno> {
+    /// The attributes that `lsattr` shows.
+    pub(super) fn inode_flags(&self, node: u64) -> Result<InodeFlags, Errno> {
+        Ok(number(self.filesystem.attributes(self.inode(node)?))?.flags)
+    }
+
+    /// Changes the attributes that `chattr` names. The kernel has checked the permission.
+    pub(super) fn set_flags(
+        &self,
+        node: u64,
+        wanted: impl FnOnce(FileFlags) -> Result<FileFlags, Errno>,
+    ) -> Result<(), Errno> {
         let id = self.inode(node)?;
-        let current = number(self.filesystem.flags(id))?;
-        let wanted = flags::wanted(command, input, current)?;
+        let wanted = wanted(number(self.filesystem.flags(id))?)?;
         number(self.filesystem.set_flags(id, wanted))?;
         self.settle_inode(&number(self.filesystem.attributes(id))?)
     }

@@ -1,222 +1,63 @@
-//! Ioctls: flags of inodes, and what concerns the filesystem as a whole.
+//! Answers to ioctls about the filesystem as a whole.
 
 use super::{Operations, number};
-use crate::flags;
 use crate::permission::Caller;
 use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, SpaceSummary, Spread};
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use brindle_uapi::message::{
-    BalanceStart, CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo,
-    DeviceSpace, DeviceStart, DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label,
-    RESET_STATISTICS, ReadOnlyReason, ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage,
-    SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, field, text,
+    CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo, DeviceSpace,
+    DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS,
+    ReadOnlyReason, ServerInfo, SpacePage, TrimRange, field, text,
 };
-use brindle_uapi::number as command;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
-
-/// An ioctl.
-#[derive(Clone, Debug)]
-pub(crate) struct Ioctl {
-    pub(crate) caller: Caller,
-    /// The open file or directory.
-    pub(crate) node: u64,
-    pub(crate) command: u32,
-    pub(crate) input: Vec<u8>,
-}
-
-/// Returns true if an ioctl may take long, or makes the kernel forget something, for which it may need locks held by
-/// processes that wait for us: a thread that serves requests must not wait for such.
-pub(crate) fn is_slow(asked: u32) -> bool {
-    const SLOW: [u32; 20] = [
-        command::SUBVOLUME_CREATE,
-        command::SUBVOLUME_CREATE_V2,
-        command::BRINDLE_SNAPSHOT,
-        command::SNAPSHOT_DESTROY,
-        command::SNAPSHOT_DESTROY_V2,
-        command::SUBVOLUME_SET_FLAGS,
-        command::BRINDLE_SUBVOLUMES,
-        command::SYNC,
-        command::START_SYNC,
-        command::WAIT_SYNC,
-        command::TRIM,
-        command::SET_LABEL,
-        command::BRINDLE_SET_HINT,
-        command::BRINDLE_SET_SMALL_FILES,
-        command::BRINDLE_SET_PLACEMENT,
-        command::BRINDLE_BALANCE_START,
-        command::BRINDLE_BALANCE_STOP,
-        command::BRINDLE_DEVICE_START,
-        command::BRINDLE_DEVICE_STOP,
-        command::BRINDLE_DEFRAGMENT,
-    ];
-    SLOW.contains(&asked)
-}
+use zerocopy::FromZeros;
 
 impl Operations {
-    /// Does it, and answers.
-    pub(crate) fn ioctl(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
-        self.require_awake(ioctl.command)?;
-        let answer = self.ioctl_of_node(ioctl)?;
-        self.settle_ioctl(ioctl.command)?;
-        Ok(answer)
+    /// Generation of the pool after a commit.
+    pub(super) fn start_sync(&self) -> Result<u64, Errno> {
+        self.sync_with_pages()?;
+        Ok(self.filesystem.pool().superblock().generation.get())
     }
 
-    /// Ioctls that concern an inode or a subvolume, or else the filesystem.
-    fn ioctl_of_node(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
-        let (caller, node, input) = (ioctl.caller, ioctl.node, ioctl.input.as_slice());
-        let done = |()| Vec::new();
-        match ioctl.command {
-            flags::FS_IOC_GETFLAGS | flags::FS_IOC_FSGETXATTR => self.get_flags(node, ioctl.command),
-            flags::FS_IOC_SETFLAGS | flags::FS_IOC_FSSETXATTR => {
-                self.set_flags(node, ioctl.command, input).map(done)
-            }
-            command::SUBVOLUME_CREATE => {
-                let name = read::<VolumeArguments>(input)?.name;
-                self.create_subvolume(caller, node, text(&name)).map(done)
-            }
-            command::SUBVOLUME_CREATE_V2 => {
-                let arguments = read::<VolumeArgumentsV2>(input)?;
-                self.create_subvolume(caller, node, plain_name(&arguments)?).map(done)
-            }
-            command::BRINDLE_SNAPSHOT => {
-                self.snapshot(caller, node, &read::<SnapshotRequest>(input)?).map(done)
-            }
-            command::SNAPSHOT_DESTROY => {
-                let name = read::<VolumeArguments>(input)?.name;
-                self.delete_subvolume(caller, node, text(&name)).map(done)
-            }
-            command::SNAPSHOT_DESTROY_V2 => {
-                self.delete_subvolume_v2(caller, node, &read::<VolumeArgumentsV2>(input)?).map(done)
-            }
-            command::SUBVOLUME_GET_FLAGS => Ok(self.subvolume_flags(node)?.as_bytes().to_vec()),
-            command::SUBVOLUME_SET_FLAGS => {
-                self.set_subvolume_flags(caller, node, read::<u64>(input)?).map(done)
-            }
-            command::SUBVOLUME_INFO => Ok(self.subvolume_info(node)?.as_bytes().to_vec()),
-            command::BRINDLE_SUBVOLUMES => {
-                let page = self.subvolume_page(caller, read::<SubvolumePage>(input)?.after)?;
-                Ok(page.as_bytes().to_vec())
-            }
-            command::DEFAULT_SUBVOLUME => {
-                self.set_default_subvolume(caller, node, read::<u64>(input)?).map(done)
-            }
-            command::INODE_LOOKUP => {
-                Ok(self.lookup_inode(caller, node, read::<InodeLookup>(input)?)?.as_bytes().to_vec())
-            }
-            command::BRINDLE_DEFRAGMENT => {
-                Ok(self.defragment(caller, node, &read(input)?)?.as_bytes().to_vec())
-            }
-            other => self.ioctl_of_filesystem(caller, other, input),
-        }
+    pub(super) fn label(&self) -> Result<Label, Errno> {
+        let superblock = self.filesystem.pool().superblock();
+        Ok(Label(field(superblock.label()).ok_or(Errno::IO)?))
     }
 
-    /// Ioctls of the filesystem as a whole.
-    fn ioctl_of_filesystem(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
-        match asked {
-            command::SYNC => self.sync_with_pages().map(|()| Vec::new()),
-            command::START_SYNC | command::WAIT_SYNC => {
-                self.sync_with_pages()?;
-                let generation = self.filesystem.pool().superblock().generation.get();
-                Ok(if asked == command::START_SYNC { generation.as_bytes().to_vec() } else { Vec::new() })
-            }
-            command::FILESYSTEM_INFO => Ok(self.filesystem_info().as_bytes().to_vec()),
-            command::DEVICE_INFO => Ok(self.device_info(&read::<DeviceInfo>(input)?)?.as_bytes().to_vec()),
-            command::DEVICE_STATISTICS => {
-                let asked = read::<DeviceStatistics>(input)?;
-                Ok(self.device_statistics(caller, asked)?.as_bytes().to_vec())
-            }
-            command::GET_LABEL => {
-                let superblock = self.filesystem.pool().superblock();
-                Ok(Label(field(superblock.label()).ok_or(Errno::IO)?).as_bytes().to_vec())
-            }
-            command::SET_LABEL => self.set_label(caller, &read::<Label>(input)?).map(|()| Vec::new()),
-            command::BRINDLE_SET_HINT => {
-                self.set_hint(caller, &read::<HintRequest>(input)?).map(|()| Vec::new())
-            }
-            command::BRINDLE_SET_SMALL_FILES => {
-                caller.require_administrator()?;
-                number(self.filesystem.set_small_file_bytes(read::<u64>(input)?))?;
-                number(self.filesystem.sync()).map(|()| Vec::new())
-            }
-            command::BRINDLE_SET_PLACEMENT => {
-                caller.require_administrator()?;
-                let mode = match read::<u64>(input)? {
-                    0 => PlacementMode::Classic,
-                    1 => PlacementMode::Preferred,
-                    2 => PlacementMode::Strict,
-                    _ => return Err(Errno::INVAL),
-                };
-                // What waits is written first, where it was promised to be.
-                number(self.filesystem.sync())?;
-                number(self.filesystem.pool().set_placement(mode).map_err(Into::into)).map(|()| Vec::new())
-            }
-            command::BRINDLE_SPACE => Ok(self.space_page(&read::<SpacePage>(input)?)?.as_bytes().to_vec()),
-            command::BRINDLE_COMMITS => Ok(self.commits_report().as_bytes().to_vec()),
-            command::TRIM => {
-                caller.require_administrator()?;
-                let mut range = read::<TrimRange>(input)?;
-                let wanted = trimmed_addresses(&range, self.filesystem.pool().superblock().sectorsize.get())?;
-                let trimmed = self.filesystem.pool().trim(wanted, range.minimum);
-                range.length = number(trimmed.map_err(Into::into))?;
-                Ok(range.as_bytes().to_vec())
-            }
-            command::BRINDLE_READ_ONLY_REASON => Ok(self.read_only_reason().as_bytes().to_vec()),
-            command::BRINDLE_SETTING => Ok(self.setting(read::<Setting>(input)?)?.as_bytes().to_vec()),
-            command::BRINDLE_SET_SETTING => {
-                self.set_setting(caller, &read::<Setting>(input)?).map(|()| Vec::new())
-            }
-            command::BRINDLE_READS => {
-                Ok(self.reads_page(read::<ReadsPage>(input)?.after_device).as_bytes().to_vec())
-            }
-            command::BRINDLE_SERVER => Ok(self.server_info().as_bytes().to_vec()),
-            command::TREE_SEARCH => Ok(self.search(caller, read::<TreeSearch>(input)?)?.as_bytes().to_vec()),
-            other => self.ioctl_of_care(caller, other, input),
-        }
+    pub(super) fn set_small_files(&self, bytes: u64) -> Result<(), Errno> {
+        number(self.filesystem.set_small_file_bytes(bytes))?;
+        number(self.filesystem.sync())
     }
 
-    /// Ioctls of long jobs, which are begun, stopped and queried.
-    fn ioctl_of_care(&self, caller: Caller, asked: u32, input: &[u8]) -> Result<Vec<u8>, Errno> {
-        match asked {
-            command::BRINDLE_BALANCE_START => {
-                caller.require_administrator()?;
-                self.balance.start(&self.filesystem, &read::<BalanceStart>(input)?).map(|()| Vec::new())
-            }
-            command::BRINDLE_BALANCE_STOP => {
-                caller.require_administrator()?;
-                self.balance.stop(&self.filesystem, read::<u32>(input)?).map(|()| Vec::new())
-            }
-            command::BRINDLE_BALANCE_REPORT => Ok(self.balance.report(&self.filesystem)?.as_bytes().to_vec()),
-            command::BRINDLE_DEVICE_START => {
-                caller.require_administrator()?;
-                self.devices.start(&self.filesystem, &read::<DeviceStart>(input)?).map(|()| Vec::new())
-            }
-            command::BRINDLE_DEVICE_STOP => {
-                caller.require_administrator()?;
-                self.devices.stop().map(|()| Vec::new())
-            }
-            command::BRINDLE_DEVICE_REPORT => Ok(self.devices.report().as_bytes().to_vec()),
-            _ => Err(Errno::NOTTY),
-        }
+    pub(super) fn set_placement(&self, mode: u64) -> Result<(), Errno> {
+        let mode = match mode {
+            0 => PlacementMode::Classic,
+            1 => PlacementMode::Preferred,
+            2 => PlacementMode::Strict,
+            _ => return Err(Errno::INVAL),
+        };
+        // What waits is written first, where it was promised to be.
+        number(self.filesystem.sync())?;
+        number(self.filesystem.pool().set_placement(mode).map_err(Into::into))
     }
 
-    fn get_flags(&self, node: u64, command: u32) -> Result<Vec<u8>, Errno> {
-        let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
-        flags::answer(command, attributes.flags).ok_or(Errno::NOTTY)
+    pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange, Errno> {
+        let wanted = trimmed_addresses(&range, self.filesystem.pool().superblock().sectorsize.get())?;
+        let trimmed = self.filesystem.pool().trim(wanted, range.minimum);
+        range.length = number(trimmed.map_err(Into::into))?;
+        Ok(range)
     }
 
-    fn set_label(&self, caller: Caller, label: &Label) -> Result<(), Errno> {
-        caller.require_administrator()?;
+    pub(super) fn set_label(&self, label: &Label) -> Result<(), Errno> {
         let is_text = label.0.contains(&0) && !text(&label.0).contains(&b'\n');
         let label = field(text(&label.0)).filter(|_| is_text).ok_or(Errno::INVAL)?;
         number(self.filesystem.pool().set_label(&label).map_err(Into::into))?;
         number(self.filesystem.sync())
     }
 
-    fn set_hint(&self, caller: Caller, request: &HintRequest) -> Result<(), Errno> {
-        caller.require_administrator()?;
+    pub(super) fn set_hint(&self, request: &HintRequest) -> Result<(), Errno> {
         let hint = AllocationHint::from_disk(request.stored_type).filter(|hint| hint.is_stored());
         let (devid, pool) = (DevId::new(request.devid), self.filesystem.pool());
         number(pool.set_allocation_hint(devid, hint.ok_or(Errno::INVAL)?).map_err(Into::into))?;
@@ -224,7 +65,7 @@ impl Operations {
     }
 
     /// The space from the group and the device on that are asked for.
-    fn space_page(&self, asked: &SpacePage) -> Result<SpacePage, Errno> {
+    pub(super) fn space_page(&self, asked: &SpacePage) -> Result<SpacePage, Errno> {
         let summary = number(self.filesystem.pool().space_summary().map_err(Into::into))?;
         let mut page = SpacePage {
             first_group: asked.first_group,
@@ -290,7 +131,7 @@ impl Operations {
         devices
     }
 
-    fn commits_report(&self) -> CommitsReport {
+    pub(super) fn commits_report(&self) -> CommitsReport {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let report = |of: &brindle_fs::CommitReport| CommitReport {
             blocks: of.blocks,
@@ -311,7 +152,7 @@ impl Operations {
         }
     }
 
-    fn filesystem_info(&self) -> FilesystemInfo {
+    pub(super) fn filesystem_info(&self) -> FilesystemInfo {
         let pool = self.filesystem.pool();
         let superblock = pool.superblock();
         let devices = pool.volume().devices();
@@ -329,7 +170,7 @@ impl Operations {
         }
     }
 
-    fn device_info(&self, asked: &DeviceInfo) -> Result<DeviceInfo, Errno> {
+    pub(super) fn device_info(&self, asked: &DeviceInfo) -> Result<DeviceInfo, Errno> {
         let pool = self.filesystem.pool();
         let devices = pool.volume().devices();
         let is_meant = |devid: DevId, uuid: [u8; 16]| {
@@ -348,7 +189,7 @@ impl Operations {
         })
     }
 
-    fn device_statistics(
+    pub(super) fn device_statistics(
         &self,
         caller: Caller,
         mut asked: DeviceStatistics,
@@ -369,7 +210,7 @@ impl Operations {
         Ok(asked)
     }
 
-    fn server_info(&self) -> ServerInfo {
+    pub(super) fn server_info(&self) -> ServerInfo {
         ServerInfo {
             fsid: self.filesystem.pool().superblock().fsid.0,
             process: if self.process_ends_with_mount { std::process::id() } else { 0 },
@@ -378,7 +219,7 @@ impl Operations {
     }
 
     /// Reason for being read-only, cut off to the room in the answer.
-    fn read_only_reason(&self) -> ReadOnlyReason {
+    pub(super) fn read_only_reason(&self) -> ReadOnlyReason {
         let since = self.filesystem.pool().read_only_reason().filter(|_| self.is_written);
         let why = since.as_deref().or(self.unwritten_reason.as_deref()).unwrap_or_default();
         let mut text = [0; 1024];
@@ -390,7 +231,12 @@ impl Operations {
     }
 
     /// The subvolume of an inode and its path in that.
-    fn lookup_inode(&self, caller: Caller, node: u64, mut asked: InodeLookup) -> Result<InodeLookup, Errno> {
+    pub(super) fn lookup_inode(
+        &self,
+        caller: Caller,
+        node: u64,
+        mut asked: InodeLookup,
+    ) -> Result<InodeLookup, Errno> {
         let here = self.inode(node)?;
         let root = InodeId::root_of(here.tree);
         if asked.subvolume != 0 || asked.inode != root.number.get() {
@@ -417,15 +263,6 @@ impl Operations {
 fn device_state(is_missing: bool, is_stale: bool, is_behind: bool) -> u64 {
     let bits = [(is_missing, DEVICE_MISSING), (is_stale, DEVICE_STALE), (is_behind, DEVICE_BEHIND)];
     bits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, bit)| bit).sum()
-}
-
-/// The name in arguments that hold nothing else.
-fn plain_name(arguments: &VolumeArgumentsV2) -> Result<&[u8], Errno> {
-    if arguments.flags == 0 { Ok(text(&arguments.name)) } else { Err(Errno::OPNOTSUPP) }
-}
-
-fn read<T: FromBytes>(input: &[u8]) -> Result<T, Errno> {
-    T::read_from_bytes(input).map_err(|_| Errno::INVAL)
 }
 
 /// The logical addresses that `FITRIM` names; what the kernel refuses is refused.

@@ -10,19 +10,8 @@
 use super::{Operations, number};
 use crate::options::Synchronous;
 use brindle_fs::{Attributes, FileType, FsError, InodeFlags, InodeId};
-use brindle_uapi::number as command;
+use brindle_uapi::verb::Effect;
 use rustix::io::Errno;
-
-/// Ioctls that change names.
-const NAMING: [u32; 5] = [
-    command::SUBVOLUME_CREATE,
-    command::SUBVOLUME_CREATE_V2,
-    command::BRINDLE_SNAPSHOT,
-    command::SNAPSHOT_DESTROY,
-    command::SNAPSHOT_DESTROY_V2,
-];
-/// Ioctls that change anything else of a subvolume.
-const CHANGING: [u32; 2] = [command::SUBVOLUME_SET_FLAGS, command::DEFAULT_SUBVOLUME];
 
 impl Operations {
     /// Makes contents that have just changed durable, if the request or the file is one for which that is due.
@@ -62,11 +51,11 @@ impl Operations {
     }
 
     /// Makes durable what an ioctl has changed, if that is due.
-    pub(super) fn settle_ioctl(&self, asked: u32) -> Result<(), Errno> {
-        let is_due = match self.synchronous {
-            Synchronous::Nothing => false,
-            Synchronous::Names => NAMING.contains(&asked),
-            Synchronous::Everything => NAMING.contains(&asked) || CHANGING.contains(&asked),
+    pub(super) fn settle_ioctl(&self, effect: Effect) -> Result<(), Errno> {
+        let is_due = match effect {
+            Effect::Nothing | Effect::Change => false,
+            Effect::Subvolume => self.synchronous == Synchronous::Everything,
+            Effect::Names => self.synchronous != Synchronous::Nothing,
         };
         if is_due { self.sync_names() } else { Ok(()) }
     }

@@ -15,10 +15,11 @@ mod remount;
 mod search;
 mod settings;
 mod subvolumes;
+mod verbs;
 
 pub(crate) use contents::WriteOrigin;
-pub(crate) use control::{Ioctl, is_slow};
 pub(crate) use names::{Place, Rename};
+pub(crate) use verbs::{Ioctl, is_slow};
 
 use crate::MountOptions;
 use crate::attributes::Stat;

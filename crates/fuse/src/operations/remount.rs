@@ -6,31 +6,10 @@
 
 use super::{Operations, number};
 use crate::MountOptions;
-use crate::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS};
-use brindle_uapi::number as command;
+use brindle_uapi::verb::Effect;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Ioctls that change something, and are refused while the mount rests.
-const CHANGING: [u32; 16] = [
-    FS_IOC_SETFLAGS,
-    FS_IOC_FSSETXATTR,
-    command::SUBVOLUME_CREATE,
-    command::SUBVOLUME_CREATE_V2,
-    command::BRINDLE_SNAPSHOT,
-    command::SNAPSHOT_DESTROY,
-    command::SNAPSHOT_DESTROY_V2,
-    command::SUBVOLUME_SET_FLAGS,
-    command::DEFAULT_SUBVOLUME,
-    command::SET_LABEL,
-    command::BRINDLE_SET_HINT,
-    command::BRINDLE_SET_SMALL_FILES,
-    command::BRINDLE_SET_PLACEMENT,
-    command::BRINDLE_BALANCE_START,
-    command::BRINDLE_DEVICE_START,
-    command::BRINDLE_DEFRAGMENT,
-];
 
 /// The part of the options of a mount that a remount changes.
 #[derive(Debug)]
@@ -64,8 +43,8 @@ impl Operations {
     }
 
     /// Refuses an ioctl that would change something of a mount that rests.
-    pub(super) fn require_awake(&self, asked: u32) -> Result<(), Errno> {
-        if self.rests() && CHANGING.contains(&asked) { Err(Errno::ROFS) } else { Ok(()) }
+    pub(super) fn require_awake(&self, effect: Effect) -> Result<(), Errno> {
+        if self.rests() && effect != Effect::Nothing { Err(Errno::ROFS) } else { Ok(()) }
     }
 
     /// The value of a setting that a remount changes; `None` if it is none of those.

@@ -1,7 +1,6 @@
 //! Settings of the mount, and what readers wanted of the devices.
 
 use super::Operations;
-use crate::permission::Caller;
 use brindle_uapi::message::{DeviceReads, ReadsPage, Setting, field, text};
 use rustix::io::Errno;
 use zerocopy::FromZeros;
@@ -20,8 +19,7 @@ impl Operations {
         Ok(asked)
     }
 
-    pub(super) fn set_setting(&self, caller: Caller, wanted: &Setting) -> Result<(), Errno> {
-        caller.require_administrator()?;
+    pub(super) fn set_setting(&self, wanted: &Setting) -> Result<(), Errno> {
         let utf8 = |bytes| std::str::from_utf8(bytes).map_err(|_| Errno::INVAL);
         let (name, value) = (utf8(text(&wanted.name))?, utf8(text(&wanted.value))?);
         if self.set_remountable_setting(name, value)? {

@@ -104,8 +104,7 @@ impl Operations {
         number(self.filesystem.set_subvolume_read_only(id.tree, is_read_only))
     }
 
-    pub(super) fn set_default_subvolume(&self, caller: Caller, node: u64, id: u64) -> Result<(), Errno> {
-        caller.require_administrator()?;
+    pub(super) fn set_default_subvolume(&self, node: u64, id: u64) -> Result<(), Errno> {
         let here = self.inode(node)?;
         let id = if id == 0 { here.tree } else { RootId::new(id) };
         number(self.filesystem.set_default_subvolume(id))
@@ -119,8 +118,7 @@ impl Operations {
     }
 
     /// The next subvolumes of the list.
-    pub(super) fn subvolume_page(&self, caller: Caller, after: u64) -> Result<SubvolumePage, Errno> {
-        caller.require_administrator()?;
+    pub(super) fn subvolume_page(&self, after: u64) -> Result<SubvolumePage, Errno> {
         let mut page = SubvolumePage::empty(number(self.filesystem.default_subvolume())?.get());
         page.after = after;
         for subvolume in number(self.filesystem.subvolumes())?.iter().filter(|found| found.id.get() > after) {
