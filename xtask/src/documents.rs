@@ -26,7 +26,8 @@ const ROOTS: [&str; 5] = ["crates/", "docs/", "contrib/", "fuzz/", "xtask/"];
 /// The fewest words of a name that is taken for that of a function.
 const NAME_WORDS_MIN: usize = 4;
 
-/// Complaints about README, CHANGELOG and all pages below `docs/`, and about sources that name a page that does not exist.
+/// Complaints about README, CHANGELOG, all pages below `docs/`, and those beside golden images and fuzz targets; and about
+/// sources that name a page that does not exist.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let functions = Functions::of(root)?;
     let mut complaints = Vec::new();
@@ -55,7 +56,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 
 /// Every page, in the order of paths.
 fn pages(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = vec![root.join("CHANGELOG.md"), root.join("README.md")];
+    let apart = ["CHANGELOG.md", "README.md", "crates/testing/golden/README.md", "fuzz/README.md"];
+    let mut found: Vec<PathBuf> = apart.iter().map(|page| root.join(page)).collect();
     let mut folders = vec![root.join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
