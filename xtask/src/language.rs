@@ -35,15 +35,8 @@ const PERSONS: [&str; 11] = [
 const WORD_LIST: &str = "xtask/src/language.rs";
 /// Folders with findings, each with their number. An entry counts the sources below it that no longer entry counts.
 /// A new finding is refused, and a mended one has to be struck off here: numbers go down only. An entry at zero is removed.
-const UNMENDED: &[(&str, usize)] = &[
-    ("crates/admin", 110),
-    ("crates/device", 50),
-    ("crates/uapi", 77),
-    ("crates/volume", 138),
-    ("crates/volume/src/read", 53),
-    ("crates/volume/src/tests", 34),
-    ("crates/volume/src/write", 38),
-];
+const UNMENDED: &[(&str, usize)] =
+    &[("crates/admin", 110), ("crates/device", 50), ("crates/uapi", 77), ("crates/volume/src/read", 53)];
 
 /// A word or phrase that the language of the sources does without.
 #[derive(Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ impl<'a> DataChecksums<'a> {
         Self { bytes, presence: Presence::Bitmap(bitmap) }
     }
 
-    /// Whether there is an answer for each of so many sectors.
+    /// Returns true if there is an answer for each of `sectors` sectors.
     pub(crate) fn cover(&self, sectors: usize, algorithm: ChecksumType) -> bool {
         let enough = sectors.checked_mul(algorithm.size()).is_some_and(|size| self.bytes.len() >= size);
         match self.presence {
@@ -45,7 +45,7 @@ impl<'a> DataChecksums<'a> {
         }
     }
 
-    /// Whether no sector has one.
+    /// Returns true if no sector has one.
     pub(crate) fn are_none(&self) -> bool {
         matches!(self.presence, Presence::Nowhere)
     }

@@ -25,13 +25,13 @@ pub(crate) struct ChunkStripe {
 }
 
 impl Chunk {
-    /// How far an address lies behind the start, if the chunk holds it.
+    /// Offset of an address from the start, if the chunk holds it.
     pub(crate) fn offset_of(&self, logical: Logical) -> Option<u64> {
         logical.distance_from(self.start).filter(|offset| *offset < self.length)
     }
 
-    /// Whether its bytes can be obtained from several devices as they are: whoever reads them can choose. Copies on one
-    /// device are as good as each other.
+    /// Returns true if its bytes can be read as they are from several devices, which gives a reader a choice. Copies
+    /// on one device are as good as each other.
     pub(crate) fn has_mirrors(&self) -> bool {
         let first = self.stripes.first().map(|stripe| stripe.device);
         self.layout.is_mirrored() && self.stripes.iter().any(|stripe| Some(stripe.device) != first)

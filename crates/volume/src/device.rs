@@ -19,31 +19,31 @@ pub(crate) struct PoolDevice {
     pub(crate) device: Option<Arc<dyn Device>>,
     /// The same device, if the pool may write it.
     pub(crate) writable: Option<Arc<dyn WritableDevice>>,
-    /// As the chunk tree has it, or the device's superblock.
+    /// Device item of the chunk tree, or of the device's superblock.
     pub(crate) item: DevItem,
-    /// Of its superblock.
+    /// Generation of its superblock.
     pub(crate) generation: Option<Generation>,
-    /// It has missed transactions.
+    /// True if it has missed transactions.
     pub(crate) is_stale: bool,
-    /// It lacks something, as far as generations tell; see [`DeviceStatus::is_incomplete`](crate::DeviceStatus).
+    /// True if it lacks writes, as far as generations tell; see [`DeviceStatus::is_incomplete`](crate::DeviceStatus).
     pub(crate) is_incomplete: bool,
-    /// It belongs to the seed that the pool grew from.
+    /// True if it belongs to the seed that the pool grew from.
     pub(crate) is_seed: bool,
-    /// The chunk tree has an item for it.
+    /// True if the chunk tree has an item for it.
     pub(crate) is_confirmed: bool,
-    /// It claims to belong to the pool, and does not.
+    /// True if it claims to belong to the pool, and does not.
     pub(crate) is_intruder: bool,
     pub(crate) counters: Arc<Counters>,
     pub(crate) load: Arc<Load>,
-    /// What it failed to take.
+    /// Ranges that it failed to take.
     pub(crate) lost_writes: Arc<LostWrites>,
-    /// What it took since it was last flushed.
+    /// Ranges that it took since it was last flushed.
     pub(crate) unflushed: Arc<LostWrites>,
     /// The highest generation of a superblock that it may hold.
     pub(crate) superblock_generation: Arc<AtomicU64>,
 }
 
-/// What happened on a device.
+/// Error counters of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) read_errors: AtomicU64,
@@ -88,7 +88,7 @@ impl PoolDevice {
         self.item.total_bytes.get()
     }
 
-    /// What messages call it.
+    /// Name in messages.
     pub(crate) fn name(&self) -> String {
         match &self.device {
             Some(device) => device.name().to_owned(),
@@ -102,7 +102,7 @@ impl PoolDevice {
         self.lost_writes.forget(offset, length);
     }
 
-    /// Whether it has joined the pool, and never had a superblock of it.
+    /// Returns true if it has joined the pool, and never had a superblock of it.
     pub(crate) fn is_new(&self) -> bool {
         self.superblock_generation.load(Relaxed) == 0
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, and what opening a pool survives.
+//! Errors of volumes, and warnings of opening a pool.
 
 use crate::{NotWritable, UnusedDevice};
 use brindle_device::DeviceError;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a pool could not be opened, or a chunk or device not be taken.
+/// Error of opening a pool, or of adding a chunk or device.
 #[derive(Debug, Error)]
 pub enum VolumeError {
     /// No device was given.
@@ -21,7 +21,7 @@ pub enum VolumeError {
     NoPool {
         /// The pool asked for.
         fsid: Option<Uuid>,
-        /// What each device is instead.
+        /// Reason for which each device is not used.
         devices: Vec<UnusedDevice>,
     },
     /// A device of the pool carries a superblock that brindle may not use: an unsupported feature, by name.
@@ -29,42 +29,42 @@ pub enum VolumeError {
     Superblock {
         /// The device.
         device: String,
-        /// Where on it, in bytes.
+        /// Offset on it, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The defect.
         defect: SuperblockDefect,
     },
     /// A chunk can't be what it says.
     #[error("corrupt chunk at logical {start}: {defect}")]
     Chunk {
-        /// Where the chunk begins.
+        /// Start of the chunk.
         start: Logical,
-        /// What is wrong.
+        /// The defect.
         defect: Defect,
     },
     /// Two chunks claim the same addresses.
     #[error("chunk at logical {start}, {length} bytes, overlaps the chunk at {other}, {other_length} bytes")]
     ChunkOverlap {
-        /// Where the refused chunk begins.
+        /// Start of the refused chunk.
         start: Logical,
         /// Its length in bytes.
         length: u64,
-        /// Where the chunk begins that was there before.
+        /// Start of the chunk that was there before.
         other: Logical,
         /// Its length in bytes.
         other_length: u64,
     },
-    /// A chunk lies beyond the end of so many of its devices that it can't be read.
+    /// A chunk lies beyond the end of more of its devices than it can be read without.
     #[error(
         "chunk at logical {start}: its stripe of {length} bytes at offset {offset} lies beyond the end of \
          {device} at {size_bytes}"
     )]
     BeyondEnd {
-        /// Where the chunk begins.
+        /// Start of the chunk.
         start: Logical,
         /// One of the devices.
         device: String,
-        /// Where the stripe begins on it.
+        /// Start of the stripe on it.
         offset: Physical,
         /// The stripe's length in bytes.
         length: u64,
@@ -76,13 +76,13 @@ pub enum VolumeError {
         "missing {}{}{}", join(.missing), missing_advice(.unreadable, *.degraded_helps), beside(.unused)
     )]
     MissingDevices {
-        /// Which ones.
+        /// The missing devices.
         missing: Vec<MissingDevice>,
         /// Chunks that can't be read without them.
         unreadable: Vec<UnreadableChunk>,
-        /// Whether the pool can be read without them, if asked to.
+        /// True if the pool can be read without them, if asked to.
         degraded_helps: bool,
-        /// What was given and is none of them.
+        /// Given devices that are none of them.
         unused: Vec<UnusedDevice>,
     },
     /// The pool can be read, and may not be written.
@@ -108,11 +108,11 @@ impl fmt::Display for MissingDevice {
 /// A chunk that has lost more than its profile tolerates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableChunk {
-    /// Where it begins.
+    /// Start address.
     pub start: Logical,
     /// Its length in bytes.
     pub length: u64,
-    /// What it holds, and its profile.
+    /// Content and profile.
     pub kind: BlockGroupType,
 }
 
@@ -143,7 +143,7 @@ fn beside(unused: &[UnusedDevice]) -> String {
     if unused.is_empty() { String::new() } else { format!("; given, and not used: {}", join(unused)) }
 }
 
-/// Why bytes could not be had.
+/// Error of a read.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// No chunk holds the address.
@@ -155,26 +155,26 @@ pub enum ReadError {
     /// Every way to obtain the bytes failed.
     #[error("logical {logical}, {length} bytes: {}", join(.attempts))]
     Failed {
-        /// Where the block or sector begins.
+        /// Start of the block or sector.
         logical: Logical,
         /// Its length in bytes.
         length: u64,
-        /// What was tried.
+        /// Attempts.
         attempts: Vec<Attempt>,
     },
     /// The request is not one that can be answered.
     #[error("logical {logical}, {length} bytes: {why}")]
     Request {
-        /// Where it begins.
+        /// Start address.
         logical: Logical,
         /// Its length in bytes.
         length: u64,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
 }
 
-/// Why bytes could not be written, or not be made durable.
+/// Error of a write, or of making it durable.
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The volume was opened to be read.
@@ -189,39 +189,39 @@ pub enum WriteError {
     /// The request is not one that can be met.
     #[error("writing logical {logical}, {length} bytes: {why}")]
     Request {
-        /// Where it begins.
+        /// Start address.
         logical: Logical,
         /// Its length in bytes.
         length: u64,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// More devices failed than the profile tolerates.
     #[error("writing logical {logical}, {length} bytes: {}", join(.attempts))]
     Failed {
-        /// Where what is lost begins.
+        /// Start of the lost range.
         logical: Logical,
         /// Its length in bytes.
         length: u64,
-        /// What went wrong.
+        /// Attempts.
         attempts: Vec<Attempt>,
     },
     /// Too many devices failed to make durable what they were given.
     #[error("flushing: {}", join(.failures))]
     Flush {
-        /// What went wrong.
+        /// Failures.
         failures: Vec<DeviceError>,
     },
     /// Too many devices failed to take something, and fail still.
     #[error("too many devices lack what could not be written to them: {}", .devices.join(", "))]
     Behind {
-        /// Which.
+        /// Names of the devices.
         devices: Vec<String>,
     },
     /// Too many devices have no new superblock.
     #[error("writing superblocks: {}", join(.failures))]
     Superblocks {
-        /// What went wrong.
+        /// Failures.
         failures: Vec<DeviceError>,
     },
 }
@@ -233,15 +233,15 @@ pub struct Attempt {
     pub device: String,
     /// Its id in the pool.
     pub devid: DevId,
-    /// Where on it.
+    /// Offset on it.
     pub offset: Physical,
-    /// Where the bytes were rebuilt from parity: the devices taken to be wrong.
+    /// Devices taken to be wrong, if the bytes were rebuilt from parity.
     pub rebuilt_without: Vec<DevId>,
-    /// What happened.
+    /// The failure.
     pub failure: AttemptFailure,
 }
 
-/// How an attempt failed.
+/// Failure of an attempt.
 #[derive(Debug)]
 pub enum AttemptFailure {
     /// The device was not given.
@@ -252,9 +252,9 @@ pub enum AttemptFailure {
     LostWrite,
     /// The data don't match their checksum.
     Checksum {
-        /// As computed from what was read.
+        /// Checksum of the data as read.
         found: Checksum,
-        /// As stored.
+        /// Stored checksum.
         expected: Checksum,
     },
     /// The tree block was refused.
@@ -279,7 +279,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What opening a pool survived.
+/// Fault that opening a pool survived.
 #[derive(Clone, Debug, Error)]
 pub enum Warning {
     /// One copy of a superblock can't be used, another one of the same device was.
@@ -287,9 +287,9 @@ pub enum Warning {
     Superblock {
         /// The device.
         device: String,
-        /// Where on it, in bytes.
+        /// Offset on it, in bytes.
         offset: u64,
-        /// Why.
+        /// The problem.
         problem: SuperblockProblem,
     },
     /// A device has missed transactions.
@@ -326,7 +326,7 @@ pub enum Warning {
         device: String,
         /// The chunk.
         chunk: Logical,
-        /// Where the stripe begins.
+        /// Start of the stripe.
         offset: Physical,
         /// The stripe's length in bytes.
         length: u64,
@@ -348,12 +348,12 @@ pub enum Warning {
     },
 }
 
-/// Why a copy of the superblock can't be used.
+/// Problem of a copy of the superblock.
 #[derive(Clone, Debug)]
 pub enum SuperblockProblem {
-    /// It can't be read.
+    /// A failed read.
     Io(Arc<DeviceError>),
-    /// It is not what it should be.
+    /// An invalid superblock.
     Defect(SuperblockDefect),
     /// The device ends before it.
     NotThere,

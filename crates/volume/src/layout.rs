@@ -26,7 +26,7 @@ pub(crate) struct Layout {
 pub(crate) struct Run {
     pub(crate) row: u64,
     pub(crate) column: u64,
-    /// Where it begins in the stripe; the parity of the same bytes has the same offset in its stripe.
+    /// Offset in the stripe; the parity of the same bytes has the same offset in its stripe.
     pub(crate) stripe_offset: u64,
     pub(crate) length: u64,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Run {
 /// One way to obtain a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It lies on this stripe.
+    /// Mirror on this stripe.
     Direct(usize),
-    /// It can be rebuilt from other stripes.
+    /// Rebuild from other stripes.
     Rebuild(Recovery),
 }
 
@@ -87,12 +87,12 @@ impl Layout {
         Run { row, column, stripe_offset: row * STRIP_BYTES + within, length: STRIP_BYTES - within }
     }
 
-    /// How long the pieces on the devices are, of a chunk of this length.
+    /// Length of the device extents of a chunk of this length, in bytes.
     pub(crate) fn stripe_length(&self, chunk_length: u64) -> u64 {
         chunk_length / self.columns
     }
 
-    /// How many ways there are to obtain any run.
+    /// Number of ways to obtain any run.
     pub(crate) fn ways(&self) -> usize {
         match self.profile {
             Profile::Single | Profile::Raid0 => 1,
@@ -145,7 +145,7 @@ impl Layout {
         [Some(run.column), second].into_iter().flatten().map(move |c| layout.stripe_of_column(&run, c))
     }
 
-    /// Whether every byte can still be had when some stripes are lost.
+    /// Returns true if every byte can still be had when some stripes are lost.
     pub(crate) fn survives(&self, lost: impl Fn(usize) -> bool) -> bool {
         let stripes = self.to_index(self.stripes);
         let count = (0..stripes).filter(|stripe| lost(*stripe)).count();
@@ -157,7 +157,7 @@ impl Layout {
         }
     }
 
-    /// What lies on a stripe from an offset on, within a strip; parity counts as the columns that follow the data.
+    /// Run on a stripe from an offset on, within a strip; parity counts as the columns that follow the data.
     pub(crate) fn run_on(&self, stripe: usize, stripe_offset: u64, length: u64) -> Run {
         let stripe = stripe as u64;
         let row = stripe_offset / STRIP_BYTES;
@@ -170,12 +170,12 @@ impl Layout {
         Run { row, column, stripe_offset, length }
     }
 
-    /// Whether the same bytes lie on several stripes.
+    /// Returns true if the same bytes lie on several stripes.
     pub(crate) fn is_mirrored(&self) -> bool {
         self.profile.attributes().ncopies > 1
     }
 
-    /// Whether lost stripes are rebuilt from parity.
+    /// Returns true if lost stripes are rebuilt from parity.
     pub(crate) fn has_parity(&self) -> bool {
         self.profile.has_parity()
     }
@@ -190,7 +190,7 @@ impl Layout {
         self.profile.attributes().nparity.into()
     }
 
-    /// Where a column of a row lies; with parity, P and Q count as the columns that follow the data.
+    /// Stripe of a column of a row; with parity, P and Q count as the columns that follow the data.
     pub(crate) fn stripe_in_row(&self, row: u64, column: u64) -> usize {
         self.to_index((column + row % self.stripes) % self.stripes)
     }

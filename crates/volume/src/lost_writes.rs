@@ -12,7 +12,7 @@ const RANGES_MAX: usize = 1 << 16;
 /// Places of one device.
 #[derive(Debug, Default)]
 pub(crate) struct LostWrites {
-    /// Whether there are any: nearly always, there are none.
+    /// True if there are any: nearly always, there are none.
     any: AtomicBool,
     places: Mutex<Places>,
 }
@@ -67,7 +67,7 @@ impl LostWrites {
         std::mem::take(&mut places)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         !self.any.load(Relaxed)
     }
@@ -97,7 +97,7 @@ impl LostWrites {
         self.any.store(places.everywhere || !places.ranges.is_empty(), Relaxed);
     }
 
-    /// Whether a range holds something old.
+    /// Returns true if a range holds something old.
     pub(crate) fn affect(&self, offset: u64, length: u64) -> bool {
         if !self.any.load(Relaxed) {
             return false;

@@ -19,14 +19,14 @@ pub(crate) struct Pool {
     pub(crate) chunks: ChunkMap,
     pub(crate) unused: Vec<UnusedDevice>,
     pub(crate) warnings: Vec<Warning>,
-    /// Why it may not be written after all.
+    /// Reason for which it may not be written after all.
     pub(crate) refusal: Option<NotWritable>,
     pub(crate) choosing: Choosing,
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
 }
 
-/// What decides what becomes of a device that lacks something.
+/// Facts that decide about a device that lacks writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkContext {
     pub(crate) generation: Generation,
@@ -147,8 +147,8 @@ impl Pool {
         self.devices.push(device);
     }
 
-    /// Parts with a device that no chunk lies on; what it was written with, if it was there. Its place in the table
-    /// stays, and is nobody's.
+    /// Removes a device that no chunk lies on; returns its writable form, if it was there. Its place in the table
+    /// stays, unused.
     pub(crate) fn part_with_device(&mut self, devid: DevId) -> Option<Arc<dyn WritableDevice>> {
         let device = self.device_mut(devid)?;
         (device.is_confirmed, device.is_intruder, device.device) = (false, true, None);
@@ -161,7 +161,7 @@ impl Pool {
         self.chunks.remove(start)
     }
 
-    /// Whether a chunk has a piece on a device that reaches beyond this offset of it.
+    /// Returns true if a chunk has a device extent on a device that reaches beyond this offset of it.
     pub(crate) fn lies_on(&self, devid: DevId, beyond: u64) -> bool {
         self.chunks.iter().any(|chunk| {
             let reaches = |physical: u64| physical.saturating_add(chunk.stripe_length()) > beyond;
@@ -177,7 +177,7 @@ impl Pool {
         members.into_iter().chain(seeds).next()
     }
 
-    /// Whether a chunk may be written: no seed is, and what is missing must be tolerable.
+    /// Returns true if a chunk may be written: no seed is, and the missing devices must be tolerable.
     pub(crate) fn is_writable(&self, chunk: &Chunk) -> bool {
         self.takes_writes(chunk, |device| device.writable.is_some())
     }
@@ -232,7 +232,7 @@ impl Pool {
         self.devices[stripe.device].device.as_ref().is_some_and(|device| device.size_bytes() < end)
     }
 
-    /// Whether everything can be read; devices that the chunk tree doesn't know are put aside.
+    /// Checks that everything can be read; devices that the chunk tree doesn't know are put aside.
     pub(crate) fn check_complete(&mut self, degraded: bool) -> Result<(), VolumeError> {
         self.put_intruders_aside();
         let missing: Vec<MissingDevice> = self

@@ -1,4 +1,4 @@
-//! Which of the devices given form the pool: reads every copy of every superblock, and picks.
+//! Scan of the given devices: reads every copy of every superblock, and picks those that form the pool.
 
 use crate::{SuperblockProblem, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
@@ -9,38 +9,38 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-/// How to open a pool.
+/// Options of opening a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Go on without the missing devices if everything can be read without them.
     pub degraded: bool,
     /// Use this copy of the superblock only, counted from 0.
     pub superblock_mirror: Option<usize>,
-    /// Which pool, if the devices are of several; otherwise that of the first device that is no seed.
+    /// UUID of the pool, if the devices are of several; otherwise that of the first device that is no seed.
     pub fsid: Option<Uuid>,
 }
 
 /// A device that was given and is not used.
 #[derive(Clone, Debug)]
 pub struct UnusedDevice {
-    /// What messages call it.
+    /// Name in messages.
     pub device: String,
-    /// Why it isn't used.
+    /// Reason for not using it.
     pub reason: UnusedReason,
 }
 
-/// Why a device is not used.
+/// Reason for not using a device.
 #[derive(Clone, Debug)]
 pub enum UnusedReason {
-    /// It has no superblock that can be used; this is what is wrong with the first.
+    /// No usable superblock; this is the problem of the first.
     NoSuperblock(SuperblockProblem),
-    /// It belongs to another pool.
+    /// Member of another pool.
     OtherPool(Uuid),
     /// Another device with the same id is newer, or came first.
     Duplicate(DevId),
     /// The pool's chunk tree doesn't know it.
     NotInPool(DevId),
-    /// It has missed transactions, and the pool is written without it.
+    /// Stale: the pool is written without it.
     Stale(DevId),
 }
 
@@ -99,7 +99,7 @@ impl Found {
     }
 }
 
-/// What the devices given turned out to be.
+/// Roles of the given devices.
 #[derive(Debug)]
 pub(crate) struct Scan {
     /// The superblock of highest generation, among equals of lowest devid.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A pool's devices behind one logical address space.
 ///
-/// Opening registers the system chunks of the superblock. Whoever reads the chunk tree then gives each
+/// Opening registers the system chunks of the superblock. The reader of the chunk tree then gives each
 /// device item to [`Volume::add_device`], each chunk to [`Volume::add_chunk`], and ends with
 /// [`Volume::check_complete`].
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Volume {
         })
     }
 
-    /// Whether it was opened to be written.
+    /// Returns true if it was opened to be written.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
@@ -100,12 +100,12 @@ impl Volume {
         self.context.max_generation.raise(generation.get().saturating_add(1));
     }
 
-    /// What of the superblock decides how a tree block must look.
+    /// Superblock fields that decide how a tree block must look.
     pub fn tree_context(&self) -> &TreeContext {
         &self.context
     }
 
-    /// What opening survived.
+    /// Faults that opening survived.
     pub fn warnings(&self) -> Vec<Warning> {
         self.snapshot().warnings.clone()
     }
@@ -122,9 +122,9 @@ impl Volume {
         self.change(|pool| pool.add_chunk(start, chunk))
     }
 
-    /// Adds a device of the chunk tree: finds it among the devices given, seeds included, or notes that it
-    /// is missing. One that lacks something, by what its item expects of it, is as good as missing for who writes the
-    /// pool, and read last by who only reads it.
+    /// Adds a device of the chunk tree: finds it among the devices given, seeds included, or notes that it is
+    /// missing. One that lacks writes, by its item's mark, is as good as missing when the pool is written, and read
+    /// last when it is only read.
     pub fn add_device(&self, item: &DevItem) -> Result<(), VolumeError> {
         let (is_writable, is_degraded) = (self.is_writable, self.degraded);
         let oldest = writable::generation_before(&self.superblock());
@@ -158,13 +158,12 @@ impl Volume {
         device.map(|device| device.refresh_size()).transpose()
     }
 
-    /// Whether a chunk has a piece on a device that reaches beyond this offset of it.
+    /// Returns true if a chunk has a device extent on a device that reaches beyond this offset of it.
     pub fn lies_on(&self, devid: DevId, beyond: u64) -> bool {
         self.snapshot().lies_on(devid, beyond)
     }
 
-    /// Takes a chunk away that is no longer; false if there is none that begins there. Who reads or writes
-    /// it right now goes on.
+    /// Removes a chunk; returns false if there is none that begins there. Reads and writes of it under way go on.
     pub fn remove_chunk(&self, start: Logical) -> bool {
         self.change(|pool| pool.remove_chunk(start))
     }
@@ -273,7 +272,7 @@ impl Volume {
         devices
     }
 
-    /// Whether chunks on it may be written, or could be if the pool were.
+    /// Returns true if chunks on it may be written, or could be if the pool were.
     fn takes_chunks(&self, device: &PoolDevice) -> bool {
         match self.is_writable {
             true => device.writable.is_some(),
@@ -286,14 +285,14 @@ impl Volume {
         Arc::clone(&self.pool.read())
     }
 
-    /// Changes the pool in place, or a copy of it if somebody is reading.
+    /// Changes the pool in place, or a copy of it while it is being read.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Pool) -> T) -> T {
         let mut pool = self.pool.write();
         change(Arc::make_mut(&mut pool))
     }
 }
 
-/// What the pool stores of a device; what nobody knows counts as nothing.
+/// Hint that the pool stores for a device; an unknown one counts as none.
 fn stored_hint(device: &PoolDevice) -> AllocationHint {
     AllocationHint::from_disk(device.item.device_type.get()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Whether a pool that can be read may also be written.
+//! Permission to write a pool that can be read.
 
 use crate::pool::Pool;
 use crate::scan::{Found, Scan};
@@ -9,16 +9,16 @@ use thiserror::Error;
 const HARMLESS_FLAGS: u64 = 0b111;
 /// A pool that is a seed (`BTRFS_SUPER_FLAG_SEEDING`).
 const SEEDING: u64 = 1 << 32;
-/// A transaction may be passed over, so many at most in a row.
+/// Upper bound on successive transactions that are passed over.
 const PASSED_OVER: u64 = 2;
 
-/// Why a pool may only be read.
+/// Reason for which a pool may only be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotWritable {
     /// Features that must be known to write, by name or by number.
     #[error("unsupported feature{}: {}", if .0.len() == 1 { "" } else { "s" }, .0.join(", "))]
     Features(Vec<String>),
-    /// It is a seed, which others have grown from.
+    /// A seed, which others have grown from.
     #[error("it is a seed")]
     Seed,
     /// Flags of the superblock: an image of metadata only, or a conversion that was not finished.
@@ -35,7 +35,7 @@ pub enum NotWritable {
     Twins {
         /// One of them.
         device: String,
-        /// What they claim to be.
+        /// Their devid.
         devid: DevId,
     },
     /// A device has missed transactions, and was to take part.
@@ -67,8 +67,8 @@ pub enum NotWritable {
     },
 }
 
-/// Whether the pool may be written, by its superblocks. Which devices lack something is seen later: one that has left
-/// the pool does as well.
+/// Checks that the pool may be written, by its superblocks. Stale devices are found later: one that has left the pool
+/// does as well.
 pub(crate) fn check(scan: &Scan) -> Result<(), NotWritable> {
     check_superblock(&scan.superblock)?;
     let name = |found: &Found| found.device.name().to_owned();
@@ -108,7 +108,7 @@ fn check_superblock(superblock: &Superblock) -> Result<(), NotWritable> {
     }
 }
 
-/// Whether every device is as long as the pool has it: what lies beyond its end would be lost.
+/// Checks that every device is as long as the pool has it: data beyond its end would be lost.
 pub(crate) fn check_sizes(pool: &Pool) -> Result<(), NotWritable> {
     for member in &pool.devices {
         let Some(device) = &member.writable else { continue };

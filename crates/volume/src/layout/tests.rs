@@ -113,7 +113,7 @@ fn nonsense_has_no_layout() {
 }
 
 proptest! {
-    /// As on a device of petabytes; also, a run ends where its strip does.
+    /// Offsets of devices of petabytes; also, a run ends where its strip does.
     #[test]
     fn runs_follow_each_other(shape in 0..SHAPES.len(), start in 0..1u64 << 50) {
         let (profile, stripes) = SHAPES[shape];

@@ -234,7 +234,7 @@ fn a_bad_copy_is_repaired_from_a_good_one() {
     }
 }
 
-/// Whether the way that is tried first gives something wrong.
+/// Returns true if the mirror that is tried first gives wrong data.
 fn read_first(pool: &TestPool, volume: &Volume, offset: usize) -> bool {
     let sector = offset - offset % SECTOR;
     let mut data = vec![0; SECTOR];
@@ -271,7 +271,7 @@ fn a_bad_block_is_repaired_and_one_without_a_good_copy_is_left() {
     }
 }
 
-/// Who knows what a pool should hold.
+/// Witness that knows the expected contents of a pool.
 struct Sums<'p>(&'p TestPool);
 
 impl Witness for Sums<'_> {

@@ -17,10 +17,10 @@ pub(crate) struct Flaky {
     pub(crate) fails_flushes: AtomicBool,
     pub(crate) writes: Mutex<Vec<Range<u64>>>,
     pub(crate) flushes: AtomicUsize,
-    /// What the host says that waits for it, and how often it was asked.
+    /// Number of requests that the host reports in flight, and number of times it was asked.
     pub(crate) in_flight: AtomicU32,
     pub(crate) asked: AtomicUsize,
-    /// What it held when it was last flushed, if it is to come back to that when a flush fails.
+    /// Contents at the last flush, if they are to come back when a flush fails.
     durable: Mutex<Option<Vec<u8>>>,
 }
 
@@ -77,7 +77,7 @@ impl Device for Flaky {
             let (device, length) = (self.name().into(), buffer.len());
             return Err(DeviceError::Read { device, offset, length, source: self.fail() });
         }
-        // Somebody else's turn, for those who look for races.
+        // Another thread's turn, to find races.
         std::thread::yield_now();
         self.inner.read_at(offset, buffer)
     }
@@ -152,7 +152,7 @@ impl TestPool {
         }
     }
 
-    /// What the chunk is to hold is something else now.
+    /// Changes the expected contents of the chunk.
     pub(crate) fn set_contents(&mut self, contents: Vec<u8>) {
         let algorithm = brindle_ondisk::ChecksumType::Crc32c;
         let sums = contents.chunks(SECTOR).map(|sector| algorithm.compute(sector));
@@ -167,7 +167,7 @@ impl TestPool {
         let lost = |set: u32, stripe: usize| set >> self.place(stripe, 0).0 & 1 != 0;
         let sets = (0..1u32 << count).filter(|set| layout.survives(|stripe| lost(*set, stripe)));
         let members = |set: u32| (0..count).filter(move |device| set >> device & 1 != 0).collect();
-        // Somebody must have a superblock.
+        // One device must have a superblock.
         sets.filter(|set| set.count_ones() < u32::try_from(count).expect("few")).map(members).collect()
     }
 }

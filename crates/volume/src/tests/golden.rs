@@ -144,7 +144,7 @@ fn a_seed_and_its_sprout() {
     assert!(alone.starts_with("missing devid 1 (uuid "), "{alone}");
 }
 
-/// What parity gives must be what lies on the device, wherever blocks or data are.
+/// Data rebuilt from parity must equal that on the device, in all blocks and data.
 #[test]
 fn every_way_to_obtain_a_sector_of_the_kernels_gives_the_same() {
     for name in ["raid5", "raid5-wide", "raid6", "raid6-wide", "raid10", "raid1c4"] {

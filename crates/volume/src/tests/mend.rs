@@ -1,4 +1,4 @@
-//! What a device fails to take is written again, or the device is seen to lack it.
+//! Writes that a device fails to take are repeated, or the device is seen to lack them.
 
 use super::flaky::Flaky;
 use super::support::*;
@@ -17,9 +17,9 @@ struct Game {
     generation: u64,
     /// The commit before.
     published: u64,
-    /// What is expected of devices.
+    /// Generations expected of devices.
     marks: BTreeMap<usize, u64>,
-    /// What was on the devices before the last superblocks.
+    /// Contents of the devices before the last superblocks.
     before: Vec<Vec<u8>>,
 }
 

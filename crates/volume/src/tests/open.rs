@@ -1,4 +1,4 @@
-//! Which devices form the pool, and what opening it survives.
+//! Choice of the devices that form the pool, and faults that opening it survives.
 
 use super::support::*;
 use crate::{MissingDevice, OpenOptions, UnusedReason, Volume, VolumeError, Warning};

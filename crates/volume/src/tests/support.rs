@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 pub(crate) const STRIP: usize = 64 << 10;
 pub(crate) const SECTOR: usize = 4096;
 pub(crate) const FSID: Uuid = Uuid([7; 16]);
-/// Where the data chunk of a [`TestPool`] begins.
+/// Start of the data chunk of a [`TestPool`].
 pub(crate) const START: Logical = Logical::new(1 << 30);
 const DATA_OFFSET: usize = 1 << 20;
 const SECTOR_SIZE: u32 = 4096;
@@ -145,7 +145,7 @@ pub(crate) fn put_superblock(image: &mut [u8], superblock: &Superblock, offset: 
     image[offset..offset + SUPERBLOCK_SIZE].copy_from_slice(it.as_bytes());
 }
 
-/// What one strip of a stripe holds.
+/// Contents of one strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
     /// The strip of data of this number, from the start of the chunk.
@@ -189,7 +189,7 @@ pub(crate) fn deal(profile: Profile, stripes: usize, rows: usize) -> Vec<Vec<Cel
     table
 }
 
-/// How many strips of data a row holds.
+/// Number of strips of data in a row.
 pub(crate) fn columns(profile: Profile, stripes: usize) -> usize {
     deal(profile, stripes, 1)
         .iter()
@@ -220,7 +220,7 @@ pub(crate) fn slow_multiply(mut a: u8, mut b: u8) -> u8 {
 #[derive(Clone)]
 pub(crate) struct TestPool {
     pub(crate) chunk: OwnedChunk,
-    /// What the chunk holds.
+    /// Contents of the chunk.
     pub(crate) contents: Vec<u8>,
     /// Its checksums.
     pub(crate) checksums: Vec<u8>,
@@ -265,7 +265,7 @@ impl TestPool {
         Self { chunk, contents, checksums, images, bad: Vec::new(), table }
     }
 
-    /// Where a stripe's byte lies: the device, and the offset on it.
+    /// Location of a stripe's byte: the device, and the offset on it.
     pub(crate) fn place(&self, stripe: usize, offset: usize) -> (usize, usize) {
         let item = &self.chunk.stripes[stripe];
         (to_usize(item.devid.get()) - 1, to_usize(item.offset.get()) + offset)

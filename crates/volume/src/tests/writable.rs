@@ -1,4 +1,4 @@
-//! Which pools are written, and which only read.
+//! Pools that may be written, and pools that may only be read.
 
 use super::flaky::Flaky;
 use super::support::*;

@@ -1,4 +1,4 @@
-//! What is written is read back, in every way and without any device that may be lost.
+//! Written data is read back, in every way and without any device that may be lost.
 
 use super::support::*;
 use crate::{DataChecksums, Volume, WriteError};
@@ -40,7 +40,7 @@ fn every_way_is_right(pool: &TestPool, volume: &Volume) {
     }
 }
 
-/// Whatever may be lost on top of what is missing already.
+/// Checks every loss that is tolerated on top of the missing devices.
 fn every_loss_is_made_good(pool: &TestPool, missing: &[usize]) {
     for lost in pool.tolerated_losses() {
         if missing.iter().all(|device| lost.contains(device)) {

@@ -48,7 +48,7 @@ impl Volume {
     }
 }
 
-/// Where a range of a chunk lies.
+/// Adds the locations of a range of a chunk.
 fn add_places(pool: &Pool, chunk: &Chunk, range: Range<u64>, places: &mut BTreeMap<usize, Vec<Range<u64>>>) {
     let mut add = |stripe: usize, start: u64, length: u64| {
         let place = &chunk.stripes[stripe];
@@ -97,7 +97,7 @@ fn discard_on(pool: &Pool, device: usize, ranges: Vec<Range<u64>>) -> u64 {
     given_back
 }
 
-/// What is left of a range of a device without the places of superblocks.
+/// Rest of a range of a device without the places of superblocks.
 fn without_superblocks(range: Range<u64>) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     let mut start = range.start;

@@ -9,7 +9,7 @@ use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
-/// Which copies of the superblock are written.
+/// Choice of the copies of the superblock to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperblockCopies {
     /// All that the device has room for.
@@ -48,8 +48,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes all copies of a superblock to the devices that have never had one, and makes them durable: nobody finds a
-    /// superblock that speaks of a device which has none. One that fails is met again with the others.
+    /// Writes all copies of a superblock to the devices that have never had one, and makes them durable: no
+    /// superblock on disk may refer to a device that has none. One that fails is met again with the others.
     pub fn introduce_devices(&self, template: &Superblock, device_items: &[DevItem]) {
         let pool = self.snapshot();
         let behind = pool.behind();
@@ -129,7 +129,7 @@ impl Volume {
     }
 }
 
-/// Writes one device's copies. The first one is what counts: nobody looks at the others while it is there.
+/// Writes one device's copies. The first one counts: the others are ignored while it is there.
 fn write_copies(
     template: &Superblock,
     item: &DevItem,
@@ -184,7 +184,8 @@ fn on_each<E: Send>(
     })
 }
 
-/// Whether everything can be read without the devices that failed and those that are behind, and one is neither.
+/// Returns true if everything can be read without the devices that failed and those that are behind, and one is
+/// neither.
 fn tolerated(
     pool: &Pool,
     failed: Vec<(usize, DeviceError)>,

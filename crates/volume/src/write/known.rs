@@ -1,23 +1,23 @@
-//! What is known of the contents of a row that is written in part: parity that is made of something wrong would make
-//! the right contents, which the other stripes still hold, unrecoverable.
+//! Known contents of a row that is written in part: parity made of wrong data would make the right contents, which
+//! the other stripes still hold, unrecoverable.
 
 use brindle_ondisk::{ChecksumType, Logical, NodeHeader, TreeContext, to_u64, to_usize};
 use std::ops::Range;
 use zerocopy::FromBytes;
 
-/// Who knows what data should be.
+/// Source of the expected contents of data.
 pub trait Witness: Sync {
     /// One checksum for each sector of a range of whole sectors, zeros where there is none; `None` if they can't be
     /// had. Nothing that is asked for is being written by the caller; others may write it.
     fn checksums(&self, start: Logical, length: u64) -> Option<Vec<u8>>;
 }
 
-/// What is known of a range of the logical space.
+/// Known contents of a range of the logical space.
 #[derive(Debug, Default)]
 pub(super) enum Known {
     #[default]
     Nothing,
-    /// It holds tree blocks, and perhaps what never was one.
+    /// Tree blocks, and perhaps ranges that never held one.
     Blocks { nodesize: usize, algorithm: ChecksumType },
     /// Checksums of sectors from an address on.
     Sectors { start: Logical, sector_bytes: usize, algorithm: ChecksumType, checksums: Vec<u8> },

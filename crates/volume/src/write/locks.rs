@@ -1,4 +1,4 @@
-//! Who waits for whom while writing.
+//! Locks of writers.
 
 use super::row::RowKey;
 use brindle_sync::{Mutex, MutexGuard, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -8,7 +8,7 @@ const ROW_LOCKS: usize = 64;
 /// Locks of a volume. They guard what is on the devices, so there is nothing that a panic could leave broken.
 #[derive(Debug)]
 pub(crate) struct Locks {
-    /// One for each row, some rows sharing one; nobody holds two.
+    /// One for each row, some rows sharing one; no thread holds two.
     rows: [Mutex<()>; ROW_LOCKS],
     repair: RwLock<()>,
 }
@@ -35,8 +35,8 @@ impl Locks {
         self.repair.read()
     }
 
-    /// Held while a bad copy is compared once more and written over: nobody writes meanwhile, so that what
-    /// was read cannot have been replaced.
+    /// Held while a bad copy is compared once more and written over: writes are locked out, so that the data read
+    /// cannot have been replaced.
     pub(crate) fn repair(&self) -> RwLockWriteGuard<'_, ()> {
         self.repair.write()
     }

@@ -1,4 +1,4 @@
-//! What a device failed to take, and how that ends.
+//! Writes that a device failed to take, and their repair.
 //!
 //! A write may fail on some devices as long as the others hold everything. In the same mount the places are known
 //! ([`LostWrites`](crate::lost_writes::LostWrites)): nothing is read from there. On disk nothing tells them from
@@ -14,9 +14,9 @@
 //!   expected of the device, of which the kernel makes use only for seeds). It must say so in the same transaction:
 //!   if a device falls behind when that is settled, the transaction gets no superblocks, and the next one, which
 //!   comes at once, holds what both have changed. The same mark is made for devices that are missing.
-//! - Whoever opens the pool leaves out a device whose superblock is older than its mark.
+//! - Opening the pool leaves out a device whose superblock is older than its mark.
 //!
-//! What is given up is a pool in which so many devices are behind that some chunk can't be read without them.
+//! A pool is given up if some chunk can't be read without the devices that are behind.
 
 use crate::chunk::Chunk;
 use crate::device::{PoolDevice, count};
@@ -67,7 +67,7 @@ impl Volume {
         let is_meant = |(index, device): &(usize, &PoolDevice)| {
             let is_missing = device.writable.is_none();
             let is_member = device.is_confirmed && !device.is_seed && !device.is_intruder;
-            // Nobody knows what a missing device says; it was not ahead of the pool.
+            // The generation of a missing device is unknown; it was not ahead of the pool.
             let known = device.superblock_generation.load(Relaxed);
             let found = if is_missing { self.opened.get() } else { known };
             is_member && (is_missing || behind.contains(index)) && device.item.generation.get() <= found
@@ -108,7 +108,7 @@ impl Volume {
         has_written
     }
 
-    /// Whether a piece is as it should be.
+    /// Rewrites a piece if need be; returns true if it is right then.
     fn mend_piece(&self, pool: &Pool, piece: &Piece<'_>) -> bool {
         let place = &piece.chunk.stripes[piece.stripe];
         let member = &pool.devices[place.device];
@@ -136,7 +136,8 @@ impl Volume {
         }
     }
 
-    /// What belongs to no chunk can't be missed. Nobody writes meanwhile, so that the chunks are those that there are.
+    /// Forgets losses outside of chunks, which do not matter. Writes are locked out, so that the chunks are the
+    /// present ones.
     fn forget_unused(&self, index: usize, start: u64, end: u64) {
         let _no_writers = self.locks.repair();
         let pool = self.snapshot();
@@ -161,7 +162,7 @@ impl Volume {
 }
 
 impl Pool {
-    /// Whether every chunk can be read without some devices and those that are missing, and one device is left.
+    /// Returns true if every chunk can be read without some devices and the missing ones, and one device is left.
     pub(super) fn survives(&self, is_lost: impl Fn(usize) -> bool) -> bool {
         let is_lost = |index: usize| {
             let member = &self.devices[index];
@@ -189,7 +190,7 @@ impl Pool {
             .any(|(start, end)| self.pieces_on(index, *start, *end).iter().any(|piece| !tells(piece.chunk)))
     }
 
-    /// What a range of a device holds of chunks.
+    /// Pieces of chunks within a range of a device.
     fn pieces_on(&self, index: usize, start: u64, end: u64) -> Vec<Piece<'_>> {
         let mut pieces = Vec::new();
         for chunk in self.chunks.iter() {
@@ -209,7 +210,7 @@ impl Pool {
         pieces
     }
 
-    /// What a piece should hold, by the other stripes.
+    /// Expected contents of a piece, by the other stripes.
     fn rebuilt(&self, piece: &Piece<'_>) -> Option<Vec<u8>> {
         let (chunk, layout) = (piece.chunk, &piece.chunk.layout);
         let run = layout.run_on(piece.stripe, piece.stripe_offset, piece.length);

@@ -1,4 +1,4 @@
-//! What is to be written where, and whether enough of it was.
+//! Plan of a write: its parts by device, and the judgement of its failures.
 
 use crate::chunk::Chunk;
 use crate::device::{PoolDevice, count};
@@ -23,14 +23,14 @@ pub(super) struct Plan<'a> {
     bytes: u64,
 }
 
-/// Bytes that are lost together, when more than so many stripes fail: the copies of a run, or a row.
+/// Bytes that are lost together, when more than `spare` stripes fail: the copies of a run, or a row.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) logical: Logical,
     pub(super) length: u64,
-    /// How many stripes may still fail.
+    /// Number of stripes that may still fail.
     pub(super) spare: usize,
-    /// Something that was lost before is written with it.
+    /// True if something that was lost before is written with it.
     pub(super) is_mending: bool,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Plan<'a> {
         self.judge(pool, failures)
     }
 
-    /// Whether what failed can be tolerated.
+    /// Returns an error if the failures can't be tolerated.
     fn judge(&self, pool: &Pool, failures: Vec<Failure>) -> Result<(), WriteError> {
         let mut lost: BTreeMap<usize, Vec<Failure>> = BTreeMap::new();
         for failure in failures {
@@ -167,9 +167,9 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// How many copies may fail of those that are there; `None` if there are none. Where a copy of a block is old, the
-/// block itself says so, and its device may be used on. Data do not, so that their device is left out with all that
-/// it holds: several copies of data on it count as one.
+/// Number of copies that may fail of those that are there; `None` if there are none. An old copy of a block shows
+/// that it is old, and its device may be used on. Data do not, so that their device is left out with everything it
+/// holds: several copies of data on it count as one.
 fn spare_copies(pool: &Pool, chunk: &Chunk, there: &[usize]) -> Option<usize> {
     let mut devices: Vec<usize> = there.iter().map(|stripe| chunk.stripes[*stripe].device).collect();
     if chunk.kind.contains(BlockGroupType::DATA) {
@@ -180,8 +180,8 @@ fn spare_copies(pool: &Pool, chunk: &Chunk, there: &[usize]) -> Option<usize> {
     devices.len().checked_sub(1)
 }
 
-/// Of a write that has failed as a whole, which is told, nobody expects to find anything: what is on the devices now
-/// is as good as anything else. Parity that does not fit it is not, and neither is what was lost before.
+/// Forgets losses of a write that has failed as a whole, with an error: no contents are promised there, and the
+/// present ones are as good as any. Parity that does not fit them is not, and neither are earlier losses.
 fn forget(pool: &Pool, unit: &Unit, failures: &[Failure]) {
     if unit.is_mending {
         return;
@@ -191,12 +191,12 @@ fn forget(pool: &Pool, unit: &Unit, failures: &[Failure]) {
     }
 }
 
-/// Whether a stripe can be written.
+/// Returns true if a stripe can be written.
 pub(super) fn is_there(pool: &Pool, chunk: &Chunk, stripe: usize) -> bool {
     pool.devices[chunk.stripes[stripe].device].writable.is_some()
 }
 
-/// What is to be said of a stripe whose device is not there.
+/// Attempt on a stripe whose device is not there.
 pub(super) fn missing_attempt(pool: &Pool, chunk: &Chunk, stripe: usize, stripe_offset: u64) -> Attempt {
     let place = &chunk.stripes[stripe];
     Attempt {

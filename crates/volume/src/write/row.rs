@@ -13,20 +13,20 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Which row of which chunk.
+/// Address of a row: its chunk and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
     pub(crate) chunk: Logical,
     pub(crate) row: u64,
 }
 
-/// What is to be written to a row.
+/// Contents to be written to a row.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     chunk: Arc<Chunk>,
     row: u64,
     pieces: Vec<Piece<'a>>,
-    /// What is known of what it holds now.
+    /// Known present contents.
     known: Known,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Row<'a> {
 #[derive(Debug)]
 struct Piece<'a> {
     column: u64,
-    /// Where in the strip.
+    /// Offset in the strip.
     start: u64,
     bytes: &'a [u8],
 }
@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
         self.pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum()
     }
 
-    /// Whether all of it is new.
+    /// Returns true if all of it is new.
     pub(super) fn is_whole(&self) -> bool {
         self.data_bytes() == self.chunk.layout.columns() * STRIP_BYTES
     }
@@ -187,7 +187,7 @@ impl<'a> Row<'a> {
         merged
     }
 
-    /// What a column will hold: what is new, and what is there already.
+    /// Future contents of a column: new data, and present data.
     fn column(&self, pool: &Pool, column: u64, range: &Range<u64>) -> Result<Cow<'a, [u8]>, WriteError> {
         let mut pieces: Vec<&Piece<'a>> = self.pieces.iter().collect();
         pieces.retain(|piece| piece.column == column && piece.start < range.end && range.start < piece.end());

@@ -1,4 +1,4 @@
-//! What `auto` is to reach, and what the other policies are known for.
+//! Aims of `auto`, and known properties of the other policies.
 
 use super::table::{POOLS, WORKS, with_penalty};
 use super::*;

@@ -1,4 +1,4 @@
-//! What is counted of the devices, and when.
+//! Counters of the devices, and the times at which they count.
 
 use super::*;
 use crate::ReadStatistics;
@@ -11,7 +11,7 @@ fn statistics(pool: &Modelled) -> Vec<ReadStatistics> {
 }
 
 #[test]
-fn under_pid_nothing_is_counted_unless_somebody_asked() {
+fn under_pid_nothing_is_counted_unless_asked_for() {
     let pool = Modelled::new(THREE_DISKS);
     let mut buffer = [0; BLOCK_BYTES];
     for policy in [ReadPolicy::Pid, ReadPolicy::Devid, ReadPolicy::Runs] {

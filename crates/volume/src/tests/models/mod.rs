@@ -16,14 +16,14 @@ use std::sync::Arc;
 const GIB: u64 = 1 << 30;
 const READ_BYTES: usize = 64 << 10;
 const BLOCK_BYTES: usize = 4096;
-/// What there is to read.
+/// Length of the chunk to read, in bytes.
 const CHUNK_BYTES: u64 = 1024 * GIB;
-/// How much a sequential test reads.
+/// Bytes that a sequential test reads.
 const STREAM_BYTES: u64 = GIB;
-/// So long a reader is ahead of the others of its file.
+/// Lead of a reader over the others of its file, in bytes.
 const LEAD_BYTES: u64 = 128 << 10;
 
-/// Which drives a pool has.
+/// Drives of a pool.
 type Drives = &'static [fn() -> Drive];
 
 const THREE_DISKS: Drives = &[Drive::hard_disk, Drive::hard_disk, Drive::hard_disk];
@@ -33,7 +33,7 @@ const NEW_AND_OLD_DISK: Drives = &[Drive::hard_disk, Drive::old_hard_disk];
 const FLASH_AND_NVME: Drives = &[Drive::sata_ssd, Drive::nvme];
 const TWO_NVME: Drives = &[Drive::nvme, Drive::nvme];
 
-/// What jobs read.
+/// Work of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     /// All the same file from its start, through one page cache.
@@ -109,7 +109,7 @@ impl Modelled {
     }
 }
 
-/// What so many jobs reach: MiB a second of what is read from the devices, or blocks a second.
+/// Throughput of `jobs` jobs: MiB a second read from the devices, or blocks a second.
 fn reach(drives: &[fn() -> Drive], settings: ReadSettings, work: Work, jobs: usize) -> f64 {
     reach_from(drives, settings, work, jobs, 0)
 }
@@ -147,7 +147,7 @@ fn reach_from(drives: &[fn() -> Drive], settings: ReadSettings, work: Work, jobs
     done * 1e9 / (pool.time.now_ns() - begin) as f64
 }
 
-/// What the drives reach together if each works for itself, with its share of the jobs.
+/// Throughput of the drives together if each works for itself, with its share of the jobs.
 fn sum_alone(drives: &[fn() -> Drive], work: Work, jobs: usize) -> f64 {
     let share = jobs.div_ceil(drives.len());
     let jobs = if work == Work::Random { share } else { 1 };

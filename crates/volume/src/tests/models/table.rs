@@ -22,7 +22,7 @@ pub(super) const WORKS: [(&str, Work, usize); 7] = [
     ("random, 96 jobs", Work::Random, 96),
 ];
 
-/// What is to be in the tables: `all`, or one pool by its name; a quick one otherwise.
+/// Prints the tables: `all`, or one pool by its name; a quick one otherwise.
 #[test]
 fn table() {
     let wanted = std::env::var("BRINDLE_MODELS").unwrap_or_default();
@@ -48,7 +48,7 @@ fn table() {
     }
 }
 
-/// What one job streams under `roundrobin` if a device that would have to seek has this added to its load.
+/// Throughput of one stream under `roundrobin` if a device that would have to seek has this added to its load.
 pub(super) fn with_penalty(drives: Drives, knob: Knob, penalty: u32) -> f64 {
     let mut settings = of(ReadPolicy::LoadRoundRobin);
     settings.set_knob(Knob::MixedOnly, "0").expect("a number");
