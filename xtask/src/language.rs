@@ -35,8 +35,15 @@ const PERSONS: [&str; 11] = [
 const WORD_LIST: &str = "xtask/src/language.rs";
 /// Folders with findings, each with their number. An entry counts the sources below it that no longer entry counts.
 /// A new finding is refused, and a mended one has to be struck off here: numbers go down only. An entry at zero is removed.
-const UNMENDED: &[(&str, usize)] =
-    &[("crates/admin", 110), ("crates/device", 50), ("crates/uapi", 77), ("crates/volume/src/read", 53)];
+const UNMENDED: &[(&str, usize)] = &[
+    // An entry a line, so that branches can shrink different ones.
+    ("crates/admin", 115),
+    ("crates/device", 55),
+    ("crates/fuse", 1),
+    ("crates/ondisk", 1),
+    ("crates/uapi", 77),
+    ("crates/volume/src/read", 57),
+];
 
 /// A word or phrase that the language of the sources does without.
 #[derive(Debug, PartialEq, Eq)]
@@ -160,13 +167,17 @@ fn check_comment(block: &Block, found: &mut Vec<Finding>) {
     refused(&words, |line, word| found.push(Finding { line, kind: Kind::Comment, word }));
 }
 
-/// Refused words in the names of functions, of which tests have the longest.
+/// Refused words in the names of functions, of which tests have the longest, and question words at their beginning.
 fn check_names(piece: &Piece, found: &mut Vec<Finding>) {
+    const FIRST: [&str; 7] = ["what", "whatever", "how", "where", "whether", "which", "why"];
     for (number, line) in piece.text.lines().enumerate() {
         for (at, _) in line.match_indices("fn ") {
             let name =
                 line[at + 3..].split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             let words = words(&name.replace('_', " "), piece.line + number);
+            if let Some((line, word)) = words.first().filter(|(_, word)| FIRST.contains(&word.as_str())) {
+                found.push(Finding { line: *line, kind: Kind::Name, word: word.clone() });
+            }
             refused(&words, |line, word| found.push(Finding { line, kind: Kind::Name, word }));
         }
     }
@@ -385,6 +396,7 @@ mod tests {
     #[test]
     fn names_of_functions_state_behaviour() {
         assert_eq!(of("\nfn who_asked_is_told() {}\n"), [(2, Kind::Name, "who".to_owned())]);
+        assert_eq!(of("fn what_is_written() {}\n"), [(1, Kind::Name, "what".to_owned())]);
         assert!(of("fn header_of_the_whole() {}\n").is_empty());
     }
 

@@ -211,7 +211,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn what_goes_in_comes_out(sizes in prop::collection::vec(0..600usize, 0..2500)) {
+        fn items_read_back_equal_those_built(sizes in prop::collection::vec(0..600usize, 0..2500)) {
             let item = |(index, size): (usize, &usize)| {
                 let key = Key::new(ObjectId::new(index as u64), KeyType::STRING_ITEM, 1);
                 (key, vec![index.to_le_bytes()[0]; *size])

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tiles_a_range_comes_to_the_range() {
+    fn tiles_of_a_range_sum_up_to_the_range() {
         let whole = range(0, 100);
         assert_eq!(range(40, 100).wrapping_add(range(0, 40)), whole);
         assert_ne!(range(40, 100).wrapping_add(range(0, 41)), whole);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn malformed_lists_are_refused() {
         for entries in [
             &[(USER_OBJ, 7), (GROUP_OBJ, 4)][..],
             &[(GROUP_OBJ, 7), (USER_OBJ, 4), (OTHER, 0)],

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_stays() {
+    fn attributes_not_named_in_a_change_stay() {
         let mut item = InodeItem::new_zeroed();
         item.mode.set(0o106_755);
         item.uid.set(1);

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_of_a_file_comes_to_counts_compressed() {
+    fn the_compressed_length_of_a_whole_file_counts() {
         let wish = TierWish { mark: None, size: 10_000, limit: 4096 };
         assert_eq!(wish.tier(12_288, 4096), Fast, "all of it is seen");
         assert_eq!(wish.tier(8192, 4096), Bulk, "who knows what the rest comes to");

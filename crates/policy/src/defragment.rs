@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_good_runs_is_written_anew() {
+    fn leaves_between_good_runs_are_written_anew() {
         let all = leaves((0..40).chain([100, 90, 95]).chain(200..240));
         assert_eq!(found(&all, ROOM), [(40, 42)]);
         assert_eq!(scatter(&all), Scatter { leaves: 83, adjacent: 78, ..scatter(&all) });
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_stays_and_parts_what_does_not() {
+    fn shared_leaves_stay_and_split_runs() {
         let mut all = leaves((0..20).map(|number| number * 7));
         all[10].may_move = false;
         assert_eq!(found(&all, ROOM), [(0, 9), (11, 19)]);
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_moved_once_lies_well_and_is_left_alone(
+        fn leaves_moved_once_are_left_alone(
             blocks in prop::collection::vec((0u64..400, prop::bool::weighted(0.95)), 0..300),
         ) {
             let mut all: Vec<Leaf> = blocks

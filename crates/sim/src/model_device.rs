@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_fetched_in_advance_is_not_read_again() {
+    fn prefetched_data_is_not_read_again() {
         let time = VirtualTime::new();
         let device = ModelDevice::new("disk", Image::new(1 << 30), Drive::hard_disk(), &time);
         device.prefetch(64 << 20, 8 << 20);

@@ -96,7 +96,7 @@ fn a_state_follows_from_point_mode_and_seed() {
 }
 
 #[test]
-fn what_was_flushed_is_never_lost() {
+fn flushed_writes_are_never_lost() {
     let recording = record(3);
     let mut replay = recording.replay();
     for point in recording.crash_points() {

@@ -83,7 +83,7 @@ fn a_wait_gives_lock_and_rank_back() {
 }
 
 #[test]
-fn what_a_panic_left_half_changed_is_not_entered() {
+fn a_lock_is_not_entered_after_a_panic() {
     let (mutex, rwlock) = (Mutex::new(Rank::Space, 7), RwLock::new(Rank::FileTree, 7));
     panic_of(|| {
         let (_tree, _space) = (rwlock.write(), mutex.lock());

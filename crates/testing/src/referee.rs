@@ -54,7 +54,7 @@ mod tests {
     use super::is_complaint;
 
     #[test]
-    fn complaints_are_told_from_what_is_harmless() {
+    fn complaints_are_told_from_harmless_messages() {
         for line in
             ["ERROR: errors found in fs roots", "mirror 2 bytenr 7 csum 0x1 expected csum 0x2 mismatch"]
         {

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_is_no_pool() {
+    fn a_pool_that_cannot_be_filled_is_not_left_behind() {
         use brindle_device::Device;
         use brindle_fs::{Filesystem, OpenOptions};
         let directory = tempfile::tempdir().expect("temporary directory");

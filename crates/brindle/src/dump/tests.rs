@@ -295,7 +295,7 @@ fn odds_and_ends() {
 }
 
 #[test]
-fn what_btrfs_progs_has_no_words_for() {
+fn items_that_btrfs_progs_does_not_print() {
     let replace = text((0, 250, 0), &bytes().u64s(&[1, 2, 3, 0, 2, 100, 101, 8, 9]));
     assert!(replace.contains("mode 0 state 2(FINISHED)\ntime_started 100 time_stopped 101"));
     let verity = bytes().u64s(&[256, 0, 0]).raw(&[0]);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_quiet_for_long_is_news_again() {
+    fn a_message_that_was_quiet_for_long_is_shown_again() {
         let (mut floods, begin) = (Floods::default(), Instant::now());
         assert_eq!((0..20).filter(|number| floods.admit(&line("/dev/sdb", *number), begin)).count(), 10);
         assert_eq!(floods.due(begin + FIRST_INTERVAL).len(), 1);

@@ -26,7 +26,7 @@ fn a_damaged_superblock_is_found_and_fails() {
 }
 
 #[test]
-fn what_is_no_pool_is_refused() {
+fn check_refuses_files_that_are_no_pool() {
     let said = brindle_fails(1, ["check", "/dev/null"]);
     assert!(said.starts_with("brindle: /dev/null is neither"), "{said}");
     let image = Image::unpack("raid0");

@@ -94,7 +94,7 @@ fn a_device_of_no_pool_is_named_beside_those_of_one() {
 }
 
 #[test]
-fn what_is_refused_by_a_read_only_mount_says_why_it_is_one() {
+fn refusals_of_a_read_only_mount_give_its_reason() {
     if !can_mount() {
         return;
     }

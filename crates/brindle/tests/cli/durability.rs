@@ -194,7 +194,7 @@ impl Bench {
 }
 
 #[test]
-fn what_was_promised_survives_a_server_that_is_killed() {
+fn durable_changes_survive_a_killed_server() {
     if !can_mount() || !is_root("options of mounts and attributes of files") {
         return;
     }
@@ -214,7 +214,7 @@ fn what_was_promised_survives_a_server_that_is_killed() {
 }
 
 #[test]
-fn what_is_asked_for_of_the_whole_mount_is_durable() {
+fn synchronous_mounts_make_every_change_durable() {
     if !can_mount() {
         return;
     }
@@ -260,7 +260,7 @@ fn wait_for_commit(bench: &Bench) {
 }
 
 #[test]
-fn what_sync_and_syncfs_hand_over_is_durable_with_the_next_commit() {
+fn sync_and_syncfs_are_durable_with_the_next_commit() {
     if !can_mount() {
         return;
     }

@@ -157,7 +157,7 @@ fn assert_survived(directory: &Path, writer: usize, durable: &[Option<u64>]) -> 
 }
 
 #[test]
-fn what_was_fsynced_survives_a_server_that_is_killed() {
+fn fsynced_data_survives_a_killed_server() {
     if !can_mount() {
         return;
     }

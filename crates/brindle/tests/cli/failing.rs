@@ -121,7 +121,7 @@ fn a_device_that_fails_under_a_mount_is_logged_and_named_by_all_commands() {
 }
 
 #[test]
-fn what_a_mount_logs_again_and_again_is_counted_and_told_in_the_end() {
+fn repeated_messages_of_a_mount_are_counted_and_summed_up() {
     if !can_mount() {
         return;
     }

@@ -76,7 +76,7 @@ fn stat_shows_xattrs_and_targets() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_files_are_named_in_errors() {
     let image = Image::unpack("single");
     for command in ["ls", "cat", "stat"] {
         let said = brindle_fails(1, with_path(&["-q", command], b"no/such", &image));

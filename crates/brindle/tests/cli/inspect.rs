@@ -190,7 +190,7 @@ fn nothing_is_printed_before_an_error() {
 }
 
 #[test]
-fn what_is_no_btrfs_is_called_so() {
+fn devices_without_a_superblock_are_refused_by_name() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("zeros.img");
     std::fs::write(&path, vec![0; 1 << 20]).expect("room");

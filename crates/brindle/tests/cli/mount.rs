@@ -65,7 +65,7 @@ fn the_mount_answers_when_the_command_returns() {
 }
 
 #[test]
-fn what_goes_wrong_in_the_background_is_said_in_front() {
+fn errors_of_the_background_process_are_printed_by_the_command() {
     let image = Image::unpack("raid0");
     let place = image.beside("place").to_owned();
     std::fs::create_dir(&place).expect("new");
@@ -138,7 +138,7 @@ pub(super) fn options_shown(place: &Path) -> String {
 }
 
 #[test]
-fn what_is_written_is_on_the_devices_when_umount_returns() {
+fn writes_are_on_the_devices_when_umount_returns() {
     if !can_mount() {
         return;
     }

@@ -50,7 +50,7 @@ fn every_golden_image_is_restored_as_its_manifest_says() {
 }
 
 #[test]
-fn what_the_destination_cannot_hold_is_said_once_for_each_file() {
+fn attributes_that_the_destination_cannot_hold_are_reported_once_a_file() {
     let image = Image::unpack(TOO_MANY_XATTRS[0]);
     let mut arguments = with_devices(&["-q", "restore", "--subvolid", "5"], &image.devices);
     arguments.push(image.beside("out"));

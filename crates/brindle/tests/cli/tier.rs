@@ -187,7 +187,7 @@ fn an_interrupted_run_does_not_wait_for_the_chunk_that_it_moves() {
 }
 
 #[test]
-fn what_can_not_be_done_is_refused_and_changes_nothing() {
+fn impossible_moves_are_refused_and_change_nothing() {
     if !can_mount() {
         return;
     }

@@ -109,7 +109,7 @@ fn a_mount_that_another_namespace_has_too_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
+fn a_busy_unmount_names_the_processes() {
     if !can_mount() || !is_root("another process's open files") {
         return;
     }

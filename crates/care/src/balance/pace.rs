@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_too_fast_is_waited_for() {
+    fn bytes_above_the_rate_are_waited_for() {
         let pace = Pace { rate: 10 << 20 };
         assert_eq!(pace.owed(20 << 20, Duration::from_millis(500)), Duration::from_millis(1500));
         assert_eq!(pace.owed(1 << 20, Duration::from_secs(1)), Duration::ZERO);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_name() {
+    fn unsupported_features_are_refused_by_name() {
         let of = |list| Features::default().with_list(list).expect_err("refused").to_string();
         assert!(of("no-holes,zoned").starts_with("feature zoned: "), "{}", of("zoned"));
         assert!(of("^squota").contains("simple quotas"));

@@ -35,7 +35,7 @@ fn pool_with_late_hints() -> (MadePool, Filesystem) {
 }
 
 #[test]
-fn what_lies_on_devices_of_the_wrong_class_moves_and_nothing_else() {
+fn misplaced_block_groups_move_and_no_others() {
     let (pool, filesystem) = pool_with_late_hints();
     let wrong = Balance::of_misplaced();
     let before = balance::facts(filesystem.pool()).expect("readable");
@@ -64,7 +64,7 @@ fn what_lies_on_devices_of_the_wrong_class_moves_and_nothing_else() {
 }
 
 #[test]
-fn what_is_paused_goes_on_after_a_remount() {
+fn a_paused_balance_goes_on_after_a_remount() {
     let (pool, filesystem) = pool_with_late_hints();
     let all = Balance::full();
     let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };

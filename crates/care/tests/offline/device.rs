@@ -237,7 +237,7 @@ fn a_device_gets_smaller_and_larger() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_nothing_changes() {
+fn impossible_changes_are_refused_and_change_nothing() {
     let mut pool = Members::new(2, Profile::Raid1);
     let refused = |result: Result<Wish, DeviceCareError>| result.expect_err("refused").to_string();
     let few =
@@ -301,7 +301,7 @@ fn one_such_operation_runs_at_a_time_and_an_interrupted_balance_comes_first() {
 }
 
 #[test]
-fn what_was_stopped_goes_on_when_it_is_asked_for_again() {
+fn a_stopped_change_goes_on_at_the_next_request() {
     let mut pool = Members::new(3, Profile::Raid1);
     let stop = &mut |progress: &Progress| if progress.done > 0 { Wish::Cancel } else { Wish::GoOn };
     let which = Leaving::Id(DevId::new(2));

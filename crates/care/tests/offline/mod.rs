@@ -103,7 +103,7 @@ fn the_same_options_give_the_same_bytes() {
 }
 
 #[test]
-fn what_lay_there_before_does_not_shine_through() {
+fn old_contents_of_devices_do_not_shine_through() {
     let clean = MadePool::make(2, &options()).expect("enough devices");
     let used = devices(&[(256 * MIB, DeviceClass::Unknown); 2]);
     for device in &used {
@@ -148,7 +148,7 @@ fn fast_devices_have_the_lowest_devids_and_the_metadata() {
 }
 
 #[test]
-fn what_does_not_fit_as_preferred_is_placed_as_it_fits() {
+fn chunks_that_preferred_devices_cannot_hold_are_placed_on_others() {
     // System and metadata, twice each, would fill the fast device, and the mirrored data have no second one.
     let of = [(49 * MIB, DeviceClass::Solid), (41 * MIB, DeviceClass::Rotating)];
     let mut options = options();
@@ -214,7 +214,7 @@ fn refused(count: usize, change: impl FnOnce(&mut brindle_care::mkfs::MkfsOption
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_a_clear_error() {
+fn impossible_options_are_refused_by_a_clear_error() {
     assert_eq!(refused(0, |_| ()), "no device is given");
     assert_eq!(
         refused(2, |options| options.data = Some(Profile::Raid1c3)),

@@ -72,7 +72,7 @@ fn random_damage_neither_panics_nor_hangs() {
 
 /// Holds us against `btrfs check`, where it is installed; `ROUNDS=200` in the environment looks harder.
 #[test]
-fn what_btrfs_check_finds_is_found() {
+fn errors_that_btrfs_check_finds_are_found() {
     if std::process::Command::new("btrfs").arg("version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "btrfs-progs is not installed");
         println!("skipped: btrfs-progs is not installed");

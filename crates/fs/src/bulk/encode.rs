@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compress_stays_in_one_piece_between_what_does() {
+    fn incompressible_contents_stay_in_one_piece_between_compressible_ones() {
         let contents = [vec![7; 131_072], noise(262_144), vec![0; 5000]].concat();
         let pieces = format(Some(Compression::Zstd)).encode(1 << 20, contents, true);
         let kinds: Vec<_> =

@@ -15,7 +15,7 @@ fn compressed(algorithm: Compression, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_compressed_comes_back_with_padding_ignored_and_zeros_behind() {
+fn compressed_data_comes_back_with_padding_ignored_and_zeros_after_it() {
     for algorithm in ALGORITHMS {
         for length in [1, 100, SECTOR - 1, SECTOR, SECTOR + 1, 128 << 10] {
             let data = sample(length);
@@ -74,7 +74,7 @@ fn zstd_gets_no_window_larger_than_an_extent() {
 }
 
 #[test]
-fn what_does_not_fit_is_given_up() {
+fn compression_that_gains_nothing_is_given_up() {
     let data = sample(32 * SECTOR);
     for algorithm in ALGORITHMS {
         let length = compressed(algorithm, &data).len();

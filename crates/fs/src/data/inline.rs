@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compresses_may_be_longer() {
+    fn inline_contents_may_be_longer_if_they_compress() {
         let sector = [7; 4096];
         for algorithm in [Compression::Zlib, Compression::Lzo, Compression::Zstd] {
             let (compression, length) = kind(&sector, 4096, Some(algorithm)).expect("it is small");

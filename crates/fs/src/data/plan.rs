@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_dropped_is_gone_and_all_else_stays(
+        fn dropped_ranges_are_gone_and_all_else_stays(
             mut items in arbitrary_items(),
             ranges in prop::collection::vec((0..FILE, 1..FILE), 1..6),
         ) {

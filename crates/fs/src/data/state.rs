@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_last_is_read() {
+    fn the_last_write_is_read() {
         let mut memory =
             Memory { writing: vec![writing(10, 1, 10), writing(30, 2, 10)], ..Memory::default() };
         memory.dirty.write(15, &[3; 10]);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_written_counts_although_it_is_dirty_again() {
+    fn bytes_in_writeback_count_although_they_are_dirty_again() {
         let mut memory = Memory { size: 25, ..Memory::default() };
         memory.dirty.write(0, &[1; 30]);
         let _ = memory.begin_writing();

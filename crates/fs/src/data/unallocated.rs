@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_a_hole_counts_once() {
+    fn holes_count_once() {
         let mut unallocated = Unallocated::default();
         unallocated.note(&(0..40));
         assert_eq!(unallocated.bytes(), 0, "not known yet");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_while_it_was_looked_up_does_not_count() {
+    fn a_lookup_that_was_invalidated_meanwhile_does_not_count() {
         let mut unallocated = Unallocated::default();
         unallocated.note(&(0..40));
         let whole = 0..40;

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_kept_is_read() {
+    fn only_kept_parts_of_sectors_are_read() {
         assert_eq!(kept(0, 20, 100), [], "whole sectors");
         assert_eq!(kept(5, 25, 100), [0, 20]);
         assert_eq!(kept(0, 25, 25), [], "up to the end");
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_end_is_never_seen() {
+    fn bytes_after_the_end_are_never_seen() {
         let mut memory = Memory { size: 13, ..Memory::default() };
         let fetched = [Fetched { start: 10, version: 0, contents: Some(vec![7; 10]) }];
         target(16, 18, 13).apply(&mut memory, &fetched, &[9, 9]);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_dirty_is_known_before() {
+    fn the_dirty_bytes_of_a_write_are_known_before() {
         let mut memory = Memory::default();
         memory.dirty.write(20, &[1; 10]);
         assert_eq!(target(5, 35, 100).new_bytes(&memory), 30);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_behind_the_end_is_remembered() {
+    fn truncated_ends_are_remembered() {
         let book = LogBook::default();
         for range in [0..10, 20..u64::MAX] {
             book.note(NOW, FILE, range);

@@ -5,7 +5,7 @@ use brindle_fs::RenameMode;
 use brindle_sync::{explore, thread};
 
 #[test]
-fn what_is_synced_beside_other_syncs_writes_and_commits_survives_a_crash() {
+fn fsyncs_beside_other_syncs_writes_and_commits_survive_a_crash() {
     let image = World::image(|fs| {
         make(fs, b"a", &[1; 9000]);
         make(fs, b"b", &[1; 9000]);

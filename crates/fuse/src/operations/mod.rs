@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_its_number() {
+    fn missing_objects_give_their_error_numbers() {
         let operations = operations(&Golden::load("single"));
         assert_eq!(operations.lookup(ROOT_NODE, b"no such name"), Ok(None));
         assert_eq!(operations.stat(0).unwrap_err(), Errno::STALE);

@@ -53,7 +53,7 @@ fn directories_that_change_or_go_while_open_are_listed_as_the_kernel_does() {
 }
 
 #[test]
-fn what_has_lost_its_name_is_the_kernels_for_those_that_use_it() {
+fn open_files_without_a_name_stay_usable() {
     assert_same("removed.py");
 }
 

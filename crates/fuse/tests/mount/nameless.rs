@@ -13,7 +13,7 @@ fn orphans(ours: &Written) -> usize {
 }
 
 #[test]
-fn what_has_no_name_goes_when_the_kernel_forgets_it() {
+fn files_without_a_name_go_when_the_kernel_forgets_them() {
     const DIRECTORIES: usize = 20;
     if !can_mount() {
         return;

@@ -75,7 +75,7 @@ fn fstrim_keeps_to_the_range_that_it_is_given() {
 }
 
 #[test]
-fn what_is_freed_is_discarded_in_the_background() {
+fn freed_space_is_discarded_in_the_background() {
     if !can_mount() {
         return;
     }
@@ -103,7 +103,7 @@ fn read_directly(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn what_there_was_no_room_for_is_not_read_from_the_cache() {
+fn writes_refused_with_enospc_are_not_read_from_the_cache() {
     const WRITTEN: usize = 192 << 20;
     if !can_mount() {
         return;
@@ -183,7 +183,7 @@ fn writers_without_a_sync_get_enospc() {
 }
 
 #[test]
-fn what_may_be_written_in_place_is_written_to_a_full_pool() {
+fn a_full_pool_takes_writes_in_place() {
     if !can_mount() {
         return;
     }

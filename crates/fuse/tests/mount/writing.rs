@@ -412,7 +412,7 @@ fn a_mounted_pool_is_taken() {
 }
 
 #[test]
-fn what_fsync_returned_for_survives_without_an_unmount() {
+fn fsynced_data_survives_without_an_unmount() {
     if !can_mount() {
         return;
     }
@@ -514,7 +514,7 @@ fn a_write_error_ends_all_writing_and_keeps_the_last_commit() {
 }
 
 #[test]
-fn what_is_removed_again_is_no_error_of_the_next_sync() {
+fn removed_files_cause_no_error_at_the_next_sync() {
     if !can_mount() {
         return;
     }

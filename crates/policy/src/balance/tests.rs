@@ -89,7 +89,7 @@ fn nonsense_is_refused_by_name() {
 }
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn impossible_balances_are_refused() {
     let of =
         |filter: &str| Balance { metadata: Some(filter.parse().expect("a filter")), ..Balance::default() };
     assert_eq!(of("convert=raid1c4").refusal(&pool(), false), None);
@@ -137,7 +137,7 @@ fn filter() -> impl Strategy<Value = Filter> {
 
 proptest! {
     #[test]
-    fn what_the_pool_keeps_is_read_back(
+    fn a_balance_kept_in_the_pool_is_read_back(
         data in proptest::option::of(filter()),
         metadata in proptest::option::of(filter()),
         system in proptest::option::of(filter()),

@@ -261,7 +261,7 @@ fn auto_deals_a_stream_by_how_fast_mirrors_are() {
 }
 
 #[test]
-fn what_auto_has_measured_fades() {
+fn measurements_of_auto_fade() {
     let of = |service_ns, age_ns| {
         let load = MirrorLoad { service_ns, age_ns, distance: 1, ..GOOD.load };
         expected_ns(&MirrorFacts { load, ..GOOD }, 0)
@@ -309,7 +309,7 @@ fn settings_are_taken_as_the_kernel_does() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn refused_settings_change_nothing() {
     let mut settings = ReadSettings::of(ReadPolicy::Queue);
     settings.choose("devid:9", &POOL).expect_err("no such device");
     settings.choose("round-robin:0", &POOL).expect_err("no such value");

@@ -273,7 +273,7 @@ impl std::ops::AddAssign for FileTiers {
 }
 
 /// Reason for which data of these profiles has no tiers on this number of fast and bulk devices; `None` if it has.
-pub fn why_no_tiers(
+pub fn no_tiers_reason(
     profiles: impl IntoIterator<Item = Profile>,
     fast: usize,
     bulk: usize,
@@ -295,7 +295,7 @@ fn places(pool: &TierPool) -> Vec<Place> {
     let is_data = |content| content == Content::Data;
     let data = || pool.chunks.iter().filter(|chunk| is_data(chunk.content()));
     let (fast, bulk) = (pool.count(PlacementClass::Fast), pool.count(PlacementClass::Bulk));
-    if !pool.is_ours || why_no_tiers(data().map(TierChunk::profile), fast, bulk).is_some() {
+    if !pool.is_ours || no_tiers_reason(data().map(TierChunk::profile), fast, bulk).is_some() {
         return Vec::new();
     }
     let mut places: Vec<Place> = data()

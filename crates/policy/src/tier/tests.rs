@@ -55,7 +55,7 @@ fn metadata_goes_to_new_fast_devices_and_data_stays() {
 }
 
 #[test]
-fn what_lies_where_is_summed_up() {
+fn bytes_are_summed_up_by_content_and_class() {
     let lies = lies(&new_fast_devices());
     assert_eq!(lies.len(), 3);
     let metadata = &lies[0];
@@ -397,7 +397,7 @@ proptest! {
 }
 
 #[test]
-fn what_lies_highest_is_moved_only_if_that_draws_a_fence_closer() {
+fn the_highest_chunk_is_moved_only_if_that_draws_a_fence_closer() {
     let mut pool = new_fast_devices();
     let moved = |pool: &TierPool| -> Vec<u64> {
         let moves = highest(pool, PlacementClass::Bulk);

@@ -23,7 +23,7 @@ fn a_toy_without_flaws_passes() {
 }
 
 #[test]
-fn what_a_flush_is_missing_for_is_seen() {
+fn a_missing_flush_is_seen() {
     let text = found(Flaw::NoFlushBetween);
     assert!(text.contains("the words are not those of the header"), "{text}");
     let text = found(Flaw::NoFlushAfter);
@@ -31,7 +31,7 @@ fn what_a_flush_is_missing_for_is_seen() {
 }
 
 #[test]
-fn what_is_overwritten_in_place_is_seen() {
+fn overwriting_in_place_is_seen() {
     let text = found(Flaw::InPlace);
     assert!(text.contains("the words are not those of the header"), "{text}");
 }

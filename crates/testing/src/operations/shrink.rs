@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_matters_is_left() {
+    fn shrinking_leaves_only_operations_that_matter() {
         let numbers: Vec<u32> = (0..200).collect();
         let matter = [3, 77, 78, 199];
         let fails = |some: &[u32]| matter.iter().all(|number| some.contains(number));

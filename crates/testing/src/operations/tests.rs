@@ -94,7 +94,7 @@ fn a_target_that_is_right_passes() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_few_operations() {
+fn a_failure_is_shrunk_to_few_operations() {
     let trial = Trial::new(1, 3000, Mix::default());
     let message =
         catch_unwind(AssertUnwindSafe(|| trial.run(|| Mirror::new(true)))).expect_err("a wrong rename");

@@ -225,7 +225,7 @@ mod tests {
         }
 
         #[test]
-        fn what_lies_outside_of_a_range_stays(start in 0u64..20, count in 1u64..20, from in 0u64..40, length in 1u64..20) {
+        fn checksums_outside_of_a_range_stay(start in 0u64..20, count in 1u64..20, from in 0u64..40, length in 1u64..20) {
             let sums = sums(start, count);
             let run = Run { start: at(start), sums: &sums };
             let range = DataRange { start: at(from), length: length * 4096 };

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cancels_out_leaves_nothing_to_do() {
+    fn changes_that_cancel_out_leave_nothing_to_do() {
         let refs = DelayedRefs::default();
         refs.change(&EXTENT, file(257), 1);
         refs.change(&EXTENT, file(257), -1);

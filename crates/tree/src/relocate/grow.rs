@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_fits_and_is_all_there(sizes in prop::collection::vec(25_usize..4000, 1..300)) {
+        fn packed_blocks_fit_and_hold_every_item(sizes in prop::collection::vec(25_usize..4000, 1..300)) {
             let ranges = pack(&sizes, 4000);
             prop_assert!(ranges.iter().all(|range| !range.is_empty()));
             prop_assert!(ranges.iter().all(|range| sizes[range.clone()].iter().sum::<usize>() <= 4000));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_not_torn_apart() {
+    fn items_that_fit_one_block_stay_together() {
         assert_eq!(pack(&[100; 40], 4000).len(), 1);
         assert_eq!(pack(&[100; 41], 4000), [0..21, 21..41]);
         assert_eq!(pack(&[3000; 3], 4000).len(), 3);

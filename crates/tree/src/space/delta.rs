@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_undone_leaves_no_trace() {
+    fn undone_changes_leave_no_trace() {
         let mut delta = Delta::default();
         delta.take((0, 10));
         delta.free((2, 3));

@@ -241,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(
+        fn items_written_are_read_back(
             sectors in 1u64..5000,
             spans in prop::collection::vec((0u64..5000, 1u64..200), 0..40),
             uses_bitmaps in any::<bool>(),

@@ -378,7 +378,7 @@ fn system_chunks_are_made_until_the_superblock_has_no_room_for_them() {
 }
 
 #[test]
-fn what_is_forgotten_is_looked_up_again() {
+fn forgotten_free_ranges_are_looked_up_again() {
     let mut world = World::new("single", WriterOptions::default());
     for _ in 0..10 {
         world.space().lock().ranges_max = 0;

@@ -59,7 +59,7 @@ fn a_panic_while_the_gate_is_closed_keeps_no_thread_waiting() {
 }
 
 #[test]
-fn what_fails_half_way_while_a_commit_waits_for_it_is_not_published() {
+fn a_change_that_fails_half_way_is_not_published_by_a_waiting_commit() {
     let bench = Bench::new(1, 256, |_| ());
     let (pool, committed) = begin(&bench);
     std::thread::scope(|scope| {

@@ -131,7 +131,7 @@ fn one_change_is_durable() {
 }
 
 #[test]
-fn what_is_not_committed_is_not_there() {
+fn uncommitted_changes_are_gone_after_a_crash() {
     let bench = Bench::new(1, 256, |_| ());
     set(&bench.open(1 << 20), &mut Model::new(), 7, 100);
     bench.assert_clean("nothing was written");

@@ -81,7 +81,7 @@ fn rebuilds_use_the_parity_of_their_row_and_never_what_they_take_to_be_lost() {
 }
 
 #[test]
-fn what_survives_is_what_the_table_still_holds() {
+fn survivable_losses_follow_from_the_table() {
     for (profile, stripes) in SHAPES {
         let (table, layout) = (deal(profile, stripes, stripes), layout(profile, stripes, stripes));
         for lost in 0..1u32 << stripes {

@@ -49,7 +49,7 @@ fn failing_devices_are_tolerated_as_far_as_the_profile_goes() {
 }
 
 #[test]
-fn what_is_missing_counts_when_a_device_fails() {
+fn missing_devices_count_when_a_device_fails() {
     for (profile, stripes) in SHAPES.into_iter().filter(|shape| shape.1 <= 5) {
         let pool = TestPool::new(profile, stripes, 2, &mut rng(49));
         let tolerated = pool.tolerated_losses();

@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_lost_is_written_again_before_the_superblock() {
+fn lost_writes_are_repeated_before_the_superblock() {
     let mut game = Game::new(Profile::Raid1, 2, 60);
     game.devices[1].fail_writes(true);
     game.write(SECTOR, &[1; SECTOR]);

@@ -277,7 +277,7 @@ fn reads_of(devices: &[Arc<Faulty>]) -> Vec<usize> {
 }
 
 #[test]
-fn what_is_contiguous_is_one_read_and_the_rest_is_hinted_at() {
+fn contiguous_ranges_are_one_read_and_the_rest_is_prefetched() {
     for (profile, stripes, expected) in
         [(Profile::Single, 1, &[1][..]), (Profile::Raid1, 2, &[1, 0]), (Profile::Raid0, 2, &[4, 4])]
     {

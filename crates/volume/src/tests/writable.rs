@@ -134,7 +134,7 @@ fn a_device_that_was_cut_off_is_refused() {
 }
 
 #[test]
-fn what_is_known_of_devices_for_placement_follows_their_items() {
+fn facts_of_devices_for_placement_follow_their_items() {
     let devices = [member(&superblock(FSID, 1, 2, 5)), member(&superblock(FSID, 2, 2, 5))];
     let volume = open(&devices, false).expect("open");
     let mut item = dev_item(2, FSID, SIZE as u64);

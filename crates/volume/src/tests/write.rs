@@ -175,7 +175,7 @@ fn parity_that_meant_nothing_is_right_after_a_write() {
 }
 
 #[test]
-fn what_follows_each_other_is_one_write_per_device() {
+fn adjacent_runs_are_one_write_per_device() {
     for (profile, stripes, expected) in [
         (Profile::Single, 1, &[1][..]),
         (Profile::Dup, 2, &[2]),

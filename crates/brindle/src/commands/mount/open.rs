@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_write_protected_may_be_read_and_what_is_in_use_may_not() {
+    fn write_protected_pools_may_be_read_and_pools_in_use_may_not() {
         let open = |kind: ErrorKind| DeviceError::Open { device: "a".to_owned(), source: kind.into() };
         assert!(can_only_be_read(&open(ErrorKind::ReadOnlyFilesystem).into()));
         assert!(can_only_be_read(&open(ErrorKind::PermissionDenied).into()));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays() {
+    fn options_not_named_in_a_remount_stay() {
         let flags = |options| wanted(options).expect("allowed").flags;
         let now = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RELATIME;
         assert_eq!(flags("remount"), now);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_changed_is_refused_by_name() {
+    fn fixed_options_are_refused_by_name() {
         assert!(wanted("remount,rw,compress=zstd,device=/dev/sdc,nofail").is_ok());
         for option in ["compress=lzo", "noatime", "sync", "subvol=a", "bogus"] {
             let said = wanted(&format!("remount,{option}")).expect_err("refused").to_string();

@@ -7,7 +7,7 @@ use brindle_fs::{Filesystem, PlacementMode};
 use brindle_ondisk::{BlockGroupType, Profile};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::Content;
-use brindle_policy::tier::files::why_no_tiers;
+use brindle_policy::tier::files::no_tiers_reason;
 use brindle_policy::tier::shortage::Shortage;
 
 /// Facts that decide if data has tiers.
@@ -28,7 +28,7 @@ impl DataFacts {
             return Some("data and metadata share block groups".to_owned());
         }
         let profiles = data.map(|kind| kind.profile().unwrap_or(Profile::Single));
-        let why = why_no_tiers(profiles, self.fast, self.bulk).map(|why| why.to_string());
+        let why = no_tiers_reason(profiles, self.fast, self.bulk).map(|why| why.to_string());
         why.or_else(|| self.is_classic.then(|| "it is mounted with no_ssd_metadata".to_owned()))
     }
 

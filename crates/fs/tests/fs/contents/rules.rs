@@ -82,7 +82,7 @@ fn a_byte_counts_once_as_used_while_it_waits_and_after() {
 }
 
 #[test]
-fn what_could_not_be_written_does_not_count_as_used() {
+fn failed_writes_do_not_count_as_used() {
     let bench = Bench::new(&Setup::default());
     let (filesystem, device) = bench.open_faulty();
     let id = create(&filesystem, 0, InodeFlags::empty());
@@ -94,7 +94,7 @@ fn what_could_not_be_written_does_not_count_as_used() {
 }
 
 #[test]
-fn what_is_read_is_what_was_written_last_before_and_after_writeback() {
+fn reads_return_the_last_write_before_and_after_writeback() {
     let bench = Bench::new(&Setup::default());
     let filesystem = bench.open();
     let file = filesystem.open_file(create(&filesystem, 0, InodeFlags::empty())).expect("opens");
@@ -229,7 +229,7 @@ fn threads_write_read_and_truncate_one_file() {
 }
 
 #[test]
-fn what_could_not_be_written_is_told_once_to_each_opener_and_ends_all_writing() {
+fn a_failed_writeback_is_reported_once_to_each_handle_and_ends_all_writing() {
     let bench = Bench::new(&Setup::default());
     let (filesystem, device) = bench.open_faulty();
     let id = create(&filesystem, 0, InodeFlags::empty());

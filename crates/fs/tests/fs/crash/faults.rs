@@ -221,7 +221,7 @@ fn a_failed_commit_ends_all_writing_and_says_why() {
 }
 
 #[test]
-fn what_a_device_gets_wrong_is_kept_with_the_pool() {
+fn device_errors_are_kept_with_the_pool() {
     let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
     let plain = Pool::new(&layout);
     let faulty = Arc::new(FaultyDevice::new(Arc::clone(&plain.devices[1])));

@@ -156,7 +156,7 @@ fn a_commit_takes_all_contents_along_if_it_is_told_to() {
 }
 
 #[test]
-fn what_was_overwritten_in_place_behind_the_end_is_never_seen() {
+fn bytes_overwritten_in_place_after_the_end_are_never_seen() {
     let mut pool = Pool::new(&ONE);
     pool.write.nodatacow = true;
     for round in 0..3 {

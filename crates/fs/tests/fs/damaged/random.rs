@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_read_from_a_damaged_pool_is_never_wrong(
+    fn reads_of_a_damaged_pool_are_never_wrong(
         image in select(&IMAGES[..]),
         mishaps in vec(mishap(), 1..12),
     ) {
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn what_lies_behind_a_right_checksum_may_be_anything(
+    fn blocks_with_right_checksums_may_hold_anything(
         image in select(&IMAGES[..]),
         script in vec(any::<u8>(), 0..300),
     ) {

@@ -99,7 +99,7 @@ fn siblings_lie_side_by_side_after_a_long_life() {
 }
 
 #[test]
-fn what_snapshots_share_stays_shared() {
+fn leaves_shared_with_snapshots_stay_shared() {
     let disk = Disk::new(&LAYOUT);
     let fs = disk.pool.open().expect("opens");
     let mut life = Life::begin(&fs, 3000);

@@ -111,7 +111,7 @@ fn empty(fs: &Filesystem, directory: InodeId) {
 }
 
 #[test]
-fn what_the_kernel_made_can_be_removed_and_used_again() {
+fn pools_of_the_kernel_can_be_emptied_and_used_again() {
     if !can_make() {
         return;
     }

@@ -25,7 +25,7 @@ fn is_gone(fs: &Filesystem, id: InodeId) -> bool {
 }
 
 #[test]
-fn what_is_open_outlives_its_name() {
+fn open_files_outlive_their_names() {
     let pool = Pool::new();
     let fs = pool.open();
     let id = create(&fs, fs.root(), "file", &file());
@@ -93,7 +93,7 @@ fn a_directory_of_many_items_goes_with_its_name() {
 }
 
 #[test]
-fn what_a_crash_leaves_without_a_name_goes_later() {
+fn inodes_without_a_name_after_a_crash_go_later() {
     let pool = Pool::new();
     let fs = pool.open();
     let id = create(&fs, fs.root(), "file", &file());

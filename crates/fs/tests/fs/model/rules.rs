@@ -111,7 +111,7 @@ fn names_of_one_hash_live_together() {
 }
 
 #[test]
-fn what_is_protected_stays() {
+fn protected_files_stay() {
     let pool = Pool::new();
     let fs = pool.open();
     let top = fs.root();

@@ -19,7 +19,7 @@ fn ids(fs: &Filesystem) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_deleted_is_dropped_and_its_number_not_used_again() {
+fn deleted_subvolumes_are_dropped_and_their_ids_not_used_again() {
     let pool = Pool::new();
     let fs = pool.open();
     let top = fs.root();
@@ -91,7 +91,7 @@ fn the_place_of_a_subvolume_in_a_snapshot_is_as_old_as_the_snapshot() {
 }
 
 #[test]
-fn what_must_not_be_deleted_is_not() {
+fn protected_subvolumes_are_not_deleted() {
     let pool = Pool::new();
     let fs = pool.open();
     let top = fs.root();

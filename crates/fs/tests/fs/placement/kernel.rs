@@ -169,7 +169,7 @@ fn s0_08_example_b_with_raid5_on_images() {
 }
 
 #[test]
-fn what_is_stored_for_placement_a_stock_kernel_reads_and_keeps() {
+fn a_stock_kernel_reads_and_keeps_stored_hints() {
     if !can_make() {
         return;
     }

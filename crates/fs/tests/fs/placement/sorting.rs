@@ -53,7 +53,7 @@ fn contents(fs: &Filesystem, file: InodeId) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_disk_had_no_room_for_goes_back_when_there_is_some() {
+fn data_spilled_from_a_full_disk_goes_back_when_there_is_room() {
     let pool = pool();
     let fs = pool.open();
     let small: Vec<InodeId> =
@@ -215,7 +215,7 @@ fn marks_and_limits_that_come_later_move_what_is_there() {
 }
 
 #[test]
-fn what_is_shared_stays_shared_and_goes_where_the_best_of_its_owners_wants_it() {
+fn shared_extents_stay_shared_and_go_to_the_best_tier_of_their_owners() {
     let pool = pool();
     let fs = pool.open();
     let above = directory(&fs, fs.root(), "above");

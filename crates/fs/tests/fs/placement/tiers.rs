@@ -40,7 +40,7 @@ fn small_files_lie_on_flash_and_large_ones_do_not() {
 }
 
 #[test]
-fn what_counts_is_the_length_after_compression() {
+fn the_length_after_compression_counts() {
     let mut pool = pool();
     let zstd = CompressionChoice { algorithm: Compression::Zstd, level: None, force: false };
     pool.write.compression = Some(zstd);
@@ -160,7 +160,7 @@ fn the_limit_is_stored_in_the_pool() {
 }
 
 #[test]
-fn where_flash_is_full_the_rest_lies_on_disks_and_metadata_has_its_part() {
+fn data_spills_to_disks_when_flash_is_full_and_metadata_keeps_its_part() {
     let mut pool = pool();
     pool.write.small_file_bytes = Some(1 << 20);
     let fs = pool.open();

@@ -110,7 +110,7 @@ fn synced(tree_log: bool, meanwhile: &[(u64, usize)]) -> Vec<u8> {
 const LENGTH: usize = 9000;
 
 #[test]
-fn what_is_synced_is_whole_whatever_is_written_meanwhile() {
+fn synced_files_are_whole_despite_writes_meanwhile() {
     for tree_log in [false, true] {
         for meanwhile in [
             &[(0, 100)][..],

@@ -215,7 +215,7 @@ fn nothing_of_what_was_removed_is_written() {
 
 #[test]
 #[should_panic(expected = "has no room for 1 items of 3971 bytes")]
-fn what_does_not_fit_is_a_bug_of_the_caller() {
+fn an_item_that_does_not_fit_is_a_bug_of_the_caller() {
     let mut node = leaf();
     node.insert_item(0, &key(1), &vec![0; node.capacity() - ITEM + 1]);
 }

@@ -100,7 +100,7 @@ fn item_data_over_the_slots_is_refused() {
 }
 
 #[test]
-fn what_the_parent_says_must_be_so() {
+fn a_block_must_match_its_parents_pointer() {
     let good = || node(&context(), header(FILES, 1), &[child(7)]);
     let parent = KeyPtr { key: child(7).key, blockptr: AT, generation: Generation::new(TRANSID) };
     let of = |pointer: &KeyPtr, level| verdict(good(), &NodeExpectation::child(pointer, level));

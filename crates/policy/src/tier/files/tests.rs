@@ -102,7 +102,7 @@ fn an_extent_has_the_best_tier_of_its_owners() {
 }
 
 #[test]
-fn what_is_small_only_compressed_is_right_anywhere_and_so_is_what_is_kept_for_later() {
+fn files_small_only_compressed_or_with_preallocation_are_right_in_either_tier() {
     let mut survey = Survey::new(&pool(), LIMIT, Logical::new(0));
     let compressed = [(110, 8192, true), (210, 8192, true)];
     see(&mut survey, 256, 256 << 10, b"", &compressed);
@@ -127,7 +127,7 @@ fn without_a_limit_only_marks_count_and_without_tiers_nothing_does() {
 }
 
 #[test]
-fn what_is_remembered_is_limited_and_windows_see_everything_once() {
+fn memory_is_bounded_and_windows_see_every_extent_once() {
     let files = |survey: &mut Survey| {
         for number in (0..20).rev() {
             see(survey, 256 + number, MIB, b"", &[(110 + number, MIB, false)]);
@@ -153,7 +153,7 @@ fn what_is_remembered_is_limited_and_windows_see_everything_once() {
 
 #[test]
 fn it_is_said_why_data_has_no_tiers() {
-    let why = |profile, fast, bulk| why_no_tiers([profile], fast, bulk).map(|why| why.to_string());
+    let why = |profile, fast, bulk| no_tiers_reason([profile], fast, bulk).map(|why| why.to_string());
     assert_eq!(why(Profile::Single, 1, 1), None);
     assert_eq!(why(Profile::Raid1, 2, 3), None);
     let said = |why: Option<String>| why.expect("there are too few devices");

@@ -97,7 +97,7 @@ fn something_large_comes_between() {
 }
 
 #[test]
-fn what_fits_no_leaf_is_refused_and_changes_nothing() {
+fn an_item_larger_than_a_leaf_is_refused_and_changes_nothing() {
     let (world, model) = grown(0..10);
     let key = key(20);
     let data = vec![0; largest(4096) + 1];
@@ -114,7 +114,7 @@ fn what_fits_no_leaf_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_changes_nothing_copies_nothing() {
+fn operations_without_effect_copy_no_block() {
     let (world, model) = grown(0..2000);
     world.commit();
     let nothing = || {

@@ -180,7 +180,7 @@ fn an_inline_place_stays_empty_while_others_have_items_of_their_own() {
 }
 
 #[test]
-fn what_is_not_there_can_not_be_dropped() {
+fn a_missing_reference_can_not_be_dropped() {
     let layout = layout(16384);
     let mut items = Items::default();
     items.apply(&head(ExtentKind::Data, vec![(file(257), 1)]), &layout).expect("applies");

@@ -132,7 +132,7 @@ fn a_drop_goes_on_after_reopening_while_its_relatives_change() {
 }
 
 #[test]
-fn what_a_snapshot_makes_is_younger_than_its_key_says() {
+fn blocks_of_a_snapshot_are_younger_than_its_key() {
     let mut world = World::new("node-4k");
     let id = world.snapshot(RootId::FS_TREE);
     world.write(id, 0, 0, 1);

@@ -34,7 +34,7 @@ fn under_pid_nothing_is_counted_unless_asked_for() {
 }
 
 #[test]
-fn what_is_announced_and_read_leaves_nothing_behind() {
+fn prefetched_ranges_are_forgotten_once_read() {
     let pool = Modelled::new(THREE_DISKS);
     pool.volume.set_read_settings(of(ReadPolicy::Auto));
     pool.read_in_order(0, 256 << 20, 1, 0);
@@ -96,7 +96,7 @@ fn every_policy_reads_every_profile() {
 }
 
 #[test]
-fn what_was_announced_in_parts_of_sectors_is_read_in_whole_ones() {
+fn prefetches_of_partial_sectors_read_whole_ones() {
     for (profile, stripes) in SHAPES {
         let made = TestPool::new(profile, stripes, 40, &mut rng(3));
         for policy in ReadPolicy::NAMED {
@@ -136,7 +136,7 @@ fn settings_have_names() {
 }
 
 #[test]
-fn what_others_want_of_a_device_counts_when_it_is_asked_for_and_costs_nothing_otherwise() {
+fn foreign_load_of_a_device_counts_if_enabled_and_costs_nothing_otherwise() {
     for policy in ReadPolicy::NAMED {
         let pool = TestPool::new(Profile::Raid1, 2, 8, &mut rng(41));
         let (volume, devices) = pool.open_writable(&[]);
