@@ -214,7 +214,7 @@ fn durable_changes_survive_a_killed_server() {
 }
 
 #[test]
-fn synchronous_mounts_make_every_change_durable() {
+fn filesystem_sync_and_umount_make_every_change_durable() {
     if !can_mount() {
         return;
     }
