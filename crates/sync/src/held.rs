@@ -19,7 +19,9 @@ impl Rank {
     /// before the wait.
     #[track_caller]
     pub fn hold(self) -> HeldRank {
-        HeldRank { _held: RankTag::new(self).in_order(None) }
+        let held = HeldRank { _held: RankTag::new(self).in_order(None) };
+        RankTag::new(self).taken();
+        held
     }
 
     /// Holds the rank from now on, which the caller did not wait for.
@@ -27,10 +29,17 @@ impl Rank {
     pub fn hold_without_wait(self) -> HeldRank {
         HeldRank { _held: RankTag::new(self).at_once() }
     }
+
+    /// Panics (with debug assertions) if the thread holds this rank or a later one: the caller is about to wait for it.
+    #[track_caller]
+    pub fn assert_free(self) {
+        RankTag::new(self).check_order();
+    }
 }
 
 #[cfg(debug_assertions)]
 mod checked {
+    use crate::probe::{self, Moment};
     use crate::{Rank, thread_local};
     use std::cell::RefCell;
     use std::fmt;
@@ -60,6 +69,7 @@ mod checked {
     #[derive(Debug)]
     pub(crate) struct Held {
         number: u64,
+        rank: Rank,
         /// The thread's.
         _stays: PhantomData<*const ()>,
     }
@@ -78,11 +88,20 @@ mod checked {
         #[track_caller]
         pub(crate) fn in_order(self, key: Option<u128>) -> Held {
             let wanted = Entry::here(self.0, key);
-            // A thread that unwinds takes locks in destructors, wherever it was. A second panic would end the process.
-            if !std::thread::panicking() {
-                HELD.with(|held| held.borrow().iter().for_each(|held| held.check_before(&wanted)));
-            }
+            wanted.check();
             wanted.keep()
+        }
+
+        /// Refuses what [`in_order`](Self::in_order) would refuse.
+        #[track_caller]
+        pub(crate) fn check_order(self) {
+            Entry::here(self.0, None).check();
+        }
+
+        /// Tells a probe that the lock is held now.
+        #[track_caller]
+        pub(crate) fn taken(self) {
+            probe::pass(self.0, Moment::Taken);
         }
 
         /// Takes the rank of an acquisition that did not wait.
@@ -98,13 +117,21 @@ mod checked {
             Self { number: 0, rank, key, taken: Location::caller() }
         }
 
+        #[track_caller]
+        fn check(&self) {
+            // A thread that unwinds takes locks in destructors, wherever it was. A second panic would end the process.
+            if !std::thread::panicking() {
+                HELD.with(|held| held.borrow().iter().for_each(|held| held.check_before(self)));
+            }
+        }
+
         fn keep(mut self) -> Held {
             HELD.with(|held| {
                 let mut held = held.borrow_mut();
                 self.number = held.iter().map(|entry| entry.number).max().map_or(0, |last| last + 1);
                 held.push(self);
             });
-            Held { number: self.number, _stays: PhantomData }
+            Held { number: self.number, rank: self.rank, _stays: PhantomData }
         }
 
         #[track_caller]
@@ -140,6 +167,7 @@ mod checked {
         fn drop(&mut self) {
             // The last ones to be dropped by a thread that ends may find nothing any more.
             let _ = HELD.try_with(|held| held.borrow_mut().retain(|entry| entry.number != self.number));
+            probe::pass(self.rank, Moment::Released);
         }
     }
 }
@@ -175,6 +203,12 @@ mod unchecked {
         pub(crate) fn at_once(self) -> Held {
             Held(PhantomData)
         }
+
+        #[inline]
+        pub(crate) fn check_order(self) {}
+
+        #[inline]
+        pub(crate) fn taken(self) {}
     }
 
     impl Held {

@@ -28,6 +28,9 @@
 //! - A thread that unwinds already enters: its destructors must run, and a second panic would end the process.
 //! - [`Mutex::lock_after_panic`] enters: for destructors, and for callers that ask at once whether the pool has stopped.
 //!
+//! **Probes.** With debug assertions a test may have a panic come at a chosen acquisition or release of a rank
+//! ([`Probe`]): it goes through all of [`Rank::ALL`], and sees that none leaves a pool that publishes nonsense.
+//!
 //! **Exploration.** The feature puts shuttle's scheduler in the place of the operating system's: all threads are tasks on
 //! one, and which one goes on after each lock, atomic and spawn is drawn from a seed or replayed from a printed schedule.
 //! It is a feature, not a `--cfg`, so that third-party crates are not built twice. It must not leak by unification: no
@@ -46,6 +49,7 @@ mod held;
 mod mutex;
 pub mod parallel;
 mod platform;
+mod probe;
 mod rank;
 mod rwlock;
 
@@ -55,6 +59,8 @@ pub use explore::{explore, once};
 pub use held::HeldRank;
 pub use mutex::{Mutex, MutexGuard};
 pub use platform::{atomic, thread, thread_local};
+#[cfg(debug_assertions)]
+pub use probe::{Moment, Probe};
 pub use rank::{Rank, Ranked};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 

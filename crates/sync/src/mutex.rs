@@ -83,8 +83,11 @@ impl<T> Mutex<T> {
         self.inner.is_poisoned()
     }
 
+    #[track_caller]
     fn guard<'l>(&self, inner: platform::MutexGuard<'l, T>, held: Held) -> MutexGuard<'l, T> {
-        MutexGuard { inner, held, rank: self.rank }
+        let guard = MutexGuard { inner, held, rank: self.rank };
+        self.rank.taken();
+        guard
     }
 }
 

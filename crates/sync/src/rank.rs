@@ -1,8 +1,22 @@
 //! The order of locks.
 
-/// The order of locks, outermost first: a thread that holds one waits only for those that are declared behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rank {
+/// Declares the ranks, and lists them.
+macro_rules! ranks {
+    ($($(#[$doc:meta])* $rank:ident,)*) => {
+        /// The order of locks, outermost first: a thread that holds one waits only for those that are declared behind it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Rank {
+            $($(#[$doc])* $rank,)*
+        }
+
+        impl Rank {
+            /// All ranks, in order.
+            pub const ALL: &[Self] = &[$(Self::$rank),*];
+        }
+    };
+}
+
+ranks! {
     // Files: `fs`.
     /// Deletion of a dropped subvolume's blocks, or a move of blocks that could be part of one.
     SubvolumeDrop,

@@ -70,7 +70,9 @@ impl<T> RwLock<T> {
     #[track_caller]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let inner = entered_at_once(self.inner.try_write(), || self.rank.name())?;
-        Some(RwLockWriteGuard { inner, _held: self.rank.at_once() })
+        let guard = RwLockWriteGuard { inner, _held: self.rank.at_once() };
+        self.rank.taken();
+        Some(guard)
     }
 
     /// The value, which no other thread sees.
@@ -90,13 +92,17 @@ impl<T> RwLock<T> {
     #[track_caller]
     fn read_in_order(&self, key: Option<u128>) -> RwLockReadGuard<'_, T> {
         let held = self.rank.in_order(key);
-        RwLockReadGuard { inner: entered(self.inner.read(), || self.rank.name()), _held: held }
+        let guard = RwLockReadGuard { inner: entered(self.inner.read(), || self.rank.name()), _held: held };
+        self.rank.taken();
+        guard
     }
 
     #[track_caller]
     fn write_in_order(&self, key: Option<u128>) -> RwLockWriteGuard<'_, T> {
         let held = self.rank.in_order(key);
-        RwLockWriteGuard { inner: entered(self.inner.write(), || self.rank.name()), _held: held }
+        let guard = RwLockWriteGuard { inner: entered(self.inner.write(), || self.rank.name()), _held: held };
+        self.rank.taken();
+        guard
     }
 }
 

@@ -137,3 +137,47 @@ fn parallel_work_keeps_its_order() {
     let failed = super::parallel::try_map(&items, |item| if *item == 50 { Err(*item) } else { Ok(()) });
     assert_eq!(failed, Err(50));
 }
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_probe_counts_and_panics_at_a_chosen_moment() {
+    use super::{Moment, Probe};
+    let (mutex, rwlock) = (Mutex::new(Rank::Space, 0), RwLock::new(Rank::FileTree, 0));
+    let lock_both = || {
+        drop(mutex.lock());
+        super::parallel::map(&[(); 3], |()| drop(rwlock.read()));
+    };
+    let probe = Probe::default();
+    probe.watch(lock_both);
+    lock_both();
+    let counted = [Rank::Space, Rank::FileTree].map(|rank| probe.count(rank, Moment::Released));
+    assert_eq!(counted, [1, 3]);
+    let probe = Probe::panicking_at(Rank::FileTree, Moment::Taken, 2);
+    let message = panic_of(|| probe.watch(lock_both));
+    assert!(message.contains("FileTree, Taken") && probe.has_panicked(), "{message}");
+    let probe = Probe::panicking_at(Rank::Space, Moment::Released, 0);
+    panic_of(|| probe.watch(lock_both));
+    assert!(!mutex.is_poisoned(), "it was given back");
+    let probe = Probe::panicking_at(Rank::Space, Moment::Taken, 0);
+    panic_of(|| probe.watch(lock_both));
+    assert!(mutex.is_poisoned());
+    lock_both_refuses(lock_both);
+}
+
+/// The panic is the poisoned lock's: no probe watches any more.
+#[cfg(debug_assertions)]
+fn lock_both_refuses(lock_both: impl Fn()) {
+    let message = panic_of(lock_both);
+    assert!(message.starts_with("a thread panicked while it held "), "{message}");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_rank_that_is_about_to_be_waited_for_is_free() {
+    let space = Mutex::new(Rank::Space, ());
+    Rank::Commit.assert_free();
+    let held = space.lock();
+    panic_of(|| Rank::Commit.assert_free());
+    Rank::Features.assert_free();
+    drop(held);
+}
