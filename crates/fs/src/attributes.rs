@@ -167,6 +167,7 @@ impl Attributes {
 impl Filesystem {
     /// Attributes of an inode.
     pub fn attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
+        let _stops = self.pool().stop_on_panic();
         if let Some(inode) = self.inodes.find(id) {
             // Where extents cannot be read, what they would tell does not count.
             self.classify_unwritten(&inode).ok();
@@ -176,6 +177,7 @@ impl Filesystem {
 
     /// The same; the bytes on disk may lack contents that are in memory only.
     pub(crate) fn quick_attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
+        let _stops = self.pool().stop_on_panic();
         if id.is_empty_subvolume() {
             return self.empty_subvolume(id);
         }

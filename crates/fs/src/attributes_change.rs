@@ -141,7 +141,7 @@ impl Filesystem {
 
     /// Refuses a change of attributes that the inode's flags forbid; returns the attributes as they are.
     pub fn check_change(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let before = self.attributes(id)?;
         check_allowed(&before, change)?;
         Ok(before)
@@ -159,7 +159,7 @@ impl Filesystem {
 
     /// Refuses if the inode's contents or attributes can't be changed: what an open to write asks.
     pub fn check_writable(&self, id: InodeId) -> Result<(), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         if self.attributes(id)?.flags.contains(InodeFlags::IMMUTABLE) {
@@ -203,7 +203,8 @@ impl Filesystem {
 
     /// Updates the access time after a read of the inode, if the mount wants that.
     pub fn note_access(&self, id: InodeId) -> Result<(), FsError> {
-        let options = &self.writing()?.options;
+        let writing = self.writing()?;
+        let options = &writing.options;
         if options.atime == AtimeMode::Never || id.is_empty_subvolume() {
             return Ok(());
         }

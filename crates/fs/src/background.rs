@@ -26,6 +26,7 @@ impl Filesystem {
         if self.is_only_read() {
             return Ok(());
         }
+        let _stops = self.pool().stop_on_panic();
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
         let committed = self.writing().and_then(|_| Ok(self.pool().commit()?));
@@ -36,7 +37,8 @@ impl Filesystem {
     /// Commits the running transaction. Contents that are dirty in memory stay there, unless all commits that are asked
     /// for are to take them along (`flushoncommit`).
     pub fn commit(&self) -> Result<(), FsError> {
-        let flushes = self.writing()?.options.flush_on_commit;
+        let writing = self.writing()?;
+        let flushes = writing.options.flush_on_commit;
         let written = if flushes { self.write_back_all(None) } else { Ok(()) };
         self.pool().commit()?;
         // Handles of a file that could not be written report it; the sync of other files goes on.

@@ -43,7 +43,8 @@ impl Filesystem {
         leaves: usize,
     ) -> Result<DefragmentedPiece, FsError> {
         // A subvolume that is being dropped has pointers to blocks that are gone.
-        let _whole = self.writing()?.drops.lock();
+        let writing = self.writing()?;
+        let _whole = writing.drops.lock();
         let start = |tree| DefragmentPlace { tree, key: Key::MIN };
         let place = match (from, scope) {
             (Some(place), _) => Some(place),

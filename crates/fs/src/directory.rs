@@ -26,6 +26,7 @@ pub struct DirectoryEntry {
 impl Filesystem {
     /// The entry of a name, if there is one.
     pub fn lookup(&self, directory: InodeId, name: &[u8]) -> Result<Option<DirectoryEntry>, FsError> {
+        let _stops = self.pool().stop_on_panic();
         if name.len() > NAME_BYTES_MAX {
             return Err(FsError::NameTooLong(name.to_vec()));
         }
@@ -49,6 +50,7 @@ impl Filesystem {
         after: u64,
         limit: usize,
     ) -> Result<Vec<DirectoryEntry>, FsError> {
+        let _stops = self.pool().stop_on_panic();
         let mut entries = Vec::new();
         let Some(first) = after.checked_add(1).filter(|_| !directory.is_empty_subvolume()) else {
             return Ok(entries);

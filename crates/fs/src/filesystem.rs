@@ -10,7 +10,8 @@ use crate::{FsError, InodeId, WriteOptions};
 use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
 use brindle_sync::{Mutex, Rank};
-use brindle_tree::{Pool, Tree, TreeError, WriterOptions};
+use brindle_tree::{Pool, StopOnPanic, Tree, TreeError, WriterOptions};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// The most that the replay of a log in memory writes to a device, in bytes.
@@ -68,6 +69,23 @@ pub(crate) struct WriteState {
     pub(crate) orphans: Arc<Orphans>,
     /// The id of the next subvolume, once it has been looked up.
     pub(crate) next_subvolume: Mutex<Option<u64>>,
+}
+
+/// Operation that changes something. A panic in its course ends all writing: what it has changed in memory would not
+/// agree with the trees.
+#[derive(Debug)]
+#[must_use = "a panic stops the pool as long as it lives"]
+pub(crate) struct Writing<'f> {
+    state: &'f WriteState,
+    _stops: StopOnPanic<'f>,
+}
+
+impl Deref for Writing<'_> {
+    type Target = WriteState;
+
+    fn deref(&self) -> &WriteState {
+        self.state
+    }
 }
 
 impl Filesystem {
@@ -177,11 +195,12 @@ impl Filesystem {
     }
 
     /// State needed for changes, or a refusal.
-    pub(crate) fn writing(&self) -> Result<&WriteState, FsError> {
+    pub(crate) fn writing(&self) -> Result<Writing<'_>, FsError> {
         let read_only = |why| FsError::Tree(TreeError::ReadOnly(why));
-        match self.pool.read_only_reason() {
-            Some(why) => Err(read_only(why)),
-            None => self.write.as_ref().ok_or_else(|| read_only("it was opened to be read only".into())),
+        match (self.pool.read_only_reason(), &self.write) {
+            (Some(why), _) => Err(read_only(why)),
+            (None, None) => Err(read_only("it was opened to be read only".into())),
+            (None, Some(state)) => Ok(Writing { state, _stops: self.pool.stop_on_panic() }),
         }
     }
 

@@ -58,6 +58,7 @@ impl Deref for InodeHold {
 impl Filesystem {
     /// Keeps an inode that has a name, or is kept already.
     pub fn acquire(&self, id: InodeId) -> Result<InodeHold, FsError> {
+        let _stops = self.pool().stop_on_panic();
         let inode = self.inode(id);
         if self.orphans().is_none() {
             return Ok(InodeHold { inode, orphans: None });
@@ -87,6 +88,7 @@ impl Filesystem {
     /// Ends a use; the last one removes an inode that has no name. Contents that replace all earlier ones are written
     /// back. No transaction may be joined by the caller.
     pub fn release(&self, hold: InodeHold) -> Result<(), FsError> {
+        let _stops = self.pool().stop_on_panic();
         let is_unnamed = hold.orphans.is_none() || hold.names().is_unnamed;
         let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(&hold) };
         written.and(self.let_go(hold))
@@ -94,6 +96,7 @@ impl Filesystem {
 
     /// Like [`release`](Self::release), but contents stay in memory.
     pub(crate) fn let_go(&self, hold: InodeHold) -> Result<(), FsError> {
+        let _stops = self.pool().stop_on_panic();
         match hold.end() {
             Some((inode, true)) => self.remove_unnamed(&inode),
             _ => Ok(()),

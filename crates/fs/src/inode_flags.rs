@@ -68,7 +68,8 @@ impl Filesystem {
 
     /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Permissions are the caller's business.
     pub fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
-        let options = &self.writing()?.options;
+        let writing = self.writing()?;
+        let options = &writing.options;
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         let inode = self.inode(id);

@@ -47,7 +47,7 @@ impl Filesystem {
         if inode.is_unprivileged.load(Ordering::Acquire) {
             return Ok(false);
         }
-        self.writing()?;
+        let _writing = self.writing()?;
         let id = inode.id();
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;

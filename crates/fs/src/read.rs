@@ -105,6 +105,7 @@ impl Filesystem {
 
     /// Makes an open file of an inode that is held.
     pub(crate) fn open_held(&self, attributes: &Attributes, inode: InodeHold) -> Result<OpenFile, FsError> {
+        let _stops = self.pool().stop_on_panic();
         let id = attributes.id;
         match attributes.kind {
             FileType::Regular | FileType::Symlink => {}
@@ -131,6 +132,7 @@ impl Filesystem {
 
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
     pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
+        let _stops = self.pool().stop_on_panic();
         let _entry = file.inode.data.shared();
         self.read_inside(file, offset, buffer)
     }

@@ -39,7 +39,8 @@ impl Filesystem {
         new: &NewInode<'_>,
     ) -> Result<RootId, FsError> {
         check_name(name)?;
-        let options = &self.writing()?.options;
+        let writing = self.writing()?;
+        let options = &writing.options;
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
@@ -153,7 +154,8 @@ impl Filesystem {
     /// Takes a subvolume's name away, and marks it as one that is to be dropped.
     fn take_out(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         // Nothing moves between directories meanwhile, and so the name stays where it is but for its own directory.
-        let renames = &self.writing()?.renames;
+        let writing = self.writing()?;
+        let renames = &writing.renames;
         let _renames = renames.lock();
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
         let (subvolume, above) = (self.subvolume_state(id)?, self.subvolume_state(home.directory.tree)?);
@@ -210,7 +212,7 @@ impl Filesystem {
 
     /// Sets the subvolume that is entered when none is asked for.
     pub fn set_default_subvolume(&self, id: RootId) -> Result<(), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(id)?;
         let _access = subvolume.begin_upkeep()?;
         let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
@@ -235,7 +237,7 @@ impl Filesystem {
     /// Makes a subvolume read-only or writable. One that was received and becomes writable is no longer that which
     /// was received, and loses its received UUID.
     pub fn set_subvolume_read_only(&self, id: RootId, read_only: bool) -> Result<(), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         if read_only {
             self.write_back_all(Some(id))?;
         }
@@ -276,7 +278,8 @@ impl Filesystem {
 
     /// An id that no subvolume has, or ever had since the filesystem was opened.
     pub(crate) fn new_subvolume_id(&self) -> Result<RootId, FsError> {
-        let mut next = self.writing()?.next_subvolume.lock();
+        let writing = self.writing()?;
+        let mut next = writing.next_subvolume.lock();
         let id = match *next {
             Some(id) => id,
             None => {

@@ -53,7 +53,7 @@ impl Filesystem {
 
     /// Stores another limit for small files in the pool; durable with the next commit.
     pub fn set_small_file_bytes(&self, bytes: u64) -> Result<(), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         self.pool().set_settings(&PoolSettings { small_file_bytes: bytes })?;
         self.data.small_file_bytes.store(bytes, Ordering::Relaxed);
         Ok(())

@@ -62,7 +62,7 @@ impl Filesystem {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
             return Err(FsError::InvalidName(name.to_vec()));
         }
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         let inode = self.inode(id);

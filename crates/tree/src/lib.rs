@@ -47,6 +47,6 @@ pub use space::{
 };
 pub use transaction::{
     Clock, CommitPhase, CommitReport, CommitStatistics, ExclusiveOperation, LEVELS, Need, PressureListener,
-    Transaction, TreeKind, WriterOptions,
+    StopOnPanic, Transaction, TreeKind, WriterOptions,
 };
 pub use tree::Tree;

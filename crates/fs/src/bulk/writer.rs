@@ -112,7 +112,7 @@ impl<'f> BulkWriter<'f> {
         scope: &'f Scope<'f, 'e>,
         data_bytes: u64,
     ) -> Result<Self, FsError> {
-        filesystem.writing()?;
+        let _writing = filesystem.writing()?;
         let pool = filesystem.pool();
         let generation = pool.join(Need::items(1)).map_err(FsError::from)?.generation();
         Ok(Self {

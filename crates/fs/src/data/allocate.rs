@@ -61,7 +61,7 @@ impl Filesystem {
         length: u64,
         stamp: Stamp,
     ) -> Result<(), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX);
         let range = offset..end.ok_or(FsError::TooLarge(file.id()))?;
         if range.is_empty() {

@@ -54,7 +54,7 @@ impl Filesystem {
         length: u64,
         stamp: Stamp,
     ) -> Result<u64, FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(target.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = exclusive_both(source.inode(), target.inode());
@@ -127,7 +127,7 @@ impl Filesystem {
         length: u64,
         stamp: Stamp,
     ) -> Result<u64, FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let length = length.min(source.size().saturating_sub(source_offset));
         let overlap = source_offset.abs_diff(target_offset) < length;
         if source.id() == target.id() && overlap {

@@ -134,7 +134,7 @@ impl Filesystem {
         if !inode.data.memory().forget_provisional() {
             return Ok(());
         }
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(inode.id().tree)?;
         let _access = subvolume.begin_upkeep()?;
         let _entry = inode.data.shared();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Filesystem {
     /// Makes a file so long: cuts it off, or lets it end in a hole. No transaction may be joined by the caller.
     pub fn truncate(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         if size > FILE_SIZE_MAX {
             return Err(FsError::TooLarge(file.id()));
         }

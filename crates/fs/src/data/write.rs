@@ -83,7 +83,7 @@ impl Filesystem {
 
     /// Returns true if a write of `bytes` bytes would find room. May commit, if that can help.
     pub fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let mut promise = Promise::of(self.pool(), 0);
         match promise.grow_to(bytes) {
             Ok(()) => Ok(true),
@@ -99,7 +99,7 @@ impl Filesystem {
     }
 
     fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8], stamp: Stamp) -> Result<u64, FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         self.throttle();
         let subvolume = self.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;

@@ -43,6 +43,7 @@ impl Filesystem {
     /// had for less than a commit. Reports an error of an earlier writeback once to each opener. No transaction may be
     /// joined by the caller.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
+        let _stops = self.pool().stop_on_panic();
         // Whatever fails is noted as an error of the file.
         let written = self.write_back(file);
         self.take_error(file)?;
@@ -66,6 +67,7 @@ impl Filesystem {
     /// To be done before a snapshot is made. An error is that of a file; the others are written all the same. No
     /// transaction may be joined by the caller.
     pub fn write_back_all(&self, only: Option<RootId>) -> Result<(), FsError> {
+        let _stops = self.pool().stop_on_panic();
         let files = self.data.dirty_files();
         let wanted = files.iter().filter(|inode| only.is_none_or(|tree| inode.id().tree == tree));
         let results: Vec<Result<(), FsError>> = wanted.map(|inode| self.write_back_inode(inode)).collect();
@@ -115,6 +117,7 @@ impl Filesystem {
 
     /// Writes back like [`write_back`](Self::write_back), an inode of any type.
     pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        let _stops = self.pool().stop_on_panic();
         let _entry = inode.data.shared();
         self.write_back_as(inode, true)
     }
@@ -175,7 +178,7 @@ impl<'p> Job<'p> {
         pieces: Vec<WritingPiece>,
         promise: Promise<'p>,
     ) -> Result<Self, FsError> {
-        filesystem.writing()?;
+        let _writing = filesystem.writing()?;
         let tree = filesystem.tree(inode.id().tree)?;
         let flags = filesystem.quick_attributes(inode.id())?.flags;
         // A statement of its own: the memory must not stay locked while trees are read.

@@ -42,7 +42,8 @@ impl Filesystem {
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say
     /// it, else by a commit. No transaction may be joined by the caller.
     pub(crate) fn sync_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        let options = &self.writing()?.options;
+        let writing = self.writing()?;
+        let options = &writing.options;
         let logged = if options.tree_log && !options.flush_on_commit {
             match self.log_inode(inode)? {
                 Ok(Some(ticket)) => self.pool().sync_log(ticket)?,

@@ -64,7 +64,7 @@ impl Filesystem {
         opens: u32,
     ) -> Result<(Attributes, Arc<Inode>), FsError> {
         check_name(name)?;
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
@@ -105,7 +105,7 @@ impl Filesystem {
         parent: InodeId,
         new: &NewInode<'_>,
     ) -> Result<(Attributes, InodeHold), FsError> {
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let inherited = self.inherited(parent, &mut self.inode(parent).names())?;

@@ -16,7 +16,7 @@ impl Filesystem {
     /// Gives an inode, not a directory, one more name.
     pub fn link(&self, id: InodeId, parent: InodeId, name: &[u8]) -> Result<Attributes, FsError> {
         check_name(name)?;
-        self.writing()?;
+        let _writing = self.writing()?;
         if id.tree != parent.tree {
             return Err(FsError::CrossSubvolume(id));
         }

@@ -54,7 +54,8 @@ impl Filesystem {
         check_name(from_name)?;
         check_name(to_name)?;
         let is_across = from_parent != to_parent;
-        let renames = &self.writing()?.renames;
+        let writing = self.writing()?;
+        let renames = &writing.renames;
         let _renames = is_across.then(|| renames.lock());
         let from_subvolume = self.subvolume_state(from_parent.tree)?;
         let to_subvolume = self.subvolume_state(to_parent.tree)?;

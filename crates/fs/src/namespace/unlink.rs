@@ -73,7 +73,7 @@ impl Filesystem {
     /// Removes a name of an inode that is no directory. The inode goes with the last name, or with its last opener.
     pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
@@ -99,7 +99,7 @@ impl Filesystem {
     /// Removes an empty directory, or deletes a subvolume that is empty.
     pub fn remove_directory(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
-        self.writing()?;
+        let _writing = self.writing()?;
         let subvolume = self.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };

@@ -11,6 +11,8 @@ mod interrupted;
 mod kernel;
 mod logged;
 mod model;
+#[cfg(debug_assertions)]
+mod panics;
 mod pingpong;
 mod placement;
 mod races;

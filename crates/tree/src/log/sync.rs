@@ -37,11 +37,11 @@ impl Pool {
     /// Makes an entry durable, unless it is already. No transaction may be joined by the caller.
     pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
         let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
         let durable = writer.lock_commit()?;
         if durable.generation >= ticket.generation || writer.log.state().synced >= ticket.number {
             return Ok(Ok(()));
         }
-        let _guard = StopOnPanic(writer);
         let editor = Editor { pool: self, writer, generation: ticket.generation };
         if !self.is_fit_for_log(writer, ticket.generation)? {
             return Ok(Err(Unlogged::Layout));

@@ -57,6 +57,7 @@ impl Pool {
 
 impl Drop for FreedSpaceHold<'_> {
     fn drop(&mut self) {
+        let _stops = self.pool.stop_on_panic();
         if let Some(number) = self.number
             && let Ok(writer) = self.pool.writer()
         {

@@ -33,6 +33,7 @@ impl Pool {
     /// Makes everything durable that was changed before the call. Callers that come together share a commit.
     pub fn commit(&self) -> Result<(), TreeError> {
         let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
         let wanted = writer.gate.running();
         let mut durable = writer.lock_commit()?;
         self.check_sound(writer)?;
@@ -44,9 +45,7 @@ impl Pool {
         if durable.generation >= wanted || !self.has_changes(writer) {
             return Ok(());
         }
-        let guard = StopOnPanic(writer);
         let committed = self.commit_running(writer);
-        drop(guard);
         match &committed {
             Ok(generation) => {
                 durable.generation = *generation;

@@ -11,6 +11,7 @@ pub struct ExclusiveOperation<'p> {
 impl Pool {
     /// Begins one, with its name for the callers that are refused meanwhile: [`TreeError::Busy`].
     pub fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
+        let _stops = self.stop_on_panic();
         let mut running = self.writer()?.exclusive.lock();
         match *running {
             Some(running) => Err(TreeError::Busy { running }),
@@ -24,6 +25,7 @@ impl Pool {
 
 impl Drop for ExclusiveOperation<'_> {
     fn drop(&mut self) {
+        let _stops = self.pool.stop_on_panic();
         if let Ok(writer) = self.pool.writer() {
             *writer.exclusive.lock() = None;
         }

@@ -45,7 +45,8 @@ pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};
 pub use pressure::PressureListener;
 pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
-pub(crate) use stop::{Inside, StopOnPanic};
+pub(crate) use stop::Inside;
+pub use stop::StopOnPanic;
 
 use crate::log::Log;
 use crate::refs::DelayedRefs;
@@ -187,6 +188,7 @@ impl Pool {
     /// no room for what the operation needs.
     pub fn join(&self, need: Need) -> Result<Transaction<'_>, TreeError> {
         let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
         writer.check_alive()?;
         match writer.pressure.degree() {
             Degree::Low => {}
@@ -232,6 +234,7 @@ impl Pool {
         act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
         let _durable = writer.lock_commit()?;
         let closed = writer.close_gate();
         self.check_sound(writer)?;
@@ -294,6 +297,7 @@ impl Pool {
     /// Gives the pool another label, with zeros behind it, from the next commit on.
     pub fn set_label(&self, label: &[u8; 256]) -> Result<(), TreeError> {
         let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
         writer.check_alive()?;
         *writer.label.lock() = Some(Box::new(*label));
         Ok(())

@@ -5,8 +5,9 @@
 //! here, in two ways:
 //!
 //! - *On the way out.* Part in a transaction, the closed gate and the commit itself end all writing when they are dropped
-//!   by a thread that unwinds, before they let another thread in. So a commit that waits for the thread finds the pool
-//!   stopped.
+//!   by a thread that unwinds, before another thread enters, and so does the guard that operations of files and of devices
+//!   hold ([`StopOnPanic`]): what they keep in memory may be half changed, though the trees are whole. So a commit that waits
+//!   for the thread finds the pool stopped.
 //! - *Before each commit begins, and before it settles* with the gate closed: a poisoned lock of trees, space or
 //!   references tells of a panic outside any transaction.
 //!
@@ -19,17 +20,34 @@ use super::{Durable, Writer};
 use crate::{Pool, TreeError};
 use brindle_ondisk::Generation;
 use brindle_sync::{HeldRank, MutexGuard, Rank, thread};
+use std::fmt;
 
 /// The reason that the pool gives after a panic.
 const PANIC: &str = "a panic has left a change half done";
 
-/// Ends all writing if it is dropped by a thread that unwinds.
+/// Guard of an operation: ends all writing if it is dropped by a thread that unwinds.
 #[must_use = "it guards as long as it lives"]
-pub(crate) struct StopOnPanic<'w>(pub(crate) &'w Writer);
+pub struct StopOnPanic<'p>(Option<&'p Writer>);
+
+impl<'p> StopOnPanic<'p> {
+    pub(crate) fn of(writer: &'p Writer) -> Self {
+        Self(Some(writer))
+    }
+}
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.stop_if_panicking();
+        if let Some(writer) = self.0
+            && thread::panicking()
+        {
+            writer.abort(&PANIC);
+        }
+    }
+}
+
+impl fmt::Debug for StopOnPanic<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StopOnPanic")
     }
 }
 
@@ -51,6 +69,7 @@ impl Inside<'_> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
+        let _stops = StopOnPanic::of(self.writer);
         self.writer.stop_if_panicking();
         self.writer.gate.leave();
     }
@@ -78,6 +97,7 @@ impl ClosedGate<'_> {
 
 impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
+        let _stops = StopOnPanic::of(self.writer);
         self.writer.stop_if_panicking();
         self.writer.gate.open(self.generation);
     }
@@ -88,6 +108,7 @@ impl Writer {
     /// be entered after it to find that.
     #[track_caller]
     pub(crate) fn lock_commit(&self) -> Result<MutexGuard<'_, Durable>, TreeError> {
+        let _stops = StopOnPanic::of(self);
         let durable = self.commit.lock_after_panic();
         self.check_alive()?;
         Ok(durable)
@@ -96,6 +117,7 @@ impl Writer {
     /// Takes part in the running transaction, once the gate is open.
     #[track_caller]
     pub(crate) fn enter(&self) -> Inside<'_> {
+        let _stops = StopOnPanic::of(self);
         let rank = Rank::Transaction.hold();
         Inside { writer: self, generation: self.gate.enter(), _rank: rank }
     }
@@ -103,19 +125,24 @@ impl Writer {
     /// Closes the gate and waits until every operation has left. The caller holds the commit lock.
     #[track_caller]
     pub(crate) fn close_gate(&self) -> ClosedGate<'_> {
+        let _stops = StopOnPanic::of(self);
         let rank = Rank::Transaction.hold();
         ClosedGate { writer: self, generation: self.gate.close(), _rank: rank }
     }
 
     /// Ends all writing if the calling thread unwinds.
-    pub(crate) fn stop_if_panicking(&self) {
-        if thread::panicking() {
-            self.abort(&PANIC);
-        }
+    fn stop_if_panicking(&self) {
+        drop(StopOnPanic::of(self));
     }
 }
 
 impl Pool {
+    /// Ends all writing if the caller unwinds before it has dropped the guard: for operations that change more than
+    /// trees. Of a pool that is only read, nothing is to be stopped.
+    pub fn stop_on_panic(&self) -> StopOnPanic<'_> {
+        StopOnPanic(self.writer().ok())
+    }
+
     /// Refuses to go on if writing has ended, or a panic has poisoned what a commit would publish. To be asked once more
     /// with the gate closed: an operation that the gate waited for may have failed half way.
     pub(crate) fn check_sound(&self, writer: &Writer) -> Result<(), TreeError> {
