@@ -62,7 +62,7 @@ mod checked {
             OfThread(Some(self.clone())).watching(act)
         }
 
-        /// How often `rank` came to `moment`.
+        /// Number of times that `rank` came to `moment`.
         #[must_use]
         pub fn count(&self, rank: Rank, moment: Moment) -> u64 {
             self.state().counts.get(&(rank, moment)).copied().unwrap_or_default()

@@ -137,7 +137,7 @@ impl Run {
     }
 }
 
-/// What a filesystem lets through after a panic of what makes changes, or makes them durable.
+/// Changes, and requests to make them durable, that a filesystem accepts after a panic.
 fn accepted(fs: &Filesystem) -> Vec<&'static str> {
     type Act<'f> = Box<dyn Fn() -> Result<(), FsError> + 'f>;
     let top = fs.root();
