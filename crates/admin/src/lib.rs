@@ -9,8 +9,10 @@ pub mod control;
 mod defragment;
 pub mod devices;
 mod mounts;
+pub mod pool;
 pub mod search;
 mod settings;
 pub mod tier;
 
 pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
+pub use pool::{AdminError, PoolAdmin, PoolFacts, Reach};

@@ -142,7 +142,7 @@ impl FencedPool for Mounted {
 }
 
 /// Takes down the fences that a killed process has left; none if there is nothing. The lock of the pool is the caller's.
-pub fn recover<P: FencedPool>(
+pub fn recover<P: FencedPool + ?Sized>(
     pool: &P,
     directory: &StateDirectory,
     fsid: &Uuid,
@@ -184,7 +184,7 @@ fn repair(device: &FencedDevice, found: Option<(Uuid, u64)>) -> Repair {
 }
 
 /// Gives all devices their sizes back; one that can't have it does not keep the others from it.
-fn restore<P: FencedPool>(pool: &P, journal: &Journal) -> Result<Vec<Restored>, P::Error> {
+fn restore<P: FencedPool + ?Sized>(pool: &P, journal: &Journal) -> Result<Vec<Restored>, P::Error> {
     let mut restored = Vec::new();
     let mut failed = None;
     for device in &journal.devices {

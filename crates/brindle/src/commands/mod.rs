@@ -17,6 +17,7 @@ pub(crate) mod mount;
 mod mount_options;
 mod operands;
 mod path;
+mod place;
 mod pool;
 mod property;
 mod restore;

@@ -1,27 +1,21 @@
 //! `balance status`, `pause`, `cancel` and `resume`.
 
-use super::work::{self, Job, Place, progress_of};
+use super::work;
 use crate::cli::JsonOption;
 use crate::commands::balance::parse_rate;
+use crate::commands::place::{administer, administer_reached};
 use crate::commands::pool::open_pool;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::Mounted;
-use brindle_care::balance::{self, Progress};
-use brindle_uapi::message::{
-    BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_STOP_CANCEL,
-    BALANCE_STOP_PAUSE,
-};
+use brindle_admin::balance::BalanceState;
+use brindle_admin::pool::{BalanceJob, BalanceStatus};
+use brindle_admin::{PoolFacts, Reach};
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// Interval of looking for the end of a balance.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Exit codes in the help: those of btrfs-balance(8).
 const STATUS_CODES: &str = "\
@@ -94,20 +88,16 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
 }
 
 fn show_status(command: &StatusCommand) -> Result<ExitCode> {
-    let (state, progress) = match command.paths.as_slice() {
-        [path] if path.is_dir() => {
-            let report = Mounted::open(path)?.balance_report()?;
-            let state = match report.state {
-                BALANCE_REPORT_RUNNING => "running",
-                BALANCE_REPORT_PAUSED => "paused",
-                _ => "none",
-            };
-            (state, progress_of(&report.work))
-        }
-        paths => {
-            let is_there = balance::interrupted(&open_pool(paths)?)?.is_some();
-            (if is_there { "paused" } else { "none" }, Progress::default())
-        }
+    let facts: Box<dyn PoolFacts> = match Reach::of(&command.paths)? {
+        Reach::Kernel(mount) => Box::new(mount),
+        Reach::Brindle(mount) => Box::new(mount),
+        Reach::Devices(paths) => Box::new(open_pool(&paths)?),
+    };
+    let BalanceStatus { state, progress, .. } = facts.balance_status()?;
+    let state = match state {
+        BalanceState::Running => "running",
+        BalanceState::Paused => "paused",
+        BalanceState::None => "none",
     };
     let code = if state == "none" { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if command.json.json {
@@ -141,51 +131,30 @@ fn none_there(what: &str) -> Result<ExitCode> {
 
 /// Pauses it.
 pub(crate) fn pause(command: &PauseCommand) -> Result<ExitCode> {
-    let mounted = Mounted::open(&command.path)?;
-    if !mounted.stop_balance(BALANCE_STOP_PAUSE)? {
+    let pool = administer_reached(Reach::of_mount(&command.path)?)?;
+    if !pool.pause_balance()? {
         return none_there(&format!("{}: no balance is running", command.path.display()));
     }
-    wait_for_end(&mounted)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Cancels it.
 pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
-    let was_there = match Place::open(&command.paths)? {
-        Place::Mounted(mounted) => {
-            let was_there = mounted.stop_balance(BALANCE_STOP_CANCEL)?;
-            wait_for_end(&mounted)?;
-            was_there
-        }
-        Place::Open(filesystem) => {
-            let was_there = balance::forget(filesystem.pool())?;
-            filesystem.shutdown()?;
-            was_there
-        }
-    };
+    let pool = administer(&command.paths)?;
+    let was_there = pool.cancel_balance()?;
+    pool.close()?;
     if !was_there {
         return none_there("there is no balance");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until none is running.
-fn wait_for_end(mounted: &Mounted) -> Result<()> {
-    while mounted.balance_report()?.state == BALANCE_REPORT_RUNNING {
-        std::thread::sleep(LOOK_EVERY);
-    }
-    Ok(())
-}
-
 /// Goes on with it.
 pub(crate) fn resume(command: &ResumeCommand) -> Result<ExitCode> {
-    let place = Place::open(&command.paths)?;
-    let is_there = match &place {
-        Place::Mounted(mounted) => mounted.balance_report()?.state != BALANCE_REPORT_NONE,
-        Place::Open(filesystem) => balance::interrupted(filesystem.pool())?.is_some(),
-    };
+    let pool = administer(&command.paths)?;
+    let is_there = pool.balance_status()?.state != BalanceState::None;
     if !is_there {
         return none_there("there is no balance");
     }
-    work::run(&place, &Job { balance: None, force: true, rate: command.rate })
+    work::run(&*pool, &BalanceJob { balance: None, force: true, rate: command.rate })
 }

@@ -1,8 +1,10 @@
 //! `balance start`.
 
-use super::work::{self, Job, Place};
+use super::work;
 use crate::commands::balance::parse_rate;
+use crate::commands::place::administer;
 use anyhow::{Result, bail};
+use brindle_admin::pool::BalanceJob;
 use brindle_policy::balance::{Balance, Filter};
 use clap::Args;
 use std::path::PathBuf;
@@ -88,6 +90,6 @@ pub(crate) fn run(command: &StartCommand) -> Result<ExitCode> {
             "-s is seldom wanted for itself (-m balances system block groups too); it is done with --force"
         );
     }
-    let place = Place::open(&command.paths)?;
-    work::run(&place, &Job { balance: Some(balance), force: *force, rate: *rate })
+    let pool = administer(&command.paths)?;
+    work::run(&*pool, &BalanceJob { balance: Some(balance), force: *force, rate: *rate })
 }

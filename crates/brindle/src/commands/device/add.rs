@@ -1,9 +1,10 @@
 //! `device add`.
 
-use super::change::{self, Change, UnmountedPool};
+use super::change::{self, UnmountedPool, refuse_member};
 use crate::cli::JsonOption;
 use crate::commands::device_word::{refuse_twice, split_class};
 use anyhow::Result;
+use brindle_admin::pool::Change;
 use brindle_care::device::AddOptions;
 use clap::Args;
 use std::path::PathBuf;
@@ -61,12 +62,12 @@ pub(crate) struct AddCommand {
 /// Runs it.
 pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
     let AddCommand { unmounted, operands, .. } = command;
-    let (devices, place) = unmounted.with_operands(operands, "a DEVICE")?;
+    let (devices, pool) = unmounted.with_operands(operands, "a DEVICE")?;
     let options = AddOptions { force: command.force, discard: !command.nodiscard };
     let words = devices.iter().map(|word| split_class(word)).collect::<Result<Vec<_>>>()?;
     refuse_twice(words.iter().map(|(path, _)| path.as_path()))?;
-    words.iter().try_for_each(|(path, _)| place.refuse_member(path))?;
+    words.iter().try_for_each(|(path, _)| refuse_member(&*pool, path))?;
     let changes: Vec<_> =
         words.into_iter().map(|(path, class)| Change::Add { path, class, options }).collect();
-    change::run(&place, &changes, command.json)
+    change::run(&*pool, &changes, command.json)
 }

@@ -1,8 +1,9 @@
 //! `device remove`.
 
-use super::change::{self, Change, UnmountedPool};
+use super::change::{self, UnmountedPool, leaving};
 use crate::cli::JsonOption;
 use anyhow::Result;
+use brindle_admin::pool::Change;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,8 +44,8 @@ pub(crate) struct RemoveCommand {
 /// Runs it.
 pub(crate) fn run(command: &RemoveCommand) -> Result<ExitCode> {
     let RemoveCommand { unmounted, operands, .. } = command;
-    let (words, place) = unmounted.with_operands(operands, "a device")?;
-    let change = |word: &PathBuf| Ok(Change::Remove(place.leaving(word)?));
+    let (words, pool) = unmounted.with_operands(operands, "a device")?;
+    let change = |word: &PathBuf| Ok(Change::Remove(leaving(&*pool, word)?));
     let changes = words.iter().map(change).collect::<Result<Vec<_>>>()?;
-    change::run(&place, &changes, command.json)
+    change::run(&*pool, &changes, command.json)
 }

@@ -1,12 +1,11 @@
 //! `filesystem defragment`.
 
 use crate::cli::JsonOption;
-use crate::commands::balance::work::Place;
+use crate::commands::place::administer;
 use crate::commands::stop::Stop;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::Mounted;
-use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem};
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
@@ -29,9 +28,6 @@ EXIT STATUS
   1    failure; what was moved stays moved, and the pool is whole
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on where it is worth it";
-
-/// Number of leaves in a step, of a pool that is not mounted.
-const LEAVES_PER_PIECE: usize = 1024;
 
 /// Write metadata anew where it lies scattered, so that disks read it without seeking
 ///
@@ -69,7 +65,7 @@ pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
     {
         bail!("{}: data of files is not defragmented, only metadata: give a directory", path.display());
     }
-    let place = Place::open(&command.paths)?;
+    let pool = administer(&command.paths)?;
     let stop = Stop::on_signals()?;
     let mut done = Done::default();
     let mut next = |leaves: u64, moved: u64| {
@@ -77,10 +73,8 @@ pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
         done.moved += moved;
         !stop.is_set()
     };
-    let is_whole = match &place {
-        Place::Mounted(mounted) => on_mount(mounted, command.all, &mut next),
-        Place::Open(filesystem) => on_devices(filesystem, &mut next),
-    }?;
+    let is_whole = pool.defragment(command.all, &mut next)?;
+    pool.close()?;
     let Done { leaves, moved } = done;
     if command.json.json {
         output::print_json(&json!({ "leaves": leaves, "moved": moved, "is_whole": is_whole }))?;
@@ -93,33 +87,5 @@ pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
     match stop.name_and_code().filter(|_| !is_whole) {
         Some((_, code)) => Ok(ExitCode::from(code)),
         None => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Observer that is told of each piece, and returns false to stop.
-type Observer<'o> = &'o mut dyn FnMut(u64, u64) -> bool;
-
-fn on_mount(mounted: &Mounted, all: bool, next: Observer<'_>) -> Result<bool> {
-    let mut piece = None;
-    loop {
-        let done = mounted.defragment(all, piece.as_ref())?;
-        let goes_on = next(done.leaves, done.moved);
-        if done.tree == 0 || !goes_on {
-            return Ok(done.tree == 0);
-        }
-        piece = Some(done);
-    }
-}
-
-fn on_devices(filesystem: &Filesystem, next: Observer<'_>) -> Result<bool> {
-    let mut from: Option<DefragmentPlace> = None;
-    loop {
-        let done = filesystem.defragment(DefragmentScope::Pool, from, LEAVES_PER_PIECE)?;
-        from = done.next;
-        let goes_on = next(done.leaves, done.moved);
-        if from.is_none() || !goes_on {
-            filesystem.shutdown()?;
-            return Ok(from.is_none());
-        }
     }
 }

@@ -1,9 +1,12 @@
 //! `filesystem resize`.
 
 use crate::cli::JsonOption;
-use crate::commands::device::change::{self, Change, Place};
+use crate::commands::device::change;
+use crate::commands::place::{administer_devices, administer_reached};
 use crate::commands::usage::OrWrongUsage;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use brindle_admin::Reach;
+use brindle_admin::pool::Change;
 use brindle_care::device::NewSize;
 use brindle_ondisk::DevId;
 use clap::Args;
@@ -49,12 +52,9 @@ pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
         None => (1, command.size.as_str()),
     };
     let size: NewSize = size.parse().with_context(|| format!("'{size}' is no size")).or_wrong_usage()?;
-    let place = match command.paths.as_slice() {
-        [path] if path.is_dir() => Place::of_mount(path)?,
-        paths if paths.iter().any(|path| path.is_dir()) => {
-            bail!("give either one directory of a mounted pool, or the devices of one that is not mounted")
-        }
-        paths => Place::of_devices(paths, &[])?,
+    let pool = match Reach::of(&command.paths)? {
+        Reach::Devices(paths) => administer_devices(&paths, &[])?,
+        mount => administer_reached(mount)?,
     };
-    change::run(&place, &[Change::Resize(DevId::new(devid), size)], command.json)
+    change::run(&*pool, &[Change::Resize(DevId::new(devid), size)], command.json)
 }

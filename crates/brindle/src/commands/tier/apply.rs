@@ -4,19 +4,21 @@ use super::facts::{ClassOptions, Facts};
 use super::plan::Only;
 use super::{recover, state};
 use crate::commands::balance::parse_rate;
-use crate::commands::balance::work::{self, Job, Place};
+use crate::commands::balance::work;
+use crate::commands::place::administer_as;
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_admin::Mounted;
+use brindle_admin::Reach;
+use brindle_admin::pool::BalanceJob;
 use brindle_admin::tier::{ApplyOptions, Observer, apply};
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::{Move, Plan, Wanted, plan};
 use brindle_policy::tier::shortage::Shortage;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal, Write};
+use indicatif::ProgressBar;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -81,9 +83,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
-    if !is_on_kernel_mount(&command.pool)? {
-        return run_here(command);
+    match Reach::of(&command.pool)? {
+        Reach::Kernel(_) => on_kernel_mount(command),
+        reach => run_here(command, &reach),
     }
+}
+
+/// Applies it to a pool that the kernel has mounted, by fences.
+fn on_kernel_mount(command: &ApplyCommand) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let mounted = facts.kernel_mount().context("the pool is not mounted by the kernel")?;
@@ -114,20 +121,10 @@ pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
     }
 }
 
-/// Returns true if the kernel has the pool mounted.
-fn is_on_kernel_mount(paths: &[PathBuf]) -> Result<bool> {
-    match paths {
-        [path] if path.is_dir() => Ok(Mounted::open(path)?.is_of_kernel()),
-        _ => Ok(false),
-    }
-}
-
 /// On a pool that is not mounted, or by the process that serves a mount: a balance of what lies wrong.
-fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
-    if let [path] = command.pool.as_slice()
-        && path.is_dir()
-    {
-        Mounted::open(path)?.require_written("tier apply")?;
+fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
+    if let Some(mounted) = reach.mounted() {
+        mounted.require_written("tier apply")?;
         if !command.classes.is_empty() {
             bail!(
                 "--fast and --bulk: a mount of brindle has classes of its own: `brindle mount DEVICE:fast`, `brindle \
@@ -142,12 +139,12 @@ fn run_here(command: &ApplyCommand) -> Result<ExitCode> {
     let chosen = facts.chosen_classes();
     // It has the devices open.
     drop(facts);
-    let place = Place::open_as(&command.pool, chosen)?;
-    if place.forget_misplaced()? {
+    let pool = administer_as(&command.pool, chosen)?;
+    if pool.forget_misplaced()? {
         tracing::info!("goes on with what was interrupted");
     }
-    let job = Job { balance: Some(misplaced(wanted)), force: false, rate: command.rate };
-    let code = work::run(&place, &job)?;
+    let job = BalanceJob { balance: Some(misplaced(wanted)), force: false, rate: command.rate };
+    let code = work::run(&*pool, &job)?;
     let mut out = output::stdout();
     print_shortages(&mut out, &shortages)?;
     out.flush()?;
@@ -177,15 +174,7 @@ pub(crate) struct Show<'a> {
 
 impl<'a> Show<'a> {
     pub(crate) fn new(stop: &'a Stop) -> Self {
-        let bar = if io::stderr().is_terminal() {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
-        } else {
-            ProgressBar::hidden()
-        };
-        let template =
-            "{bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta} {wide_msg}";
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
-        Self { stop, bar }
+        Self { stop, bar: work::progress_bar() }
     }
 }
 

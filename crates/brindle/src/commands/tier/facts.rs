@@ -3,13 +3,14 @@
 use crate::commands::health::{self, AllHealth};
 use crate::commands::pool::open_pool;
 use anyhow::{Result, bail};
+use brindle_admin::pool::{BrindleMount, KernelMount};
 use brindle_admin::tier::{Inventory, MountedDevice};
-use brindle_admin::{ControlError, Mounted};
+use brindle_admin::{ControlError, Mounted, PoolFacts, Reach};
 use brindle_device::{Device, DeviceClass, FileDevice};
-use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
-use brindle_policy::tier::{ClassFacts, ClassReason, TierChunk, TierDevice, TierPool, TierStripe, classify};
-use brindle_tree::{Pool, Readahead};
+use brindle_policy::tier::{ClassFacts, ClassReason, TierDevice, TierPool, classify};
+use brindle_tree::Pool;
 use clap::Args;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -71,9 +72,11 @@ pub(crate) struct DeviceFacts {
 impl Facts {
     /// Looks at what is mounted at a path, or at an unmounted pool on devices.
     pub(crate) fn gather(paths: &[PathBuf], options: &ClassOptions) -> Result<Self> {
-        match paths {
-            [path] if path.is_dir() => Self::of_mounted(Mounted::open(path)?, options),
-            devices => Self::of_unmounted(devices, options),
+        match Reach::of(paths)? {
+            Reach::Kernel(KernelMount(mounted)) | Reach::Brindle(BrindleMount(mounted)) => {
+                Self::of_mounted(mounted, options)
+            }
+            Reach::Devices(devices) => Self::of_unmounted(&devices, options),
         }
     }
 
@@ -113,55 +116,31 @@ impl Facts {
                 device.devid
             );
         }
-        let devices: Vec<DeviceFacts> = inventory
-            .devices
-            .iter()
-            .map(|device| DeviceFacts {
-                devid: device.devid,
-                path: if device.is_missing { PathBuf::new() } else { device.path.clone() },
-                total_bytes: device.total_bytes,
-                stored: device.stored,
-                class: (PlacementClass::Bulk, ClassReason::Unknown),
-            })
-            .collect();
-        let Inventory { fsid, chunks, .. } = inventory;
         let served = if mounted.is_of_kernel() { HashMap::new() } else { served_classes(&mounted)? };
-        Self::classified(fsid, Source::Mounted(mounted), (devices, served), chunks, options)
+        Self::classified(inventory, Source::Mounted(mounted), &served, options)
     }
 
     fn of_unmounted(paths: &[PathBuf], options: &ClassOptions) -> Result<Self> {
         let pool = open_pool(paths)?;
-        let stored = stored_hints(&pool)?;
-        let devices = pool.volume().devices().into_iter().map(|device| DeviceFacts {
-            devid: device.devid,
-            path: if device.missing { PathBuf::new() } else { PathBuf::from(device.name) },
-            total_bytes: device.total_bytes,
-            stored: stored.get(&device.devid).copied().unwrap_or(0),
-            class: (PlacementClass::Bulk, ClassReason::Unknown),
-        });
-        let used = used_of_block_groups(&pool)?;
-        let chunks = pool.volume().chunks().into_iter().map(|chunk| TierChunk {
-            logical: chunk.start,
-            length_bytes: chunk.length,
-            used_bytes: used.get(&chunk.start).copied().unwrap_or(0),
-            kind: chunk.kind,
-            stripes: chunk
-                .stripes
-                .iter()
-                .map(|stripe| TierStripe { devid: stripe.devid, physical: stripe.physical })
-                .collect(),
-        });
-        let (fsid, devices, chunks) = (pool.superblock().fsid, devices.collect(), chunks.collect());
-        Self::classified(fsid, Source::Open(Box::new(pool)), (devices, HashMap::new()), chunks, options)
+        let inventory = PoolFacts::inventory(&pool)?;
+        Self::classified(inventory, Source::Open(Box::new(pool)), &HashMap::new(), options)
     }
 
     fn classified(
-        fsid: Uuid,
+        inventory: Inventory,
         source: Source,
-        (mut devices, served): (Vec<DeviceFacts>, HashMap<DevId, PlacementClass>),
-        chunks: Vec<TierChunk>,
+        served: &HashMap<DevId, PlacementClass>,
         options: &ClassOptions,
     ) -> Result<Self> {
+        let Inventory { fsid, devices, chunks } = inventory;
+        let facts = |device: MountedDevice| DeviceFacts {
+            devid: device.devid,
+            path: if device.is_missing { PathBuf::new() } else { device.path },
+            total_bytes: device.total_bytes,
+            stored: device.stored,
+            class: (PlacementClass::Bulk, ClassReason::Unknown),
+        };
+        let mut devices: Vec<DeviceFacts> = devices.into_iter().map(facts).collect();
         let chosen = chosen_classes(&devices, options)?;
         let facts = |device: &DeviceFacts| ClassFacts {
             chosen: chosen.get(&device.devid).copied(),
@@ -255,36 +234,4 @@ fn rotates(path: &Path) -> Option<bool> {
         DeviceClass::Rotating => Some(true),
         DeviceClass::Unknown => None,
     }
-}
-
-/// Hints in an unmounted pool (`dev_item.type`).
-fn stored_hints(pool: &Pool) -> Result<HashMap<DevId, u64>> {
-    let mut stored = HashMap::new();
-    let mut cursor = pool.cursor(&pool.tree(RootId::CHUNK_TREE)?, Readahead::None);
-    cursor.seek(&Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, 0))?;
-    while let Some((key, data)) = cursor.item() {
-        match Item::parse(&key, data) {
-            Ok(Item::Device(item)) => stored.insert(item.devid, item.device_type.get()),
-            _ => break,
-        };
-        cursor.next()?;
-    }
-    Ok(stored)
-}
-
-/// Used bytes of each block group of an unmounted pool.
-fn used_of_block_groups(pool: &Pool) -> Result<HashMap<Logical, u64>> {
-    let mut used = HashMap::new();
-    let has_own_tree = pool.root_item(RootId::BLOCK_GROUP_TREE)?.is_some();
-    let tree = if has_own_tree { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE };
-    let tree = pool.tree(tree)?;
-    for chunk in pool.volume().chunks() {
-        let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
-        let bytes = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
-            Ok(Item::BlockGroup(group)) => group.used.get(),
-            _ => 0,
-        })?;
-        used.insert(chunk.start, bytes.unwrap_or(0));
-    }
-    Ok(used)
 }

@@ -2,24 +2,19 @@
 
 use super::apply::PATIENCE;
 use super::state;
-use crate::commands::device::change::{self, Place};
+use crate::commands::place::{administer_devices, administer_reached};
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_admin::Mounted;
-use brindle_admin::tier::{FencedPool, Journal, Restored, recover};
-use brindle_care::balance;
+use brindle_admin::tier::{Journal, Restored, recover};
+use brindle_admin::{Mounted, PoolAdmin, Reach};
 use brindle_device::{Device, FileDevice};
-use brindle_ondisk::item::BalanceItem;
-use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
-use brindle_policy::balance::Balance;
-use brindle_uapi::message::{BALANCE_REPORT_PAUSED, BALANCE_STOP_CANCEL};
+use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use clap::Args;
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use zerocopy::FromBytes;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -113,26 +108,23 @@ impl Wanted {
         }
     }
 
-    /// Place where it can be changed.
-    fn place(&self, fsid: &Uuid) -> Result<Place> {
-        let of_mount = |mounted: Mounted| match mounted.is_of_kernel() {
-            true => Place::Kernel(mounted),
-            false => Place::Brindle(mounted),
-        };
-        match self {
-            Self::At(path) => Place::of_mount(path),
-            Self::On(devices) => match Mounted::find(fsid) {
-                Some(mounted) => Ok(of_mount(mounted)),
-                None => Place::of_devices(devices, &[]),
-            },
-            Self::Anywhere(uuid, path) => Mounted::find(uuid).map(of_mount).with_context(|| {
+    /// Administration of the pool.
+    fn pool(&self, fsid: &Uuid) -> Result<Box<dyn PoolAdmin>> {
+        let reach = match self {
+            Self::At(path) => Reach::of_mount(path)?,
+            Self::On(devices) => Mounted::find(fsid).map_or(Reach::Devices(devices.clone()), Reach::from),
+            Self::Anywhere(uuid, path) => Mounted::find(uuid).map(Reach::from).with_context(|| {
                 let path = path.iter().map(|path| format!(", last seen at {}", path.display()));
                 let last_seen: String = path.collect();
                 format!(
                     "pool {uuid} is not mounted{last_seen}: mount it, and run this again, or name its devices: `brindle \
                      tier recover DEVICE...`"
                 )
-            }),
+            })?,
+        };
+        match reach {
+            Reach::Devices(devices) => administer_devices(&devices, &[]),
+            mount => administer_reached(mount),
         }
     }
 }
@@ -145,46 +137,6 @@ impl fmt::Display for Wanted {
             Self::On(devices) => {
                 let names: Vec<String> = devices.iter().map(|path| path.display().to_string()).collect();
                 f.write_str(&names.join(" "))
-            }
-        }
-    }
-}
-
-impl FencedPool for Place {
-    type Error = anyhow::Error;
-
-    fn device(&self, devid: DevId) -> Result<Option<(Uuid, u64)>> {
-        match self {
-            Self::Kernel(mounted) | Self::Brindle(mounted) => Ok(FencedPool::device(mounted, devid)?),
-            Self::Open(filesystem) => {
-                let devices = filesystem.pool().volume().devices().into_iter();
-                let mut present = devices.filter(|device| device.devid == devid && !device.missing);
-                Ok(present.next().map(|device| (device.uuid, device.total_bytes)))
-            }
-        }
-    }
-
-    fn resize(&self, devid: DevId, bytes: u64) -> Result<()> {
-        change::resize_to(self, devid, bytes)
-    }
-
-    fn end_balance_of_chunk(&self) -> Result<()> {
-        match self {
-            Self::Kernel(mounted) => Ok(mounted.end_balance_of_chunk()?),
-            Self::Brindle(mounted) => {
-                let report = mounted.balance_report()?;
-                let item = BalanceItem::read_from_bytes(&report.item).ok().context("no balance item")?;
-                if report.state == BALANCE_REPORT_PAUSED && Balance::from_item(&item).is_for_one_chunk() {
-                    mounted.stop_balance(BALANCE_STOP_CANCEL)?;
-                }
-                Ok(())
-            }
-            Self::Open(filesystem) => {
-                let kept = balance::interrupted(filesystem.pool())?;
-                if kept.is_some_and(|kept| kept.is_for_one_chunk()) {
-                    balance::forget(filesystem.pool())?;
-                }
-                Ok(())
             }
         }
     }
@@ -243,10 +195,8 @@ fn one(pool: &Wanted) -> Result<Vec<Restored>> {
         return Ok(Vec::new());
     }
     let _lock = directory.lock(&fsid, PATIENCE)?;
-    let place = pool.place(&fsid)?;
-    let restored = recover(&place, &directory, &fsid)?;
-    if let Place::Open(filesystem) = &place {
-        filesystem.shutdown()?;
-    }
+    let pool = pool.pool(&fsid)?;
+    let restored = recover(&*pool, &directory, &fsid)?;
+    pool.close()?;
     Ok(restored)
 }

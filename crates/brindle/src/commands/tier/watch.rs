@@ -9,7 +9,7 @@ use crate::commands::balance::parse_rate;
 use crate::commands::mkfs::parse_size;
 use crate::commands::stop::Stop;
 use anyhow::{Context, Result, bail};
-use brindle_admin::Mounted;
+use brindle_admin::Reach;
 use brindle_admin::tier::{ApplyOptions, WatchOptions, watch};
 use brindle_policy::tier::plan::Wanted;
 use brindle_policy::tier::watch::Marks;
@@ -77,8 +77,8 @@ pub(crate) fn run(command: &WatchCommand) -> Result<ExitCode> {
         bail!("{}: tier watch is for a mounted pool", command.pool.display());
     }
     let stop = Stop::on_signals()?;
-    if !Mounted::open(&command.pool)?.is_of_kernel() {
-        return keep::run(command, &stop);
+    if let Reach::Brindle(mount) = Reach::of_mount(&command.pool)? {
+        return keep::run(command, mount, &stop);
     }
     let facts = Facts::gather(std::slice::from_ref(&command.pool), &command.classes)?;
     let mounted = facts.kernel_mount().context("the pool is not mounted by the kernel")?;

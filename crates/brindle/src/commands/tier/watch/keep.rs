@@ -1,13 +1,16 @@
 //! Watching a mount of brindle: it places what is new by itself, so it is enough to look from time to time.
 
 use super::WatchCommand;
-use crate::commands::balance::work::{self, Job, Place};
+use crate::commands::balance::work;
+use crate::commands::place::administer;
 use crate::commands::stop::Stop;
 use crate::commands::tier::apply::misplaced;
 use crate::commands::tier::facts::Facts;
 use crate::output;
 use anyhow::{Result, bail};
-use brindle_admin::{ControlError, Mounted};
+use brindle_admin::pool::{BalanceJob, BrindleMount};
+use brindle_admin::{AdminError, ControlError, Mounted, PoolAdmin, PoolFacts};
+use brindle_care::balance::Ended;
 use brindle_ondisk::Uuid;
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::Wanted;
@@ -24,21 +27,19 @@ const TICK: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(600);
 
 /// Watches until it is told to stop.
-pub(super) fn run(command: &WatchCommand, stop: &Stop) -> Result<ExitCode> {
+pub(super) fn run(command: &WatchCommand, mount: BrindleMount, stop: &Stop) -> Result<ExitCode> {
     if !command.classes.is_empty() {
         bail!(
             "--fast and --bulk are for pools that the kernel has mounted; a mount of brindle has classes of its own: \
              `brindle mount DEVICE:fast`, `brindle property set ... allocation_hint`"
         );
     }
-    let mounted = Mounted::open(&command.pool)?;
-    mounted.require_written("tier watch")?;
-    let fsid = mounted.filesystem()?.fsid;
-    drop(mounted);
+    mount.0.require_written("tier watch")?;
+    let fsid = mount.fsid()?;
+    drop(mount);
     tracing::info!("watching {}", command.pool.display());
     let every = Duration::from_secs(command.files_interval.saturating_mul(60));
-    let mut keeper =
-        Keeper { command, stop, fsid: Uuid(fsid), every, files_due: Some(Instant::now()), failed: None };
+    let mut keeper = Keeper { command, stop, fsid, every, files_due: Some(Instant::now()), failed: None };
     if every.is_zero() {
         keeper.files_due = None;
     }
@@ -89,12 +90,12 @@ impl Keeper<'_> {
         }
         let all = misplaced(Wanted { metadata: true, data: true });
         let balance = if is_due { all } else { without_files(all) };
-        let place = Place::open(std::slice::from_ref(path))?;
-        if report.state != BALANCE_REPORT_NONE && !place.forget_misplaced()? {
+        let pool = administer(std::slice::from_ref(path))?;
+        if report.state != BALANCE_REPORT_NONE && !pool.forget_misplaced()? {
             tracing::info!("a balance is paused");
             return Ok(ControlFlow::Continue(()));
         }
-        self.put_right(&place, balance)?;
+        self.put_right(&*pool, balance)?;
         if is_due {
             self.files_due = Instant::now().checked_add(self.every);
         }
@@ -116,26 +117,25 @@ impl Keeper<'_> {
     }
 
     /// Moves what lies wrong. That there is no room is told, and no reason to stop.
-    fn put_right(&mut self, place: &Place, balance: Balance) -> Result<()> {
-        let Place::Mounted(mounted) = place else { unreachable!("a directory is a mount") };
-        let job = Job { balance: Some(balance), force: false, rate: self.command.rate };
+    fn put_right(&mut self, pool: &dyn PoolAdmin, balance: Balance) -> Result<()> {
+        let job = BalanceJob { balance: Some(balance), force: false, rate: self.command.rate };
         let bar = work::progress_bar();
-        let done = work::on_mount(mounted, &job, self.stop, &bar);
+        let done = pool.balance(&job, &mut work::watcher(self.stop, &bar));
         bar.finish_and_clear();
         match done {
-            Ok((progress, _)) => {
+            Ok(Ended { progress, .. }) => {
                 self.failed = None;
                 if progress.moved_bytes > 0 {
                     tracing::info!("{} bytes moved to where they belong", progress.moved_bytes);
                 }
             }
             // Another process was faster.
-            Err(error) if matches!(error.downcast_ref(), Some(ControlError::Busy { .. })) => {
+            Err(error @ AdminError::Control(ControlError::Busy { .. })) => {
                 tracing::info!("{error}");
             }
             Err(error) => {
                 // The server of the mount is still there, or the next look finds it gone.
-                tracing::warn!("{}", output::explain(&error));
+                tracing::warn!("{}", output::explain(&error.into()));
                 self.failed = Some(Instant::now());
             }
         }

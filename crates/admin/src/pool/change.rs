@@ -1,0 +1,89 @@
+//! A change of a pool's devices, as a value and as the message to the process that serves a mount.
+
+use super::AdminError;
+use brindle_care::balance::{Progress, Wish};
+use brindle_care::device::{AddOptions, Leaving, NewSize};
+use brindle_ondisk::DevId;
+use brindle_policy::placement::PlacementClass;
+use brindle_uapi::message::{
+    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
+    DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO, field,
+};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use zerocopy::FromZeros;
+
+/// Change of the devices.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A device joins.
+    Add {
+        /// Its path.
+        path: PathBuf,
+        /// Class that is stored for it.
+        class: Option<PlacementClass>,
+        /// Treatment of its contents.
+        options: AddOptions,
+    },
+    /// A device leaves.
+    Remove(Leaving),
+    /// A device gets another size.
+    Resize(DevId, NewSize),
+}
+
+/// Result of a change.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    /// The device, if its id is known.
+    pub devid: Option<u64>,
+    /// Progress of the block groups that had to be emptied.
+    pub progress: Progress,
+    /// Last wish of the watcher: to go on, if the change is complete.
+    pub wish: Wish,
+}
+
+impl Changed {
+    /// A change that moved nothing.
+    pub(super) fn at_once(devid: Option<u64>) -> Self {
+        Self { devid, progress: Progress::default(), wish: Wish::GoOn }
+    }
+}
+
+impl Change {
+    /// Message to the process that serves a mount: it opens a device that joins, by an absolute path.
+    pub(super) fn message(&self) -> Result<DeviceStart, AdminError> {
+        let mut message = DeviceStart::new_zeroed();
+        match self {
+            Self::Add { path, class, options } => {
+                let path = absolute(path)?;
+                message.change = DEVICE_ADD;
+                message.path = field(path.as_os_str().as_bytes()).ok_or(AdminError::LongPath)?;
+                let flags = [
+                    (options.force, DEVICE_FORCE),
+                    (options.discard, DEVICE_DISCARD),
+                    (*class == Some(PlacementClass::Fast), DEVICE_FAST),
+                    (*class == Some(PlacementClass::Bulk), DEVICE_BULK),
+                ];
+                message.flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+            }
+            Self::Remove(which) => {
+                (message.change, message.devid) = (DEVICE_REMOVE, which.devid().unwrap_or(0));
+            }
+            Self::Resize(devid, size) => {
+                (message.change, message.devid) = (DEVICE_RESIZE, devid.get());
+                (message.size_kind, message.size_bytes) = match *size {
+                    NewSize::Max => (SIZE_MAX, 0),
+                    NewSize::To(bytes) => (SIZE_TO, bytes),
+                    NewSize::Grow(bytes) => (SIZE_GROW, bytes),
+                    NewSize::Shrink(bytes) => (SIZE_SHRINK, bytes),
+                };
+            }
+        }
+        Ok(message)
+    }
+}
+
+/// A path without links, from the root on.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, AdminError> {
+    path.canonicalize().map_err(|source| AdminError::Path { path: path.to_owned(), source })
+}

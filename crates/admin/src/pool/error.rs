@@ -1,0 +1,77 @@
+//! Reasons for which a pool was not asked or changed.
+
+use crate::control::ControlError;
+use crate::tier::TierError;
+use brindle_care::balance::BalanceError;
+use brindle_care::device::DeviceCareError;
+use brindle_device::DeviceError;
+use brindle_fs::FsError;
+use brindle_ondisk::DevId;
+use brindle_tree::TreeError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Error of the administration of a pool.
+#[derive(Debug, Error)]
+pub enum AdminError {
+    /// A directory among devices.
+    #[error("give either one directory of a mounted pool, or the devices of one that is not mounted")]
+    Mixed,
+    /// The mount did not do what it was asked.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// Fences could not be put up or taken down.
+    #[error(transparent)]
+    Tier(TierError),
+    /// The balance failed.
+    #[error(transparent)]
+    Balance(#[from] BalanceError),
+    /// The change of devices failed.
+    #[error(transparent)]
+    Change(#[from] DeviceCareError),
+    /// A device could not be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The pool could not be read or written.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The filesystem could not be read or written.
+    #[error(transparent)]
+    Filesystem(#[from] FsError),
+    /// The kernel balances by another tool.
+    #[error("{0}: mounted by the kernel, which balances by `btrfs balance`")]
+    KernelBalances(PathBuf),
+    /// The kernel keeps no classes of devices.
+    #[error("the kernel keeps no classes: leave :fast and :bulk away, and see `brindle property`")]
+    KernelClasses,
+    /// A path is not there.
+    #[error("{path}")]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// A path has no room in the message.
+    #[error("the path is too long")]
+    LongPath,
+    /// Another change of devices runs.
+    #[error("another operation is under way on this pool, a {0}: wait for its end, or end it")]
+    UnderWay(&'static str),
+    /// Failure of the job in the process that serves the mount, in its words.
+    #[error("{0}")]
+    Failed(String),
+    /// The process that served the mount has ended.
+    #[error(
+        "{0}: the process that served the mount is gone; the pool is whole, and may be as it was: mount it again, and \
+         give the same command"
+    )]
+    ServerGone(PathBuf),
+    /// The mount has stopped answering about a job.
+    #[error("it may go on")]
+    Silent(#[source] ControlError),
+    /// A resize was stopped.
+    #[error("stopped before device {0} had its size")]
+    Stopped(DevId),
+}

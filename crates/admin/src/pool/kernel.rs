@@ -1,0 +1,89 @@
+//! A pool that the kernel has mounted.
+
+use super::change::absolute;
+use super::{
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, Member, PoolAdmin, PoolFacts, members_of,
+};
+use crate::control::Mounted;
+use crate::tier::{FencedPool, Inventory};
+use brindle_care::balance::{Ended, Watcher};
+use brindle_care::device::prepare;
+use brindle_device::FileDevice;
+use brindle_ondisk::{DevId, Uuid};
+
+/// A mount of the kernel.
+#[derive(Debug)]
+pub struct KernelMount(pub Mounted);
+
+impl KernelMount {
+    fn balances(&self) -> AdminError {
+        AdminError::KernelBalances(self.0.path().to_owned())
+    }
+}
+
+impl PoolFacts for KernelMount {
+    fn fsid(&self) -> Result<Uuid, AdminError> {
+        Ok(Uuid(self.0.filesystem()?.fsid))
+    }
+
+    fn members(&self) -> Result<Vec<Member>, AdminError> {
+        members_of(&self.0)
+    }
+
+    fn inventory(&self) -> Result<Inventory, AdminError> {
+        Ok(self.0.inventory()?)
+    }
+
+    fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
+        Err(self.balances())
+    }
+}
+
+impl PoolAdmin for KernelMount {
+    fn balance(&self, _: &BalanceJob, _: Watcher<'_>) -> Result<Ended, AdminError> {
+        Err(self.balances())
+    }
+
+    fn pause_balance(&self) -> Result<bool, AdminError> {
+        Err(self.balances())
+    }
+
+    fn cancel_balance(&self) -> Result<bool, AdminError> {
+        Err(self.balances())
+    }
+
+    /// The kernel works in the calling process, and hears no wish.
+    fn change_devices(&self, change: &Change, _: Watcher<'_>) -> Result<Changed, AdminError> {
+        match change {
+            Change::Add { class: Some(_), .. } => Err(AdminError::KernelClasses),
+            Change::Add { path, options, .. } => {
+                let path = absolute(path)?;
+                // It has to be free again when the kernel takes it.
+                prepare(&FileDevice::open_writable(&path)?, options)?;
+                self.0.add_device(&path)?;
+                Ok(Changed::at_once(None))
+            }
+            Change::Remove(which) => {
+                self.0.remove_device(which.devid().map(DevId::new))?;
+                Ok(Changed::at_once(which.devid()))
+            }
+            Change::Resize(devid, size) => {
+                self.0.resize_device_to(*devid, &size.to_string())?;
+                Ok(Changed::at_once(Some(devid.get())))
+            }
+        }
+    }
+
+    fn defragment(&self, whole_pool: bool, _: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool, AdminError> {
+        self.0.defragment(whole_pool, None)?;
+        Ok(true)
+    }
+
+    fn close(&self) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    fn end_balance_of_chunk(&self) -> Result<(), AdminError> {
+        Ok(FencedPool::end_balance_of_chunk(&self.0)?)
+    }
+}

@@ -1,0 +1,189 @@
+//! A pool on devices that nothing has mounted, opened by this process.
+
+use super::{
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, LOOK_EVERY, Member, PoolAdmin, PoolFacts,
+};
+use crate::balance::BalanceState;
+use crate::tier::{Inventory, MountedDevice};
+use brindle_care::balance::{self, Ended, Pace, Progress, Watcher, Wish};
+use brindle_care::device::{Newcomer, add, remove, resize};
+use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, Host, SystemHost};
+use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use brindle_policy::tier::{TierChunk, TierStripe};
+use brindle_tree::{Pool, Readahead, TreeError};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Instant;
+
+/// Leaves of a piece of a defragmentation.
+const LEAVES_PER_PIECE: usize = 1024;
+
+/// A pool that is open to be written.
+#[derive(Debug)]
+pub struct OpenPool(pub Box<Filesystem>);
+
+impl PoolFacts for Pool {
+    fn fsid(&self) -> Result<Uuid, AdminError> {
+        Ok(self.superblock().fsid)
+    }
+
+    fn members(&self) -> Result<Vec<Member>, AdminError> {
+        let devices = self.volume().devices().into_iter();
+        let member = devices.map(|device| Member {
+            devid: device.devid,
+            uuid: device.uuid,
+            total_bytes: device.total_bytes,
+            is_missing: device.missing,
+        });
+        Ok(member.collect())
+    }
+
+    fn inventory(&self) -> Result<Inventory, AdminError> {
+        Ok(inventory(self)?)
+    }
+
+    fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
+        let balance = balance::interrupted(self)?;
+        let state = if balance.is_some() { BalanceState::Paused } else { BalanceState::None };
+        Ok(BalanceStatus { state, balance, progress: Progress::default() })
+    }
+}
+
+impl PoolFacts for OpenPool {
+    fn fsid(&self) -> Result<Uuid, AdminError> {
+        self.0.pool().fsid()
+    }
+
+    fn members(&self) -> Result<Vec<Member>, AdminError> {
+        self.0.pool().members()
+    }
+
+    fn inventory(&self) -> Result<Inventory, AdminError> {
+        PoolFacts::inventory(self.0.pool())
+    }
+
+    fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
+        self.0.pool().balance_status()
+    }
+}
+
+impl PoolAdmin for OpenPool {
+    fn balance(&self, job: &BalanceJob, watcher: Watcher<'_>) -> Result<Ended, AdminError> {
+        let begun = Instant::now();
+        let pace = job.rate.map(|rate| Pace { rate });
+        let mut paced = |progress: &Progress| {
+            loop {
+                let wish = watcher(progress);
+                let owed =
+                    pace.map(|pace| pace.owed(progress.moved_bytes, begun.elapsed())).unwrap_or_default();
+                if wish != Wish::GoOn || owed.is_zero() {
+                    return wish;
+                }
+                sleep(owed.min(LOOK_EVERY));
+            }
+        };
+        Ok(match &job.balance {
+            Some(balance) => balance::start(&self.0, balance, job.force, &mut paced),
+            None => balance::resume(&self.0, &mut paced),
+        }?)
+    }
+
+    fn pause_balance(&self) -> Result<bool, AdminError> {
+        Ok(false)
+    }
+
+    fn cancel_balance(&self) -> Result<bool, AdminError> {
+        Ok(balance::forget(self.0.pool())?)
+    }
+
+    fn change_devices(&self, change: &Change, watcher: Watcher<'_>) -> Result<Changed, AdminError> {
+        let pool = self.0.pool();
+        let (devid, ended) = match change {
+            Change::Add { path, class, options } => {
+                let new = Newcomer::open(path, SystemHost.new_uuid(), *class)?;
+                let devids = add(pool, &[new], options)?;
+                return Ok(Changed::at_once(devids.first().map(|devid| devid.get())));
+            }
+            Change::Remove(which) => (which.devid(), remove(pool, *which, watcher)?),
+            Change::Resize(devid, size) => (Some(devid.get()), resize(pool, *devid, *size, watcher)?),
+        };
+        Ok(Changed { devid, progress: ended.progress, wish: ended.wish })
+    }
+
+    /// Without a directory there is no subvolume of it: all trees are defragmented.
+    fn defragment(&self, _: bool, observer: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool, AdminError> {
+        let mut from: Option<DefragmentPlace> = None;
+        loop {
+            let done = self.0.defragment(DefragmentScope::Pool, from, LEAVES_PER_PIECE)?;
+            from = done.next;
+            let goes_on = observer(done.leaves, done.moved);
+            if from.is_none() || !goes_on {
+                return Ok(from.is_none());
+            }
+        }
+    }
+
+    fn close(&self) -> Result<(), AdminError> {
+        Ok(self.0.shutdown()?)
+    }
+}
+
+/// Devices and chunks of an open pool.
+pub fn inventory(pool: &Pool) -> Result<Inventory, TreeError> {
+    let stored = stored_hints(pool)?;
+    let devices = pool.volume().devices().into_iter().map(|device| MountedDevice {
+        devid: device.devid,
+        uuid: device.uuid,
+        path: if device.missing { PathBuf::new() } else { PathBuf::from(device.name) },
+        total_bytes: device.total_bytes,
+        stored: stored.get(&device.devid).copied().unwrap_or(0),
+        is_missing: device.missing,
+        is_seed: device.is_seed,
+    });
+    let used = used_of_block_groups(pool)?;
+    let chunks = pool.volume().chunks().into_iter().map(|chunk| TierChunk {
+        logical: chunk.start,
+        length_bytes: chunk.length,
+        used_bytes: used.get(&chunk.start).copied().unwrap_or(0),
+        kind: chunk.kind,
+        stripes: chunk
+            .stripes
+            .iter()
+            .map(|stripe| TierStripe { devid: stripe.devid, physical: stripe.physical })
+            .collect(),
+    });
+    Ok(Inventory { fsid: pool.superblock().fsid, devices: devices.collect(), chunks: chunks.collect() })
+}
+
+/// Allocation hints in the pool (`dev_item.type`).
+fn stored_hints(pool: &Pool) -> Result<HashMap<DevId, u64>, TreeError> {
+    let mut stored = HashMap::new();
+    let mut cursor = pool.cursor(&pool.tree(RootId::CHUNK_TREE)?, Readahead::None);
+    cursor.seek(&Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, 0))?;
+    while let Some((key, data)) = cursor.item() {
+        match Item::parse(&key, data) {
+            Ok(Item::Device(item)) => stored.insert(item.devid, item.device_type.get()),
+            _ => break,
+        };
+        cursor.next()?;
+    }
+    Ok(stored)
+}
+
+/// Bytes used of each block group.
+fn used_of_block_groups(pool: &Pool) -> Result<HashMap<Logical, u64>, TreeError> {
+    let mut used = HashMap::new();
+    let has_own_tree = pool.root_item(RootId::BLOCK_GROUP_TREE)?.is_some();
+    let tree = if has_own_tree { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE };
+    let tree = pool.tree(tree)?;
+    for chunk in pool.volume().chunks() {
+        let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
+        let bytes = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::BlockGroup(group)) => group.used.get(),
+            _ => 0,
+        })?;
+        used.insert(chunk.start, bytes.unwrap_or(0));
+    }
+    Ok(used)
+}

@@ -1,0 +1,181 @@
+//! A pool that brindle has mounted: the process that serves it does the work, and is asked for its progress.
+
+use super::{
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, LOOK_EVERY, Member, PoolAdmin, PoolFacts,
+    members_of,
+};
+use crate::balance::BalanceState;
+use crate::control::{ControlError, Mounted};
+use crate::tier::Inventory;
+use brindle_care::balance::{Ended, Progress, Watcher, Wish};
+use brindle_ondisk::Uuid;
+use brindle_ondisk::item::BalanceItem;
+use brindle_policy::balance::Balance;
+use brindle_uapi::message::{
+    BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
+    BALANCE_STOP_PAUSE, BalanceReport, BalanceStart, DEVICE_ADD, DEVICE_REMOVE, WORK_ENDED_CANCELLED,
+    WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, text,
+};
+use rustix::io::Errno;
+use std::thread::sleep;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A mount of brindle.
+#[derive(Debug)]
+pub struct BrindleMount(pub Mounted);
+
+impl BrindleMount {
+    /// Stops the balance, and waits for its end. Returns false without one.
+    fn stop_balance(&self, how: u32) -> Result<bool, AdminError> {
+        let was_there = self.0.stop_balance(how)?;
+        while self.0.balance_report()?.state == BALANCE_REPORT_RUNNING {
+            sleep(LOOK_EVERY / 5);
+        }
+        Ok(was_there)
+    }
+
+    /// Shows the watcher a job until its end. `look` tells whether it runs, and its report; `stop` passes a wish on, once.
+    fn follow(
+        watcher: Watcher<'_>,
+        mut look: impl FnMut() -> Result<(bool, WorkReport), ControlError>,
+        stop: impl Fn(Wish) -> Result<bool, ControlError>,
+    ) -> Result<Ended, AdminError> {
+        let mut is_told = false;
+        loop {
+            let (is_running, report) = look().map_err(explain_silence)?;
+            let progress = progress_of(&report);
+            let wish = watcher(&progress);
+            if !is_running {
+                return Ok(Ended { progress, wish: wish_at_end(&report)? });
+            }
+            if wish != Wish::GoOn && !is_told {
+                is_told = true;
+                stop(wish)?;
+            }
+            sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl PoolFacts for BrindleMount {
+    fn fsid(&self) -> Result<Uuid, AdminError> {
+        Ok(Uuid(self.0.filesystem()?.fsid))
+    }
+
+    fn members(&self) -> Result<Vec<Member>, AdminError> {
+        members_of(&self.0)
+    }
+
+    fn inventory(&self) -> Result<Inventory, AdminError> {
+        Ok(self.0.inventory()?)
+    }
+
+    fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
+        let BalanceReport { item, state, work } = self.0.balance_report()?;
+        let state = match state {
+            BALANCE_REPORT_NONE => BalanceState::None,
+            BALANCE_REPORT_RUNNING => BalanceState::Running,
+            _ => BalanceState::Paused,
+        };
+        let kept = BalanceItem::read_from_bytes(&item).ok().filter(|_| state != BalanceState::None);
+        let balance = kept.as_ref().map(Balance::from_item);
+        Ok(BalanceStatus { state, balance, progress: progress_of(&work) })
+    }
+}
+
+impl PoolAdmin for BrindleMount {
+    fn balance(&self, job: &BalanceJob, watcher: Watcher<'_>) -> Result<Ended, AdminError> {
+        let mut start = BalanceStart { item: [0; 448], rate: job.rate.unwrap_or(0), flags: 0 };
+        match &job.balance {
+            Some(balance) => start.item.copy_from_slice(balance.to_item().as_bytes()),
+            None => start.flags |= BALANCE_RESUME,
+        }
+        if job.force {
+            start.flags |= BALANCE_FORCE;
+        }
+        self.0.start_balance(start)?;
+        let look =
+            || self.0.balance_report().map(|report| (report.state == BALANCE_REPORT_RUNNING, report.work));
+        Self::follow(watcher, look, |wish| match wish {
+            Wish::GoOn => Ok(false),
+            Wish::Pause => self.0.stop_balance(BALANCE_STOP_PAUSE),
+            Wish::Cancel => self.0.stop_balance(BALANCE_STOP_CANCEL),
+        })
+    }
+
+    fn pause_balance(&self) -> Result<bool, AdminError> {
+        self.stop_balance(BALANCE_STOP_PAUSE)
+    }
+
+    fn cancel_balance(&self) -> Result<bool, AdminError> {
+        self.stop_balance(BALANCE_STOP_CANCEL)
+    }
+
+    fn change_devices(&self, change: &Change, watcher: Watcher<'_>) -> Result<Changed, AdminError> {
+        if let Err(error) = self.0.start_device_change(change.message()?) {
+            let report = self.0.device_report()?;
+            return Err(match report.change {
+                _ if report.is_running == 0 => error.into(),
+                DEVICE_ADD => AdminError::UnderWay("device add"),
+                DEVICE_REMOVE => AdminError::UnderWay("device remove"),
+                _ => AdminError::UnderWay("filesystem resize"),
+            });
+        }
+        let mut devid = None;
+        let look = || {
+            let report = self.0.device_report()?;
+            devid = Some(report.devid).filter(|devid| *devid != 0);
+            Ok((report.is_running != 0, report.work))
+        };
+        let Ended { progress, wish } = Self::follow(watcher, look, |_| self.0.stop_device_change())?;
+        Ok(Changed { devid, progress, wish })
+    }
+
+    fn defragment(
+        &self,
+        whole_pool: bool,
+        observer: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, AdminError> {
+        let mut piece = None;
+        loop {
+            let done = self.0.defragment(whole_pool, piece.as_ref())?;
+            let goes_on = observer(done.leaves, done.moved);
+            if done.tree == 0 || !goes_on {
+                return Ok(done.tree == 0);
+            }
+            piece = Some(done);
+        }
+    }
+
+    fn close(&self) -> Result<(), AdminError> {
+        Ok(())
+    }
+}
+
+/// Progress in a report.
+fn progress_of(report: &WorkReport) -> Progress {
+    let WorkReport { expected, done, left, expected_bytes, moved_bytes, .. } = *report;
+    Progress { expected, done, left, expected_bytes, moved_bytes }
+}
+
+/// Last wish of a job that has ended, or its failure.
+fn wish_at_end(report: &WorkReport) -> Result<Wish, AdminError> {
+    match report.ended {
+        WORK_ENDED_FAILED => {
+            Err(AdminError::Failed(String::from_utf8_lossy(text(&report.error)).into_owned()))
+        }
+        WORK_ENDED_PAUSED => Ok(Wish::Pause),
+        WORK_ENDED_CANCELLED => Ok(Wish::Cancel),
+        _ => Ok(Wish::GoOn),
+    }
+}
+
+/// Reason why a mount says nothing more of its job.
+fn explain_silence(error: ControlError) -> AdminError {
+    match error {
+        ControlError::Refused { path, source: Errno::NOTCONN | Errno::CONNABORTED, .. } => {
+            AdminError::ServerGone(path)
+        }
+        error => AdminError::Silent(error),
+    }
+}

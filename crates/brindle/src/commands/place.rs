@@ -1,0 +1,53 @@
+//! Pools by the operands of a command, opened where nothing has mounted them.
+
+use crate::commands::device_word::refuse_twice;
+use crate::commands::mount_options::MountOptions;
+use crate::commands::pool::open_writable;
+use crate::commands::usage::wrong_usage;
+use anyhow::Result;
+use brindle_admin::pool::OpenPool;
+use brindle_admin::{PoolAdmin, Reach};
+use brindle_device::{FileDevice, WritableDevice};
+use brindle_fs::PlacementClass;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Administration of the pool of a mounted directory, or of devices.
+pub(crate) fn administer(paths: &[PathBuf]) -> Result<Box<dyn PoolAdmin>> {
+    administer_reached(Reach::of(paths)?)
+}
+
+/// The same; devices that are not mounted have these classes, by their names.
+pub(crate) fn administer_as(
+    paths: &[PathBuf],
+    classes: BTreeMap<String, PlacementClass>,
+) -> Result<Box<dyn PoolAdmin>> {
+    let mut options = MountOptions::default();
+    options.write.classes = classes;
+    Reach::of(paths)?.administer(|devices| open(&devices, &options))
+}
+
+/// Administration of a pool that was reached.
+pub(crate) fn administer_reached(reach: Reach) -> Result<Box<dyn PoolAdmin>> {
+    reach.administer(|devices| open(&devices, &MountOptions::default()))
+}
+
+/// Administration of the pool on these devices.
+pub(crate) fn administer_devices(paths: &[PathBuf], options: &[String]) -> Result<Box<dyn PoolAdmin>> {
+    let options = MountOptions::parse(options)?;
+    if let Some(option) = options.first_of_mount() {
+        return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
+    }
+    let paths: Vec<PathBuf> = paths.iter().chain(&options.devices).cloned().collect();
+    refuse_twice(paths.iter().map(PathBuf::as_path))?;
+    Ok(Box::new(open(&paths, &options)?))
+}
+
+fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
+    let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
+        Ok(Arc::new(FileDevice::open_writable(path)?))
+    };
+    let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
+    Ok(OpenPool(Box::new(open_writable(devices, options)?)))
+}
