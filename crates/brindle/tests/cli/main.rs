@@ -5,6 +5,7 @@ mod administrator;
 mod check;
 mod defragment;
 mod devices;
+mod documents;
 mod durability;
 mod ends;
 mod failing;

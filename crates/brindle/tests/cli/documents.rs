@@ -1,0 +1,103 @@
+//! Commands that documents show: they exist, with the options that are shown.
+
+use super::support::brindle;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Help of commands, by their words; `None` for words that are no command.
+#[derive(Default)]
+struct Helps(BTreeMap<Vec<String>, Option<String>>);
+
+impl Helps {
+    fn get(&mut self, command: &[String]) -> Option<&str> {
+        let help = self.0.entry(command.to_vec()).or_insert_with(|| {
+            let output = brindle(command.iter().map(String::as_str).chain(["--help"]));
+            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        });
+        help.as_deref()
+    }
+}
+
+#[test]
+fn commands_in_documents_exist_with_their_options() {
+    let mut helps = Helps::default();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a readable page");
+        for shown in shown_commands(&text) {
+            count += 1;
+            if let Some(why) = complaint(&mut helps, &shown) {
+                wrong.push(format!("{}: `{shown}`: {why}", page.display()));
+            }
+        }
+    }
+    assert!(count > 30, "{count} commands found: are they looked for in the right place?");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn commands_and_options_that_do_not_exist_are_named() {
+    let mut helps = Helps::default();
+    let text = "Run `brindle bogus x` or\n```\nbrindle tier bogus /mnt && brindle ls --bogus x.img   # brindle no-comment\n```\n";
+    let found: Vec<_> =
+        shown_commands(text).iter().filter_map(|shown| complaint(&mut helps, shown)).collect();
+    assert_eq!(found, ["no command bogus", "no command tier bogus", "no option --bogus"]);
+    assert_eq!(complaint(&mut helps, "brindle COMMAND --help"), None);
+}
+
+/// README and all pages for users.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::fs::read_dir(root.join("docs/user")).expect("the folder of pages");
+    let mut pages: Vec<PathBuf> = folder.map(|entry| entry.expect("an entry").path()).collect();
+    pages.push(root.join("README.md"));
+    pages.sort();
+    pages
+}
+
+/// Commands in code spans and code blocks, from the program's name on; comments are cut off.
+fn shown_commands(text: &str) -> Vec<String> {
+    let mut is_block = false;
+    let mut shown = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_block = !is_block;
+        } else if is_block {
+            let line = line.split('#').next().unwrap_or_default();
+            shown.extend(line.split("&&").filter_map(from_program));
+        } else {
+            shown.extend(line.split('`').skip(1).step_by(2).filter_map(from_program));
+        }
+    }
+    shown
+}
+
+fn from_program(text: &str) -> Option<String> {
+    let at = text.find("brindle ")?;
+    let is_word = text[..at].is_empty() || text[..at].ends_with(' ');
+    is_word.then(|| text[at..].trim().to_owned())
+}
+
+/// The reason why a command that is shown is none.
+fn complaint(helps: &mut Helps, shown: &str) -> Option<String> {
+    let words: Vec<&str> = shown.split_whitespace().skip(1).collect();
+    let is_name =
+        |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-');
+    let mut command: Vec<String> =
+        words.first().filter(|word| is_name(word)).map(|word| (*word).to_owned()).into_iter().collect();
+    if command.is_empty() {
+        // A placeholder, as in `brindle COMMAND --help`.
+        return None;
+    }
+    let Some(help) = helps.get(&command) else { return Some(format!("no command {}", words[0])) };
+    if help.contains("<COMMAND>")
+        && let Some(second) = words.get(1).filter(|word| is_name(word))
+    {
+        command.push((*second).to_owned());
+    }
+    let Some(help) = helps.get(&command) else { return Some(format!("no command {}", command.join(" "))) };
+    let options =
+        words.iter().filter(|word| word.starts_with("--")).map(|word| word.split('=').next().unwrap_or(word));
+    let missing: Vec<&str> = options.filter(|option| !help.contains(*option)).collect();
+    (!missing.is_empty()).then(|| format!("no option {}", missing.join(", ")))
+}
