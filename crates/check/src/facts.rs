@@ -1,4 +1,4 @@
-//! Facts from the pool's own trees that several passes want in one place.
+//! TreeFacts from the pool's own trees that several passes want in one place.
 
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{
@@ -67,9 +67,9 @@ pub(crate) struct QuotaStatus {
     pub(crate) generation: Generation,
 }
 
-/// Facts from the pool's own trees.
+/// TreeFacts from the pool's own trees.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct TreeFacts {
     pub(crate) chunks: Vec<ChunkFact>,
     pub(crate) stripes: Vec<StripeFact>,
     pub(crate) devices: Vec<DevItem>,
@@ -84,7 +84,7 @@ pub(crate) struct Facts {
     pub(crate) notes: Vec<String>,
 }
 
-impl Facts {
+impl TreeFacts {
     pub(crate) fn merge(&mut self, other: Self) {
         self.chunks.extend(other.chunks);
         self.stripes.extend(other.stripes);

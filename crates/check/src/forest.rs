@@ -56,7 +56,7 @@ const BAD: u8 = 1 << 1;
 /// Its references are filed under the block, not under its owner.
 const FULL_BACKREF: u8 = 1 << 2;
 
-/// Facts about a block from a parent other than its home.
+/// TreeFacts about a block from a parent other than its home.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     tree: u32,

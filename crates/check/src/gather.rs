@@ -1,7 +1,7 @@
-//! Facts that the first walk takes from each leaf for the passes that follow.
+//! TreeFacts that the first walk takes from each leaf for the passes that follow.
 
 use crate::Finding;
-use crate::facts::Facts;
+use crate::facts::TreeFacts;
 use crate::files::{Judge, LeafSummary, Summary};
 use crate::forest::{BlockId, Forest};
 use crate::ledger::Ledger;
@@ -12,7 +12,7 @@ use crate::references::{self, ReferenceSums, Shape};
 use crate::regions::Regions;
 use crate::roots::{Tree, TreeKind};
 use crate::sectors::{Mark, SectorMap};
-use crate::space::Space;
+use crate::space::SpaceSums;
 use crate::walk::{Leaf, Visitor};
 use brindle_ondisk::item::{Compression, ExtentFlags, FileExtent};
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64};
@@ -28,25 +28,25 @@ pub(crate) struct Gather<'a> {
     pub(crate) no_holes: bool,
 }
 
-/// Facts gathered by one thread.
+/// TreeFacts gathered by one thread.
 pub(crate) struct Gathered {
     pub(crate) references: ReferenceSums,
-    pub(crate) space: Space,
-    pub(crate) facts: Facts,
+    pub(crate) space: SpaceSums,
+    pub(crate) facts: TreeFacts,
     /// The leaves below a node of level 1, or a leaf that is a root.
-    pub(crate) nodes: HashMap<BlockId, Vec<Part>>,
+    pub(crate) nodes: HashMap<BlockId, Vec<LevelOnePart>>,
     /// Leaves that several nodes have.
     pub(crate) shared: HashMap<BlockId, Summary>,
     /// Trees with directories whose two kinds of entries disagree.
     pub(crate) suspects: BTreeSet<RootId>,
     pub(crate) items: u64,
-    parts: Vec<Part>,
+    parts: Vec<LevelOnePart>,
     carry: Option<Carry>,
 }
 
 /// Summary of a node of level 1.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum LevelOnePart {
     /// Some leaves of its own.
     Run(Summary),
     /// A leaf that others have too.
@@ -79,8 +79,8 @@ impl Visitor for Gather<'_> {
     fn start(&self) -> Gathered {
         Gathered {
             references: ReferenceSums::default(),
-            space: Space::new(self.regions),
-            facts: Facts::default(),
+            space: SpaceSums::new(self.regions),
+            facts: TreeFacts::default(),
             nodes: HashMap::new(),
             shared: HashMap::new(),
             suspects: BTreeSet::new(),
@@ -102,7 +102,7 @@ impl Visitor for Gather<'_> {
     }
 
     fn elsewhere(&self, state: &mut Gathered, id: BlockId) {
-        state.parts.push(Part::Leaf(id));
+        state.parts.push(LevelOnePart::Leaf(id));
         state.carry = None;
     }
 
@@ -170,11 +170,11 @@ impl Gather<'_> {
         let summary = summary.finish(&mut judge);
         if self.forest.block(leaf.id).is_shared() {
             state.shared.insert(leaf.id, summary);
-            state.parts.push(Part::Leaf(leaf.id));
-        } else if let Some(Part::Run(run)) = state.parts.last_mut() {
+            state.parts.push(LevelOnePart::Leaf(leaf.id));
+        } else if let Some(LevelOnePart::Run(run)) = state.parts.last_mut() {
             run.append(&summary, &mut judge);
         } else {
-            state.parts.push(Part::Run(summary));
+            state.parts.push(LevelOnePart::Run(summary));
         }
         if suspect {
             state.suspects.insert(leaf.tree.id);

@@ -1,4 +1,4 @@
-//! Space by address: how much of each region is allocated, and whether what is allocated and what is free
+//! SpaceSums by address: how much of each region is allocated, and whether what is allocated and what is free
 //! tile it.
 
 use crate::Finding;
@@ -26,9 +26,9 @@ pub(crate) struct RegionSpace {
     pub(crate) infos: u64,
 }
 
-/// Space seen by one thread.
+/// SpaceSums seen by one thread.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct SpaceSums {
     pub(crate) regions: Vec<RegionSpace>,
     /// For each leaf of the extent tree: where its first extent begins and its last one ends.
     pub(crate) edges: Vec<(u64, u64)>,
@@ -40,7 +40,7 @@ pub(crate) struct Space {
     recent: usize,
 }
 
-impl Space {
+impl SpaceSums {
     pub(crate) fn new(regions: &Regions) -> Self {
         Self {
             regions: vec![RegionSpace::default(); regions.len()],

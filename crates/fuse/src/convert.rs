@@ -102,7 +102,7 @@ pub(crate) fn device_on_disk(encoded: u32) -> u64 {
 }
 
 /// Reads and writes around the page cache go side by side; the kernel keeps them apart from mapped pages.
-pub(crate) fn how_opened(flags: OFlags, is_past_cache: bool) -> FopenFlags {
+pub(crate) fn open_flags(flags: OFlags, is_past_cache: bool) -> FopenFlags {
     if is_past_cache || flags.contains(OFlags::DIRECT) {
         FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_KEEP_CACHE
     } else {

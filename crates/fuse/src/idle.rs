@@ -2,7 +2,7 @@
 
 use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, FsError, TreeError};
 use brindle_ondisk::BlockGroupType;
-use brindle_policy::defragment::idle::{AutoDefragment, Facts, is_due};
+use brindle_policy::defragment::idle::{AutoDefragment, IdleFacts, is_due};
 use std::time::Instant;
 
 /// A disk reads them within a second or two, however they lie.
@@ -58,7 +58,7 @@ impl IdleDefragment {
     }
 
     fn is_due(&self, filesystem: &Filesystem, now: Instant) -> Result<bool, FsError> {
-        let facts = Facts {
+        let facts = IdleFacts {
             rotates: rotates(filesystem)?,
             quiet: now.saturating_duration_since(self.quiet_since),
             is_under_way: self.from.is_some(),

@@ -52,7 +52,7 @@ pub struct Balance {
 
 /// Reason for refusing a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum BalanceRefusal {
     /// Data and metadata lie in the same block groups.
     MixedNeedsBoth,
     /// There are fewer devices than the profile needs.
@@ -63,7 +63,7 @@ pub enum Refusal {
     NoTiers,
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for BalanceRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::MixedNeedsBoth => {
@@ -132,19 +132,19 @@ impl Balance {
     }
 
     /// Reason for which a pool cannot be balanced, or `None`.
-    pub fn refusal(&self, pool: &TierPool, force: bool) -> Option<Refusal> {
+    pub fn refusal(&self, pool: &TierPool, force: bool) -> Option<BalanceRefusal> {
         let is_mixed = pool
             .chunks
             .iter()
             .any(|chunk| chunk.kind.contains(BlockGroupType::DATA | BlockGroupType::METADATA));
         if is_mixed && self.data != self.metadata {
-            return Some(Refusal::MixedNeedsBoth);
+            return Some(BalanceRefusal::MixedNeedsBoth);
         }
         for (content, filter) in self.filters() {
             let Some(target) = filter.convert else { continue };
             let needed = target.attributes().devs_min;
             if pool.devices.len() < usize::from(needed) {
-                return Some(Refusal::TooFewDevices(target, needed));
+                return Some(BalanceRefusal::TooFewDevices(target, needed));
             }
             let copies = |profile: Profile| {
                 let row = profile.attributes();
@@ -153,7 +153,7 @@ impl Balance {
             let mut of_content = pool.chunks.iter().filter(|chunk| chunk.kind.contains(content));
             let is_less = of_content.any(|chunk| copies(chunk.profile()) > copies(target));
             if is_less && content != BlockGroupType::DATA && !force {
-                return Some(Refusal::LessRedundancy(target));
+                return Some(BalanceRefusal::LessRedundancy(target));
             }
         }
         None
@@ -214,7 +214,7 @@ impl Filter {
             && overlaps
             && self.is_on_device(chunk)
             && self.usage.as_ref().is_none_or(|usage| is_used(chunk, usage))
-            && (!self.misplaced || pool.lies_wrong(chunk))
+            && (!self.misplaced || pool.is_misplaced(chunk))
     }
 
     fn is_on_device(&self, chunk: &TierChunk) -> bool {

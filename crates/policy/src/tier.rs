@@ -4,10 +4,10 @@
 //!
 //! # Too few devices
 //!
-//! A chunk lies right if it lies as well as the devices allow ([`Fit`]). Where the class has as many devices as the profile
+//! A chunk is well placed if it lies as well as the devices allow ([`Fit`]), and misplaced else. Where the class has as many devices as the profile
 //! needs, all of the chunk belongs there. Where it has fewer:
 //!
-//! - Metadata and system chunks that are mirrored (`raid1`, `raid1c3`, `raid1c4`) lie right with a copy on each fast device.
+//! - Metadata and system chunks that are mirrored (`raid1`, `raid1c3`, `raid1c4`) are well placed with a copy on each fast device.
 //!   One SSD beside two disks holds one copy of all metadata, and that one is read.
 //! - Profiles that stripe (`raid10`, `raid5`, `raid6`) would spread over all devices, and have no preference. (`single`,
 //!   `dup` and `raid0` need one device.)
@@ -18,7 +18,7 @@
 //! 1. The caller gathers the facts (the command line by `admin` from a mounted pool, by `tree` from one that is not):
 //!    devices, and chunks with their stripes and the bytes used in them. [`classify`] makes a class of what the pool
 //!    stores, what the host knows and what the user says; [`TierPool`] holds the result.
-//! 2. [`lies::lies`] sums up what lies where, per content and profile, and how much of it lies wrong.
+//! 2. [`distribution::distributions`] sums up the bytes of each class by content and profile, and the misplaced ones.
 //! 3. [`plan::plan`] lists [passes](plan::Pass): metadata to the fast devices, data off them. A pass is the chunks to
 //!    be relocated and the *fences* to be put up meanwhile.
 //! 4. `admin` carries a plan out, and takes the fences down again whatever happens.
@@ -37,8 +37,8 @@
 //! need: the roomiest. With all others fenced, each fast device is among the first that the profile takes, however much is
 //! free on the open ones. The choice is made anew for each chunk, so that the disks fill evenly.
 
+pub mod distribution;
 pub mod files;
-pub mod lies;
 pub mod plan;
 pub mod shortage;
 #[cfg(test)]
@@ -271,7 +271,7 @@ impl TierPool {
     }
 
     /// Returns true if fewer pieces of a chunk lie on devices of its content's class than could.
-    pub fn lies_wrong(&self, chunk: &TierChunk) -> bool {
+    pub fn is_misplaced(&self, chunk: &TierChunk) -> bool {
         !self.is_of_fast_tier(chunk) && self.devices_short(chunk) > 0
     }
 
@@ -288,8 +288,8 @@ impl TierPool {
     }
 
     /// The bytes of a chunk that should lie on other devices.
-    fn wrong_bytes(&self, chunk: &TierChunk) -> u64 {
-        if !self.lies_wrong(chunk) {
+    fn misplaced_bytes(&self, chunk: &TierChunk) -> u64 {
+        if !self.is_misplaced(chunk) {
             return 0;
         }
         let pieces = u64::from(chunk.profile().attributes().dev_stripes);

@@ -15,19 +15,19 @@ pub struct Change {
 #[derive(Debug)]
 enum Payload {
     /// In order of their place.
-    Bytes(Vec<Piece>),
+    Bytes(Vec<PageChange>),
     Zeros,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct PageChange {
     page: u64,
     within: usize,
-    bytes: PieceBytes,
+    bytes: ChangedBytes,
 }
 
 #[derive(Debug)]
-enum PieceBytes {
+enum ChangedBytes {
     /// Shared by all images that the change was made on.
     Whole(Arc<Page>),
     Part(Box<[u8]>),
@@ -56,10 +56,10 @@ impl Change {
             let (source, after) = rest.split_at(span.length);
             rest = after;
             let bytes = match Page::try_from(source) {
-                Ok(page) => PieceBytes::Whole(Arc::new(page)),
-                Err(_) => PieceBytes::Part(source.into()),
+                Ok(page) => ChangedBytes::Whole(Arc::new(page)),
+                Err(_) => ChangedBytes::Part(source.into()),
             };
-            Piece { page: span.page, within: span.within, bytes }
+            PageChange { page: span.page, within: span.within, bytes }
         });
         let payload = Payload::Bytes(pieces.collect());
         Self { offset, length: bytes.len() as u64, payload }
@@ -141,22 +141,22 @@ impl Change {
     }
 }
 
-impl Piece {
+impl PageChange {
     fn at(&self) -> u64 {
         self.page * PAGE_BYTES as u64 + self.within as u64
     }
 
     fn apply(&self, image: &mut Image) {
         match &self.bytes {
-            PieceBytes::Whole(page) => image.set_page(self.page, page),
-            PieceBytes::Part(bytes) => image.write(self.at(), bytes),
+            ChangedBytes::Whole(page) => image.set_page(self.page, page),
+            ChangedBytes::Part(bytes) => image.write(self.at(), bytes),
         }
     }
 
     fn apply_sectors(&self, image: &mut Image, sector_bytes: u64, is_kept: &impl Fn(u64) -> bool) {
         let mut rest: &[u8] = match &self.bytes {
-            PieceBytes::Whole(page) => &page[..],
-            PieceBytes::Part(bytes) => bytes,
+            ChangedBytes::Whole(page) => &page[..],
+            ChangedBytes::Part(bytes) => bytes,
         };
         let mut at = self.at();
         while !rest.is_empty() {

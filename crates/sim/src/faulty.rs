@@ -104,7 +104,7 @@ struct Script {
 }
 
 /// Outcome that replaces a call's own.
-enum Verdict {
+enum InjectedResult {
     Fail(Errno),
     FailAfter(usize),
     Lie(u64),
@@ -157,7 +157,7 @@ impl FaultyDevice {
     }
 
     /// Counts a call, and looks up what the script says of it.
-    fn judge(&self, call: impl FnOnce(&mut Counts) -> Call) -> Option<Verdict> {
+    fn judge(&self, call: impl FnOnce(&mut Counts) -> Call) -> Option<InjectedResult> {
         let mut script = self.script();
         let calls = script.counts.reads + script.counts.writes + script.counts.flushes;
         let call = call(&mut script.counts);
@@ -218,8 +218,8 @@ impl Fault {
     }
 
     /// `calls` is how many there were before this one.
-    fn verdict(&self, call: Call, calls: u64) -> Option<Verdict> {
-        let fails = |condition: bool, errno| condition.then_some(Verdict::Fail(errno));
+    fn verdict(&self, call: Call, calls: u64) -> Option<InjectedResult> {
+        let fails = |condition: bool, errno| condition.then_some(InjectedResult::Fail(errno));
         match (self, call) {
             (Self::VanishAfter { calls: found }, _) => fails(calls >= *found, Errno::NODEV),
             (Self::Write { number: bad }, Call::Write { number, .. }) => fails(number == *bad, Errno::IO),
@@ -233,21 +233,21 @@ impl Fault {
                 fails(touch(range, offset, length), Errno::IO)
             }
             (Self::ShortWrite { number: bad, bytes }, Call::Write { number, .. }) => {
-                (number == *bad).then_some(Verdict::FailAfter(*bytes))
+                (number == *bad).then_some(InjectedResult::FailAfter(*bytes))
             }
             (Self::Read { number: bad }, Call::Read { number, .. }) => fails(number == *bad, Errno::IO),
             (Self::ReadsFrom { number: bad }, Call::Read { number, .. }) => fails(number >= *bad, Errno::IO),
             (Self::WrongRead { number: bad }, Call::Read { number, offset, .. }) => {
-                (number == *bad).then_some(Verdict::Lie(offset))
+                (number == *bad).then_some(InjectedResult::Lie(offset))
             }
             (Self::WrongReadsFrom { number: bad }, Call::Read { number, offset, .. }) => {
-                (number >= *bad).then_some(Verdict::Lie(offset))
+                (number >= *bad).then_some(InjectedResult::Lie(offset))
             }
             (Self::ReadsWithin(range), Call::Read { offset, length, .. }) => {
                 fails(touch(range, offset, length), Errno::IO)
             }
             (Self::WrongReadsWithin(range), Call::Read { offset, length, .. }) => {
-                touch(range, offset, length).then_some(Verdict::Lie(range.start.max(offset)))
+                touch(range, offset, length).then_some(InjectedResult::Lie(range.start.max(offset)))
             }
             (Self::Flush { number: bad }, Call::Flush { number }) => fails(number == *bad, Errno::IO),
             (Self::FlushesFrom { number: bad }, Call::Flush { number }) => fails(number >= *bad, Errno::IO),
@@ -282,14 +282,14 @@ impl Device for FaultyDevice {
         };
         match verdict {
             None => self.inner.read_at(offset, buffer),
-            Some(Verdict::Lie(at)) => {
+            Some(InjectedResult::Lie(at)) => {
                 self.inner.read_at(offset, buffer)?;
                 let wrong = usize::try_from(at - offset).expect("within the buffer");
                 buffer[wrong] = !buffer[wrong];
                 Ok(())
             }
-            Some(Verdict::Fail(errno)) => Err(failed(errno)),
-            Some(Verdict::FailAfter(_)) => Err(failed(Errno::IO)),
+            Some(InjectedResult::Fail(errno)) => Err(failed(errno)),
+            Some(InjectedResult::FailAfter(_)) => Err(failed(Errno::IO)),
         }
     }
 
@@ -310,9 +310,9 @@ impl WritableDevice for FaultyDevice {
             Call::Write { number: counts.writes - 1, offset, length }
         });
         match verdict {
-            None | Some(Verdict::Lie(_)) => self.inner.write_at(offset, bytes),
-            Some(Verdict::Fail(errno)) => Err(self.write_failed(offset, length, errno)),
-            Some(Verdict::FailAfter(written)) => {
+            None | Some(InjectedResult::Lie(_)) => self.inner.write_at(offset, bytes),
+            Some(InjectedResult::Fail(errno)) => Err(self.write_failed(offset, length, errno)),
+            Some(InjectedResult::FailAfter(written)) => {
                 self.inner.write_at(offset, &bytes[..written.min(bytes.len())])?;
                 Err(self.write_failed(offset, length, Errno::IO))
             }
@@ -325,7 +325,7 @@ impl WritableDevice for FaultyDevice {
             Call::Flush { number: counts.flushes - 1 }
         });
         match verdict {
-            Some(Verdict::Fail(errno)) => {
+            Some(InjectedResult::Fail(errno)) => {
                 Err(DeviceError::Flush { device: self.name().to_owned(), source: errno.into() })
             }
             _ => self.inner.flush(),
@@ -338,15 +338,15 @@ impl WritableDevice for FaultyDevice {
             Call::Write { number: counts.writes - 1, offset, length }
         });
         match verdict {
-            None | Some(Verdict::Lie(_)) => self.inner.discard(offset, length),
-            Some(Verdict::Fail(errno)) => Err(self.write_failed(offset, length, errno)),
-            Some(Verdict::FailAfter(_)) => Err(self.write_failed(offset, length, Errno::IO)),
+            None | Some(InjectedResult::Lie(_)) => self.inner.discard(offset, length),
+            Some(InjectedResult::Fail(errno)) => Err(self.write_failed(offset, length, errno)),
+            Some(InjectedResult::FailAfter(_)) => Err(self.write_failed(offset, length, Errno::IO)),
         }
     }
 
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
         match self.judge(|_| Call::SetSize) {
-            Some(Verdict::Fail(errno)) => {
+            Some(InjectedResult::Fail(errno)) => {
                 let (device, source) = (self.name().to_owned(), errno.into());
                 Err(DeviceError::SetSize { device, size_bytes, source })
             }

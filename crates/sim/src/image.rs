@@ -30,14 +30,14 @@ struct Group {
 }
 
 /// A part of a range that lies within one page.
-pub(crate) struct Span {
+pub(crate) struct PageSpan {
     pub(crate) page: u64,
     pub(crate) within: usize,
     pub(crate) length: usize,
 }
 
 /// A range, cut at the bounds of pages.
-pub(crate) fn spans(offset: u64, length: usize) -> impl Iterator<Item = Span> {
+pub(crate) fn spans(offset: u64, length: usize) -> impl Iterator<Item = PageSpan> {
     let mut at = offset;
     let mut left = length;
     std::iter::from_fn(move || {
@@ -45,7 +45,7 @@ pub(crate) fn spans(offset: u64, length: usize) -> impl Iterator<Item = Span> {
             return None;
         }
         let within = small(at % PAGE);
-        let span = Span { page: at / PAGE, within, length: left.min(PAGE_BYTES - within) };
+        let span = PageSpan { page: at / PAGE, within, length: left.min(PAGE_BYTES - within) };
         at += span.length as u64;
         left -= span.length;
         Some(span)

@@ -26,7 +26,7 @@ pub use drive::{
 pub use faulty::{Counts, Fault, FaultyDevice};
 pub use image::{Image, PAGE_BYTES};
 pub use image_device::ImageDevice;
-pub use loss::{Fate, LossMode};
+pub use loss::{LossMode, WriteOutcome};
 pub use model_device::ModelDevice;
 pub use random::Random;
 pub use recorder::{CrashDevice, Event, EventKind, Recorder};

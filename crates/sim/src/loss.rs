@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Outcome of a write that was not flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum WriteOutcome {
     /// The medium holds it.
     Kept,
     /// The medium does not hold it.
@@ -55,30 +55,34 @@ impl LossMode {
         pending: &[Vec<Arc<Change>>],
         sector_bytes: u64,
         random: &mut Random,
-    ) -> Vec<Vec<Fate>> {
-        let same = |fate: Fate| pending.iter().map(|writes| vec![fate; writes.len()]).collect();
+    ) -> Vec<Vec<WriteOutcome>> {
+        let same = |fate: WriteOutcome| pending.iter().map(|writes| vec![fate; writes.len()]).collect();
         let tear = |change: &Change, random: &mut Random| {
             Tear::any(change.sectors(sector_bytes), random).filter(|_| random.chance(1, 2))
         };
         match self {
-            Self::Nothing => same(Fate::Kept),
-            Self::Everything => same(Fate::Lost),
+            Self::Nothing => same(WriteOutcome::Kept),
+            Self::Everything => same(WriteOutcome::Lost),
             Self::LoseOne | Self::KeepOne => {
-                let (many, one) =
-                    if self == Self::LoseOne { (Fate::Kept, Fate::Lost) } else { (Fate::Lost, Fate::Kept) };
-                let mut fates: Vec<Vec<Fate>> = same(many);
+                let (many, one) = if self == Self::LoseOne {
+                    (WriteOutcome::Kept, WriteOutcome::Lost)
+                } else {
+                    (WriteOutcome::Lost, WriteOutcome::Kept)
+                };
+                let mut fates: Vec<Vec<WriteOutcome>> = same(many);
                 if let Some((device, write)) = any_write(pending, random) {
-                    fates[device][write] = tear(&pending[device][write], random).map_or(one, Fate::Torn);
+                    fates[device][write] =
+                        tear(&pending[device][write], random).map_or(one, WriteOutcome::Torn);
                 }
                 fates
             }
             Self::InOrder => {
                 let in_order = |writes: &Vec<Arc<Change>>| {
                     let cut = random.index(writes.len() + 1);
-                    let mut fates = vec![Fate::Lost; writes.len()];
-                    fates[..cut].fill(Fate::Kept);
+                    let mut fates = vec![WriteOutcome::Lost; writes.len()];
+                    fates[..cut].fill(WriteOutcome::Kept);
                     if let Some(change) = writes.get(cut) {
-                        fates[cut] = tear(change, random).map_or(Fate::Lost, Fate::Torn);
+                        fates[cut] = tear(change, random).map_or(WriteOutcome::Lost, WriteOutcome::Torn);
                     }
                     fates
                 };
@@ -86,14 +90,14 @@ impl LossMode {
             }
             Self::Scattered => pending.iter().map(|writes| scattered(writes, sector_bytes, random)).collect(),
             Self::OneDevice | Self::OneDeviceBehind => {
-                let mut fates: Vec<Vec<Fate>> = same(Fate::Kept);
+                let mut fates: Vec<Vec<WriteOutcome>> = same(WriteOutcome::Kept);
                 let behind: Vec<usize> =
                     (0..pending.len()).filter(|device| !pending[*device].is_empty()).collect();
                 if !behind.is_empty() {
                     let device = *random.pick(&behind);
                     fates[device] = match self {
                         Self::OneDevice => scattered(&pending[device], sector_bytes, random),
-                        _ => vec![Fate::Lost; pending[device].len()],
+                        _ => vec![WriteOutcome::Lost; pending[device].len()],
                     };
                 }
                 fates
@@ -108,16 +112,16 @@ const SHARES: [u64; 5] = [1, 4, 8, 12, 15];
 /// Numbers of 16 writes, of those not lost, that are torn.
 const TORN_SHARES: [u64; 3] = [0, 1, 4];
 
-fn scattered(writes: &[Arc<Change>], sector_bytes: u64, random: &mut Random) -> Vec<Fate> {
+fn scattered(writes: &[Arc<Change>], sector_bytes: u64, random: &mut Random) -> Vec<WriteOutcome> {
     let lost = *random.pick(&SHARES);
     let torn = *random.pick(&TORN_SHARES);
     let fate = |change: &Arc<Change>| {
         if random.chance(lost, 16) {
-            Fate::Lost
+            WriteOutcome::Lost
         } else if random.chance(torn, 16) {
-            Tear::any(change.sectors(sector_bytes), random).map_or(Fate::Kept, Fate::Torn)
+            Tear::any(change.sectors(sector_bytes), random).map_or(WriteOutcome::Kept, WriteOutcome::Torn)
         } else {
-            Fate::Kept
+            WriteOutcome::Kept
         }
     };
     writes.iter().map(fate).collect()

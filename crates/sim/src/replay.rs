@@ -1,6 +1,6 @@
 //! From a record to the devices as a crash leaves them.
 
-use crate::{Change, Event, EventKind, Fate, Image, ImageDevice, LossMode, Random};
+use crate::{Change, Event, EventKind, Image, ImageDevice, LossMode, Random, WriteOutcome};
 use brindle_device::{DeviceClass, WritableDevice};
 use std::fmt;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ pub struct Loss {
     pub device: String,
     /// The write.
     pub change: Arc<Change>,
-    /// Its outcome; never [`Fate::Kept`].
-    pub fate: Fate,
+    /// Its outcome; never [`WriteOutcome::Kept`].
+    pub fate: WriteOutcome,
 }
 
 impl Recording {
@@ -147,11 +147,11 @@ impl Replay {
             let mut image = self.durable[device].clone();
             for (change, fate) in self.pending[device].iter().zip(fates) {
                 match fate {
-                    Fate::Kept => change.apply(&mut image),
-                    Fate::Torn(tear) => change.apply_torn(&mut image, *sector_bytes, tear),
-                    Fate::Lost => {}
+                    WriteOutcome::Kept => change.apply(&mut image),
+                    WriteOutcome::Torn(tear) => change.apply_torn(&mut image, *sector_bytes, tear),
+                    WriteOutcome::Lost => {}
                 }
-                if fate != Fate::Kept {
+                if fate != WriteOutcome::Kept {
                     let (device, change) = (names[device].clone(), Arc::clone(change));
                     state.losses.push(Loss { device, change, fate });
                 }

@@ -1,8 +1,8 @@
 //! Recorder, losses and replay together, against a plain list of writes.
 
 use crate::{
-    Change, CrashState, Event, EventKind, Fate, Fault, FaultyDevice, Image, ImageDevice, LossMode, Random,
-    Recorder, Recording,
+    Change, CrashState, Event, EventKind, Fault, FaultyDevice, Image, ImageDevice, LossMode, Random,
+    Recorder, Recording, WriteOutcome,
 };
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use std::collections::HashSet;
@@ -147,9 +147,11 @@ fn each_mode_takes_what_it_says() {
         assert!(kept <= 1, "one is kept, or torn");
         assert!(names(&state(LossMode::OneDevice)).len() <= 1);
         let behind = state(LossMode::OneDeviceBehind);
-        assert!(names(&behind).len() == 1 && behind.losses.iter().all(|loss| loss.fate == Fate::Lost));
+        assert!(
+            names(&behind).len() == 1 && behind.losses.iter().all(|loss| loss.fate == WriteOutcome::Lost)
+        );
         let scattered = state(LossMode::Scattered);
-        torn += scattered.losses.iter().filter(|loss| matches!(loss.fate, Fate::Torn(_))).count();
+        torn += scattered.losses.iter().filter(|loss| matches!(loss.fate, WriteOutcome::Torn(_))).count();
     }
     assert!(torn > 50, "{torn} writes torn");
 }
@@ -182,7 +184,7 @@ fn sectors_are_as_large_as_they_are_said_to_be() {
     let untorn = recorder.recording().with_sectors_of(4096);
     let is_torn = |recording: &Recording, seed| {
         let state = recording.state_at(1, LossMode::LoseOne, &mut Random::new(seed));
-        matches!(state.losses[0].fate, Fate::Torn(_))
+        matches!(state.losses[0].fate, WriteOutcome::Torn(_))
     };
     assert!(!(0..50).any(|seed| is_torn(&untorn, seed)));
     assert!((0..50).any(|seed| is_torn(&recorder.recording(), seed)));

@@ -32,7 +32,7 @@ struct State {
     drives: Vec<Drive>,
     requests: u64,
     answered_ns: HashMap<u64, u64>,
-    jobs: Vec<Waiting>,
+    jobs: Vec<WaitsFor>,
     /// Those that have begun to wait for their turn.
     threads: Vec<Option<Thread>>,
     /// Number of the job that runs.
@@ -41,7 +41,7 @@ struct State {
 
 /// Event that a job waits for.
 #[derive(Clone, Copy, Debug)]
-enum Waiting {
+enum WaitsFor {
     Ticket(u64),
     Until(u64),
     Done,
@@ -76,7 +76,7 @@ impl VirtualTime {
 
     /// Waits for an answer.
     pub fn wait(&self, ticket: Ticket) {
-        self.pause(Waiting::Ticket(ticket.0));
+        self.pause(WaitsFor::Ticket(ticket.0));
     }
 
     /// Returns true if a request was answered.
@@ -87,7 +87,7 @@ impl VirtualTime {
     /// Lets some time pass.
     pub fn sleep(&self, ns: u64) {
         let until = self.now_ns().saturating_add(ns);
-        self.pause(Waiting::Until(until));
+        self.pause(WaitsFor::Until(until));
     }
 
     /// Runs `jobs` jobs side by side, each given its number, until all are done.
@@ -96,7 +96,7 @@ impl VirtualTime {
             let mut state = self.state();
             assert!(state.jobs.is_empty(), "jobs are running already");
             let now = state.now_ns;
-            (state.jobs, state.turn) = (vec![Waiting::Until(now); jobs], 0);
+            (state.jobs, state.turn) = (vec![WaitsFor::Until(now); jobs], 0);
             state.threads = vec![None; jobs];
         }
         let run = |number| {
@@ -104,7 +104,7 @@ impl VirtualTime {
             self.await_turn(number);
             job(number);
             let mut state = self.state();
-            state.jobs[number] = Waiting::Done;
+            state.jobs[number] = WaitsFor::Done;
             state.pass_turn();
         };
         std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ impl VirtualTime {
         self.state().jobs.clear();
     }
 
-    fn pause(&self, waiting: Waiting) {
+    fn pause(&self, waiting: WaitsFor) {
         let mut state = self.state();
         let Some(number) = JOB.get() else {
             while state.ready_ns(waiting).is_none() {
@@ -150,7 +150,7 @@ impl VirtualTime {
     }
 }
 
-impl Waiting {
+impl WaitsFor {
     /// When a sleeper wakes.
     fn until(self) -> Option<u64> {
         if let Self::Until(until) = self { Some(until) } else { None }
@@ -161,14 +161,14 @@ impl State {
     /// Gives the turn to the job that can go on first, letting time pass if there is none.
     fn pass_turn(&mut self) {
         loop {
-            let ready = |(number, waiting): (usize, &Waiting)| Some((self.ready_ns(*waiting)?, number));
+            let ready = |(number, waiting): (usize, &WaitsFor)| Some((self.ready_ns(*waiting)?, number));
             if let Some((_, next)) = self.jobs.iter().enumerate().filter_map(ready).min() {
                 self.turn = next;
                 self.threads[next].iter().for_each(Thread::unpark);
                 return;
             }
             let awake = self.jobs.iter().filter_map(|waiting| waiting.until()).min();
-            if self.jobs.iter().all(|waiting| matches!(waiting, Waiting::Done)) {
+            if self.jobs.iter().all(|waiting| matches!(waiting, WaitsFor::Done)) {
                 return;
             }
             self.step(awake);
@@ -176,11 +176,11 @@ impl State {
     }
 
     /// Since when there is no need to wait any more.
-    fn ready_ns(&self, waiting: Waiting) -> Option<u64> {
+    fn ready_ns(&self, waiting: WaitsFor) -> Option<u64> {
         match waiting {
-            Waiting::Ticket(id) => self.answered_ns.get(&id).copied(),
-            Waiting::Until(until) => (until <= self.now_ns).then_some(until),
-            Waiting::Done => None,
+            WaitsFor::Ticket(id) => self.answered_ns.get(&id).copied(),
+            WaitsFor::Until(until) => (until <= self.now_ns).then_some(until),
+            WaitsFor::Done => None,
         }
     }
 

@@ -306,20 +306,21 @@ impl Device for SparseImage {
 }
 
 /// The part of a range that lies in one block.
-struct Piece {
+struct BlockSpan {
     block: u64,
     in_block: usize,
     in_buffer: usize,
     length: usize,
 }
 
-fn pieces(offset: u64, length: usize) -> impl Iterator<Item = Piece> {
+fn pieces(offset: u64, length: usize) -> impl Iterator<Item = BlockSpan> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset + done as u64;
         let in_block = usize::try_from(at % BLOCK_BYTES as u64).expect("less than a block");
         let piece_length = (BLOCK_BYTES - in_block).min(length - done);
-        let piece = Piece { block: at / BLOCK_BYTES as u64, in_block, in_buffer: done, length: piece_length };
+        let piece =
+            BlockSpan { block: at / BLOCK_BYTES as u64, in_block, in_buffer: done, length: piece_length };
         done += piece_length;
         (piece_length > 0).then_some(piece)
     })

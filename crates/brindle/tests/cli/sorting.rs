@@ -308,7 +308,7 @@ fn tiers_of_a_mount_and_of_its_devices_are_shown_and_put_right_alike() {
     assert!(groups > 0, "half of the metadata: {status}");
     assert_eq!(files, SMALL + MARKED, "{status}");
     let shown = served.prints(&["tier", "status"]);
-    assert!(shown.contains("small and marked files") && shown.contains("LIES WRONG"), "{shown}");
+    assert!(shown.contains("small and marked files") && shown.contains("MISPLACED"), "{shown}");
     let plan = served.json(&["tier", "plan", "--json"]);
     assert_eq!(plan["files"][0]["target"], "fast", "{plan}");
     assert_eq!(

@@ -63,7 +63,7 @@ fn status_and_plan_of_a_mounted_pool_agree_with_those_of_its_devices() {
     assert_eq!(unmounted["devices"], status["devices"]);
 }
 
-/// A watch whose fence is due at once, and for ever, where nothing lies wrong.
+/// A watch whose fence is due at once, and for ever, where nothing is misplaced.
 const FENCED_FOR_EVER: [&str; 7] =
     ["watch", "--interval", "1", "--low-water", "100G", "--data-reserve", "1M"];
 
@@ -217,7 +217,7 @@ fn a_watched_pool_grows_its_metadata_on_fast_devices() {
     let sizes = pool.sizes();
     let words = ["watch", "-v", "--interval", "1", "--low-water", "120M", "--data-reserve", "16M"];
     let child = pool.tier_starts(&words);
-    // It begins by moving what lies wrong.
+    // It begins by moving misplaced chunks.
     pool.wait_until("metadata is on the fast devices", |status| {
         status["kinds"].as_array().expect("a list").iter().all(|kind| kind["wrong_bytes"] == 0)
     });

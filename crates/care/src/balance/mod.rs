@@ -1,7 +1,7 @@
 //! Balance: block groups that filters choose are emptied one by one, so that their contents lie elsewhere: on other
 //! devices, in another profile, closer together.
 //!
-//! The walk: the request is checked ([`Refusal`]) and kept in the pool as the kernel keeps it (`BALANCE_ITEM`), so
+//! The walk: the request is checked ([`BalanceRefusal`]) and kept in the pool as the kernel keeps it (`BALANCE_ITEM`), so
 //! that after a crash it can go on, by brindle ([`resume`]) or by the kernel, which does so by itself when it mounts
 //! the pool. The chosen block groups are listed once. If they are to be converted, new chunks get the new profile
 //! from now on; if placement matters, nothing goes into those that are still to be emptied as long as a chunk can be
@@ -24,7 +24,7 @@ use brindle_ondisk::item::BalanceItem;
 use brindle_ondisk::{
     BlockGroupType, Incompat, Item, Key, KeyType, Logical, ObjectId, Profile, RootId, to_u64,
 };
-use brindle_policy::balance::{Balance, Refusal};
+use brindle_policy::balance::{Balance, BalanceRefusal};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{TierChunk, TierDevice, TierPool, TierStripe};
 use brindle_tree::{Moved, Need, Pool, Relocation, TreeError};
@@ -40,7 +40,7 @@ const MIXED: BlockGroupType = BlockGroupType::DATA.union(BlockGroupType::METADAT
 pub enum BalanceError {
     /// The request makes no sense for this pool.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(BalanceRefusal),
     /// One was begun and not ended.
     #[error("a balance was interrupted or is paused: resume or cancel it first")]
     UnderWay,
@@ -119,7 +119,7 @@ pub fn start(
         return Err(BalanceError::Refused(refusal));
     }
     if balance.is_for_misplaced() && is_of_two_classes(&facts) && !pool.has_tiers() {
-        return Err(BalanceError::Refused(Refusal::NoTiers));
+        return Err(BalanceError::Refused(BalanceRefusal::NoTiers));
     }
     keep(pool, Some(balance))?;
     run(filesystem, balance, watcher)
@@ -183,7 +183,7 @@ pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
 const KEY: Key = Key::new(ObjectId::BALANCE, KeyType::TEMPORARY_ITEM, 0);
 
 /// Devices are missing, and block groups would lose copies by being moved.
-fn too_few(pool: &Pool, balance: &Balance, facts: &TierPool) -> Option<Refusal> {
+fn too_few(pool: &Pool, balance: &Balance, facts: &TierPool) -> Option<BalanceRefusal> {
     let devices = pool.volume().writable_devices().len();
     let chosen = balance.chosen(facts);
     let lost = chosen.iter().find_map(|chunk| {
@@ -191,7 +191,7 @@ fn too_few(pool: &Pool, balance: &Balance, facts: &TierPool) -> Option<Refusal> 
         let profile = target.unwrap_or_else(|| chunk.profile());
         (usize::from(profile.attributes().devs_min) > devices).then_some(profile)
     });
-    lost.map(|profile| Refusal::TooFewDevices(profile, profile.attributes().devs_min))
+    lost.map(|profile| BalanceRefusal::TooFewDevices(profile, profile.attributes().devs_min))
 }
 
 /// Keeps what is being done in the pool, durably.

@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 1 << 17;
 
 /// One place where a name stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum NameSource {
     Item,
     Index,
     Inode,
@@ -28,7 +28,7 @@ enum Place {
 
 /// A name in a place.
 struct Name<'a> {
-    place: Place,
+    place: NameSource,
     directory: u64,
     name: &'a [u8],
     /// Key that it names; `DIR_ITEM` does not know the index.
@@ -39,7 +39,7 @@ struct Name<'a> {
 
 /// Entries of a name, in each of the places.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct NameSources {
     item: Vec<(Key, u64)>,
     index: Vec<(Key, u64, u64)>,
     inode: Vec<(Key, u64, u64)>,
@@ -50,7 +50,7 @@ pub(crate) fn look_into(tree: &Tree, reader: &Reader<'_>, ledger: &Ledger) {
     let mut sums: Vec<[Sum; 2]> = vec![[0; 2]; BUCKETS];
     each_name(tree, reader, &mut |name| name.count(&mut sums[name.bucket()]));
     let wanted: Vec<bool> = sums.into_iter().map(|sums| sums != [0; 2]).collect();
-    let mut found: BTreeMap<(u64, Vec<u8>), Found> = BTreeMap::new();
+    let mut found: BTreeMap<(u64, Vec<u8>), NameSources> = BTreeMap::new();
     let mut is_full = false;
     each_name(tree, reader, &mut |name| {
         if !wanted[name.bucket()] {
@@ -62,9 +62,9 @@ pub(crate) fn look_into(tree: &Tree, reader: &Reader<'_>, ledger: &Ledger) {
         }
         let entry = found.entry((name.directory, name.name.to_vec())).or_default();
         match name.place {
-            Place::Item => entry.item.push((name.inode, name.kind)),
-            Place::Index => entry.index.push((name.inode, name.index, name.kind)),
-            Place::Inode => entry.inode.push((name.inode, name.index, name.kind)),
+            NameSource::Item => entry.item.push((name.inode, name.kind)),
+            NameSource::Index => entry.index.push((name.inode, name.index, name.kind)),
+            NameSource::Inode => entry.inode.push((name.inode, name.index, name.kind)),
         }
     });
     let mut count = 0;
@@ -87,7 +87,7 @@ pub(crate) fn look_into(tree: &Tree, reader: &Reader<'_>, ledger: &Ledger) {
     }
 }
 
-impl Found {
+impl NameSources {
     fn problem(&self) -> Option<(&'static str, ObjectId, u64)> {
         let say = |problem, key: Key, index| Some((problem, key.objectid, index));
         match (self.item.as_slice(), self.index.as_slice(), self.inode.as_slice()) {
@@ -134,14 +134,14 @@ impl Name<'_> {
         let entry = hash_name(Domain::Entry, &words, self.name);
         let whole = entry.wrapping_add(hash(Domain::Name, &[self.index, fold(entry)]));
         match self.place {
-            Place::Item => add(&mut sums[0], entry, 1),
-            Place::Index => {
+            NameSource::Item => add(&mut sums[0], entry, 1),
+            NameSource::Index => {
                 take(&mut sums[0], entry, 1);
                 if item_type == KeyType::INODE_ITEM {
                     take(&mut sums[1], whole, 1);
                 }
             }
-            Place::Inode => add(&mut sums[1], whole, 1),
+            NameSource::Inode => add(&mut sums[1], whole, 1),
         }
     }
 }
@@ -187,21 +187,21 @@ impl NameWalk<'_, '_> {
                 Item::InodeExtref(names) => names.flatten().for_each(|name| {
                     self.inode_name(&key, name.parent.get(), name.index, name.name);
                 }),
-                Item::DirItem(entries) => self.entries(Place::Item, &key, entries),
-                Item::DirIndex(entries) => self.entries(Place::Index, &key, entries),
+                Item::DirItem(entries) => self.entries(NameSource::Item, &key, entries),
+                Item::DirIndex(entries) => self.entries(NameSource::Index, &key, entries),
                 _ => {}
             }
         }
     }
 
-    fn entries(&mut self, place: Place, key: &Key, entries: brindle_ondisk::item::DirEntries<'_>) {
+    fn entries(&mut self, place: NameSource, key: &Key, entries: brindle_ondisk::item::DirEntries<'_>) {
         for entry in entries.flatten() {
             (self.found)(&Name {
                 place,
                 directory: key.objectid.get(),
                 name: entry.name,
                 inode: entry.header.location,
-                index: if place == Place::Index { key.offset() } else { 0 },
+                index: if place == NameSource::Index { key.offset() } else { 0 },
                 kind: entry.file_type().map_or(0, |kind| u64::from(kind as u8)),
             });
         }
@@ -214,7 +214,7 @@ impl NameWalk<'_, '_> {
         }
         let mode = if self.mode.0 == inode.get() { self.mode.1 } else { 0 };
         (self.found)(&Name {
-            place: Place::Inode,
+            place: NameSource::Inode,
             directory,
             name,
             inode: Key::new(inode, KeyType::INODE_ITEM, 0),

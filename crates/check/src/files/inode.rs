@@ -1,4 +1,4 @@
-//! Facts about an inode from some of its items, which follow each other in the order of keys.
+//! TreeFacts about an inode from some of its items, which follow each other in the order of keys.
 
 use crate::Finding;
 use crate::fingerprint::{Domain, Sum, add, hash, hash_name, take};

@@ -28,7 +28,7 @@ pub(crate) struct Summary {
     orphans: Vec<u64>,
     /// Inodes that have.
     orphan_items: Vec<u64>,
-    /// Part of the run can't be read.
+    /// LevelOnePart of the run can't be read.
     pub(crate) is_broken: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Finding;
 use crate::examination::Examination;
-use crate::facts::{DevExtentFact, Facts};
+use crate::facts::{DevExtentFact, TreeFacts};
 use crate::ledger::Ledger;
 use crate::pass::page;
 use brindle_ondisk::item::DevItem;
@@ -28,12 +28,12 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     }
 }
 
-fn by_id(facts: &Facts) -> HashMap<DevId, &DevItem> {
+fn by_id(facts: &TreeFacts) -> HashMap<DevId, &DevItem> {
     facts.devices.iter().map(|device| (device.devid, device)).collect()
 }
 
 /// Stripes and device extents, both ways. Device extents of a seed are in the seed's own trees.
-fn check_stripes(facts: &Facts, is_seeded: bool, ledger: &Ledger) {
+fn check_stripes(facts: &TreeFacts, is_seeded: bool, ledger: &Ledger) {
     let mut extents: HashMap<(DevId, u64), (&DevExtentFact, bool)> =
         facts.dev_extents.iter().map(|extent| ((extent.devid, extent.offset), (extent, false))).collect();
     let devices = by_id(facts);
@@ -77,7 +77,7 @@ fn check_stripes(facts: &Facts, is_seeded: bool, ledger: &Ledger) {
     }
 }
 
-fn check_overlaps(facts: &Facts, ledger: &Ledger) {
+fn check_overlaps(facts: &TreeFacts, ledger: &Ledger) {
     let devices = by_id(facts);
     let mut before: Option<(DevId, u64)> = None;
     for extent in &facts.dev_extents {
@@ -99,7 +99,7 @@ fn check_overlaps(facts: &Facts, ledger: &Ledger) {
     }
 }
 
-fn check_devices(facts: &Facts, superblock: &Superblock, is_seeded: bool, ledger: &Ledger) {
+fn check_devices(facts: &TreeFacts, superblock: &Superblock, is_seeded: bool, ledger: &Ledger) {
     let mut total = 0u64;
     let mut used: HashMap<DevId, u64> = HashMap::new();
     for extent in &facts.dev_extents {
@@ -127,7 +127,7 @@ fn check_devices(facts: &Facts, superblock: &Superblock, is_seeded: bool, ledger
 }
 
 /// Every system chunk of the superblock is in the chunk tree, and the other way round.
-fn check_system_chunks(facts: &Facts, superblock: &Superblock, ledger: &Ledger) {
+fn check_system_chunks(facts: &TreeFacts, superblock: &Superblock, ledger: &Ledger) {
     use brindle_ondisk::BlockGroupType;
     let mut in_superblock: Vec<(u64, u64)> = Vec::new();
     for (key, chunk) in superblock.system_chunks().flatten() {

@@ -4,7 +4,7 @@ use crate::Finding;
 use crate::examination::Examination;
 use crate::files::{Judge, Summary, exact};
 use crate::forest::{BlockId, Forest};
-use crate::gather::{Gathered, Part};
+use crate::gather::{Gathered, LevelOnePart};
 use crate::pass::page;
 use crate::roots::TreeKind;
 use brindle_ondisk::{Incompat, ObjectId, RootId, to_u64};
@@ -94,11 +94,11 @@ impl Fold<'_> {
         summary
     }
 
-    fn append_parts(&self, parts: &[Part], summary: &mut Summary, judge: &mut Judge<'_>) {
+    fn append_parts(&self, parts: &[LevelOnePart], summary: &mut Summary, judge: &mut Judge<'_>) {
         for part in parts {
             match part {
-                Part::Run(run) => summary.append(run, judge),
-                Part::Leaf(leaf) => match self.gathered.shared.get(leaf) {
+                LevelOnePart::Run(run) => summary.append(run, judge),
+                LevelOnePart::Leaf(leaf) => match self.gathered.shared.get(leaf) {
                     Some(shared) => summary.append(shared, judge),
                     None => summary.append(&Summary::broken(), judge),
                 },

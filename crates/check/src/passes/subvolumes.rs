@@ -2,7 +2,7 @@
 
 use crate::Finding;
 use crate::examination::Examination;
-use crate::facts::{Facts, RootLink};
+use crate::facts::{RootLink, TreeFacts};
 use crate::files::exact::has_entry;
 use crate::ledger::Ledger;
 use crate::pass::page;
@@ -73,7 +73,12 @@ fn compare(
 
 /// Entries of the UUID tree and what root items say. Kernels that do not keep the tree leave its generation
 /// behind; it is then made anew at the next mount.
-fn check_uuids(subvolumes: &HashMap<RootId, &Tree>, facts: &Facts, superblock: &Superblock, ledger: &Ledger) {
+fn check_uuids(
+    subvolumes: &HashMap<RootId, &Tree>,
+    facts: &TreeFacts,
+    superblock: &Superblock,
+    ledger: &Ledger,
+) {
     if superblock.uuid_tree_generation.get() != superblock.generation.get() {
         return ledger
             .note(page::SUBVOLUMES, "the UUID tree is out of date, and will be checked anew".into());

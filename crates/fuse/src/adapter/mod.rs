@@ -15,7 +15,7 @@ pub(crate) use turns::Turns;
 
 use crate::attributes::Stat;
 use crate::convert::{
-    DIRECTORY, REGULAR, SYMLINK, caller, device_on_disk, errno, file_attr, how_opened, new_inode, new_time,
+    DIRECTORY, REGULAR, SYMLINK, caller, device_on_disk, errno, file_attr, new_inode, new_time, open_flags,
     timestamp, write_origin,
 };
 use crate::negotiation::{Agreement, REQUEST_BYTES_MAX, negotiate};
@@ -134,7 +134,7 @@ impl fuser::Filesystem for Adapter {
         }
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         match self.operations.open(caller(request), node.0, flags) {
-            Ok((handle, is_past_cache)) => reply.opened(FileHandle(handle), how_opened(flags, is_past_cache)),
+            Ok((handle, is_past_cache)) => reply.opened(FileHandle(handle), open_flags(flags, is_past_cache)),
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -438,7 +438,7 @@ impl fuser::Filesystem for Adapter {
         let flags = OFlags::from_bits_retain(flags.cast_unsigned());
         match self.operations.create_open(parent.0, name.as_bytes(), &new, flags.into()) {
             Ok((stat, handle)) => {
-                let how = how_opened(flags, false);
+                let how = open_flags(flags, false);
                 reply.created(&self.ttl(&stat), &file_attr(&stat), GENERATION, FileHandle(handle), how);
             }
             Err(error) => reply.error(errno(error)),

@@ -93,16 +93,19 @@ fn impossible_balances_are_refused() {
     let of =
         |filter: &str| Balance { metadata: Some(filter.parse().expect("a filter")), ..Balance::default() };
     assert_eq!(of("convert=raid1c4").refusal(&pool(), false), None);
-    assert_eq!(of("convert=single").refusal(&pool(), false), Some(Refusal::LessRedundancy(Profile::Single)));
+    assert_eq!(
+        of("convert=single").refusal(&pool(), false),
+        Some(BalanceRefusal::LessRedundancy(Profile::Single))
+    );
     assert_eq!(of("convert=single").refusal(&pool(), true), None);
     let mut small = pool();
     small.devices.truncate(2);
     assert_eq!(
         of("convert=raid1c3").refusal(&small, true),
-        Some(Refusal::TooFewDevices(Profile::Raid1c3, 3))
+        Some(BalanceRefusal::TooFewDevices(Profile::Raid1c3, 3))
     );
     small.chunks.push(chunk(9, BlockGroupType::DATA | BlockGroupType::METADATA, 0, &[1]));
-    assert_eq!(of("").refusal(&small, false), Some(Refusal::MixedNeedsBoth));
+    assert_eq!(of("").refusal(&small, false), Some(BalanceRefusal::MixedNeedsBoth));
 }
 
 fn filter() -> impl Strategy<Value = Filter> {

@@ -31,9 +31,9 @@ impl fmt::Display for AutoDefragment {
     }
 }
 
-/// Facts for the decision.
+/// IdleFacts for the decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct IdleFacts {
     /// Metadata lies on devices that rotate.
     pub rotates: bool,
     /// Time since the last request.
@@ -47,7 +47,7 @@ pub struct Facts {
 }
 
 /// Returns true if the next step is due.
-pub fn is_due(mode: AutoDefragment, facts: &Facts) -> bool {
+pub fn is_due(mode: AutoDefragment, facts: &IdleFacts) -> bool {
     let is_wanted = match mode {
         AutoDefragment::Off => false,
         AutoDefragment::Rotating => facts.rotates,
@@ -61,27 +61,27 @@ pub fn is_due(mode: AutoDefragment, facts: &Facts) -> bool {
 mod tests {
     use super::*;
 
-    const IDLE: Facts =
-        Facts { rotates: true, quiet: QUIET, is_under_way: false, since_pass: None, has_changed: false };
+    const IDLE: IdleFacts =
+        IdleFacts { rotates: true, quiet: QUIET, is_under_way: false, since_pass: None, has_changed: false };
 
     #[test]
     fn it_is_for_disks_unless_told_otherwise() {
         assert!(!is_due(AutoDefragment::default(), &IDLE));
         assert!(is_due(AutoDefragment::Rotating, &IDLE));
-        let flash = Facts { rotates: false, ..IDLE };
+        let flash = IdleFacts { rotates: false, ..IDLE };
         assert!(!is_due(AutoDefragment::Rotating, &flash) && is_due(AutoDefragment::Always, &flash));
     }
 
     #[test]
     fn requests_come_first() {
-        let busy = Facts { quiet: QUIET / 2, is_under_way: true, ..IDLE };
+        let busy = IdleFacts { quiet: QUIET / 2, is_under_way: true, ..IDLE };
         assert!(!is_due(AutoDefragment::Always, &busy));
     }
 
     #[test]
     fn it_rests_between_passes_and_while_nothing_changes() {
         let due = |since, is_under_way, has_changed| {
-            let facts = Facts { since_pass: Some(since), is_under_way, has_changed, ..IDLE };
+            let facts = IdleFacts { since_pass: Some(since), is_under_way, has_changed, ..IDLE };
             is_due(AutoDefragment::Rotating, &facts)
         };
         assert!(!due(REST / 2, false, true) && due(REST, false, true) && !due(REST, false, false));

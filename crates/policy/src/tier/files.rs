@@ -36,9 +36,9 @@ pub fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
     }
 }
 
-/// Wish of a file; of several, the last in this order counts.
+/// TierRequest of a file; of several, the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
+enum TierRequest {
     Bulk,
     Either,
     Fast,
@@ -46,7 +46,7 @@ enum Wish {
 
 /// A data block group.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BlockGroupRange {
     start: u64,
     end: u64,
     is_fast: bool,
@@ -86,13 +86,13 @@ pub struct FileTiers {
 /// Looks at the items of subvolumes.
 #[derive(Debug)]
 pub struct Survey {
-    places: Vec<Place>,
+    places: Vec<BlockGroupRange>,
     small_file_bytes: u64,
     from: Logical,
     behind: Option<Logical>,
     window: usize,
     /// All on fast devices, and what should be there of the others.
-    extents: BTreeMap<Logical, (u64, Wish)>,
+    extents: BTreeMap<Logical, (u64, TierRequest)>,
     file: File,
 }
 
@@ -189,15 +189,15 @@ impl Survey {
     }
 
     /// Tier that an extent belongs to, if it lies in the other one.
-    fn target(&self, start: Logical, wish: Wish) -> Option<PlacementClass> {
+    fn target(&self, start: Logical, wish: TierRequest) -> Option<PlacementClass> {
         match (self.place(start)?.is_fast, wish) {
-            (true, Wish::Bulk) => Some(PlacementClass::Bulk),
-            (false, Wish::Fast) => Some(PlacementClass::Fast),
+            (true, TierRequest::Bulk) => Some(PlacementClass::Bulk),
+            (false, TierRequest::Fast) => Some(PlacementClass::Fast),
             _ => None,
         }
     }
 
-    fn place(&self, at: Logical) -> Option<Place> {
+    fn place(&self, at: Logical) -> Option<BlockGroupRange> {
         let after = self.places.partition_point(|place| place.start <= at.get());
         self.places.get(after.checked_sub(1)?).copied().filter(|place| at.get() < place.end)
     }
@@ -208,18 +208,18 @@ impl Survey {
         self.file.mark.is_some() || self.small_file_bytes == 0 || is_large
     }
 
-    /// Wish of the file, as far as it is known.
-    fn wish(&self) -> Wish {
+    /// TierRequest of the file, as far as it is known.
+    fn wish(&self) -> TierRequest {
         let File { mark, size, stored, .. } = self.file;
         match mark {
-            Some(PlacementClass::Fast) => Wish::Fast,
-            Some(PlacementClass::Bulk) => Wish::Bulk,
-            None if self.small_file_bytes == 0 => Wish::Bulk,
+            Some(PlacementClass::Fast) => TierRequest::Fast,
+            Some(PlacementClass::Bulk) => TierRequest::Bulk,
+            None if self.small_file_bytes == 0 => TierRequest::Bulk,
             // Space may be kept for what is to come.
-            None if size <= self.small_file_bytes && self.is_decided() => Wish::Either,
-            None if size <= self.small_file_bytes => Wish::Fast,
-            None if stored <= self.small_file_bytes => Wish::Either,
-            None => Wish::Bulk,
+            None if size <= self.small_file_bytes && self.is_decided() => TierRequest::Either,
+            None if size <= self.small_file_bytes => TierRequest::Fast,
+            None if stored <= self.small_file_bytes => TierRequest::Either,
+            None => TierRequest::Bulk,
         }
     }
 
@@ -235,10 +235,10 @@ impl Survey {
         }
     }
 
-    fn note(&mut self, start: Logical, length: u64, wish: Wish) {
+    fn note(&mut self, start: Logical, length: u64, wish: TierRequest) {
         let is_outside = start < self.from || self.behind.is_some_and(|behind| start >= behind);
         let Some(place) = self.place(start).filter(|_| !is_outside) else { return };
-        if !place.is_fast && wish != Wish::Fast {
+        if !place.is_fast && wish != TierRequest::Fast {
             return;
         }
         let (_, known) = self.extents.entry(start).or_insert((length, wish));
@@ -291,15 +291,15 @@ pub fn no_tiers_reason(
 }
 
 /// The data block groups by address, if there are enough devices of either class for their profiles.
-fn places(pool: &TierPool) -> Vec<Place> {
+fn places(pool: &TierPool) -> Vec<BlockGroupRange> {
     let is_data = |content| content == Content::Data;
     let data = || pool.chunks.iter().filter(|chunk| is_data(chunk.content()));
     let (fast, bulk) = (pool.count(PlacementClass::Fast), pool.count(PlacementClass::Bulk));
     if !pool.is_ours || no_tiers_reason(data().map(TierChunk::profile), fast, bulk).is_some() {
         return Vec::new();
     }
-    let mut places: Vec<Place> = data()
-        .map(|chunk| Place {
+    let mut places: Vec<BlockGroupRange> = data()
+        .map(|chunk| BlockGroupRange {
             start: chunk.logical.get(),
             end: chunk.logical.get().saturating_add(chunk.length_bytes),
             is_fast: pool.is_of_fast_tier(chunk),

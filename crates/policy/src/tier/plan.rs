@@ -10,7 +10,7 @@ use std::fmt;
 
 mod space;
 
-use space::Space;
+use space::DeviceGaps;
 
 /// The kernel makes no device smaller than this, in bytes.
 pub const DEVICE_BYTES_MIN: u64 = 256 << 20;
@@ -80,7 +80,7 @@ pub struct Fence {
     pub fenced_bytes: u64,
 }
 
-/// A lack of room for something that lies wrong.
+/// A lack of room for a misplaced chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     /// The class of the devices that have no room.
@@ -216,7 +216,7 @@ pub fn fences(pool: &TierPool, class: PlacementClass) -> Vec<Fence> {
 /// the roomiest ones if copies belong there.
 pub fn fences_for(pool: &TierPool, kind: BlockGroupType) -> Vec<Fence> {
     let Some(class) = Content::of(kind).class() else { return Vec::new() };
-    let space = Space::behind_fences(pool, pool, &BTreeSet::new(), class);
+    let space = DeviceGaps::behind_fences(pool, pool, &BTreeSet::new(), class);
     let open = space.open(kind, class, open_count(pool, kind));
     let mut fences = fences(pool, other(class));
     fences.retain(|fence| !open.contains(&fence.devid));
@@ -232,7 +232,7 @@ fn open_count(pool: &TierPool, kind: BlockGroupType) -> usize {
     }
 }
 
-/// The number of devices of its content's class with room that a new chunk needs to lie right; `None` if none of them makes a
+/// The number of devices of its content's class with room that a new chunk needs to be well placed; `None` if none of them makes a
 /// difference.
 pub fn devices_needed(pool: &TierPool, kind: BlockGroupType) -> Option<usize> {
     let profile = kind.profile()?;
@@ -255,7 +255,7 @@ pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
         let Some((at, chunk)) = pieces.max_by_key(|(at, _)| *at) else { continue };
         let gaps = pool.gaps(device.devid, at.get());
         let has_room = gaps.iter().any(|gap| gap.end - gap.start >= chunk.stripe_bytes());
-        if has_room && !pool.lies_wrong(chunk) {
+        if has_room && !pool.is_misplaced(chunk) {
             // All of the class is fenced meanwhile: the holes are to be filled.
             found.insert(chunk.logical, Move { open: 0, ..Move::new(pool, chunk) });
         }
@@ -275,7 +275,7 @@ pub fn other(class: PlacementClass) -> PlacementClass {
 /// the fences are those of today.
 fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pass, NoRoom> {
     let pool = left;
-    let is_meant = |chunk: &&TierChunk| chunk.content().class() == Some(target) && pool.lies_wrong(chunk);
+    let is_meant = |chunk: &&TierChunk| chunk.content().class() == Some(target) && pool.is_misplaced(chunk);
     let mut wrong: Vec<&TierChunk> = pool.chunks.iter().filter(is_meant).collect();
     // The fullest first: what they hold then fills less of the free space in others that are to be moved as well.
     wrong.sort_by_key(|chunk| {
@@ -291,10 +291,10 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     }
     let mut holds = true;
     let moved: BTreeSet<Logical> = wrong.iter().map(|chunk| chunk.logical).collect();
-    let mut space = Space::behind_fences(today, pool, &moved, target);
+    let mut space = DeviceGaps::behind_fences(today, pool, &moved, target);
     for ((content, kind), wanted_bytes) in wanted {
         let kind = BlockGroupType::from_bits_retain(kind);
-        let in_place = pool.chunks.iter().filter(|chunk| chunk.kind == kind && !pool.lies_wrong(chunk));
+        let in_place = pool.chunks.iter().filter(|chunk| chunk.kind == kind && !pool.is_misplaced(chunk));
         let spare: u64 = in_place.map(|chunk| chunk.length_bytes.saturating_sub(chunk.used_bytes)).sum();
         let mut room_bytes = spare;
         while room_bytes < wanted_bytes {
@@ -319,7 +319,7 @@ fn room_for_data(pool: &TierPool, target: PlacementClass, wanted_bytes: u64) -> 
     let spare = |chunk: &TierChunk| chunk.length_bytes.saturating_sub(chunk.used_bytes);
     let mut room_bytes: u64 = data().filter(is_there).map(spare).sum();
     let Some(kind) = data().map(|chunk| chunk.kind).next() else { return room_bytes };
-    let mut space = Space::today(pool);
+    let mut space = DeviceGaps::today(pool);
     while room_bytes < wanted_bytes {
         let Some(chunk) = space.place(kind, target, &[]) else { break };
         space.take(&chunk);

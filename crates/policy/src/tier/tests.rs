@@ -1,4 +1,4 @@
-use super::lies::lies;
+use super::distribution::distributions;
 use super::plan::{DEVICE_BYTES_MIN, NoRoom, Plan, Wanted, fences_for, highest, plan};
 use super::shortage::{Shortage, all_shortages};
 use super::*;
@@ -56,16 +56,16 @@ fn metadata_goes_to_new_fast_devices_and_data_stays() {
 
 #[test]
 fn bytes_are_summed_up_by_content_and_class() {
-    let lies = lies(&new_fast_devices());
-    assert_eq!(lies.len(), 3);
-    let metadata = &lies[0];
+    let kinds = distributions(&new_fast_devices());
+    assert_eq!(kinds.len(), 3);
+    let metadata = &kinds[0];
     assert_eq!((metadata.content, metadata.profile), (Content::Metadata, Profile::Raid1));
     assert_eq!((metadata.fast_bytes, metadata.bulk_bytes), (0, 512 * MIB));
-    assert_eq!((metadata.wrong_chunks, metadata.wrong_bytes), (1, 512 * MIB));
+    assert_eq!((metadata.misplaced_chunks, metadata.misplaced_bytes), (1, 512 * MIB));
     assert_eq!(metadata.movable_bytes, 100 * MIB);
-    let data = &lies[2];
+    let data = &kinds[2];
     assert_eq!(
-        (data.content, data.wrong_bytes, data.by_device[&DevId::new(1)]),
+        (data.content, data.misplaced_bytes, data.by_device[&DevId::new(1)]),
         (Content::Data, 0, 256 * MIB)
     );
 }
@@ -92,9 +92,9 @@ fn one_new_fast_device() -> TierPool {
 #[test]
 fn one_fast_device_gets_one_copy_of_the_metadata() {
     let pool = one_new_fast_device();
-    let metadata = &lies(&pool)[0];
-    assert_eq!((metadata.fit, metadata.wrong_chunks), (Fit::Copies(1), 1));
-    assert_eq!(metadata.wrong_bytes, 256 * MIB, "one of its copies");
+    let metadata = &distributions(&pool)[0];
+    assert_eq!((metadata.fit, metadata.misplaced_chunks), (Fit::Copies(1), 1));
+    assert_eq!(metadata.misplaced_bytes, 256 * MIB, "one of its copies");
     let plan = plan(&pool, ALL);
     assert!(plan.refusals.is_empty(), "{:?}", plan.refusals);
     let [pass] = &plan.passes[..] else { panic!("{plan:?}") };
@@ -109,7 +109,7 @@ fn one_fast_device_gets_one_copy_of_the_metadata() {
     );
     let mut after = pool.clone();
     assert!(carry_out(&mut after, &plan));
-    assert!(after.chunks.iter().all(|chunk| !after.lies_wrong(chunk)), "{after:?}");
+    assert!(after.chunks.iter().all(|chunk| !after.is_misplaced(chunk)), "{after:?}");
     for chunk in after.chunks.iter().filter(|chunk| chunk.content() != Content::Data) {
         assert!(chunk.stripes.iter().any(|stripe| stripe.devid == DevId::new(3)), "{chunk:?}");
     }
@@ -162,7 +162,7 @@ fn three_copies_take_as_many_fast_devices_as_there_are() {
     pool.devices.insert(2, device(5, PlacementClass::Bulk, 4 * GIB));
     pool.chunks = vec![chunk(GIB, kind, MIB, &[(1, MIB), (2, MIB), (3, MIB)])];
     let fenced = |pool: &TierPool| fences_for(pool, kind).len();
-    assert!(pool.lies_wrong(&pool.chunks[0]), "the other fast device has none");
+    assert!(pool.is_misplaced(&pool.chunks[0]), "the other fast device has none");
     assert_eq!(fenced(&pool), 2, "one of three disks is open");
     assert!(
         all_shortages(&pool)[0]
@@ -170,7 +170,7 @@ fn three_copies_take_as_many_fast_devices_as_there_are() {
             .contains("two copies of three on fast devices is right; all copies")
     );
     pool.devices.pop();
-    assert!(!pool.lies_wrong(&pool.chunks[0]));
+    assert!(!pool.is_misplaced(&pool.chunks[0]));
     assert_eq!(fenced(&pool), 1, "two of three disks are open");
 }
 
@@ -270,7 +270,7 @@ fn kernel_places(pool: &TierPool, sizes: &BTreeMap<DevId, u64>, kind: BlockGroup
     Some(TierChunk { logical, length_bytes: placed.chunk_bytes, used_bytes: 0, kind, stripes })
 }
 
-/// The kernel relocates a chunk: into free space of its kind that lies right, then into new chunks.
+/// The kernel relocates a chunk: into free space of its kind that is well placed, then into new chunks.
 fn kernel_relocates(pool: &mut TierPool, sizes: &BTreeMap<DevId, u64>, logical: Logical) -> Option<()> {
     let index = pool.chunks.iter().position(|chunk| chunk.logical == logical)?;
     let (kind, mut rest) = (pool.chunks[index].kind, pool.chunks[index].used_bytes);
@@ -280,7 +280,7 @@ fn kernel_relocates(pool: &mut TierPool, sizes: &BTreeMap<DevId, u64>, logical: 
             chunk.kind == kind
                 && chunk.logical != logical
                 && chunk.used_bytes < chunk.length_bytes
-                && !classed.lies_wrong(chunk)
+                && !classed.is_misplaced(chunk)
         };
         if let Some(chunk) = pool.chunks.iter_mut().find(has_room) {
             let moved = rest.min(chunk.length_bytes - chunk.used_bytes);
@@ -365,7 +365,7 @@ proptest! {
     }
 
     #[test]
-    fn all_that_lies_wrong_is_moved_or_refused(pool in grown()) {
+    fn every_misplaced_chunk_is_moved_or_refused(pool in grown()) {
         let plan = plan(&pool, ALL);
         let moved: Vec<Logical> =
             plan.passes.iter().flat_map(|pass| &pass.moves).map(|chunk| chunk.logical).collect();
@@ -374,7 +374,7 @@ proptest! {
             let is_refused =
                 plan.refusals.iter().any(|refusal| (refusal.content == Content::Data) == is_data);
             let is_moved = moved.contains(&chunk.logical);
-            prop_assert_eq!(is_moved, pool.lies_wrong(chunk) && !is_refused);
+            prop_assert_eq!(is_moved, pool.is_misplaced(chunk) && !is_refused);
         }
     }
 
@@ -387,8 +387,8 @@ proptest! {
         }
         prop_assert!(carry_out(&mut after, &plan), "out of space");
         let wrong = |pool: &TierPool| -> u64 {
-            let meant = lies(pool).into_iter().filter(|lies| metadata == (lies.content != Content::Data));
-            meant.map(|lies| lies.wrong_bytes).sum()
+            let meant = distributions(pool).into_iter().filter(|kind| metadata == (kind.content != Content::Data));
+            meant.map(|kind| kind.misplaced_bytes).sum()
         };
         prop_assert_eq!(wrong(&after), 0);
         let used = |pool: &TierPool| -> u64 { pool.chunks.iter().map(|chunk| chunk.used_bytes).sum() };
@@ -409,7 +409,7 @@ fn the_highest_chunk_is_moved_only_if_that_draws_a_fence_closer() {
     // A gap that is shorter than the chunk is none.
     pool.chunks[1].length_bytes = 257 * MIB;
     assert_eq!(moved(&pool), [0_u64; 0]);
-    // What lies wrong is moved anyway.
+    // Misplaced chunks are moved anyway.
     pool.chunks.remove(1);
     pool.chunks[0].stripes.iter_mut().for_each(|stripe| stripe.physical = Physical::new(GIB));
     assert_eq!(moved(&pool), [0_u64; 0]);

@@ -1,7 +1,7 @@
 //! Decides if a tree is one that a crash may leave.
 
-use super::Promise;
-use super::history::{History, Step};
+use super::CrashGuarantees;
+use super::history::{History, RecordedOperation};
 use crate::manifest::{Entry, Kind, Manifest, Time};
 use crate::model::{Model, TreePath};
 use crate::operations::Operation;
@@ -12,10 +12,11 @@ pub(super) type Verdict<'h> = Result<Option<&'h Model>, String>;
 
 impl History {
     /// Holds a tree, found after a crash at `point`, against what may be there.
-    pub(super) fn judge(&self, point: usize, promise: Promise, found: &Manifest) -> Verdict<'_> {
-        let is_commit = |step: &&Step| step.is_commit(promise);
+    pub(super) fn judge(&self, point: usize, guarantees: CrashGuarantees, found: &Manifest) -> Verdict<'_> {
+        let is_commit = |step: &&RecordedOperation| step.is_commit(guarantees);
         let base = self.steps.iter().rposition(|step| is_commit(&step) && step.is_done(point)).unwrap_or(0);
-        let since: Vec<&Step> = self.steps[base..].iter().take_while(|step| step.is_begun(point)).collect();
+        let since: Vec<&RecordedOperation> =
+            self.steps[base..].iter().take_while(|step| step.is_begun(point)).collect();
         let whole = since.iter().enumerate().filter(|(number, step)| *number == 0 || is_commit(step));
         let (mut differences, mut same) = (Vec::new(), Vec::new());
         for (number, step) in whole {
@@ -28,10 +29,10 @@ impl History {
             let is_known = others.iter().all(|other| have_same_subvolumes(first, other, found));
             return Ok(is_known.then_some(*first));
         }
-        if promise.commits_only_when_asked && promise.fsync_commits {
+        if guarantees.commits_only_when_asked && guarantees.fsync_commits {
             return Err(words(&differences));
         }
-        let mixture = Mixture { since: &since, found, point, promise };
+        let mixture = Mixture { since: &since, found, point, guarantees };
         mixture.first_difference().map_or(Ok(None), Err)
     }
 }
@@ -52,10 +53,10 @@ fn words(differences: &[(usize, String)]) -> String {
 /// A tree in which each path may be as it was at a time of its own.
 struct Mixture<'a> {
     /// From the last commit on.
-    since: &'a [&'a Step],
+    since: &'a [&'a RecordedOperation],
     found: &'a Manifest,
     point: usize,
-    promise: Promise,
+    guarantees: CrashGuarantees,
 }
 
 impl Mixture<'_> {
@@ -69,7 +70,7 @@ impl Mixture<'_> {
 
     fn difference_at(&self, path: &[u8]) -> Option<String> {
         let path = TreePath::new(path);
-        let synced = |step: &&Step| {
+        let synced = |step: &&RecordedOperation| {
             matches!(&step.operation, Operation::SyncFile { path: synced } if *synced == path)
                 && step.is_done(self.point)
         };
@@ -83,7 +84,7 @@ impl Mixture<'_> {
             let entries = versions.iter().map(|step| step.expectation().manifest().entry(path.bytes()));
             let payloads: Vec<_> =
                 entries.map(|entry| entry.map(|entry| (&entry.kind, entry.size))).collect();
-            !self.promise.commits_only_when_asked
+            !self.guarantees.commits_only_when_asked
                 && payloads.windows(2).any(|pair| pair[0] != pair[1])
                 && versions.iter().any(|step| self.is_version(&path, step, found, true))
         };
@@ -100,7 +101,7 @@ impl Mixture<'_> {
     fn is_version(
         &self,
         path: &TreePath,
-        step: &Step,
+        step: &RecordedOperation,
         found: Option<&Entry>,
         ignores_contents: bool,
     ) -> bool {

@@ -1,6 +1,6 @@
 //! History of operations, and their places in the record of the devices.
 
-use super::{Promise, Subject};
+use super::{CrashGuarantees, Subject};
 use crate::model::{Errno, Expectation, Model};
 use crate::operations::{Generator, Mix, Operation, Target, apply_both, compare};
 use brindle_device::WritableDevice;
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct History {
     pub(super) recording: Recording,
     /// The first is the mount of the new pool.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RecordedOperation>,
     /// Error of the fault, if it caused any.
     pub(super) failure: Option<String>,
     /// Number of reads of each device.
@@ -21,7 +21,7 @@ pub(super) struct History {
 }
 
 /// One operation.
-pub(super) struct Step {
+pub(super) struct RecordedOperation {
     pub(super) operation: Operation,
     /// The crash point when it was called.
     pub(super) start: usize,
@@ -45,7 +45,7 @@ pub(super) struct Script {
     pub(super) fault: Option<(usize, Fault)>,
 }
 
-impl Step {
+impl RecordedOperation {
     fn new(operation: Operation, start: usize, end: Option<usize>, model: Model) -> Self {
         Self { operation, start, end, is_refused: false, model, expectation: OnceLock::new() }
     }
@@ -61,12 +61,12 @@ impl Step {
     }
 
     /// Returns true if it made everything before it durable, if it returned.
-    pub(super) fn is_commit(&self, promise: Promise) -> bool {
+    pub(super) fn is_commit(&self, guarantees: CrashGuarantees) -> bool {
         match self.operation {
             _ if self.is_refused => false,
             Operation::Sync | Operation::Remount => true,
-            Operation::SyncFile { .. } => promise.fsync_commits,
-            Operation::Snapshot { .. } => promise.snapshot_commits,
+            Operation::SyncFile { .. } => guarantees.fsync_commits,
+            Operation::Snapshot { .. } => guarantees.snapshot_commits,
             _ => false,
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn record<S: Subject>(subject: &S, script: &Script) -> Result<History
     let mut stage = Stage::set(subject, script)?;
     let mut generator = Generator::new(script.seed, script.mix.clone());
     let mut model = Model::new();
-    let mut steps = vec![Step::new(Operation::Remount, 0, Some(0), model.clone())];
+    let mut steps = vec![RecordedOperation::new(Operation::Remount, 0, Some(0), model.clone())];
     let mut failure = None;
     for number in 0..script.operations {
         // The last one makes all durable, and the end of a run of operations that were not is of no use.
@@ -106,15 +106,15 @@ pub(super) fn record<S: Subject>(subject: &S, script: &Script) -> Result<History
                 // As it was to be: the model may be behind, if the target's answer was not what it should have been.
                 let mut after = steps.last().map_or_else(Model::new, |step| step.model.clone());
                 let _ = after.apply(&operation);
-                steps.push(Step::new(operation, start, None, after));
+                steps.push(RecordedOperation::new(operation, start, None, after));
                 failure = Some(what);
                 break;
             }
             Err(what) => return Err(format!("before any crash, at operation {number}: {what}")),
             Ok(answer) => {
                 let end = stage.recorder.position();
-                let step = Step::new(operation, start, Some(end), model.clone());
-                steps.push(Step { is_refused: answer.is_err(), ..step });
+                let step = RecordedOperation::new(operation, start, Some(end), model.clone());
+                steps.push(RecordedOperation { is_refused: answer.is_err(), ..step });
             }
         }
     }

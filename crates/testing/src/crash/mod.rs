@@ -6,7 +6,7 @@
 //! against the model's states:
 //!
 //! - The last commit that had returned before the crash, or the one that was being made, is what must be found,
-//!   to the byte ([`Promise`] says what the filesystem promises beyond, or short of, that).
+//!   to the byte ([`CrashGuarantees`] says what the filesystem promises beyond, or short of, that).
 //! - A file whose fsync had returned is as it was then, or as a later fsync or commit would have it.
 //! - Now and then the crash comes twice: mounting writes too (it cleans up), so its writes are recorded and cut.
 //! - Now and then the mount is used on: what can be mounted must also be able to go on.
@@ -57,8 +57,8 @@ pub trait Subject: Sync {
     }
 
     /// Guarantees after a crash.
-    fn promise(&self) -> Promise {
-        Promise::default()
+    fn guarantees(&self) -> CrashGuarantees {
+        CrashGuarantees::default()
     }
 }
 
@@ -75,7 +75,7 @@ pub struct NewDevice {
 
 /// Guarantees of a filesystem about the state after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct CrashGuarantees {
     /// An fsync makes everything durable, not only its file.
     pub fsync_commits: bool,
     /// A snapshot makes everything durable.
@@ -85,7 +85,7 @@ pub struct Promise {
     pub commits_only_when_asked: bool,
 }
 
-impl Default for Promise {
+impl Default for CrashGuarantees {
     /// Nothing is durable that was not asked for, and an fsync is a commit.
     fn default() -> Self {
         Self { fsync_commits: true, snapshot_commits: false, commits_only_when_asked: true }

@@ -35,7 +35,7 @@ pub(super) fn examine<S: Subject>(
     let devices = state.writable();
     let mut target = subject.open(&devices).map_err(|what| format!("does not open: {what}"))?;
     let found = target.manifest().map_err(|what| format!("can't be read: {what}"))?;
-    let model = history.judge(point, subject.promise(), &found)?;
+    let model = history.judge(point, subject.guarantees(), &found)?;
     match model {
         Some(model) if random.chance(1, AFTERMATH) => {
             use_on(subject, target, &devices, model.clone(), mix, random)

@@ -1,7 +1,7 @@
 //! The harness passes what is right, and catches each thing that is wrong.
 
-use super::toy::{Flaw, Habits, ToySubject};
-use super::{CrashTest, FaultTest, Promise};
+use super::toy::{Flaw, ToyBehaviour, ToySubject};
+use super::{CrashGuarantees, CrashTest, FaultTest};
 use crate::operations::Mix;
 
 fn small() -> CrashTest {
@@ -74,12 +74,12 @@ fn a_failure_is_seen_again_by_its_state_alone() {
     assert_eq!(first_line(&text_again), first_line(&text));
 }
 
-fn habits(flaw: Flaw, fsync_commits: bool, commits_only_when_asked: bool) -> Habits {
-    Habits {
+fn habits(flaw: Flaw, fsync_commits: bool, commits_only_when_asked: bool) -> ToyBehaviour {
+    ToyBehaviour {
         flaw,
         commits_after: (!commits_only_when_asked).then_some(7),
         syncs_files: !fsync_commits,
-        promise: Promise { fsync_commits, commits_only_when_asked, ..Promise::default() },
+        guarantees: CrashGuarantees { fsync_commits, commits_only_when_asked, ..CrashGuarantees::default() },
     }
 }
 
@@ -87,7 +87,7 @@ fn habits(flaw: Flaw, fsync_commits: bool, commits_only_when_asked: bool) -> Hab
 fn unrequested_commits_are_allowed_if_declared() {
     let honest = habits(Flaw::None, true, false);
     small().of(3, 80, 500).run(&ToySubject::with(honest));
-    let liar = Habits { promise: Promise::default(), ..honest };
+    let liar = ToyBehaviour { guarantees: CrashGuarantees::default(), ..honest };
     assert!(small().of(3, 80, 500).outcome(&ToySubject::with(liar)).is_err());
     let flawed = habits(Flaw::NoFlushBetween, true, false);
     assert!(small().of(3, 80, 500).outcome(&ToySubject::with(flawed)).is_err());

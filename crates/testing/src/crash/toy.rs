@@ -4,7 +4,7 @@
 //! words to the first, and flushes that; both alternate between two places. What the words mean is kept beside the
 //! devices, by their checksum: it is the order of writes that is under test.
 
-use super::{NewDevice, Promise, Subject};
+use super::{CrashGuarantees, NewDevice, Subject};
 use crate::manifest::Manifest;
 use crate::model::{Body, Errno, Model, TreePath};
 use crate::operations::{Operation, Target};
@@ -38,26 +38,26 @@ pub(super) enum Flaw {
 
 /// Behaviour of a toy, right or wrong.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Habits {
+pub(super) struct ToyBehaviour {
     pub(super) flaw: Flaw,
     /// Number of operations after which it commits by itself.
     pub(super) commits_after: Option<usize>,
     /// An fsync is of one file.
     pub(super) syncs_files: bool,
     /// Guarantees that it declares.
-    pub(super) promise: Promise,
+    pub(super) guarantees: CrashGuarantees,
 }
 
 type Checksum = [u8; 32];
 
 pub(super) struct ToySubject {
-    pub(super) habits: Habits,
+    pub(super) habits: ToyBehaviour,
     /// Every tree that was ever committed.
     trees: Arc<Mutex<HashMap<Checksum, Model>>>,
 }
 
 pub(super) struct Toy {
-    habits: Habits,
+    habits: ToyBehaviour,
     trees: Arc<Mutex<HashMap<Checksum, Model>>>,
     devices: Vec<Arc<dyn WritableDevice>>,
     generation: u64,
@@ -82,11 +82,16 @@ struct Header {
 
 impl ToySubject {
     pub(super) fn new(flaw: Flaw) -> Self {
-        let habits = Habits { flaw, commits_after: None, syncs_files: false, promise: Promise::default() };
+        let habits = ToyBehaviour {
+            flaw,
+            commits_after: None,
+            syncs_files: false,
+            guarantees: CrashGuarantees::default(),
+        };
         Self::with(habits)
     }
 
-    pub(super) fn with(habits: Habits) -> Self {
+    pub(super) fn with(habits: ToyBehaviour) -> Self {
         Self { habits, trees: Arc::default() }
     }
 }
@@ -133,8 +138,8 @@ impl Subject for ToySubject {
         target.commit().map_err(|error| error.to_string())
     }
 
-    fn promise(&self) -> Promise {
-        self.habits.promise
+    fn guarantees(&self) -> CrashGuarantees {
+        self.habits.guarantees
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bytes of files.
 
-use super::{Body, Errno, Model, Place, TreePath};
+use super::{Body, Errno, InodePlace, Model, TreePath};
 use brindle_sim::Image;
 
 /// Unit of reflinks, in bytes.
@@ -128,7 +128,7 @@ impl Model {
     }
 
     /// The file at a path, to be written.
-    fn file(&self, path: &TreePath) -> Result<Place, Errno> {
+    fn file(&self, path: &TreePath) -> Result<InodePlace, Errno> {
         let place = self.resolve(path)?;
         match &self.at(place).body {
             Body::File(_) => self.check_writable(place)?,
@@ -138,7 +138,7 @@ impl Model {
         Ok(place)
     }
 
-    fn contents_mut(&mut self, file: Place) -> &mut Image {
+    fn contents_mut(&mut self, file: InodePlace) -> &mut Image {
         let inode = self.at_mut(file);
         inode.mtime = None;
         match &mut inode.body {

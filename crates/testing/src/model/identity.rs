@@ -1,10 +1,10 @@
 //! Inodes apart from their names: for what is done to an inode that was looked up before.
 
-use super::{Errno, Model, Place, TreePath};
+use super::{Errno, InodePlace, Model, TreePath};
 
 /// An inode, by whatever names it has now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity(Place);
+pub struct Identity(InodePlace);
 
 impl Model {
     /// The inode at a path, to be found again when its names have changed.

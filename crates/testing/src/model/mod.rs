@@ -24,7 +24,7 @@ pub use identity::Identity;
 pub use inode::{Body, Child, Inode, Node};
 pub use path::{TreePath, path};
 pub use rename::RenameRule;
-pub use tree::{Expectation, Found};
+pub use tree::{Expectation, ModelEntry};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,14 +55,14 @@ struct Subvolume {
 
 /// An inode: its subvolume, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct InodePlace {
     subvolume: u64,
     ino: u64,
 }
 
 /// A name in a directory, there or not.
 struct Entry<'a> {
-    directory: Place,
+    directory: InodePlace,
     name: &'a [u8],
     child: Option<Child>,
 }
@@ -103,8 +103,8 @@ impl Model {
         path.is_top() || self.entry(path).is_ok_and(|entry| entry.child.is_some())
     }
 
-    fn resolve(&self, path: &TreePath) -> Result<Place, Errno> {
-        let mut place = Place::TOP;
+    fn resolve(&self, path: &TreePath) -> Result<InodePlace, Errno> {
+        let mut place = InodePlace::TOP;
         for name in path.names() {
             let child = self.lookup(place, name)?.ok_or(Errno::NotFound)?;
             place = place.below(child).ok_or(Errno::NotFound)?;
@@ -122,7 +122,7 @@ impl Model {
         Ok(Entry { directory, name, child })
     }
 
-    fn lookup(&self, directory: Place, name: &[u8]) -> Result<Option<Child>, Errno> {
+    fn lookup(&self, directory: InodePlace, name: &[u8]) -> Result<Option<Child>, Errno> {
         let Body::Directory(children) = &self.at(directory).body else {
             return Err(Errno::NotDirectory);
         };
@@ -132,12 +132,12 @@ impl Model {
         Ok(children.get(name).copied())
     }
 
-    fn at(&self, place: Place) -> &Inode {
+    fn at(&self, place: InodePlace) -> &Inode {
         let subvolume = &self.subvolumes[&place.subvolume];
         &subvolume.inodes[&place.ino]
     }
 
-    fn at_mut(&mut self, place: Place) -> &mut Inode {
+    fn at_mut(&mut self, place: InodePlace) -> &mut Inode {
         let inodes = &mut self.subvolume_mut(place.subvolume).inodes;
         Arc::make_mut(inodes.get_mut(&place.ino).expect("a place is an inode that is there"))
     }
@@ -147,18 +147,18 @@ impl Model {
     }
 
     /// The inode at a path, to be changed.
-    fn writable(&self, path: &TreePath) -> Result<Place, Errno> {
+    fn writable(&self, path: &TreePath) -> Result<InodePlace, Errno> {
         let place = self.resolve(path)?;
         self.check_writable(place)?;
         Ok(place)
     }
 
-    fn check_writable(&self, place: Place) -> Result<(), Errno> {
+    fn check_writable(&self, place: InodePlace) -> Result<(), Errno> {
         if self.subvolumes[&place.subvolume].is_read_only { Err(Errno::ReadOnly) } else { Ok(()) }
     }
 
     /// The children of a directory that is to change.
-    fn children_mut(&mut self, directory: Place) -> &mut BTreeMap<Vec<u8>, Child> {
+    fn children_mut(&mut self, directory: InodePlace) -> &mut BTreeMap<Vec<u8>, Child> {
         let inode = self.at_mut(directory);
         inode.mtime = None;
         match &mut inode.body {
@@ -184,7 +184,7 @@ impl Subvolume {
     }
 }
 
-impl Place {
+impl InodePlace {
     /// The top directory.
     const TOP: Self = Self { subvolume: TOP, ino: ROOT_INO };
 

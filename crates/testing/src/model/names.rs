@@ -1,6 +1,6 @@
 //! Names come and go.
 
-use super::{Body, Child, Errno, Inode, Model, Node, Place, TreePath};
+use super::{Body, Child, Errno, Inode, InodePlace, Model, Node, TreePath};
 use brindle_sim::Image;
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// The directory in which a name is free.
-    pub(super) fn vacancy(&self, path: &TreePath) -> Result<Place, Errno> {
+    pub(super) fn vacancy(&self, path: &TreePath) -> Result<InodePlace, Errno> {
         let entry = self.entry(path)?;
         if entry.child.is_some() {
             return Err(Errno::Exists);
@@ -101,29 +101,29 @@ impl Model {
     }
 
     /// Gives a name of a directory to a child, whatever had it before.
-    pub(super) fn put(&mut self, directory: Place, path: &TreePath, child: Child) {
+    pub(super) fn put(&mut self, directory: InodePlace, path: &TreePath, child: Child) {
         let (_, name) = path.split().expect("the top is in no directory");
         self.children_mut(directory).insert(name.to_vec(), child);
     }
 
-    pub(super) fn is_directory(&self, directory: Place, child: Child) -> bool {
+    pub(super) fn is_directory(&self, directory: InodePlace, child: Child) -> bool {
         directory.below(child).is_none_or(|place| self.at(place).is_directory())
     }
 
-    pub(super) fn is_empty(&self, directory: Place, child: Child) -> bool {
+    pub(super) fn is_empty(&self, directory: InodePlace, child: Child) -> bool {
         let children = directory.below(child).map(|place| &self.at(place).body);
         !matches!(children, Some(Body::Directory(children)) if !children.is_empty())
     }
 
     /// Takes a name from what it stood for, which goes with its last.
-    pub(super) fn forget(&mut self, directory: Place, child: Child) {
+    pub(super) fn forget(&mut self, directory: InodePlace, child: Child) {
         match child {
             Child::Placeholder => {}
             Child::Subvolume(id) => {
                 self.subvolumes.remove(&id);
             }
             Child::Inode(ino) => {
-                let inode = self.at_mut(Place { ino, ..directory });
+                let inode = self.at_mut(InodePlace { ino, ..directory });
                 inode.nlink -= 1;
                 if inode.nlink == 0 {
                     self.subvolume_mut(directory.subvolume).inodes.remove(&ino);

@@ -1,6 +1,6 @@
 //! Names move.
 
-use super::{Body, Child, Errno, Inode, Model, Node, Place, TreePath};
+use super::{Body, Child, Errno, Inode, InodePlace, Model, Node, TreePath};
 use crate::manifest::Device;
 
 /// Treatment of the inode that has the new name already.
@@ -19,7 +19,7 @@ pub enum RenameRule {
 /// A name that is moved, or moved to, with what it stands for.
 struct End<'a> {
     path: &'a TreePath,
-    directory: Place,
+    directory: InodePlace,
     child: Child,
 }
 
@@ -30,8 +30,9 @@ impl Model {
             return Err(Errno::Invalid);
         }
         // Both directories are looked up before either name.
-        let directory =
-            |path: &TreePath| path.split().map_or(Ok(Place::TOP), |(directory, _)| self.resolve(&directory));
+        let directory = |path: &TreePath| {
+            path.split().map_or(Ok(InodePlace::TOP), |(directory, _)| self.resolve(&directory))
+        };
         for directory in [directory(from)?, directory(to)?] {
             if !self.at(directory).is_directory() {
                 return Err(Errno::NotDirectory);
@@ -83,7 +84,7 @@ impl Model {
     fn move_to(
         &mut self,
         old: &End<'_>,
-        directory: Place,
+        directory: InodePlace,
         to: &TreePath,
         other: Option<Child>,
         leaves_whiteout: bool,

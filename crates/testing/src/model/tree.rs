@@ -1,6 +1,6 @@
 //! The model as a manifest, and what it holds against another one.
 
-use super::{Body, Child, Inode, Model, Place, ROOT_INO, TOP, TreePath};
+use super::{Body, Child, Inode, InodePlace, Model, ROOT_INO, TOP, TreePath};
 use crate::manifest::{Entry, Kind, Manifest, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub struct Expectation {
 
 /// One name of the model's tree.
 #[derive(Clone, Debug)]
-pub struct Found<'m> {
+pub struct ModelEntry<'m> {
     /// Its path.
     pub path: TreePath,
     /// `None` for the empty directory where a snapshot's source had a subvolume.
@@ -27,12 +27,12 @@ pub struct Found<'m> {
     pub is_root: bool,
     /// True if its subvolume can't be written.
     pub is_read_only: bool,
-    place: Option<Place>,
+    place: Option<InodePlace>,
 }
 
-impl Found<'_> {
+impl ModelEntry<'_> {
     /// Returns true if the name stands for this inode.
-    pub(super) fn is_at(&self, place: Place) -> bool {
+    pub(super) fn is_at(&self, place: InodePlace) -> bool {
         self.place == Some(place)
     }
 }
@@ -40,8 +40,8 @@ impl Found<'_> {
 impl Model {
     /// Every name, a directory before what is in it, the top first.
     #[must_use]
-    pub fn walk(&self) -> Vec<Found<'_>> {
-        let mut all = vec![self.found(TreePath::top(), Some(Place::TOP), TOP)];
+    pub fn walk(&self) -> Vec<ModelEntry<'_>> {
+        let mut all = vec![self.found(TreePath::top(), Some(InodePlace::TOP), TOP)];
         let mut next = 0;
         while let Some(found) = all.get(next) {
             next += 1;
@@ -62,7 +62,7 @@ impl Model {
     /// Expected tree of another filesystem after the same operations.
     #[must_use]
     pub fn expectation(&self) -> Expectation {
-        let mut first_names: BTreeMap<Place, Vec<u8>> = BTreeMap::new();
+        let mut first_names: BTreeMap<InodePlace, Vec<u8>> = BTreeMap::new();
         let mut walk = self.walk();
         walk.sort_by(|a, b| a.path.cmp(&b.path));
         let mut expectation = Expectation::default();
@@ -90,9 +90,9 @@ impl Model {
         expectation
     }
 
-    fn found(&self, path: TreePath, place: Option<Place>, holder: u64) -> Found<'_> {
+    fn found(&self, path: TreePath, place: Option<InodePlace>, holder: u64) -> ModelEntry<'_> {
         let subvolume = place.map_or(holder, |place| place.subvolume);
-        Found {
+        ModelEntry {
             path,
             inode: place.map(|place| self.at(place)),
             subvolume,

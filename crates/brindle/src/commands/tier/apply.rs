@@ -1,4 +1,4 @@
-//! `tier apply`: moves what lies wrong.
+//! `tier apply`: moves misplaced chunks and data.
 
 use super::facts::{ClassOptions, Facts};
 use super::plan::Only;
@@ -57,7 +57,7 @@ EXIT STATUS
 /// give.
 ///
 /// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the
-/// devices where something does not belong are fenced, resized down to the end of what they hold, and the chunks that lie wrong are relocated by
+/// devices where something does not belong are fenced, resized down to the end of what they hold, and the misplaced chunks are relocated by
 /// balance, one by one; then the devices get their sizes back. They get them back after an error and after Ctrl-C as
 /// well, and after a crash by `brindle tier recover`, or when this is run again. Files can be used all the while.
 ///
@@ -121,7 +121,7 @@ fn on_kernel_mount(command: &ApplyCommand) -> Result<ExitCode> {
     }
 }
 
-/// On a pool that is not mounted, or by the process that serves a mount: a balance of what lies wrong.
+/// On a pool that is not mounted, or by the process that serves a mount: a balance of misplaced block groups and data.
 fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
     if let Some(mounted) = reach.mounted() {
         mounted.require_written("tier apply")?;
@@ -156,7 +156,7 @@ pub(crate) fn print_shortages(out: &mut dyn Write, shortages: &[Shortage]) -> io
     shortages.iter().try_for_each(|shortage| writeln!(out, "Note: {shortage}"))
 }
 
-/// The balance that moves what lies wrong.
+/// The balance that moves misplaced block groups and data.
 pub(crate) fn misplaced(wanted: Wanted) -> Balance {
     let all = Balance::of_misplaced();
     Balance {
@@ -186,7 +186,7 @@ impl Observer for Show<'_> {
 
     fn planned(&mut self, plan: &Plan) {
         self.bar.set_length(self.bar.position() + plan.bytes());
-        tracing::info!("{} chunks with {} bytes lie wrong", plan.chunks(), plan.bytes());
+        tracing::info!("{} chunks with {} bytes are misplaced", plan.chunks(), plan.bytes());
     }
 
     fn moving(&mut self, chunk: &Move) {

@@ -1,4 +1,4 @@
-//! `tier status`: what lies where.
+//! `tier status`: bytes of each content on each class of devices.
 
 use super::facts::{ClassOptions, DeviceFacts, Facts};
 use super::files::{self, FileFacts};
@@ -10,8 +10,8 @@ use crate::output;
 use anyhow::Result;
 use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
+use brindle_policy::tier::distribution::{Distribution, distributions};
 use brindle_policy::tier::files::FileTiers;
-use brindle_policy::tier::lies::{Lies, lies};
 use brindle_policy::tier::shortage::{Shortage, all_shortages};
 use clap::Args;
 use serde_json::{Value, json};
@@ -32,15 +32,15 @@ EXIT STATUS
   1  failure
   2  wrong usage";
 
-/// Show on which class of device each kind of block lies, and what lies wrong
+/// Show the classes of devices that blocks lie on, and misplaced blocks
 ///
-/// A chunk lies wrong if the devices allow more of it to lie on the class of its content. Where there are fewer fast devices
-/// than copies of the metadata, it lies right with a copy on each of them. Metadata and system chunks belong on fast devices, data chunks on bulk ones;
+/// A chunk is misplaced if the devices allow more of it to lie on the class of its content. Where there are fewer fast devices
+/// than copies of the metadata, it is well placed with a copy on each of them. Metadata and system chunks belong on fast devices, data chunks on bulk ones;
 /// chunks of a mixed pool belong anywhere. Sizes are of devices: with copies and parity.
 ///
 /// Where brindle places things itself, on a mount of its own or in a pool that is not mounted, data chunks on fast devices
-/// alone are for small files and what is marked. There it is told as well, without copies and parity, what of the data of
-/// files lies in the wrong tier: because the right one was full, because it was marked later, or because it has
+/// alone are for small and for marked files. There the data of files in the wrong tier is shown as well, without copies and
+/// parity: because the right one was full, because it was marked later, or because it has
 /// grown. For that all files are looked at.
 ///
 /// Blocks of the log tree are counted as metadata, and inline files, too.
@@ -65,15 +65,15 @@ pub(crate) struct StatusCommand {
 /// Runs the command.
 pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
     let facts = Facts::gather(&command.pool, &command.classes)?;
-    let lies = lies(&facts.pool);
+    let kinds = distributions(&facts.pool);
     let files = if command.no_files { None } else { files::gather(&facts)? };
     state::warn_of_fences(&facts);
     if command.json.json {
-        output::print_json(&status_json(&facts, &lies, files.as_ref()))?;
+        output::print_json(&status_json(&facts, &kinds, files.as_ref()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
-    print_status(&mut out, &facts, &lies, command.units.mode())?;
+    print_status(&mut out, &facts, &kinds, command.units.mode())?;
     if let Some(files) = &files {
         print_files(&mut out, files, command.units.mode())?;
     }
@@ -81,25 +81,30 @@ pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_status(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMode) -> io::Result<()> {
+fn print_status(
+    out: &mut dyn Write,
+    facts: &Facts,
+    kinds: &[Distribution],
+    units: UnitMode,
+) -> io::Result<()> {
     writeln!(out, "Pool {}\n", facts.fsid)?;
-    print_devices(out, facts, lies, units)?;
+    print_devices(out, facts, kinds, units)?;
     writeln!(out)?;
     let mut rows = vec![
-        ["WHAT", "PROFILE", "CHUNKS", "USED", "ON FAST", "ON BULK", "LIES WRONG"].map(str::to_owned).to_vec(),
+        ["WHAT", "PROFILE", "CHUNKS", "USED", "ON FAST", "ON BULK", "MISPLACED"].map(str::to_owned).to_vec(),
     ];
-    for lies in lies {
-        let wrong = match lies.wrong_bytes {
+    for kind in kinds {
+        let wrong = match kind.misplaced_bytes {
             0 => "-".to_owned(),
             bytes => units.format(bytes),
         };
-        let (fast, bulk) = (units.format(lies.fast_bytes), units.format(lies.bulk_bytes));
-        let (what, profile) = (lies.content.to_string(), lies.profile.to_string());
+        let (fast, bulk) = (units.format(kind.fast_bytes), units.format(kind.bulk_bytes));
+        let (what, profile) = (kind.content.to_string(), kind.profile.to_string());
         rows.push(vec![
             what,
             profile,
-            lies.chunks.to_string(),
-            units.format(lies.used_bytes),
+            kind.chunks.to_string(),
+            units.format(kind.used_bytes),
             fast,
             bulk,
             wrong,
@@ -109,17 +114,19 @@ fn print_status(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMo
     write_table(out, &[Left, Left, Right, Right, Right, Right, Right], &rows)?;
     writeln!(out)?;
     for shortage in all_shortages(&facts.pool) {
-        writeln!(out, "{}", told(lies, &shortage))?;
+        writeln!(out, "{}", told(kinds, &shortage))?;
     }
     health::print(out, &facts.health, "")
 }
 
 /// A lack of devices, in words.
-fn told(lies: &[Lies], shortage: &Shortage) -> String {
+fn told(kinds: &[Distribution], shortage: &Shortage) -> String {
     let Shortage::TooFewDevices { content, profile, .. } = *shortage else { return shortage.to_string() };
-    let is_right = |lies: &Lies| lies.profile != profile || lies.content != content || lies.wrong_chunks == 0;
+    let is_right = |kind: &Distribution| {
+        kind.profile != profile || kind.content != content || kind.misplaced_chunks == 0
+    };
     match (shortage.copies(), shortage.remedy()) {
-        (Some(copies), Some(remedy)) if lies.iter().all(is_right) => {
+        (Some(copies), Some(remedy)) if kinds.iter().all(is_right) => {
             format!("{content} of profile {profile}: right, {copies}; {remedy}")
         }
         _ => shortage.to_string(),
@@ -134,7 +141,7 @@ fn print_files(out: &mut dyn Write, files: &FileFacts, units: UnitMode) -> io::R
         vec![what.to_owned(), units.format(on_fast), units.format(on_bulk), shown(wrong)]
     };
     let rows = vec![
-        ["DATA OF", "USED ON FAST", "USED ON BULK", "LIES WRONG"].map(str::to_owned).to_vec(),
+        ["DATA OF", "USED ON FAST", "USED ON BULK", "MISPLACED"].map(str::to_owned).to_vec(),
         row(
             "small and marked files",
             tiers.fast_in_place.bytes,
@@ -151,9 +158,14 @@ fn print_files(out: &mut dyn Write, files: &FileFacts, units: UnitMode) -> io::R
 /// Contents in the order of columns.
 const CONTENTS: [Content; 4] = [Content::Metadata, Content::System, Content::Data, Content::Mixed];
 
-fn print_devices(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitMode) -> io::Result<()> {
+fn print_devices(
+    out: &mut dyn Write,
+    facts: &Facts,
+    kinds: &[Distribution],
+    units: UnitMode,
+) -> io::Result<()> {
     let shown: Vec<Content> =
-        CONTENTS.into_iter().filter(|content| lies.iter().any(|lies| lies.content == *content)).collect();
+        CONTENTS.into_iter().filter(|content| kinds.iter().any(|kind| kind.content == *content)).collect();
     let mut head = ["DEVID", "CLASS", "WHY", "SIZE", "UNALLOCATED"].map(str::to_owned).to_vec();
     head.extend(shown.iter().map(|content| content.to_string().to_uppercase()));
     head.push("PATH".to_owned());
@@ -164,7 +176,7 @@ fn print_devices(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitM
             facts.pool.gaps(device.devid, device.total_bytes).iter().map(|gap| gap.end - gap.start).sum();
         let mut row = vec![device.devid.to_string(), class.to_string(), reason.to_string()];
         row.extend([units.format(device.total_bytes), units.format(free)]);
-        row.extend(shown.iter().map(|content| units.format(on_device(device, lies, *content))));
+        row.extend(shown.iter().map(|content| units.format(on_device(device, kinds, *content))));
         row.push(shown_path(device));
         rows.push(row);
     }
@@ -175,16 +187,16 @@ fn print_devices(out: &mut dyn Write, facts: &Facts, lies: &[Lies], units: UnitM
     write_table(out, &columns, &rows)
 }
 
-fn on_device(device: &DeviceFacts, lies: &[Lies], content: Content) -> u64 {
-    let of_content = lies.iter().filter(|lies| lies.content == content);
-    of_content.filter_map(|lies| lies.by_device.get(&device.devid)).sum()
+fn on_device(device: &DeviceFacts, kinds: &[Distribution], content: Content) -> u64 {
+    let of_content = kinds.iter().filter(|kind| kind.content == content);
+    of_content.filter_map(|kind| kind.by_device.get(&device.devid)).sum()
 }
 
 fn shown_path(device: &DeviceFacts) -> String {
     if device.path.as_os_str().is_empty() { "missing".to_owned() } else { device.path.display().to_string() }
 }
 
-fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) -> Value {
+fn status_json(facts: &Facts, kinds: &[Distribution], file_facts: Option<&FileFacts>) -> Value {
     let device = |device: &DeviceFacts| {
         json!({
             "devid": device.devid.get(),
@@ -192,27 +204,27 @@ fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) 
             "class": device.class.0.to_string(),
             "why": device.class.1.to_string(),
             "total_bytes": device.total_bytes,
-            "metadata_bytes": on_device(device, lies, Content::Metadata),
-            "system_bytes": on_device(device, lies, Content::System),
-            "data_bytes": on_device(device, lies, Content::Data),
-            "mixed_bytes": on_device(device, lies, Content::Mixed),
+            "metadata_bytes": on_device(device, kinds, Content::Metadata),
+            "system_bytes": on_device(device, kinds, Content::System),
+            "data_bytes": on_device(device, kinds, Content::Data),
+            "mixed_bytes": on_device(device, kinds, Content::Mixed),
             "health": facts.health.get(&device.devid.get()).map(Health::json),
         })
     };
-    let kind = |lies: &Lies| {
+    let kind = |kind: &Distribution| {
         json!({
-            "content": lies.content.to_string(),
-            "profile": lies.profile.to_string(),
-            "chunks": lies.chunks,
-            "logical_bytes": lies.logical_bytes,
-            "used_bytes": lies.used_bytes,
-            "fast_bytes": lies.fast_bytes,
-            "bulk_bytes": lies.bulk_bytes,
-            "wrong_chunks": lies.wrong_chunks,
-            "wrong_bytes": lies.wrong_bytes,
-            "to_move_bytes": lies.movable_bytes,
-            "has_enough_devices": lies.fit == Fit::Whole,
-            "copies_on_fast_devices": match lies.fit {
+            "content": kind.content.to_string(),
+            "profile": kind.profile.to_string(),
+            "chunks": kind.chunks,
+            "logical_bytes": kind.logical_bytes,
+            "used_bytes": kind.used_bytes,
+            "fast_bytes": kind.fast_bytes,
+            "bulk_bytes": kind.bulk_bytes,
+            "wrong_chunks": kind.misplaced_chunks,
+            "wrong_bytes": kind.misplaced_bytes,
+            "to_move_bytes": kind.movable_bytes,
+            "has_enough_devices": kind.fit == Fit::Whole,
+            "copies_on_fast_devices": match kind.fit {
                 Fit::Copies(copies) => Some(copies),
                 Fit::Whole | Fit::Nothing => None,
             },
@@ -236,11 +248,11 @@ fn status_json(facts: &Facts, lies: &[Lies], lies_of_files: Option<&FileFacts>) 
         })
     };
     json!({
-        "files": lies_of_files.map(files),
+        "files": file_facts.map(files),
         "uuid": facts.fsid.to_string(),
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
-        "kinds": lies.iter().map(kind).collect::<Vec<_>>(),
-        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(lies, shortage)).collect::<Vec<_>>(),
+        "kinds": kinds.iter().map(kind).collect::<Vec<_>>(),
+        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(kinds, shortage)).collect::<Vec<_>>(),
     })
 }

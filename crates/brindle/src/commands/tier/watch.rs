@@ -34,7 +34,7 @@ EXIT STATUS
 ///
 /// Runs in the foreground. Needs root.
 ///
-/// On a mount of brindle, which puts what is new where it belongs as long as there is room, this moves what lies wrong all the
+/// On a mount of brindle, which puts new data where it belongs as long as there is room, this moves misplaced data all the
 /// same (as `tier apply` does): block groups when there are any, because a class was full, or a hint has changed; data of
 /// files, for which all of them are looked at, when it begins, and from time to time.
 ///

@@ -8,7 +8,7 @@ use crate::kernel::{can_make, patiently};
 use crate::simulated::{Layout, Library};
 use brindle_device::WritableDevice;
 use brindle_ondisk::{Profile, Uuid};
-use brindle_testing::crash::{NewDevice, Promise, Subject};
+use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
 use brindle_testing::referee::btrfs_check;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -86,8 +86,8 @@ impl Subject for Refereed {
         self.library.check(devices).and_then(|()| self.judge(devices))
     }
 
-    fn promise(&self) -> Promise {
-        self.library.promise()
+    fn guarantees(&self) -> CrashGuarantees {
+        self.library.guarantees()
     }
 }
 

@@ -5,7 +5,7 @@ use brindle_check::{CheckOptions, Finding};
 use brindle_device::WritableDevice;
 use brindle_ondisk::Uuid;
 use brindle_sim::{Image, ImageDevice};
-use brindle_testing::crash::{NewDevice, Promise, Subject};
+use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
 use std::sync::Arc;
 
 /// Pools of one layout. They are made once; each run begins with a copy.
@@ -189,11 +189,15 @@ impl Subject for LibrarySubject {
         })
     }
 
-    fn promise(&self) -> Promise {
+    fn guarantees(&self) -> CrashGuarantees {
         if self.is_hasty {
-            Promise { fsync_commits: false, snapshot_commits: false, commits_only_when_asked: false }
+            CrashGuarantees { fsync_commits: false, snapshot_commits: false, commits_only_when_asked: false }
         } else {
-            Promise { fsync_commits: !self.logs, snapshot_commits: true, ..Promise::default() }
+            CrashGuarantees {
+                fsync_commits: !self.logs,
+                snapshot_commits: true,
+                ..CrashGuarantees::default()
+            }
         }
     }
 }

@@ -102,7 +102,7 @@ impl Library {
         if habits.sorts_every > 0 {
             sort(&fs, &pool, habits).map_err(|error| match error {
                 BalanceError::Tree(error) => FsError::from(error),
-                error => panic!("what lay wrong after a crash stays there: {error}"),
+                error => panic!("misplaced data stays there after a crash: {error}"),
             })?;
         }
         Ok(Self { pool, system: Some(System::over(fs)), habits, defragments_from: None, count: 0 })
@@ -212,7 +212,7 @@ fn crowd(fs: &Filesystem, left: u64) -> Result<(), FsError> {
     }
 }
 
-/// Moves what lies wrong, whatever was interrupted before, and makes sure that nothing lies wrong then, unless fast devices
+/// Moves misplaced data, whatever was interrupted before, and makes sure that nothing is misplaced then, unless fast devices
 /// are full.
 fn sort(fs: &Filesystem, pool: &Pool, habits: Habits) -> Result<(), BalanceError> {
     balance::forget(fs.pool())?;

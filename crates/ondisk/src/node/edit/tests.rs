@@ -9,7 +9,7 @@ type Model = Vec<(Key, Vec<u8>)>;
 
 /// One change; places are fractions of what there is.
 #[derive(Clone, Debug)]
-enum Step {
+enum EditStep {
     Insert(Vec<(u64, Vec<u8>)>),
     Remove(u16, u16),
     Resize(u16, usize),
@@ -19,15 +19,15 @@ enum Step {
     Back(u16),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = EditStep> {
     let data = || prop_oneof![4 => vec(any::<u8>(), 0..60), 1 => vec(any::<u8>(), 0..1500)];
     prop_oneof![
-        6 => vec((any::<u64>(), data()), 1..6).prop_map(Step::Insert),
-        2 => any::<(u16, u16)>().prop_map(|(at, end)| Step::Remove(at, end)),
-        2 => (any::<u16>(), 0..200usize).prop_map(|(at, size)| Step::Resize(at, size)),
-        1 => any::<(u16, u8)>().prop_map(|(at, byte)| Step::Overwrite(at, byte)),
-        1 => any::<u16>().prop_map(Step::Forth),
-        1 => any::<u16>().prop_map(Step::Back),
+        6 => vec((any::<u64>(), data()), 1..6).prop_map(EditStep::Insert),
+        2 => any::<(u16, u16)>().prop_map(|(at, end)| EditStep::Remove(at, end)),
+        2 => (any::<u16>(), 0..200usize).prop_map(|(at, size)| EditStep::Resize(at, size)),
+        1 => any::<(u16, u8)>().prop_map(|(at, byte)| EditStep::Overwrite(at, byte)),
+        1 => any::<u16>().prop_map(EditStep::Forth),
+        1 => any::<u16>().prop_map(EditStep::Back),
     ]
 }
 
@@ -60,11 +60,11 @@ fn compare(node: &Node, model: &Model) {
     Node::check(sealed.as_bytes().into(), &context(), &expectation()).expect("its checksum is right");
 }
 
-fn apply(step: Step, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
+fn apply(step: EditStep, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
     let [first, second] = nodes;
     let [model, other] = models;
     match step {
-        Step::Insert(items) => {
+        EditStep::Insert(items) => {
             let bound = other.first().map(|(key, _)| *key);
             let items: std::collections::BTreeMap<_, _> =
                 items.into_iter().map(|(number, data)| (key(number), data)).collect();
@@ -79,12 +79,12 @@ fn apply(step: Step, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
                 }
             }
         }
-        Step::Remove(start, end) => {
+        EditStep::Remove(start, end) => {
             let (start, end) = (fraction(model.len(), start.min(end)), fraction(model.len(), start.max(end)));
             first.remove(start..end);
             model.drain(start..end);
         }
-        Step::Resize(at, size) => {
+        EditStep::Resize(at, size) => {
             let slot = fraction(model.len().saturating_sub(1), at);
             let room = first.free_space();
             if let Some((_, data)) = model.get_mut(slot).filter(|(_, data)| size <= data.len() + room) {
@@ -92,7 +92,7 @@ fn apply(step: Step, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
                 first.resize_item(slot, size);
             }
         }
-        Step::Overwrite(at, byte) => {
+        EditStep::Overwrite(at, byte) => {
             let slot = fraction(model.len().saturating_sub(1), at);
             if let Some((key, data)) = model.get_mut(slot) {
                 data.fill(byte);
@@ -100,7 +100,7 @@ fn apply(step: Step, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
                 first.set_key(slot, key);
             }
         }
-        Step::Forth(at) => {
+        EditStep::Forth(at) => {
             let mut at = fraction(model.len(), at);
             while used(&model[at..]) > second.free_space() {
                 at += 1;
@@ -108,7 +108,7 @@ fn apply(step: Step, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
             second.take(0, first, at..first.len());
             other.splice(0..0, model.drain(at..));
         }
-        Step::Back(at) => {
+        EditStep::Back(at) => {
             let mut at = fraction(other.len(), at);
             while used(&other[..at]) > first.free_space() {
                 at -= 1;

@@ -286,5 +286,5 @@ fn an_inline_extent_of_more_than_a_sector_covers_what_it_holds() {
     let items: Vec<(Key, Vec<u8>)> = after(inline(0, 5000, &[0; 5000]), 4096);
     let block = crate::testing::leaf(&context, crate::testing::header(FILES, 0), &items);
     let refusal = crate::Node::check(block.into(), &context, &crate::testing::expectation());
-    assert_eq!(super::why(&refusal.expect_err("they overlap")), "file extent lies over the one before");
+    assert_eq!(super::reason(&refusal.expect_err("they overlap")), "file extent lies over the one before");
 }

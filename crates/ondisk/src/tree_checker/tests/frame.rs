@@ -1,10 +1,10 @@
-use super::{FILES, OTHER, key, why};
+use super::{FILES, OTHER, key, reason};
 use crate::testing::{AT, TRANSID, context, expectation, header, leaf, node, seal};
 use crate::{Generation, Key, KeyPtr, KeyType, Logical, Node, NodeExpectation, NodeHeader, RootId, Uuid};
 use zerocopy::FromBytes;
 
 fn verdict(bytes: Vec<u8>, expected: &NodeExpectation) -> &'static str {
-    Node::check(bytes.into(), &context(), expected).map_or_else(|refusal| why(&refusal), |_| "good")
+    Node::check(bytes.into(), &context(), expected).map_or_else(|refusal| reason(&refusal), |_| "good")
 }
 
 /// A leaf of two items that brindle does not know, with the header changed.

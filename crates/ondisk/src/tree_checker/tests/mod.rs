@@ -27,7 +27,7 @@ fn zeroed<T: FromZeros + IntoBytes + Immutable>(change: impl FnOnce(&mut T)) -> 
     value.as_bytes().to_vec()
 }
 
-fn why(refusal: &CorruptNode) -> &'static str {
+fn reason(refusal: &CorruptNode) -> &'static str {
     match &refusal.problem {
         NodeProblem::Checksum { .. } => "checksum",
         NodeProblem::Header(defect) | NodeProblem::Generation(defect) | NodeProblem::Slot { defect, .. } => {
@@ -45,7 +45,7 @@ fn judge(owner: RootId, items: Items<'_>) -> &'static str {
             walk(&node);
             "good"
         }
-        Err(refusal) => why(&refusal),
+        Err(refusal) => reason(&refusal),
     }
 }
 

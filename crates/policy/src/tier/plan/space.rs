@@ -18,7 +18,7 @@ const STRIPES_MAX: u16 = 1024;
 type Gaps = BTreeMap<DevId, Vec<Range<u64>>>;
 
 /// Free ranges of all devices.
-pub(super) struct Space<'a> {
+pub(super) struct DeviceGaps<'a> {
     pool: &'a TierPool,
     /// Free ranges as they are now.
     gaps: Gaps,
@@ -26,7 +26,7 @@ pub(super) struct Space<'a> {
     fenced: Gaps,
 }
 
-impl<'a> Space<'a> {
+impl<'a> DeviceGaps<'a> {
     /// The space of a pool in which nothing is moved, without fences.
     pub(super) fn today(pool: &'a TierPool) -> Self {
         let gaps =
@@ -104,7 +104,7 @@ impl<'a> Space<'a> {
         if is_enough { other(class) } else { class }
     }
 
-    /// Returns true if the kernel, which looks at all devices, would put the next chunk where it lies right: these devices of the
+    /// Returns true if the kernel, which looks at all devices, would put the next chunk where it is well placed: these devices of the
     /// other class are open, and the others fenced.
     pub(super) fn is_right_by_the_kernel(
         &self,

@@ -67,7 +67,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Looks, and moves what lies wrong; `Break` if the pool is not mounted any more. Nothing of the mount is open in between,
+    /// Looks, and moves misplaced data; `Break` if the pool is not mounted any more. Nothing of the mount is open in between,
     /// so that it can be unmounted.
     fn look(&mut self) -> Result<ControlFlow<()>> {
         let path = &self.command.pool;
@@ -84,7 +84,7 @@ impl Keeper<'_> {
         let facts = Facts::of_mounted(mounted, &self.command.classes)?;
         let is_due = self.files_due.is_some_and(|due| due <= Instant::now());
         let may_try = self.failed.is_none_or(|failed| failed.elapsed() > RETRY);
-        let is_wrong = may_try && facts.pool.chunks.iter().any(|chunk| facts.pool.lies_wrong(chunk));
+        let is_wrong = may_try && facts.pool.chunks.iter().any(|chunk| facts.pool.is_misplaced(chunk));
         if !is_due && !is_wrong {
             return Ok(ControlFlow::Continue(()));
         }
@@ -116,7 +116,7 @@ impl Keeper<'_> {
         Ok(is_it.then_some(mounted))
     }
 
-    /// Moves what lies wrong. That there is no room is told, and no reason to stop.
+    /// Moves misplaced data. A lack of room is logged, and no reason to stop.
     fn put_right(&mut self, pool: &dyn PoolAdmin, balance: Balance) -> Result<()> {
         let job = BalanceJob { balance: Some(balance), force: false, rate: self.command.rate };
         let bar = work::progress_bar();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Location of all chunks of one content and profile. All bytes are of devices, copies and parity included, except
 /// [`used_bytes`](Self::used_bytes) and [`logical_bytes`](Self::logical_bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lies {
+pub struct Distribution {
     /// Content.
     pub content: Content,
     /// Profile.
@@ -23,11 +23,11 @@ pub struct Lies {
     pub fast_bytes: u64,
     /// On bulk devices, in bytes.
     pub bulk_bytes: u64,
-    /// Chunks that lie wrong.
-    pub wrong_chunks: u64,
-    /// On other devices than it should be, in bytes.
-    pub wrong_bytes: u64,
-    /// Used in chunks that lie wrong, in bytes: what would have to be moved.
+    /// Misplaced chunks.
+    pub misplaced_chunks: u64,
+    /// Bytes on other devices than they should be.
+    pub misplaced_bytes: u64,
+    /// Used bytes in misplaced chunks, which would have to be moved.
     pub movable_bytes: u64,
     /// The part of each chunk that belongs on devices of its class.
     pub fit: Fit,
@@ -36,32 +36,32 @@ pub struct Lies {
 }
 
 /// Locations of each content and profile in the pool.
-pub fn lies(pool: &TierPool) -> Vec<Lies> {
-    let mut all: BTreeMap<(Content, Profile), Lies> = BTreeMap::new();
+pub fn distributions(pool: &TierPool) -> Vec<Distribution> {
+    let mut all: BTreeMap<(Content, Profile), Distribution> = BTreeMap::new();
     for chunk in &pool.chunks {
         let key = (chunk.content(), chunk.profile());
-        let lies = all.entry(key).or_insert_with(|| Lies::new(key, pool.fit(key.0, key.1)));
-        lies.chunks += 1;
-        lies.logical_bytes += chunk.length_bytes;
-        lies.used_bytes += chunk.used_bytes;
-        if pool.lies_wrong(chunk) {
-            lies.wrong_chunks += 1;
-            lies.wrong_bytes += pool.wrong_bytes(chunk);
-            lies.movable_bytes += chunk.used_bytes;
+        let distribution = all.entry(key).or_insert_with(|| Distribution::new(key, pool.fit(key.0, key.1)));
+        distribution.chunks += 1;
+        distribution.logical_bytes += chunk.length_bytes;
+        distribution.used_bytes += chunk.used_bytes;
+        if pool.is_misplaced(chunk) {
+            distribution.misplaced_chunks += 1;
+            distribution.misplaced_bytes += pool.misplaced_bytes(chunk);
+            distribution.movable_bytes += chunk.used_bytes;
         }
         for stripe in &chunk.stripes {
             let bytes = chunk.stripe_bytes();
             *match pool.class(stripe.devid) {
-                PlacementClass::Fast => &mut lies.fast_bytes,
-                PlacementClass::Bulk => &mut lies.bulk_bytes,
+                PlacementClass::Fast => &mut distribution.fast_bytes,
+                PlacementClass::Bulk => &mut distribution.bulk_bytes,
             } += bytes;
-            *lies.by_device.entry(stripe.devid).or_default() += bytes;
+            *distribution.by_device.entry(stripe.devid).or_default() += bytes;
         }
     }
     all.into_values().collect()
 }
 
-impl Lies {
+impl Distribution {
     fn new((content, profile): (Content, Profile), fit: Fit) -> Self {
         Self {
             content,
@@ -71,8 +71,8 @@ impl Lies {
             used_bytes: 0,
             fast_bytes: 0,
             bulk_bytes: 0,
-            wrong_chunks: 0,
-            wrong_bytes: 0,
+            misplaced_chunks: 0,
+            misplaced_bytes: 0,
             movable_bytes: 0,
             fit,
             by_device: BTreeMap::new(),
