@@ -24,11 +24,32 @@ const LAYERS: [&str; 16] = [
 ];
 
 /// Imports that the order allows and the design does not.
-const FORBIDDEN: [(&str, &str, &str); 4] = [
+const FORBIDDEN: [(&str, &str, &str); 25] = [
     ("brindle-check", "brindle-tree", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-fs", "the oracle shares no code with what it examines"),
+    ("brindle-check", "brindle-policy", "the oracle takes no decision of the engine for right"),
     ("brindle-device", "brindle-ondisk", "a device knows nothing of btrfs"),
     ("brindle-sim", "brindle-ondisk", "a device knows nothing of btrfs"),
+    ("brindle-sim", "brindle-policy", "a device knows nothing of btrfs"),
+    ("brindle-policy", "brindle-sync", "a decision is a function of facts, and takes no lock"),
+    ("brindle-policy", "brindle-device", "a decision is a function of facts, and does no I/O"),
+    ("brindle-uapi", "brindle-ondisk", "an interface carries plain bytes and numbers"),
+    ("brindle-uapi", "brindle-policy", "an interface takes no decision"),
+    ("brindle-uapi", "brindle-sync", "an interface has no state"),
+    ("brindle-device", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-sim", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-volume", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-tree", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-fs", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-check", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-care", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-admin", "brindle-volume", "administration uses pools, not the map of their chunks"),
+    ("brindle-admin", "brindle-check", "an examination is not a change"),
+    ("brindle-fuse", "brindle-admin", "the server needs no client"),
+    ("brindle-fuse", "brindle-device", "a mount knows files, and nothing under them"),
+    ("brindle-fuse", "brindle-volume", "a mount knows files, and nothing under them"),
+    ("brindle-fuse", "brindle-tree", "a mount knows files, and nothing under them"),
+    ("brindle-fuse", "brindle-check", "the oracle is for pools that nothing writes"),
 ];
 
 /// Complaints about the real graph of crates.

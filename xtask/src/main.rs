@@ -5,6 +5,7 @@ mod binaries;
 mod ci;
 mod documents;
 mod fuzz;
+mod imports;
 mod language;
 mod layers;
 mod sources;
@@ -68,6 +69,7 @@ fn main() -> Result<()> {
 
 fn tidy() -> Result<()> {
     let mut complaints = layers::check()?;
+    complaints.extend(imports::check(&workspace_root())?);
     complaints.extend(sources::check(&workspace_root())?);
     complaints.extend(language::check(&workspace_root())?);
     complaints.extend(documents::check(&workspace_root())?);
