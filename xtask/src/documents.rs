@@ -21,6 +21,12 @@ use std::path::{Path, PathBuf};
 
 /// Pages whose every list item is held by tests.
 const PROMISES: [&str; 1] = ["docs/user/semantics.md"];
+/// Page with the walks, and their headings; a read takes [`READ_HOPS_MAX`] hops at most.
+const WALKS_PAGE: &str = "docs/design/architecture.md";
+const WALKS: [&str; 5] =
+    ["Walk: a read", "Walk: a write", "Walk: an fsync", "Walk: a commit", "Walk: `tier apply`"];
+/// Hops of a read from request to device.
+const READ_HOPS_MAX: usize = 10;
 /// Folders and files at the root that a code span may name.
 const ROOTS: [&str; 5] = ["crates/", "docs/", "contrib/", "fuzz/", "xtask/"];
 /// The fewest words of a name that is taken for that of a function.
@@ -43,6 +49,9 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         }
         check_walks(&page, &functions, &mut complain);
         check_names(&page, &functions, &mut complain);
+        if place == WALKS_PAGE {
+            check_presence(&page, &mut complain);
+        }
         if PROMISES.contains(&place.as_str()) {
             check_promises(&page, &functions, &mut complain);
         }
@@ -110,6 +119,18 @@ fn check_walks(page: &Page, functions: &Functions, complain: &mut impl FnMut(usi
     for item in page.items().iter().filter(|item| item.is_numbered && item.heading.starts_with("Walk")) {
         if let Err(complaint) = hop(item).and_then(|(file, name)| functions.find(&file, &name)) {
             complain(item.line, complaint);
+        }
+    }
+}
+
+/// Walks: all of them are there, and a read is short.
+fn check_presence(page: &Page, complain: &mut impl FnMut(usize, String)) {
+    for walk in WALKS {
+        let hops = page.items().iter().filter(|item| item.is_numbered && item.heading == walk).count();
+        if hops == 0 {
+            complain(1, format!("no list of hops below \"{walk}\""));
+        } else if walk == WALKS[0] && hops > READ_HOPS_MAX {
+            complain(1, format!("a read takes {hops} hops, more than {READ_HOPS_MAX}"));
         }
     }
 }

@@ -39,6 +39,19 @@ fn each_hop_of_a_walk_is_a_function_that_exists() {
 }
 
 #[test]
+fn all_walks_are_there_and_a_read_is_short() {
+    let page = |hops: usize| {
+        let others: String = WALKS[1..].iter().map(|walk| format!("## {walk}\n\n1. Hop.\n\n")).collect();
+        let read: String = (0..hops).map(|_| "1. Hop.\n".to_owned()).collect();
+        Page::new(&format!("{others}## {}\n\n{read}", WALKS[0]))
+    };
+    let found = |hops| complaints(|mut complain| check_presence(&page(hops), &mut complain));
+    assert_eq!(found(READ_HOPS_MAX), []);
+    assert_eq!(found(READ_HOPS_MAX + 1), [(1, "a read takes 11 hops, more than 10".to_owned())]);
+    assert_eq!(found(0), [(1, "no list of hops below \"Walk: a read\"".to_owned())]);
+}
+
+#[test]
 fn each_promise_names_tests_that_exist() {
     let page = Page::new(
         "- Kept. Held by\n  `what_is_written_is_read`.\n- Bare.\n- Gone. Held by `no_test_of_any_kind`.\n\
