@@ -75,9 +75,9 @@ static LOG: Mutex<Log> = Mutex::new(Log::Command(None));
 
 /// Destination of lines.
 enum Log {
-    /// To standard error, each once.
+    /// Standard error, each line once.
     Command(Option<HashSet<Vec<u8>>>),
-    /// To the thread of a process that serves a mount.
+    /// The thread of a process that serves a mount.
     Server(Server),
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn serve(place: String, is_in_background: bool) -> Result<()> {
     Ok(())
 }
 
-/// Has all that was logged told, repeats as well. To be called before a process that served a mount ends.
+/// Writes everything that was logged, repeats as well. To be called before a process that served a mount ends.
 pub(crate) fn end() {
     let ended = std::mem::replace(&mut *log(), Log::Command(None));
     if let Log::Server(Server { lines, thread, lost, .. }) = ended {

@@ -1,4 +1,4 @@
-//! From devices to a pool whose every address can be found: superblocks, then the chunk tree.
+//! Bootstrap of a pool from devices until every address can be found: superblocks, then the chunk tree.
 
 use crate::ledger::Ledger;
 use crate::pass::{PASSES, page};

@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a pool, each with where, what was expected and what was found.
+//! Errors of a pool, each with its place, the expected and the found value.
 
 use brindle_ondisk::{
     BlockGroupType, Defect, DevId, Generation, Key, Logical, ObjectId, Physical, RootId, Uuid,
@@ -336,7 +336,7 @@ pub enum Finding {
         /// Tree, inode and offset of a file that uses it.
         user: Option<(RootId, ObjectId, u64)>,
     },
-    /// There is a checksum of nothing.
+    /// A checksum covers no data.
     #[error("checksums of logical {start}, {length} bytes, where no data is allocated")]
     ChecksumUnused {
         /// Start address.
@@ -507,7 +507,7 @@ pub enum Finding {
 /// A tree, to be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TreeName {
-    /// By its id, which is its own.
+    /// Tree with an id of its own.
     Id(/** The id. */ RootId),
     /// The log of a subvolume.
     LogOf(/** The subvolume. */ RootId),

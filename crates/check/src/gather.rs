@@ -47,7 +47,7 @@ pub(crate) struct Gathered {
 /// Summary of a node of level 1.
 #[derive(Debug)]
 pub(crate) enum LevelOnePart {
-    /// Some leaves of its own.
+    /// Leaves of its own.
     Run(Summary),
     /// A leaf that others have too.
     Leaf(BlockId),

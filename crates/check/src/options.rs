@@ -37,7 +37,7 @@ impl CheckOptions {
     }
 }
 
-/// Is told how far the examination has come; by any thread.
+/// Observer of the progress of a check; called by any thread.
 pub trait Progress: Sync {
     /// A pass begins.
     fn begin(&self, _pass: &'static str) {}

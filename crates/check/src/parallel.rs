@@ -1,4 +1,4 @@
-//! All cores at once, over a list of independent jobs.
+//! Parallel work on a list of independent jobs, on all cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -18,7 +18,7 @@ pub(crate) enum Shape {
     Block(u8),
 }
 
-/// Is told both sides.
+/// Receiver of both sides.
 pub(crate) trait ReferenceSink {
     /// An extent is allocated.
     fn allocated(&mut self, at: u64, shape: Shape, refs: u64);

@@ -65,7 +65,7 @@ impl Report {
         self.passes.iter().map(|pass| pass.errors.count).sum()
     }
 
-    /// Everything that is wrong, as far as it was kept, with the pass that found it.
+    /// Kept errors, with the pass that found each.
     pub fn findings(&self) -> impl Iterator<Item = (&'static str, &Finding)> {
         self.passes.iter().flat_map(|pass| pass.errors.list.iter().map(|finding| (pass.name, finding)))
     }

@@ -1,4 +1,4 @@
-//! All trees of a pool: those that the superblock names, those in the root tree, and log trees.
+//! Trees of a pool: those that the superblock names, those in the root tree, and log trees.
 
 use crate::TreeName;
 use crate::read::Reader;

@@ -55,7 +55,7 @@ struct Deletions {
     written: f64,
     /// Tree blocks read, for each.
     read: f64,
-    /// To a commit.
+    /// Operations in a commit.
     each: f64,
 }
 
@@ -162,7 +162,7 @@ impl Growing {
         (self.directories[directory], format!("f{:04}", number % FILES_PER_DIRECTORY).into_bytes())
     }
 
-    /// Some file.
+    /// Returns a random file.
     fn any(&mut self) -> (InodeId, Vec<u8>) {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

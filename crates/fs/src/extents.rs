@@ -25,11 +25,11 @@ pub(crate) struct Extent {
 /// Location of the contents of an extent.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// In the item.
+    /// Inline contents.
     Inline { data: Box<[u8]>, compression: Compression },
     /// On disk, from this address on.
     Plain { address: Logical },
-    /// In a compressed extent on disk.
+    /// Compressed extent on disk.
     Compressed(CompressedExtent),
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct CompressedExtent {
     pub(crate) compression: Compression,
 }
 
-/// All extents of a file that touch a range. What no extent covers reads as zeros.
+/// Extents of a file that touch a range. A part without an extent reads as zeros.
 #[derive(Debug)]
 pub(crate) struct ExtentWindow {
     /// The first byte of the range.
     start: u64,
     /// The first byte after it; `u64::MAX` if it reaches past the last extent.
     end: u64,
-    /// In order, and not overlapping.
+    /// Extents in order, and not overlapping.
     extents: Vec<Extent>,
 }
 

@@ -195,7 +195,7 @@ pub(crate) fn lock_names<'i>(inodes: &[&'i Arc<Inode>]) -> NameLocks<'i> {
 pub(crate) struct NameLocks<'i>(Vec<(InodeId, MutexGuard<'i, NameState>)>);
 
 impl<'i> NameLocks<'i> {
-    /// Those of a directory, and of something in it whose id is the greater one.
+    /// Locks the names of a directory, and of an inode in it with a greater id.
     pub(crate) fn in_order(
         (directory, above): (&Inode, MutexGuard<'i, NameState>),
         child: &'i Inode,

@@ -31,7 +31,7 @@ pub(crate) struct Orphans {
 
 #[derive(Debug)]
 struct Waiting {
-    /// Those in which something was left that has to go.
+    /// Subvolumes with orphans that were left and have to go.
     subvolumes: VecDeque<RootId>,
     /// Every subvolume from this one on is yet to be looked at; `None` if none is.
     all_from: Option<RootId>,

@@ -10,7 +10,7 @@ use brindle_tree::{Need, TreeError};
 
 /// Blocks that are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
-/// After how many steps there is a commit, so that what was freed can be used.
+/// Number of steps after which there is a commit, so that freed space can be used.
 const STEPS_PER_COMMIT: usize = 64;
 
 impl Filesystem {

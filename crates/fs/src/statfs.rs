@@ -13,9 +13,9 @@ use brindle_volume::{DeviceStatus, StripeStatus};
 pub struct SpaceStatistics {
     /// The size of a block, in bytes.
     pub block_size: u32,
-    /// All of the pool, as far as data of the present profile could use it.
+    /// Bytes of the pool, as far as data of the present profile could use them.
     pub total_bytes: u64,
-    /// Not in use.
+    /// Bytes not in use.
     pub free_bytes: u64,
     /// Data that could still be written.
     pub available_bytes: u64,
@@ -66,7 +66,7 @@ impl BlockGroup {
     }
 }
 
-/// From the least to the most redundant, the order in which the kernel prefers profiles for new chunks.
+/// Profiles from the least to the most redundant, the order in which the kernel prefers them for new chunks.
 const ALLOCATION_ORDER: [Profile; 9] = [
     Profile::Single,
     Profile::Raid0,

@@ -20,7 +20,7 @@ pub struct Subvolume {
     pub generation: u64,
     /// The transaction that created it.
     pub created_generation: u64,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
     /// Its UUID.
     pub uuid: Uuid,

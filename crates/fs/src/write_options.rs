@@ -41,7 +41,7 @@ pub struct WriteOptions {
     pub tree_log: bool,
     /// Freed space is given back to the devices (`discard=async`).
     pub discard: bool,
-    /// When the time of the last access is kept.
+    /// Mode of updating access times.
     pub atime: AtimeMode,
     /// Weight of a device's class when a chunk is made.
     pub placement: PlacementMode,
@@ -93,10 +93,10 @@ impl WriteOptions {
     }
 }
 
-/// When the time of the last access is kept.
+/// Mode of updating access times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtimeMode {
-    /// When it is older than the last change, or than a day (`relatime`).
+    /// Updates a time older than the last change, or than a day (`relatime`).
     #[default]
     Relative,
     /// At each access (`strictatime`).

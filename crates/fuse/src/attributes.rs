@@ -12,10 +12,10 @@ pub(crate) struct Stat {
     pub(crate) nlink: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// In the encoding that the kernel shares with userspace (`new_encode_dev`).
+    /// Device number in the encoding that the kernel shares with userspace (`new_encode_dev`).
     pub(crate) rdev: u32,
     pub(crate) size: u64,
-    /// Of 512 bytes.
+    /// Blocks of 512 bytes.
     pub(crate) blocks: u64,
     pub(crate) accessed: Timestamp,
     pub(crate) modified: Timestamp,

@@ -30,13 +30,13 @@ pub(crate) struct Handle {
 /// The purpose for which a file was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opened {
-    /// To be written.
+    /// Open to be written.
     pub(crate) writes: bool,
     /// Each write is to be durable before it is answered.
     pub(crate) is_synchronous: bool,
     /// Reads and writes go past the kernel's page cache.
     pub(crate) is_past_cache: bool,
-    /// To append.
+    /// Open to append.
     pub(crate) only_appends: bool,
 }
 
@@ -103,7 +103,7 @@ impl Handle {
 #[derive(Clone, Copy, Debug, Default)]
 struct Writers {
     all: u32,
-    /// Those that were not opened to append.
+    /// Handles that were not opened to append.
     overwriters: u32,
 }
 

@@ -24,7 +24,7 @@ impl NamelessNodes {
         self.nodes().remove(&node)
     }
 
-    /// All holds that are kept.
+    /// Takes all holds that are kept.
     pub(crate) fn take_all(&self) -> Vec<InodeHold> {
         self.nodes().drain().map(|(_, hold)| hold).collect()
     }

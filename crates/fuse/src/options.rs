@@ -27,7 +27,7 @@ pub struct MountOptions {
     pub set_user_id: bool,
     /// Programs can be started (`exec`).
     pub execute: bool,
-    /// When the time of the last access is kept. The kernel asks us only for what it does not remember, so that only
+    /// Mode of updating access times. The kernel asks us only for what it does not remember, so that only
     /// the first access by each open file is seen.
     pub atime: AtimeMode,
     /// Update access times of directories too; not with `nodiratime`.
@@ -49,12 +49,12 @@ pub struct MountOptions {
 /// Changes that are durable before the call that makes them returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// Those for which a file or an inode asks.
+    /// Changes for which a file or an inode asks.
     #[default]
     Nothing,
-    /// Those of names as well (`dirsync`).
+    /// Changes of names as well (`dirsync`).
     Names,
-    /// All (`sync`).
+    /// All changes (`sync`).
     Everything,
 }
 

@@ -29,9 +29,9 @@ struct Calls {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// To end.
+    /// True to end.
     is_over: bool,
-    /// To commit, for much has changed.
+    /// True to commit, for much has changed.
     is_pressed: bool,
 }
 

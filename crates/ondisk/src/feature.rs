@@ -49,7 +49,7 @@ bitflags! {
         const FREE_SPACE_TREE = 1 << 0;
         /// The free space tree can be trusted.
         const FREE_SPACE_TREE_VALID = 1 << 1;
-        /// Some file has fs-verity.
+        /// A file has fs-verity.
         const VERITY = 1 << 2;
         /// Block group items live in a tree of their own.
         const BLOCK_GROUP_TREE = 1 << 3;

@@ -15,25 +15,25 @@ use std::ops::{Range, RangeInclusive};
 /// Selection of block groups of one content; a field that is not set does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Those of these profiles.
+    /// Block groups of these profiles.
     pub profiles: Option<Vec<Profile>>,
-    /// Those used to a percentage in this range: at least its start, less than its end.
+    /// Block groups used to a percentage in this range: at least its start, less than its end.
     pub usage: Option<Range<u32>>,
-    /// Those with a piece on this device.
+    /// Block groups with a stripe on this device.
     pub devid: Option<DevId>,
-    /// Those with a piece in this range of bytes of a device ([`devid`](Self::devid), if it is said).
+    /// Block groups with a stripe in this range of bytes of a device ([`devid`](Self::devid), if it is set).
     pub physical: Option<Range<u64>>,
-    /// Those that share something with this range of logical addresses.
+    /// Block groups that overlap this range of logical addresses.
     pub logical: Option<Range<u64>>,
-    /// Those with a number of stripes in this range.
+    /// Block groups with a number of stripes in this range.
     pub stripes: Option<RangeInclusive<u32>>,
     /// Upper bound on their number, and none at all if there are fewer than the lower bound.
     pub limit: Option<RangeInclusive<u32>>,
-    /// They are to have this profile.
+    /// Profile to convert them to.
     pub convert: Option<Profile>,
-    /// Those that have that profile already are left alone.
+    /// Leave block groups alone that have that profile already.
     pub soft: bool,
-    /// Those that lie on devices of the wrong class. Data on fast devices alone does not: it is that of the fast tier.
+    /// Block groups on devices of the wrong class. Data on fast devices alone is not: it is that of the fast tier.
     pub misplaced: bool,
     /// With [`misplaced`](Self::misplaced): whole block groups alone, no extents of those that stay.
     pub groups_alone: bool,

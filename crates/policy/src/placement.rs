@@ -87,7 +87,7 @@ pub struct ChunkRequest {
     pub profile: Profile,
     /// Weight of the preference.
     pub mode: PlacementMode,
-    /// Of a data chunk: the tier that it is for. One for the fast tier lies on fast devices, or nowhere.
+    /// Tier of a data chunk. One for the fast tier lies on fast devices, or nowhere.
     pub tier: PlacementClass,
     /// The most that one stripe may take, in bytes.
     pub max_stripe_bytes: u64,

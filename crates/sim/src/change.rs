@@ -14,7 +14,7 @@ pub struct Change {
 
 #[derive(Debug)]
 enum Payload {
-    /// In order of their place.
+    /// Bytes, in the order of their addresses.
     Bytes(Vec<PageChange>),
     Zeros,
 }

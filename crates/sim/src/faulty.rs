@@ -86,7 +86,7 @@ pub struct Counts {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Those of them that failed by the script.
+    /// Number of calls that failed by the script.
     pub faults: u64,
 }
 
@@ -189,7 +189,8 @@ impl Fault {
 
     /// Random fault of reading, on a device of this size in the course of `reads` reads.
     pub fn any_of_reading(random: &mut Random, reads: u64, size_bytes: u64) -> Self {
-        /// Some of the device, so that it is seldom asked for and often enough.
+        /// Number of parts of the device, one of which is struck: small enough to be met seldom, and large enough to
+        /// be met.
         const PARTS: u64 = 16;
         let number = random.below(reads.max(1));
         let part = size_bytes / PARTS;

@@ -26,7 +26,7 @@ struct Log {
 /// One thing that was done to a device.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// To which, in the order in which the recorder made them.
+    /// Number of the device, in the order in which the recorder made them.
     pub device: usize,
     /// The operation.
     pub kind: EventKind,

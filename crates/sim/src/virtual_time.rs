@@ -22,7 +22,7 @@ pub struct VirtualTime {
     state: Mutex<State>,
 }
 
-/// By which the answer to a request is known.
+/// Handle of the answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -33,7 +33,7 @@ struct State {
     requests: u64,
     answered_ns: HashMap<u64, u64>,
     jobs: Vec<WaitsFor>,
-    /// Those that have begun to wait for their turn.
+    /// Threads that have begun to wait for their turn.
     threads: Vec<Option<Thread>>,
     /// Number of the job that runs.
     turn: usize,
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// Since when there is no need to wait any more.
+    /// Time from which on there is no need to wait.
     fn ready_ns(&self, waiting: WaitsFor) -> Option<u64> {
         match waiting {
             WaitsFor::Ticket(id) => self.answered_ns.get(&id).copied(),

@@ -47,7 +47,7 @@ mod checked {
     use std::panic::Location;
 
     thread_local! {
-        /// In the order in which they were taken.
+        /// Held locks, in the order in which they were taken.
         static HELD: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
     }
 

@@ -74,7 +74,7 @@ pub enum TreeError {
         /// The problem.
         problem: &'static str,
     },
-    /// There is no room.
+    /// No space is left.
     #[error("no space left: {0}")]
     NoSpace(String),
     /// The pool was opened to be read only, or has become so.
@@ -95,7 +95,7 @@ pub enum TreeError {
     /// There is no such device that can be written.
     #[error("there is no writable device {0} in the pool")]
     NoDevice(DevId),
-    /// Of some operations one at a time is done.
+    /// An operation of which one at a time is allowed is under way.
     #[error("another operation is under way on this pool, a {running}: wait for its end, or end it")]
     Busy {
         /// Name of the running operation.

@@ -15,7 +15,7 @@ pub(crate) struct Statistics {
     records: Mutex<BTreeMap<DevId, Record>>,
 }
 
-/// Of one device.
+/// Statistics of one device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
     /// Counts when the volume had counted `since`.

@@ -17,7 +17,7 @@ pub(crate) struct LostWrites {
     places: Mutex<Places>,
 }
 
-/// Those places.
+/// Places of lost writes.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// Start and end; they neither overlap nor touch.

@@ -25,7 +25,7 @@ struct Hinted {
 }
 
 impl Hinted {
-    /// In the words of the patches that the hints come from.
+    /// Prints the hint in the words of the patches that hints come from.
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let is_missing = self.path.as_os_str().is_empty();
         let path = if is_missing { Path::new("missing") } else { self.path.as_path() };

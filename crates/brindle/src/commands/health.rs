@@ -22,7 +22,7 @@ pub(crate) struct Health {
     is_stale: bool,
     /// True if it lacks writes that it failed to take.
     is_behind: bool,
-    /// Since they were reset; none where they can't be had.
+    /// Error counters since they were reset; `None` where they can't be had.
     counters: Option<[u64; 5]>,
 }
 

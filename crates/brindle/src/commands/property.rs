@@ -63,7 +63,7 @@ pub(crate) struct GetCommand {
     path: PathBuf,
     /// The property; all if none is named
     property: Option<Property>,
-    /// Of this device of the pool, with `allocation_hint`
+    /// Property of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
     devid: Option<u64>,
     /// Comma-separated: device=PATH (another device of an unmounted pool, with --devid)
@@ -105,7 +105,7 @@ pub(crate) struct SetCommand {
     property: Property,
     /// New value
     value: String,
-    /// Of this device of the pool, with `allocation_hint`
+    /// Property of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
     devid: Option<u64>,
     /// Comma-separated: device=PATH (another device of an unmounted pool), degraded

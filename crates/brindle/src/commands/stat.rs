@@ -41,7 +41,7 @@ pub(crate) struct StatCommand {
     devices: Vec<PathBuf>,
 }
 
-/// All that is shown of an inode.
+/// Facts shown of an inode.
 struct Shown<'a> {
     path: &'a [u8],
     attributes: Attributes,

@@ -15,7 +15,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// From now on signals stop the work, and not the process.
+    /// Catches signals: from now on they stop the work, and not the process.
     pub(crate) fn on_signals() -> Result<Self> {
         let failed = "cannot wait for signals";
         let stop = Self::default();

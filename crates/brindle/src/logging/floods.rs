@@ -83,7 +83,7 @@ impl Floods {
         self.tell_if(now, |flood| flood.is_over(now))
     }
 
-    /// All counts that were not told yet.
+    /// Lines for the counts that were not written yet.
     pub(super) fn rest(&mut self, now: Instant) -> Vec<Line> {
         self.tell_if(now, |_| true)
     }

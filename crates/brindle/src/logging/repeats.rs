@@ -78,7 +78,7 @@ impl Repeats {
         due
     }
 
-    /// All repeats that were not told yet.
+    /// Lines for the repeats that were not written yet.
     pub(super) fn rest(&mut self, now: Instant) -> Vec<Line> {
         let mut rest = self.tell_if(now, |known| known.heard > 0);
         rest.extend(self.floods.rest(now));

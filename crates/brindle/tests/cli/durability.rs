@@ -39,7 +39,7 @@ const PWRITEV2: &[&str] = &["buffered", "direct"];
 const QUEUED: &[&str] = &["direct"];
 /// Changes of an inode.
 const INODE: &[&str] = &["buffered", "direct", "fallocate", "truncate", "copy", "xattr", "chmod"];
-/// All but what a mapping changes.
+/// Calls, except those that change a mapping.
 const CALLS: &[&str] = &[
     "buffered",
     "direct",
@@ -82,7 +82,7 @@ const TABLE: [Row; 20] = [
 ];
 /// No commit comes by itself.
 const ALONE: &str = "commit=3600";
-/// Everything that can be written.
+/// Kinds of writes.
 const ALL: &[&str] = &[
     "mmap",
     "buffered",
@@ -120,7 +120,7 @@ impl Worker {
         Self { child, asks, answers }
     }
 
-    /// Has it do something; the reason if it could not.
+    /// Runs a command of the child; returns its error.
     fn ask(&mut self, words: &[&str]) -> Result<(), String> {
         writeln!(self.asks, "{}", words.join(" ")).expect("it reads");
         let mut answer = String::new();

@@ -87,7 +87,7 @@ impl Served {
         assert!(status.success(), "{status}: {said}");
     }
 
-    /// Has both examine it.
+    /// Checks the image with both checkers.
     pub(super) fn check(&self) {
         brindle_prints(["check", "--check-data-csum", text(&self.image())]);
         match btrfs_check(&self.image()) {

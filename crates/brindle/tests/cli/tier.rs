@@ -74,7 +74,7 @@ fn wrong_bytes(pool: &TierPool) -> u64 {
     kinds.iter().map(|kind| kind["wrong_bytes"].as_u64().expect("a number")).sum()
 }
 
-/// All metadata and system chunks on the fast devices, all data on the disks.
+/// Asserts that metadata and system chunks are on the fast devices, and data on the disks.
 fn assert_all_in_place(pool: &TierPool) {
     let status = pool.json("status");
     assert_eq!(status["fenced"], false);

@@ -21,7 +21,7 @@ const ITEMS_PER_QUESTION: u32 = 4096;
 /// Outcome of looking at files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookEnded {
-    /// All was seen.
+    /// All files were looked at.
     Whole(FileTiers),
     /// The caller stopped it.
     Stopped,

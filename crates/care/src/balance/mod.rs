@@ -44,7 +44,7 @@ pub enum BalanceError {
     /// One was begun and not ended.
     #[error("a balance was interrupted or is paused: resume or cancel it first")]
     UnderWay,
-    /// There is none that could be resumed.
+    /// No balance could be resumed.
     #[error("there is no balance to resume")]
     None,
     /// Block groups were left because there was no room elsewhere for what they hold.
@@ -90,7 +90,7 @@ pub enum Wish {
     Cancel,
 }
 
-/// Is told how far it is after each step, may wait, and says what is wanted.
+/// Watcher that is told the progress after each step, may wait, and returns the request of the caller.
 pub type Watcher<'w> = &'w mut dyn FnMut(&Progress) -> Wish;
 
 /// End of a balance.

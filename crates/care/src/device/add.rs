@@ -33,7 +33,7 @@ impl Newcomer {
 /// Options of adding devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
-    /// Also if something lies on them.
+    /// Add them even if they hold something.
     pub force: bool,
     /// Their space is given back first.
     pub discard: bool,

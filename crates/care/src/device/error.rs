@@ -93,7 +93,7 @@ pub enum DeviceCareError {
         /// Requested size in bytes.
         wanted_bytes: u64,
     },
-    /// There is no room elsewhere for what has to move.
+    /// The rest of the pool has no room for the data that has to move.
     #[error(
         "no space left on the other devices for what has to move ({0}); what was moved so far stays moved"
     )]

@@ -13,7 +13,7 @@ const MINIMUM_BYTES: u64 = 256 << 20;
 /// Part of a device that the pool is to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSize {
-    /// All of it.
+    /// All of the device.
     Max,
     /// This number of bytes.
     To(u64),
@@ -88,7 +88,7 @@ impl NewSize {
     }
 }
 
-/// Has the pool use more of a device, or less once what lies behind the new end lies elsewhere.
+/// Grows the part of a device that the pool uses, or shrinks it once everything after the new end has moved.
 pub fn resize(
     pool: &Pool,
     devid: DevId,

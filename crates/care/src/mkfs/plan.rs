@@ -19,7 +19,7 @@ pub(super) const GENERATION: Generation = Generation::new(1);
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Nothing is allocated before this on any device (`BTRFS_DEVICE_RANGE_RESERVED`).
+/// Bytes at the beginning of each device that are never allocated (`BTRFS_DEVICE_RANGE_RESERVED`).
 const RESERVED_BYTES: u64 = MIB;
 /// Start of the logical space in use; address 0 stands for "nowhere" in places.
 const FIRST_LOGICAL: u64 = MIB;
@@ -43,9 +43,9 @@ pub(super) struct Plan {
     pub(super) subvolume_uuid: Uuid,
     pub(super) data_profile: Profile,
     pub(super) metadata_profile: Profile,
-    /// By devid, which counts from 1.
+    /// Devices by devid, which counts from 1.
     pub(super) devices: Vec<PlannedDevice>,
-    /// By logical address.
+    /// Chunks by logical address.
     pub(super) chunks: Vec<PlannedChunk>,
     /// Room that they are to have, if that is known.
     contents: Option<Contents>,

@@ -102,7 +102,7 @@ impl MkfsReport {
     }
 }
 
-/// Those that were chosen, and those that a profile brings with it.
+/// Names of the chosen features, and of those that a profile brings with it.
 fn feature_names(incompat: Incompat, options: &MkfsOptions) -> Vec<&'static str> {
     let chosen = FEATURES.iter().filter(|row| options.features.contains(row.feature)).map(|row| row.name);
     let brought = [(Incompat::RAID56, "raid56"), (Incompat::RAID1C34, "raid1c34")];

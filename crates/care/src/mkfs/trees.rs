@@ -38,7 +38,7 @@ pub(super) struct Tree {
     pub(super) addresses: Addresses,
 }
 
-/// All trees of the pool.
+/// Trees of the pool.
 #[derive(Debug)]
 pub(super) struct Trees {
     pub(super) all: Vec<Tree>,

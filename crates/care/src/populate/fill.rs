@@ -1,4 +1,4 @@
-//! Everything into the pool, in order.
+//! Filling the pool, in order.
 
 use super::host::SeededHost;
 use super::layout::{Layout, Seat};

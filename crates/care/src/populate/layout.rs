@@ -14,7 +14,7 @@ const FIRST_INDEX: usize = 2;
 pub(super) struct Layout {
     /// The top level first, each behind the one that holds it.
     pub(super) subvolumes: Vec<PlannedSubvolume>,
-    /// By entry of the source.
+    /// Seats, by entry of the source.
     pub(super) seats: Vec<Seat>,
     /// Further names of entries, by the entry that stands for the inode.
     pub(super) links: HashMap<usize, Vec<usize>>,

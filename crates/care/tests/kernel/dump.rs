@@ -51,7 +51,7 @@ fn keys(dump: &str) -> BTreeSet<String> {
     keys
 }
 
-/// Everything about inodes, directories and names: lines that do not depend on addresses or times.
+/// Lines about inodes, directories and names that do not depend on addresses or times.
 fn file_lines(dump: &str) -> BTreeSet<String> {
     let names = ["name:", "mode ", "location key", "subvol_id", "refs 1 ", "tree block backref root"];
     let lines = dump.lines().map(str::trim).filter(|line| names.iter().any(|name| line.contains(name)));

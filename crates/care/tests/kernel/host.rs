@@ -60,7 +60,7 @@ pub(crate) fn assert_btrfs_check(device: &Path, what: &str) {
 pub(crate) struct LoopPool {
     pub(crate) images: Vec<PathBuf>,
     pub(crate) loops: Vec<PathBuf>,
-    /// Of these devices those that are not of the pool.
+    /// Devices that are not of the pool.
     pub(crate) spares: Vec<PathBuf>,
     is_mounted: bool,
     scratch: TempDir,

@@ -2,7 +2,7 @@
 
 use brindle_fs::{Filesystem, NewInode};
 
-/// Some files, each of other bytes.
+/// Fills a filesystem with files, each of other bytes.
 pub(crate) fn fill(filesystem: &Filesystem, count: usize, size: usize) {
     for number in 0..count {
         let new = NewInode { mode: 0o100_644, ..NewInode::default() };

@@ -54,13 +54,13 @@ impl MadePool {
         self.devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect()
     }
 
-    /// Everything about it examined, every copy of every block read.
+    /// Report of a full check, every copy of every block read.
     pub(crate) fn examine(&self) -> Report {
         examine(self.readable())
     }
 }
 
-/// Everything about a pool examined, every copy of every block read.
+/// Report of a full check of a pool, every copy of every block read.
 pub(crate) fn examine(devices: Vec<Arc<dyn Device>>) -> Report {
     let options =
         CheckOptions { all_copies: true, check_data_csum: true, threads: Some(1), ..CheckOptions::default() };

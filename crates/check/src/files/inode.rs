@@ -28,7 +28,7 @@ struct Extents {
     inline: Option<u64>,
 }
 
-/// Some of the items of an inode.
+/// Facts from some of the items of an inode.
 #[derive(Clone, Debug)]
 pub(crate) struct InodePart {
     pub(crate) inode: u64,
@@ -157,7 +157,7 @@ impl InodePart {
         self.facts.is_some_and(|facts| facts.nlink == 0) && self.is_named()
     }
 
-    /// Everything that is wrong with the inode by itself, all of its items being here.
+    /// Reports all errors of the inode by itself, all of its items being here.
     pub(crate) fn judge(
         &self,
         tree: RootId,

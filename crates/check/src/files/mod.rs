@@ -40,7 +40,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) no_holes: bool,
     pub(crate) sectorsize: u64,
     pub(crate) report: &'a mut dyn FnMut(Finding),
-    /// Is told that a directory's two kinds of entries disagree.
+    /// Callback for a directory with kinds of entries that disagree.
     pub(crate) suspect: &'a mut dyn FnMut(),
 }
 

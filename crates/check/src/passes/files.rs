@@ -61,7 +61,7 @@ const EXACT_MAX: usize = 16;
 struct Fold<'a> {
     forest: &'a Forest,
     gathered: &'a Gathered,
-    /// Of nodes that several trees have.
+    /// Summaries of nodes that several trees have.
     kept: HashMap<BlockId, Summary>,
 }
 

@@ -1,4 +1,4 @@
-//! From contents to what will be extents.
+//! Encoding of contents into pieces, which become extents.
 
 use crate::CompressionChoice;
 use crate::compression::{compress, is_promising};

@@ -292,7 +292,7 @@ impl<'f> BulkWriter<'f> {
         self.flush_if_full()
     }
 
-    /// All has been said.
+    /// Writes the rest, after the last input.
     pub(super) fn finish(mut self) -> Result<(), FsError> {
         self.flush()?;
         self.stream.finish()

@@ -12,7 +12,7 @@ pub struct CompressionChoice {
     pub algorithm: Compression,
     /// Effort; `None` for the default of the algorithm.
     pub level: Option<i8>,
-    /// Also files that did not compress well before.
+    /// Compress even files that did not compress well before.
     pub force: bool,
 }
 

@@ -1,4 +1,4 @@
-//! From extents on the devices to items: the transactions of a writeback.
+//! Entry of extents on the devices into items: the transactions of a writeback.
 
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::output::Output;

@@ -1,4 +1,4 @@
-//! From contents to extents: compressing, finding space, computing checksums, writing. No transaction is joined, and
+//! Output of contents as extents: compressing, finding space, computing checksums, writing. No transaction is joined, and
 //! nothing refers to what is written, until the extents enter the trees.
 
 use super::piece::{Piece, Place, Span};

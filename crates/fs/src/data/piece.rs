@@ -26,7 +26,7 @@ pub(crate) struct Piece {
 /// Location of the contents of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In the item.
+    /// Inline contents.
     Inline(Vec<u8>),
     /// On disk, or nowhere.
     OnDisk(Span),

@@ -28,7 +28,7 @@ impl<'p> Promise<'p> {
         Ok(())
     }
 
-    /// From now on, extents are rather taken from there. (A promise is of space anywhere.)
+    /// Sets the tier from which extents are rather taken. (The reservation is of space anywhere.)
     pub(super) fn set_tier(&mut self, tier: PlacementClass) {
         self.tier = tier;
     }

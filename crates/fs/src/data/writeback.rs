@@ -1,4 +1,4 @@
-//! From memory to the devices.
+//! Writeback of dirty contents to the devices.
 
 use super::edit::{FileEditor, settle};
 use super::inline::inline_piece;
@@ -214,7 +214,7 @@ impl<'p> Job<'p> {
         Ok(())
     }
 
-    /// Only the inode item has to change.
+    /// Updates the inode item alone, if nothing else has to change.
     fn enter_nothing(&self) -> Result<(), FsError> {
         self.filesystem.enter_transaction(1, |transaction| {
             let editor = FileEditor::new(transaction, self.filesystem, &self.tree, self.inode.id());

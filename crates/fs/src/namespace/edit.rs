@@ -44,7 +44,7 @@ pub(crate) struct Entry {
 pub(crate) enum NameForm {
     /// With the others that it has in the same directory.
     Ref,
-    /// By itself, when there is no more room there.
+    /// Item of its own, when there is no more room in the shared one.
     Extref,
 }
 

@@ -224,7 +224,7 @@ pub(crate) fn after_crash(image: &Image, look: impl FnOnce(&World)) {
     drop(world.remount());
 }
 
-/// All bytes of a range are one of these.
+/// Asserts that all bytes of a range are among these.
 pub(crate) fn assert_all(bytes: &[u8], range: Range<usize>, allowed: &[u8], what: &str) {
     assert!(bytes.len() >= range.end, "{what}: {} bytes", bytes.len());
     let odd = bytes[range].iter().position(|byte| !allowed.contains(byte));

@@ -26,7 +26,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Everything there is.
+    /// No limits.
     pub(crate) const NONE: Self =
         Self { piece: 1 << 20, entries: usize::MAX, file_bytes: u64::MAX, bytes: u64::MAX, depth: 1000 };
 }
@@ -43,7 +43,7 @@ pub(crate) struct Walk {
 /// Reason for which an entry, or the entries of a directory, are not in the manifest.
 #[derive(Debug)]
 pub(crate) struct Trouble {
-    /// Of the entry or directory.
+    /// Path of the entry or directory.
     pub(crate) path: Vec<u8>,
     /// The problem.
     pub(crate) why: Why,

@@ -38,14 +38,14 @@ impl RefusedPages {
         }
     }
 
-    /// Has everything forgotten that was noted. For a thread that no request waits for.
+    /// Drops everything noted from the kernel's cache. For a thread that no request waits for.
     fn forget(&self, operations: &Operations) {
         for (node, range) in self.take() {
             operations.forget_contents(node, &range);
         }
     }
 
-    /// Everything that was noted.
+    /// Takes all noted ranges.
     fn take(&self) -> HashMap<u64, Range<u64>> {
         std::mem::take(&mut *self.waiting())
     }

@@ -236,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Has another thread wait for requests, as a device is about to be waited for.
+    /// Makes another thread wait for requests, as a device is about to be waited for.
     fn device_is_waited_for(&self) {
         let mut state = self.state();
         state.ease = EASE;
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// Has one of those that are parked wait for requests.
+    /// Makes one of the parked threads wait for requests.
     fn call(&self, state: &mut State) {
         if state.parked > state.calls {
             state.calls += 1;

@@ -104,7 +104,7 @@ fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<Ow
     }
 }
 
-/// Has `fusermount3` mount.
+/// Mounts by `fusermount3`.
 fn mount_with_help(mountpoint: &Path, options: &MountOptions) -> Result<Connection, MountError> {
     let failed = |error: std::io::Error| MountError::Session(error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;

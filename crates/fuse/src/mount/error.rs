@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Error of making, serving or ending a mount.
 #[derive(Debug, Error)]
 pub enum MountError {
-    /// There is nothing at the mount point.
+    /// The mount point does not exist.
     #[error("{0}: no such directory to mount on")]
     NoMountpoint(PathBuf),
     /// Only directories are mounted on.

@@ -31,7 +31,7 @@ pub struct MountHandle {
     session: Option<BackgroundSession>,
     place: Arc<Place>,
     filesystem: Arc<Filesystem>,
-    /// Of a mount that is written.
+    /// Upkeep of a mount that is written.
     upkeep: Option<Upkeep>,
 }
 

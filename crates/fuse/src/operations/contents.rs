@@ -273,7 +273,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Has the kernel forget what it knows of the space that a file takes, if it was told otherwise.
+    /// Makes the kernel drop the allocated size of a file, if it was told another.
     fn correct_attributes(&self, node: u64) {
         if let Some(cache) = self.kernel_cache.get()
             && self.recent_writes.is_told(node)
@@ -306,7 +306,7 @@ impl Operations {
         }
     }
 
-    /// Has the kernel drop contents of a range: it writes back to us what it has changed, and forgets the rest. Not
+    /// Makes the kernel drop contents of a range: it writes back to us what it has changed, and forgets the rest. Not
     /// to be called by a thread that serves requests.
     pub(crate) fn forget_contents(&self, node: u64, range: &Range<u64>) {
         if let Some(cache) = self.kernel_cache.get() {
@@ -314,7 +314,7 @@ impl Operations {
         }
     }
 
-    /// Has the kernel hand over the pages that it holds of files open to be written, of one subvolume if one is named. The
+    /// Makes the kernel hand over the pages that it holds of files open to be written, of one subvolume if one is named. The
     /// kernel's own syncfs(2) only begins that on a FUSE mount, and returns with the requests under way. Not to be called by a
     /// thread that serves requests.
     pub(super) fn gather_contents(&self, only: Option<RootId>) {

@@ -6,7 +6,7 @@ use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_uapi::message::{DEFRAGMENT_POOL, DefragmentPiece};
 use rustix::io::Errno;
 
-/// Some megabytes: a disk writes them within a second, and reads them within several.
+/// Number of leaves in a piece, some megabytes: a disk writes them within a second, and reads them within several.
 const LEAVES_PER_PIECE: usize = 512;
 
 impl Operations {

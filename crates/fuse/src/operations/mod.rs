@@ -60,7 +60,7 @@ pub(crate) struct Operations {
     nameless: NamelessNodes,
     balance: BalanceService,
     devices: DeviceService,
-    /// There as soon as the mount is served.
+    /// Cache of the kernel; set as soon as the mount is served.
     kernel_cache: OnceLock<Box<dyn KernelCache>>,
     is_written: bool,
     /// Reason for being read-only, if that was not requested.
@@ -136,7 +136,7 @@ impl Operations {
         self.is_written
     }
 
-    /// From now on the kernel can be told of changes.
+    /// Sets the cache of the kernel, which can be told of changes from now on.
     pub(crate) fn set_kernel_cache(&self, cache: Box<dyn KernelCache>) {
         assert!(self.kernel_cache.set(cache).is_ok(), "a mount is served once");
     }

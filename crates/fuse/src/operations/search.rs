@@ -38,7 +38,7 @@ impl Operations {
     }
 }
 
-/// From which key to which.
+/// First and last key of the search.
 fn bounds(asked: &TreeSearch) -> Result<(Key, Key), Errno> {
     let key = |objectid, item_type, offset| {
         let item_type = KeyType(u8::try_from(item_type).map_err(|_| Errno::INVAL)?);

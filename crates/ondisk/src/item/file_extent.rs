@@ -44,7 +44,7 @@ const _: () = assert!(size_of::<FileExtentRef>() == 32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileExtentType {
-    /// In the item itself.
+    /// Contents in the item itself.
     Inline = 0,
     /// On disk.
     Regular = 1,
@@ -56,7 +56,7 @@ pub enum FileExtentType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None = 0,
     /// A zlib stream.
     Zlib = 1,

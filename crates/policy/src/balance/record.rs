@@ -25,7 +25,7 @@ const SOFT: u64 = 1 << 9;
 const USAGE_RANGE: u64 = 1 << 10;
 /// Stands for `single`, which has no bit of its own (`BTRFS_AVAIL_ALLOC_BIT_SINGLE`).
 const SINGLE: u64 = 1 << 48;
-/// In the first unused field: the block groups are those that lie on devices of the wrong class.
+/// Mark in the first unused field: the block groups are misplaced ones.
 const MISPLACED: u64 = 0x6272_696e_646c_6501;
 /// The same, and no extents of block groups that stay.
 const MISPLACED_GROUPS: u64 = 0x6272_696e_646c_6502;

@@ -5,10 +5,11 @@ use std::fmt;
 /// Policy that chooses one of several fit mirrors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReadPolicy {
-    /// By the address alone, flash before disks: what tools use that read a pool once. It has no name in the settings.
+    /// The mirror given by the address alone, flash before disks: for tools that read a pool once. It has no name in
+    /// the settings.
     #[default]
     Runs,
-    /// By the process that reads.
+    /// The mirror given by the reading process.
     Pid,
     /// The next mirror after a number of bytes.
     RoundRobin,
@@ -25,7 +26,7 @@ pub enum ReadPolicy {
 }
 
 impl ReadPolicy {
-    /// Those that have a name, in the order in which they are shown.
+    /// Policies that have a name, in the order in which they are shown.
     pub const NAMED: [Self; 7] = [
         Self::Pid,
         Self::RoundRobin,

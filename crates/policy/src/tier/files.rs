@@ -109,7 +109,7 @@ struct File {
 }
 
 impl Survey {
-    /// Of extents from an address on. Empty if data has no tiers: if there are too few devices of a class.
+    /// Survey of extents from an address on. Empty if data has no tiers: if there are too few devices of a class.
     pub fn new(pool: &TierPool, small_file_bytes: u64, from: Logical) -> Self {
         Self {
             places: places(pool),

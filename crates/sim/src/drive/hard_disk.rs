@@ -208,7 +208,7 @@ impl HardDisk {
             || self.cache.holds(start, end)
     }
 
-    /// Of a long stream, the end is remembered.
+    /// Start of the cached part of the stream: of a long one, the end is remembered.
     fn stream_start(&self) -> u64 {
         self.stream.0.max(self.read_so_far().saturating_sub(self.parameters.read_segment_bytes))
     }

@@ -48,7 +48,7 @@ fn random_writes(drive: &mut Drive, depth: usize, count: u64, bytes: u64, cache:
     (count - cache / 4096) as f64 / run(drive, depth, count, write).0
 }
 
-/// In MB/s.
+/// Sequential throughput in MB/s.
 fn sequential(drive: &mut Drive, start: u64, is_write: bool) -> f64 {
     let count = 2000;
     let kind = |index| match is_write {

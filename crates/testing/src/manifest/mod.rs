@@ -36,9 +36,9 @@ pub struct Entry {
     pub uid: u32,
     /// The owning group.
     pub gid: u32,
-    /// In btrfs 1 for every directory.
+    /// Link count; in btrfs 1 for every directory.
     pub nlink: u32,
-    /// In btrfs, for a directory, twice the sum of the lengths of its names.
+    /// Size in bytes; in btrfs, for a directory, twice the sum of the lengths of its names.
     pub size: u64,
     /// Last change of the contents.
     pub mtime: Time,
@@ -61,7 +61,7 @@ pub struct Entry {
 pub enum Kind {
     /// A regular file, with the SHA-256 of its contents.
     File {
-        /// Of all bytes up to the size, holes read as zeros.
+        /// SHA-256 of all bytes up to the size, holes read as zeros.
         sha256: [u8; 32],
     },
     /// A directory, or the root of a subvolume.

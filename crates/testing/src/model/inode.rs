@@ -56,7 +56,7 @@ pub enum Child {
     Inode(u64),
     /// The root of a subvolume.
     Subvolume(u64),
-    /// In a snapshot, where its source had a subvolume: an empty directory.
+    /// Empty directory in a snapshot, where its source had a subvolume.
     Placeholder,
 }
 

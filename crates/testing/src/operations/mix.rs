@@ -17,7 +17,7 @@ pub struct Mix {
     pub sync_file: u64,
     /// Weight of [`Operation::Remount`](super::Operation::Remount).
     pub remount: u64,
-    /// Of a hundred operations, how many are aimed where they will mostly be refused.
+    /// Percentage of operations that are aimed where they will mostly be refused.
     pub invalid_percent: u64,
     /// No file is made larger on purpose.
     pub file_bytes_max: u64,

@@ -195,7 +195,7 @@ fn mode_of(mode: u16) -> Mode {
     Mode::from_bits_truncate(mode.into())
 }
 
-/// These programs say in words what went wrong, and not always the same.
+/// Result of a program that reports its errors in words, and not always the same.
 fn answer(output: std::io::Result<Output>) -> Outcome {
     let output = output?;
     // `xfs_io` exits with 0 whatever happens.

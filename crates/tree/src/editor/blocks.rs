@@ -16,7 +16,7 @@ pub(crate) trait Blocks {
     /// The same from a device, if need be. Never called with a tree locked.
     fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError>;
 
-    /// These will be read soon.
+    /// Prefetches blocks that will be read soon.
     fn prefetch(&self, addresses: impl Iterator<Item = Logical>);
 
     /// An address for a block that has no place yet.
@@ -32,10 +32,10 @@ pub(crate) trait Blocks {
     /// A block with a place, which is not shared, leaves its tree.
     fn dropped(&self, tree: RootId, block: &Node);
 
-    /// There is one more block that is not on disk.
+    /// Counts one more block that is not on disk.
     fn dirtied(&self);
 
-    /// There is one less.
+    /// Counts one block less.
     fn vanished(&self);
 }
 

@@ -280,7 +280,7 @@ impl<'a, B: Blocks> Edit<'a, B> {
 
 /// A block in memory.
 enum Found<'s> {
-    /// Of the transaction.
+    /// A block of the transaction.
     Own(&'s Node),
     /// A block as on disk.
     Clean(Arc<Node>),

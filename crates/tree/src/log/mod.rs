@@ -92,7 +92,7 @@ pub enum Unlogged {
     Extents,
     /// Chunks or devices have changed, or data was moved, or a snapshot made.
     Layout,
-    /// There is no room for the log, or it has grown large.
+    /// The log has no room, or has grown large.
     Space,
     /// A device did not take it.
     Devices,

@@ -58,11 +58,11 @@ pub(crate) struct Head {
     pub(crate) becomes_full: bool,
     /// The transaction that its item is to name, for a new one that is a copy of another.
     pub(crate) generation: Option<Generation>,
-    /// By how much each count changes; none by 0.
+    /// Changes of counts by referrer; none is 0.
     pub(crate) changes: Vec<(Referrer, i64)>,
 }
 
-/// In how many ways decisions on shared blocks are locked.
+/// Number of locks for decisions on shared blocks.
 const SHARING_LOCKS: usize = 32;
 
 /// Changes of references that the extent tree does not have yet.
@@ -151,7 +151,7 @@ impl Head {
         }
     }
 
-    /// By how much the number of references changes.
+    /// Sum of the changes of counts.
     pub(crate) fn sum(&self) -> i64 {
         self.changes.iter().fold(0, |sum, (_, by)| sum.saturating_add(*by))
     }

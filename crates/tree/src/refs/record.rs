@@ -24,7 +24,7 @@ pub(super) struct Record {
     generation: Generation,
     flags: ExtentFlags,
     tree_block: Option<TreeBlockInfo>,
-    /// In the order of [`BackRef::inline_rank`].
+    /// Inline backrefs in the order of [`BackRef::inline_rank`].
     inline: Vec<BackRef>,
 }
 

@@ -76,7 +76,7 @@ pub struct Moved {
     pub blocks: u64,
     /// Extents of data.
     pub extents: u64,
-    /// Those of them that lie in parts now.
+    /// Number of them that lie in parts now.
     pub cut: u64,
     /// Bytes of both.
     pub bytes: u64,

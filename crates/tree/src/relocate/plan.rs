@@ -63,7 +63,7 @@ pub(super) struct Root {
 /// Blocks and data to be rewritten.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// By address.
+    /// Blocks by address.
     pub(super) blocks: BTreeMap<Logical, Held>,
     /// Trees whose root is rewritten.
     pub(super) roots: Vec<Root>,

@@ -21,7 +21,7 @@ const REFERENCES_PER_BLOCK: usize = 16;
 
 /// New places.
 struct Places {
-    /// By address, or provisional address.
+    /// New addresses, by address or provisional address.
     blocks: HashMap<Logical, Logical>,
     /// Extents that stay in one piece.
     data: HashMap<Logical, Logical>,

@@ -169,7 +169,7 @@ fn runs(bits: &[u8], count: u64) -> Vec<Span> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edits {
     pub(super) removed: Vec<Key>,
-    /// Of the same size as before.
+    /// Items of the same size as before.
     pub(super) changed: Vec<FreeSpaceItem>,
     pub(super) added: Vec<FreeSpaceItem>,
 }

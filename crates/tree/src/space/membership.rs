@@ -53,7 +53,7 @@ pub struct JoiningDevice {
     pub hint: AllocationHint,
 }
 
-/// Of a device nothing is taken from some offset on, as long as this lives.
+/// Keeps the end of a device, from an offset on, from being allocated as long as this lives.
 #[derive(Debug)]
 pub struct Withheld<'p> {
     pool: &'p Pool,

@@ -104,7 +104,7 @@ pub enum DiscardMode {
     /// Never.
     #[default]
     None,
-    /// In the background, some time after the commit: by [`Pool::discard_step`].
+    /// Background discard, some time after the commit: by [`Pool::discard_step`].
     Async,
 }
 

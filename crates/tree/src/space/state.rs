@@ -16,7 +16,7 @@ pub(super) type Problem = &'static str;
 /// Known state of the pool's space.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// By address. Changed through [`State::change`] only, which keeps the sums.
+    /// Block groups by address. Changed through [`State::change`] only, which keeps the sums.
     groups: BTreeMap<u64, Group>,
     totals: PerContent<Totals>,
     pub(super) devices: Vec<Device>,

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 /// Summary of space, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceSummary {
-    /// By content and profile.
+    /// Block groups by content and profile.
     pub groups: Vec<GroupSummary>,
-    /// By devid; those that may be written.
+    /// Writable devices by devid.
     pub devices: Vec<DeviceSpace>,
     /// Data space that was promised and not taken yet, in bytes.
     pub promised_data_bytes: u64,
@@ -38,9 +38,9 @@ pub struct SpaceSummary {
 /// Room for new data or metadata, after the pending changes in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// In the preferred place, in bytes.
+    /// Room in the preferred place, in bytes.
     pub preferred_bytes: u64,
-    /// In any permitted place, in bytes.
+    /// Room in any permitted place, in bytes.
     pub bytes: u64,
 }
 

@@ -21,7 +21,7 @@ pub type PressureListener = Box<dyn Fn() + Send + Sync>;
 /// Degree of memory use that operations find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Degree {
-    /// There is room.
+    /// Below half of the limit.
     Low,
     /// Time for a commit.
     Noticeable,
@@ -53,7 +53,7 @@ impl Pressure {
         self.nodes.load(Ordering::Relaxed)
     }
 
-    /// There is one more.
+    /// Counts one more block.
     pub(crate) fn dirtied(&self) {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }

@@ -24,12 +24,12 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// Of tree blocks.
+    /// Known contents of tree blocks.
     pub(super) fn blocks(context: &TreeContext) -> Self {
         Self::Blocks { nodesize: to_usize(context.nodesize.into()), algorithm: context.checksum_type }
     }
 
-    /// Of data.
+    /// Known contents of data.
     pub(super) fn data(context: &TreeContext, start: Logical, length: u64, witness: &dyn Witness) -> Self {
         let (sector_bytes, algorithm) = (to_usize(context.sectorsize.into()), context.checksum_type);
         let enough = to_usize(length) / sector_bytes * algorithm.size();

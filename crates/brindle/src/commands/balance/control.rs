@@ -28,7 +28,7 @@ EXIT STATUS
   0  success
   1  failure
   2  there is none to do that with, or wrong usage";
-/// There is no such balance, or it is not known whether there is one.
+/// Exit code: there is no such balance, or its state is unknown.
 const NONE_OR_UNKNOWN: u8 = 2;
 
 /// Show whether there is a balance, and how far it is
@@ -123,7 +123,7 @@ fn show_status(command: &StatusCommand) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// There is none that could be ended or gone on with.
+/// Error for a missing balance that could be ended or resumed.
 fn none_there(what: &str) -> Result<ExitCode> {
     output::complain_line(what);
     Ok(ExitCode::from(NONE_OR_UNKNOWN))

@@ -62,7 +62,7 @@ pub(crate) struct StartCommand {
     /// All block groups
     #[arg(long, conflicts_with_all = ["data", "metadata", "system"])]
     full_balance: bool,
-    /// Also if metadata has fewer copies afterwards
+    /// Start even if metadata has fewer copies afterwards
     #[arg(short, long)]
     force: bool,
     /// Move no more than this in a second on the average, such as 20M

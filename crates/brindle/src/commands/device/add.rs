@@ -45,7 +45,7 @@ EXIT STATUS
 pub(crate) struct AddCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Also devices that hold something
+    /// Add devices even if they hold something
     #[arg(short, long)]
     force: bool,
     /// Don't give back the space of the devices first

@@ -52,7 +52,7 @@ pub(crate) struct DumpTreeCommand {
     /// Only the root, chunk and device trees
     #[arg(short, long, group = "what")]
     device: bool,
-    /// Only where each tree begins
+    /// Only the root of each tree
     #[arg(short, long, group = "what")]
     roots: bool,
     /// The same as --roots, and the backup roots

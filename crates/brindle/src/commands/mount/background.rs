@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Set for the process that serves.
 const SERVED: &str = "BRINDLE_MOUNT_REPORTS";
-/// Nothing that is logged is this.
+/// Line that announces readiness; no logged line is equal to it.
 const READY: &str = "\u{1}brindle mount ready\u{1}";
 
 /// Returns true in the second process.

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The time there is for waiting.
 pub(super) struct Patience {
     began: Instant,
-    /// When a server was seen to be on its way.
+    /// Time at which a server was last seen on its way to the end.
     seen: Cell<Instant>,
 }
 

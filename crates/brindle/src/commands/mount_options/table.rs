@@ -34,7 +34,7 @@ type Take = fn(&mut MountOptions, &str) -> Result<()>;
 /// The commands that an option makes sense for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// All that open a pool.
+    /// Commands that open a pool.
     OfPool,
     /// A mount alone.
     OfMount,
@@ -138,7 +138,7 @@ impl Row {
     }
 }
 
-/// All options that mean something, in the order of the manual.
+/// Options that have an effect, in the order of the manual.
 pub(super) const ROWS: &[Row] = &[
     Row::flag(OfMount, "rw", "read and write; the default, where the pool allows it", |options| {
         options.mount.read_only = Some(false);

@@ -13,7 +13,7 @@ pub(crate) struct WriteChoices {
     pub(super) flush_on_commit: bool,
     pub(super) no_tree_log: bool,
     pub(super) discard: bool,
-    /// When the time of the last access is kept.
+    /// Mode of updating access times.
     pub(crate) atime: AtimeMode,
     /// The weight of a device's class when chunks are made (`ssd_metadata`).
     pub(crate) placement: PlacementMode,

@@ -38,7 +38,7 @@ pub(super) struct Walk<'c> {
 struct Linked<'c> {
     root: Arc<Directory<'c>>,
     path: Vec<u8>,
-    /// Of a file that may not be there yet; what is no file is there at once.
+    /// Names of a file that may not be there yet; `None` for other inodes, which are there at once.
     file: Option<SharedLinks<'c>>,
     names_left: u32,
 }

@@ -142,7 +142,7 @@ pub(crate) fn get_default(command: &GetDefaultCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All subvolumes, and the id of the default one.
+/// Rows of all subvolumes, and the id of the default one.
 fn rows(places: &[PathBuf], pool: &PoolOptions) -> Result<(Vec<Row>, u64)> {
     if let [place] = places
         && place.is_dir()

@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 /// Amounts of file data by tier and location, in bytes as they are allocated, without copies and parity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileFacts {
-    /// Of what could be told.
+    /// Amounts by tier, as far as they are known.
     pub(crate) tiers: FileTiers,
-    /// All data in block groups that are not of the fast tier.
+    /// Bytes of data in block groups that are not of the fast tier.
     on_bulk_bytes: u64,
 }
 

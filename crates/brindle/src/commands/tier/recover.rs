@@ -76,7 +76,7 @@ impl Wanted {
         }
     }
 
-    /// All pools that have a journal.
+    /// Pools that have a journal.
     fn all() -> Result<Vec<Self>> {
         let journals = state::directory().all()?.into_iter();
         let pool = |journal: Journal| match Uuid::parse(&journal.fsid) {

@@ -39,7 +39,7 @@ impl DataFacts {
     }
 }
 
-/// Of a mount of brindle that a path is on. That it can't be asked is no matter: what was wanted has been done.
+/// Warns of a mount of brindle that a path is on. A failure to ask it does not matter: the command has done its work.
 pub(crate) fn of_mount(mounted: &Mounted, what: &str) {
     let Ok(space) = mounted.space() else { return };
     let class = |wanted: u64| space.devices.iter().filter(|device| device.class == wanted).count();
@@ -52,7 +52,7 @@ pub(crate) fn of_mount(mounted: &Mounted, what: &str) {
     facts.warn(what);
 }
 
-/// Of a pool that is about to be mounted with this placement.
+/// Warns of a pool that is about to be mounted with this placement.
 pub(crate) fn of_pool(filesystem: &Filesystem, placement: PlacementMode, what: &str) {
     // A pool that can't be written makes no new chunks.
     let Ok(pool) = balance::facts(filesystem.pool()) else { return };
@@ -65,7 +65,7 @@ pub(crate) fn of_pool(filesystem: &Filesystem, placement: PlacementMode, what: &
     facts.warn(what);
 }
 
-/// Of a pool that was made.
+/// Warns of a new pool.
 pub(crate) fn of_new(report: &MkfsReport, what: &str) {
     let count = |class| report.devices.iter().filter(|device| device.class == class).count();
     let (fast, bulk) = (count(PlacementClass::Fast), count(PlacementClass::Bulk));

@@ -67,7 +67,7 @@ pub(super) fn find(mount: &Mount) -> Option<Holder> {
         .or_else(|| loop_device(mount))
 }
 
-/// All processes but this one.
+/// Ids of all processes but this one.
 pub(super) fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

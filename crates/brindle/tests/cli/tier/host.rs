@@ -259,7 +259,7 @@ impl TierPool {
         key.parse().expect("an address")
     }
 
-    /// Has a balance begun and paused; false if it was done before it could be paused.
+    /// Begins a balance and pauses it; returns false if it was done before.
     pub(crate) fn pause_a_balance(&self) -> bool {
         self.pause_balance("-d")
     }

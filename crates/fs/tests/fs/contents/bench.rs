@@ -61,7 +61,7 @@ impl Bench {
         Filesystem::open_replayed(devices, &OpenOptions::default(), &self.setup.write).expect("opens")
     }
 
-    /// Everything that is not zero on the device.
+    /// Ranges of the device that are not zero.
     pub(crate) fn written(&self) -> Vec<(u64, Vec<u8>)> {
         self.device.written()
     }

@@ -23,7 +23,7 @@ enum Way {
     Clone,
 }
 
-/// In the item, one extent, and more than one.
+/// Sizes: inline, one extent, and more than one.
 const SIZES: [usize; 4] = [100, 5000, 700_000, 20_000];
 const ROUNDS: usize = 8;
 

@@ -31,7 +31,7 @@ pub(crate) enum Contents {
     Plain,
     /// Elsewhere, without (`nodatasum`).
     Unsummed,
-    /// In place, without (`nodatacow`).
+    /// Overwritten in place, without checksums (`nodatacow`).
     InPlace,
 }
 

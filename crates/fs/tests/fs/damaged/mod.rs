@@ -82,7 +82,7 @@ fn open(victim: &Victim, options: &OpenOptions) -> Result<Filesystem, FsError> {
     Filesystem::open(victim.devices(), options)
 }
 
-/// Everything that was read is as it should be, and nothing is left out without a word.
+/// Asserts that everything read is right, and nothing is left out without an error.
 fn assert_never_wrong(name: &str, expected: &Manifest, walk: &Walk) {
     for trouble in &walk.troubles {
         assert!(!matches!(trouble.why, Why::Disagrees(_)), "{name}: {trouble}");

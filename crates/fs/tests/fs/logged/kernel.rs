@@ -37,7 +37,7 @@ impl Crashed {
         crashed
     }
 
-    /// Of a device in memory.
+    /// Crashed state of a device in memory.
     pub(super) fn as_of(image: &Image) -> Self {
         let crashed = Self::empty();
         let file = File::create(crashed.image("ours")).expect("room");

@@ -69,7 +69,7 @@ impl Library {
 }
 
 impl System {
-    /// All of a filesystem.
+    /// Target of a whole filesystem.
     pub(crate) fn over(filesystem: Filesystem) -> Self {
         let top = filesystem.root();
         Self { filesystem: Arc::new(filesystem), top }

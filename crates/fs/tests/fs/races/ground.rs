@@ -20,7 +20,7 @@ const READ_BYTES: usize = 200_000;
 /// Leaves that a step of defragmentation looks at.
 const DEFRAGMENTED_LEAVES: usize = 16;
 
-/// Of balances one runs at a time.
+/// Lock of balances, of which one runs at a time.
 static RELOCATION: Mutex<()> = Mutex::new(());
 
 /// A subvolume in which a race takes place, with the inodes that acts are about.

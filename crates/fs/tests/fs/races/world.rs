@@ -24,7 +24,7 @@ pub(super) struct Shape {
     pub(super) is_held: bool,
     /// True if the other one, which takes its name, is held too.
     pub(super) is_other_held: bool,
-    /// All of it is durable before the race begins.
+    /// True if all of it is durable before the race begins.
     pub(super) is_durable: bool,
 }
 

@@ -60,9 +60,9 @@ struct Keeper<'a> {
     stop: &'a Stop,
     fsid: Uuid,
     every: Duration,
-    /// When files are looked at next.
+    /// Time of the next look at files.
     files_due: Option<Instant>,
-    /// When it failed to move block groups.
+    /// Time of the last failure to move block groups.
     failed: Option<Instant>,
 }
 
