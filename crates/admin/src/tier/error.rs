@@ -46,7 +46,7 @@ pub enum TierError {
     Refused(Vec<NoRoom>),
     /// It was tried, and did not help.
     #[error(
-        "{chunks} chunks with {bytes} bytes still lie wrong: the kernel has put their contents into free space between what \
+        "{chunks} chunks with {bytes} bytes are still misplaced: the kernel has put their contents into free space between what \
              the fenced devices hold, has no room for a chunk, or has passed over them (swap files); `btrfs balance start \
              -dusage=50` before may help"
     )]
