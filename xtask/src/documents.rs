@@ -57,8 +57,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         }
     }
     complaints.extend(functions.missing_pages(root));
-    for script in ["Makefile", "contrib/bench.sh", "contrib/demo.sh", "contrib/programs.sh"] {
-        complaints.extend(sources::missing_pages(root, script, &read(&root.join(script))?));
+    let scripts = fs::read_dir(root.join("contrib")).context("contrib")?;
+    for script in scripts.map(|entry| entry.map(|entry| entry.path())).chain([Ok(root.join("Makefile"))]) {
+        let script = script?;
+        complaints.extend(sources::missing_pages(root, &relative(root, &script), &read(&script)?));
     }
     Ok(complaints)
 }
