@@ -6,7 +6,7 @@
 //!   `function` ``, whose file lies below `crates/` and has that function.
 //! - *Promises*: on the pages of [`PROMISES`], each item of a list ends with "Held by" and the names of tests.
 //! - *Names*: a code span of four words or more, joined by underscores, is the name of a function; with `*` at its end, the
-//!   beginning of one.
+//!   beginning of one. `BRINDLE_` and capitals are a variable of the environment that a source reads.
 
 mod markdown;
 mod sources;
@@ -38,7 +38,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let functions = Functions::of(root)?;
     let mut complaints = Vec::new();
     for path in pages(root)? {
-        let page = Page::new(&read(&path)?);
+        let text = read(&path)?;
+        let page = Page::new(&text);
         let place = relative(root, &path);
         let mut complain =
             |line: usize, complaint: String| complaints.push(format!("{place}:{line}: {complaint}"));
@@ -49,6 +50,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         }
         check_walks(&page, &functions, &mut complain);
         check_names(&page, &functions, &mut complain);
+        check_variables(&text, &functions, &mut complain);
         if place == WALKS_PAGE {
             check_presence(&page, &mut complain);
         }
@@ -154,6 +156,19 @@ fn check_names(page: &Page, functions: &Functions, complain: &mut impl FnMut(usi
         let words = name.split('_').filter(|word| !word.is_empty()).count();
         if is_name && words >= NAME_WORDS_MIN && !functions.has(name, span.ends_with('*')) {
             complain(line, format!("`{span}` is no function"));
+        }
+    }
+}
+
+/// Variables of the environment, in code blocks too: some source reads them.
+fn check_variables(text: &str, functions: &Functions, complain: &mut impl FnMut(usize, String)) {
+    for (number, line) in text.lines().enumerate() {
+        for (at, _) in line.match_indices("BRINDLE_") {
+            let end = line[at..].find(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+            let name = &line[at..end.map_or(line.len(), |end| at + end)];
+            if !functions.mention(name) {
+                complain(number + 1, format!("no source reads {name}"));
+            }
         }
     }
 }

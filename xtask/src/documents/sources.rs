@@ -71,6 +71,11 @@ impl Functions {
         self.tests.contains(name)
     }
 
+    /// True if a source has this word.
+    pub(super) fn mention(&self, word: &str) -> bool {
+        self.texts.values().any(|text| has_word(text, word))
+    }
+
     /// Complaints about pages that sources name and that do not exist.
     pub(super) fn missing_pages(&self, root: &Path) -> Vec<String> {
         let sources = self.texts.iter().filter(|(place, _)| !place.starts_with("xtask/src/documents"));

@@ -76,6 +76,16 @@ fn long_names_are_those_of_functions() {
 }
 
 #[test]
+fn variables_of_the_environment_are_read_by_a_source() {
+    let source = "let seed = var(\"BRINDLE_SEED\");";
+    let functions = Functions::new(BTreeMap::from([("crates/fs/src/x.rs".to_owned(), source.to_owned())]));
+    let text = "```\nBRINDLE_SEED=7 make test\nBRINDLE_SEEDS=7 make test\n```\n`BRINDLE_SEE`\n";
+    let found = complaints(|mut complain| check_variables(text, &functions, &mut complain));
+    let expected = [(3, "no source reads BRINDLE_SEEDS"), (5, "no source reads BRINDLE_SEE")];
+    assert_eq!(found, expected.map(|(line, complaint)| (line, complaint.to_owned())));
+}
+
+#[test]
 fn links_and_paths_lead_somewhere() {
     let folder = std::env::temp_dir().join(format!("brindle-xtask-links-{}", std::process::id()));
     fs::create_dir_all(folder.join("docs")).expect("a folder for temporary files");
