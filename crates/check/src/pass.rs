@@ -57,7 +57,7 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: page::BLOCK_GROUPS,
-        about: "block groups against chunks, and what they say is used against the extents",
+        about: "block groups against chunks, and their used bytes against the extents",
         needs: Needs::Walk,
         run: passes::block_groups::run,
     },

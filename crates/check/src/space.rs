@@ -95,7 +95,7 @@ impl SpaceSums {
         }
         let end = end.min(region.end());
         if is_data && !sectors.mark(Mark::Allocated, start, end - start) {
-            refuse("lies beyond what can be kept track of");
+            refuse("lies beyond the addresses that can be tracked");
         }
         let space = &mut self.regions[index];
         space.used = space.used.saturating_add(length);

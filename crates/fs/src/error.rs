@@ -14,13 +14,13 @@ pub enum FsError {
     Tree(#[from] TreeError),
     /// A log could not be replayed.
     #[error(
-        "the log of what was fsynced after the last commit can't be replayed: {0}. The pool is as it was: mounted with \
+        "the log of fsyncs after the last commit can't be replayed: {0}. The pool is as it was: mounted with \
          ro,nologreplay it shows the last commit, and `btrfs rescue zero-log` gives the log up"
     )]
     Log(Box<FsError>),
     /// A relocation that the kernel was interrupted in could not be ended.
     #[error(
-        "a relocation (balance, or removal of a device) was interrupted, and what it left can't be dropped: {0}. The          pool is read-only until the kernel has ended it"
+        "a relocation (balance, or removal of a device) was interrupted, and its remains can't be dropped: {0}. The          pool is read-only until the kernel has ended it"
     )]
     Relocation(Box<FsError>),
     /// Data could not be read.

@@ -137,7 +137,7 @@ fn wanted_flags(before: &Attributes, flags: FileFlags) -> Result<InodeFlags, FsE
         wanted.set(InodeFlags::NODATASUM, flags.contains(FileFlags::NOCOW));
     }
     if is_compressed && before.kind == FileType::Regular && wanted.contains(InodeFlags::NODATASUM) {
-        return invalid("what has no checksums is not compressed");
+        return invalid("a file without checksums is not compressed");
     }
     Ok(wanted)
 }

@@ -231,7 +231,7 @@ fn compression_effect(before: &Attributes, value: &[u8]) -> Result<Effect, FsErr
         return invalid("only files and directories are compressed");
     }
     if before.flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM) {
-        return invalid("what is overwritten in place, or has no checksums, is not compressed");
+        return invalid("a file that is overwritten in place, or has no checksums, is not compressed");
     }
     match compression_flag(value) {
         Some(flag) => {

@@ -30,7 +30,7 @@ EXIT STATUS
 
 /// Check a pool, and list its errors
 ///
-/// Reads every tree block, and holds what one place says against what the others say: chunks and device
+/// Reads every tree block, and compares all records of the same fact: chunks and device
 /// extents, extents and their backrefs, names and inodes, checksums and data. Nothing is written.
 /// The pool must not be mounted for writing meanwhile.
 #[derive(Args, Debug)]

@@ -18,7 +18,7 @@ pub(crate) fn split_class(word: &Path) -> Result<(PathBuf, Option<PlacementClass
         b"fast" => Ok((path.to_owned(), Some(PlacementClass::Fast))),
         b"bulk" => Ok((path.to_owned(), Some(PlacementClass::Bulk))),
         _ if path.exists() => {
-            wrong_usage(format!("{}: what follows the colon is neither fast nor bulk", word.display()))
+            wrong_usage(format!("{}: the word after the colon is neither fast nor bulk", word.display()))
         }
         _ => Ok((word.to_owned(), None)),
     }

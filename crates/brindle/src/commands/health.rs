@@ -91,7 +91,7 @@ impl Health {
             troubles.push("left out of writes, for it has missed transactions".to_owned());
         }
         if self.is_behind {
-            troubles.push("lacks what it failed to take".to_owned());
+            troubles.push("lacks writes that it failed to take".to_owned());
         }
         if let Some(counters) = self.counters.filter(|counters| *counters != [0; 5]) {
             let counted = NAMES.iter().zip(counters).map(|(name, count)| {

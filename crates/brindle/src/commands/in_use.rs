@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) fn warn_if_used(fsid: &Uuid, devices: &[String]) {
     if let Some((device, by)) = mounted_by_kernel(fsid, devices) {
         tracing::warn!(
-            "{device}: the kernel has the pool mounted ({by}); what it writes meanwhile may look like damage"
+            "{device}: the kernel has the pool mounted ({by}); its writes meanwhile may look like damage"
         );
     } else if let Some(device) = devices.iter().find(|device| is_claimed(Path::new(device))) {
         tracing::warn!(

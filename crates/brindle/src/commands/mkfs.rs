@@ -331,7 +331,7 @@ fn print_features() -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The report of mkfs.btrfs, and what lies where.
+/// The report of mkfs.btrfs, and the devices of each content.
 fn print_report(out: &mut impl Write, report: &MkfsReport) -> Result<()> {
     let size = |bytes| UnitMode::DEFAULT.format(bytes);
     let label = if report.label.is_empty() { "(null)" } else { &report.label };

@@ -29,7 +29,7 @@ pub(crate) struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// Opens the filesystem on `devices`, and logs what the user should know of it.
+    /// Opens the filesystem on `devices`, and logs its warnings.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let mut options = MountOptions::parse(&self.options)?;
         if let Some(option) = options.first_of_mount() {
@@ -46,7 +46,7 @@ impl PoolOptions {
     }
 }
 
-/// Opens a filesystem, and logs what the user should know of it.
+/// Opens a filesystem, and logs its warnings.
 pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
     let filesystem = open_to_read(paths, mount)?;
     greet(&filesystem, mount)?;
@@ -58,7 +58,7 @@ pub(crate) fn open_to_read(paths: &[&Path], mount: &MountOptions) -> Result<File
     Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)
 }
 
-/// Opens a filesystem with what its log says, without writing, and logs what the user should know of it.
+/// Opens a filesystem with its log replayed in memory, without writing, and logs its warnings.
 pub(crate) fn open_replayed(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
     let write = mount.write.for_filesystem();
     let filesystem =
@@ -67,7 +67,7 @@ pub(crate) fn open_replayed(paths: &[&Path], mount: &MountOptions) -> Result<Fil
     Ok(filesystem)
 }
 
-/// Opens a filesystem to write it, and logs what the user should know of it.
+/// Opens a filesystem to write it, and logs its warnings.
 pub(crate) fn open_writable(
     devices: Vec<Arc<dyn WritableDevice>>,
     mount: &MountOptions,
@@ -93,7 +93,7 @@ fn explain(error: FsError) -> anyhow::Error {
     }
 }
 
-/// Logs what the user should know of an opened filesystem.
+/// Logs the warnings of an opened filesystem.
 pub(crate) fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()> {
     mount.check_root(filesystem.root().tree)?;
     let volume = filesystem.pool().volume();
@@ -139,7 +139,7 @@ pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
     }
 }
 
-/// Logs what a pool consists of.
+/// Logs the devices of a pool.
 pub(crate) fn log_devices(volume: &Volume) {
     let is_logged = |unused: &UnusedDevice| {
         // The volume has logged what became of those that the pool has, or had.
@@ -172,7 +172,7 @@ pub(crate) fn log_devices(volume: &Volume) {
     }
 }
 
-/// Logs what there is of a device's superblock: the valid copy of highest generation counts.
+/// Logs the facts of a device's superblock: the valid copy of highest generation counts.
 fn log_copies(name: &str) {
     let Ok(device) = FileDevice::open(Path::new(name)) else { return };
     let copy = |(mirror, offset): (usize, &u64)| {

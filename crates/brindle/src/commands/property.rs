@@ -49,10 +49,10 @@ pub(crate) enum PropertyCommand {
 /// Without a name, all that PATH has are shown: `ro` of a subvolume, `compression` and `tier` where they are set, all of a
 /// mount of brindle by its mount point, the `allocation_hint` of a device.
 ///
-/// `ro`: whether a subvolume is read-only. `compression`: how a file, or what is made in a directory, is compressed.
-/// `tier`: on which devices the data of a file, or of what is made in a directory, is to lie. `small_files`: up to which
-/// length data of files lies on fast devices. `placement`: how much the class of a device weighs. `allocation_hint`: what
-/// devices are for; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
+/// `ro`: true for a read-only subvolume. `compression`: algorithm for a file, or for new files of a directory.
+/// `tier`: class of devices for the data of a file, or of new files of a directory. `small_files`: length up to which
+/// data of files lies on fast devices. `placement`: weight of the class of a device. `allocation_hint`: use of
+/// devices; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
 /// mirrors in brackets; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
 /// `read_policies/roundrobin_...` as well.
@@ -74,12 +74,12 @@ pub(crate) struct GetCommand {
 /// Change a property
 ///
 /// `ro` of a subvolume is true or false. `compression` of a file or directory is zlib, lzo, zstd, or none; it counts for
-/// what is written from then on, and for what is made in the directory.
+/// later writes, and for new files of the directory.
 ///
-/// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for what is written from then on, in the
-/// file or in what is made in the directory from then on; fast devices that are full leave the rest to the others.
+/// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for later writes, to the
+/// file or to new files of the directory; data that full fast devices have no room for goes to the others.
 /// `small_files` of a mount is a length in bytes, K, M and so on behind it are allowed: files up to that, compressed, have their
-/// data on fast devices; 0 for none. What was written before is moved by `brindle tier apply`. Both are stored in any
+/// data on fast devices; 0 for none. Data written before is moved by `brindle tier apply`. Both are stored in any
 /// pool, and count where it has devices of two classes, enough of them for the profile of the data; a warning says if that
 /// is not so. `placement` of a
 /// mount is ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made
@@ -89,12 +89,12 @@ pub(crate) struct GetCommand {
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
 /// and -o names its other devices; or brindle has it mounted, and either the device or the mount point is named. With
 /// --devid another device of the pool is meant, which may be missing (-o degraded): it goes by its hint when it is back.
-/// Of a mount, until it ends: `read_policy`, which copy is read where there are several (pid, round-robin[:BYTES],
+/// Of a mount, until it ends: `read_policy`, the choice of one of several mirrors (pid, round-robin[:BYTES],
 /// devid[:ID], roundrobin, latency, queue, auto; see brindle mount --help); `read_statistics`, 1 to count reads for
-/// brindle device reads whatever the policy; `read_host_stats`, 1 if the policies roundrobin, queue and auto are to regard
-/// what other programs want of the same disk, as the host counts it (block devices only; 0 unless set);
-/// `roundrobin_rot_nonlocal_inc` and `roundrobin_nonrot_nonlocal_inc`, what the
-/// policy roundrobin adds to the load of a disk or of flash that would have to seek, and
+/// brindle device reads under every policy; `read_host_stats`, 1 if the policies roundrobin, queue and auto are to regard
+/// the requests of other programs to the same disk, as the host counts them (block devices only; 0 unless set);
+/// `roundrobin_rot_nonlocal_inc` and `roundrobin_nonrot_nonlocal_inc`, the
+/// penalties of the policy roundrobin for a disk or for flash that would have to seek, and
 /// `roundrobin_nonlocal_inc_mixed_only`, 1 if only where a pool has both.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]

@@ -1,4 +1,4 @@
-//! `brindle stat`: what there is to know of an inode.
+//! `brindle stat`: attributes of an inode.
 
 use crate::cli::JsonOption;
 use crate::commands::path::{PathOption, name_json, shown_name};

@@ -95,7 +95,7 @@ pub enum DeviceCareError {
     },
     /// The rest of the pool has no room for the data that has to move.
     #[error(
-        "no space left on the other devices for what has to move ({0}); what was moved so far stays moved"
+        "no space left on the other devices for the data that has to move ({0}); data already moved stays moved"
     )]
     NoSpace(String),
     /// A device failed.

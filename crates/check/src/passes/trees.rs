@@ -55,7 +55,8 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     ledger.count(page::TREES, statistics);
     let bad = forest.ids().filter(|id| forest.block(*id).is_bad()).count();
     if bad > 0 {
-        let note = "tree blocks can't be read; what they refer to may be reported as unused, and more";
+        let note =
+            "tree blocks can't be read; extents that they refer to may be reported as unused, and more";
         ledger.note(page::TREES, format!("{bad} {note}"));
     }
     examination.forest = Some(forest);

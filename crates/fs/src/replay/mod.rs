@@ -69,10 +69,7 @@ impl Filesystem {
         drop(transaction);
         self.pool().log_is_replayed()?;
         self.pool().commit()?;
-        tracing::info!(
-            "replayed a log: what was fsynced after the last commit, in {} subvolumes",
-            logs.len()
-        );
+        tracing::info!("replayed a log of fsyncs after the last commit, in {} subvolumes", logs.len());
         Ok(())
     }
 }

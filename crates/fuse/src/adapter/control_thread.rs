@@ -27,7 +27,7 @@ impl ControlThread {
     /// failed.
     pub(crate) fn run(&self, job: Job) {
         if self.jobs.send(job).is_err() {
-            tracing::error!("the thread for what takes long is gone");
+            tracing::error!("the thread for long requests is gone");
         }
     }
 }

@@ -76,7 +76,7 @@ pub enum MountError {
     #[error("serving the mount: {0}")]
     Serve(std::io::Error),
     /// The last writes could not be made durable.
-    #[error("what was written last is lost: {0}")]
+    #[error("the last writes are lost: {0}")]
     Lost(Box<FsError>),
     /// The mount is in use.
     #[error("{0}: busy: a process has a file open there, or its working directory")]

@@ -59,7 +59,7 @@ impl Pool {
     fn check_nothing_is_under_way(&self, writer: &WriterOptions) -> Result<(), TreeError> {
         if !writer.recovers && TreeRoot::log_root_tree(&self.superblock()).is_some() {
             return Err(TreeError::UnderWay(
-                "it has a log tree, with what was fsynced after the last commit: mount it once, which replays the log",
+                "it has a log tree, with fsyncs after the last commit: mount it once, which replays the log",
             ));
         }
         if writer.is_transient {

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Rewrite block groups, so that what they hold lies elsewhere
+/// Move the contents of block groups to other places
 #[derive(Subcommand, Debug)]
 pub(crate) enum BalanceCommand {
     Start(Box<start::StartCommand>),

@@ -40,10 +40,10 @@ EXIT STATUS
   2    wrong usage
   129, 130, 143  cancelled by SIGHUP, SIGINT or SIGTERM";
 
-/// Empty block groups, so that what they hold lies elsewhere
+/// Move the contents of chosen block groups to other places
 ///
-/// What is shared by snapshots and clones stays shared. Files can be used all the while. After a crash, or a pause, it goes on
-/// with `balance resume`; a kernel that mounts the pool first goes on by itself (but not with `misplaced`, which it does
+/// Extents shared by snapshots and clones stay shared. Files remain usable meanwhile. After a crash or a pause, `balance
+/// resume` continues; a kernel that mounts the pool first continues by itself (but not with `misplaced`, which it does
 /// not know). Block groups that have no room elsewhere are left, and make it fail in the end.
 ///
 /// With -m and without -s, system block groups are balanced like metadata.

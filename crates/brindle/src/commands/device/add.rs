@@ -34,11 +34,11 @@ EXIT STATUS
 
 /// Add devices to a pool, mounted or not
 ///
-/// Whatever they held is lost; one that is known to hold something, or is in use, is refused. New chunks may lie on them at once, what is
-/// there already stays where it is until it is balanced (`brindle balance`, `brindle tier apply`).
+/// Their contents are lost; a device that holds a known format, or is in use, is refused. New chunks may use them at once,
+/// existing ones stay where they are until they are balanced (`brindle balance`, `brindle tier apply`).
 ///
-/// DEVICE:fast and DEVICE:bulk say what a device counts as, which the pool stores as an allocation hint; in a pool without
-/// hints, the others get hints of what they count as so far. On a mount of the kernel, the kernel adds them, and keeps
+/// DEVICE:fast and DEVICE:bulk give the class of a device, which the pool stores as an allocation hint; in a pool without
+/// hints, the others get hints of their present classes. On a mount of the kernel, the kernel adds them, and keeps
 /// no hints.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]

@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Manage the devices of a pool, and show what there is to know of them
+/// Manage and show the devices of a pool
 #[derive(Subcommand, Debug)]
 pub(crate) enum DeviceCommand {
     Add(add::AddCommand),

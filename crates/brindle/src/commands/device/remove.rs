@@ -26,8 +26,8 @@ EXIT STATUS
 /// device leaves, and its superblocks are made unrecognisable. Whatever ends it before that, a crash too, leaves a
 /// whole pool with the device still in it, and the same command goes on.
 ///
-/// Refused if fewer devices would be left than a profile in use needs. A missing device is removed too, from what the
-/// others hold.
+/// Refused if fewer devices would be left than a profile in use needs. A missing device is removed too: its contents
+/// are rebuilt from the others.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES, visible_alias = "delete")]
 pub(crate) struct RemoveCommand {

@@ -1,4 +1,4 @@
-//! `device stats`: what devices have got wrong, as the pool keeps it, in the words of btrfs-progs.
+//! `device stats`: error counters of devices, as the pool keeps them, in the words of btrfs-progs.
 
 use crate::cli::JsonOption;
 use crate::commands::mount_options::MountOptions;
@@ -34,7 +34,7 @@ const NOT_ZERO: u8 = 64;
 const NAMES: [&str; 5] =
     ["write_io_errs", "read_io_errs", "flush_io_errs", "corruption_errs", "generation_errs"];
 
-/// Show what the devices of a pool have got wrong
+/// Show the error counters of the devices of a pool
 ///
 /// Counted are failed writes, reads and flushes, contents that do not match their checksum, and tree blocks of a wrong
 /// generation, since the pool was made or the counters were reset. The kernel keeps them in the same place.

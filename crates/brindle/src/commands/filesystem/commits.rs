@@ -23,7 +23,7 @@ EXIT STATUS
   1  failure
   2  wrong usage";
 
-/// Show what the commits of a mounted pool did since it was mounted
+/// Show the counters of commits of a mounted pool since it was mounted
 ///
 /// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats. Of tree blocks each is counted
 /// once, whatever the number of its copies. The last lines tell how often a log was written for fsyncs instead of a

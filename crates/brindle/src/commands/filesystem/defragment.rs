@@ -32,8 +32,8 @@ EXIT STATUS
 /// Write metadata anew where it lies scattered, so that disks read it without seeking
 ///
 /// Tree leaves that follow each other are laid side by side again, a few hundred at a time, each time in one transaction;
-/// files can be used all the while. What a snapshot shares is left where it is, and so is what lies well, so that it may be
-/// called as often as one likes. On flash it gains next to nothing.
+/// files remain usable meanwhile. Leaves shared with a snapshot stay in their places, and so do well placed ones, so that
+/// repeated calls do no harm. On flash it gains next to nothing.
 ///
 /// Of a directory, the subvolume that it is in is meant, all of it, whichever directory it is; with --all, and of a pool
 /// that is not mounted, every tree. Data of files is not defragmented yet: a file is refused.

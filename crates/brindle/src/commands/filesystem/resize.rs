@@ -26,8 +26,8 @@ EXIT STATUS
 
 /// Have a pool use more or less of one of its devices, mounted or not
 ///
-/// The device itself stays as it is: it is to be made larger before, or smaller after. For less, what lies behind the
-/// new end is moved first, while files can be used; whatever ends it before that is done leaves the size as it was.
+/// The device itself stays as it is: it is to be made larger before, or smaller after. To shrink, everything after
+/// the new end is moved first, while files remain usable; an interrupted command leaves the size as it was.
 /// A device is not shrunk below 256 MiB.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]

@@ -164,7 +164,7 @@ fn print_room(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> io:
         bytes => format!("files up to {}", mode.format(bytes)),
     };
     let fast = mode.format(report.fast_data_room);
-    writeln!(out, "room for data on fast devices ({small}, and what is marked): {fast}")?;
+    writeln!(out, "room for data on fast devices ({small}, and marked files): {fast}")?;
     writeln!(out, "placement: {}", mode_name(report.placement))
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct DumpSuperCommand {
     #[arg(short = 's', long = "super", value_name = "N", conflicts_with = "bytenr",
           value_parser = clap::value_parser!(u8).range(0..=2))]
     copy: Option<u8>,
-    /// Show what lies there even if the magic number is missing
+    /// Show the block even if the magic number is missing
     #[arg(short = 'F', long)]
     force: bool,
     /// Show the superblock at this offset of the device, in bytes
@@ -125,5 +125,5 @@ fn read_copy(device: &FileDevice, offset: u64, command: &DumpSuperCommand) -> Re
     if command.all && offset != SUPERBLOCK_OFFSETS[0] {
         return Ok(None);
     }
-    bail!("{}: no btrfs superblock at offset {offset}; use --force to show what lies there", device.name())
+    bail!("{}: no btrfs superblock at offset {offset}; use --force to show the block", device.name())
 }

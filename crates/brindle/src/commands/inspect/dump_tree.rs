@@ -67,7 +67,7 @@ pub(crate) struct DumpTreeCommand {
     /// Only this tree: a number, or a name such as fs or EXTENT_TREE
     #[arg(short, long, value_name = "TREE", group = "what", value_parser = parse_tree)]
     tree: Option<RootId>,
-    /// With --block: what lies below the block too
+    /// With --block: the blocks below it too
     #[arg(long, requires = "block")]
     follow: bool,
     /// Level by level (the default)

@@ -1,4 +1,4 @@
-//! `brindle inspect`: what lies on disk.
+//! `brindle inspect`: structures on disk.
 
 mod dump_super;
 mod dump_tree;
@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Show what lies on disk, structure by structure
+/// Show structures on disk
 #[derive(Subcommand, Debug)]
 pub(crate) enum InspectCommand {
     DumpSuper(dump_super::DumpSuperCommand),

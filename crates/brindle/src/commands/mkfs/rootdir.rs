@@ -42,7 +42,7 @@ pub(super) struct RootdirOptions {
     /// SUBDIR of the source becomes a subvolume: writable (rw), read-only (ro), the default one (may be repeated)
     #[arg(short = 'u', long, value_name = "[TYPE:]SUBDIR", requires = "rootdir", value_parser = parse_subvolume)]
     subvol: Vec<SubvolumeRule>,
-    /// Flags of PATH in the source and what is below it: nodatacow, nodatasum, comma-separated (may be repeated)
+    /// Flags of PATH in the source and everything below it: nodatacow, nodatasum, comma-separated (may be repeated)
     #[arg(long, value_name = "FLAGS:PATH", requires = "rootdir", value_parser = parse_inode_flags)]
     inode_flags: Vec<InodeFlagRule>,
 }

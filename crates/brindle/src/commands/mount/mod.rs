@@ -71,17 +71,17 @@ EXAMPLES
 
 EXIT STATUS
   0  the filesystem is mounted; with --foreground: it was, and is unmounted
-  1  it could not be mounted; with --foreground also: what was written last is lost
+  1  it could not be mounted; with --foreground also: the last writes are lost
   2  wrong usage";
 
 /// Mount a pool
 ///
 /// Changes are made durable by fsync(2), and by itself every 5 seconds (-o commit=), also after sync(1), which FUSE
-/// does not pass on: `brindle filesystem sync` is what returns when all is durable.
+/// does not pass on: `brindle filesystem sync` returns when all is durable.
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
 /// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process. While files on it are open
-/// or it is the working directory of a process, SIGTERM takes it out of sight and makes durable what was written, and the process ends with
+/// or it is the working directory of a process, SIGTERM detaches it and makes all writes durable, and the process ends with
 /// the last of them, or at a second signal.
 ///
 /// A pool that can't be written (its devices are write-protected, it uses features that this version can only read)
@@ -130,7 +130,7 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     }
 }
 
-/// The devices, and what is said of them.
+/// The devices, and their classes.
 fn devices(command: &MountCommand, options: &MountOptions) -> Result<Vec<(PathBuf, Option<PlacementClass>)>> {
     command.operands.devices().iter().chain(&options.devices).map(|word| split_class(word)).collect()
 }

@@ -147,7 +147,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(
         OfMount,
         "ro",
-        "only read; what was fsynced after the last commit is replayed first from the log, if there is one \
+        "only read; fsyncs after the last commit are replayed first from the log, if there is one \
          and the devices can be written, as by the kernel",
         |options| options.mount.read_only = Some(true),
     )
@@ -310,7 +310,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::either(
         OfMount,
         ("discard", "async"),
-        "what is freed is given back to the devices; nodiscard is the default",
+        "freed space is given back to the devices; nodiscard is the default",
         |options, value| {
             match value {
                 "" | "async" | "sync" => options.write.discard = true,
@@ -362,7 +362,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(
         OfMount,
         "no_ssd_metadata",
-        "new chunks go where the most space is, whatever the device is: where the kernel puts them",
+        "new chunks go to the devices with most space of any class, as the kernel places them",
         |options| options.write.placement = PlacementMode::Classic,
     ),
     Row::valued(

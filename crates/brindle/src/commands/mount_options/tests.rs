@@ -197,7 +197,7 @@ fn the_manual_names_every_option_of_the_table() {
         assert!(manual.contains(row.name), "{}", row.name);
     }
     assert!(manual.contains("\n  commit=SECONDS       how often"), "{manual}");
-    assert!(manual.contains("\n  discard[=async]      what is freed"), "{manual}");
+    assert!(manual.contains("\n  discard[=async]      freed space"), "{manual}");
     assert!(manual.lines().all(|line| line.len() <= 100), "{manual}");
 }
 

@@ -61,11 +61,11 @@ EXIT STATUS
 
 /// Restore files from a pool, without mounting it
 ///
-/// A directory is restored with all that is below it, subvolumes included, into the directory DEST, which is
+/// A directory is restored with everything below it, subvolumes included, into the directory DEST, which is
 /// made if it is not there. A single file is restored as DEST, or into it if DEST is a directory.
 ///
 /// Owners, modes, times, extended attributes, ACLs, hard links, holes and special files are kept. An ordinary
-/// user can't give files away: owners and what else takes root are then left out, with a note.
+/// user can't give files away: owners and other things that need root are then left out, with a note.
 ///
 /// Every sector is verified against its checksum. Where no copy is right, the bad part of the file is left a
 /// hole, the file is reported, and the rest goes on.

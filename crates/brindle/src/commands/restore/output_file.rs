@@ -103,7 +103,7 @@ impl<'c> OutputFile<'c> {
             if let Err(error) = self.unfinished.discard(&*self.directory) {
                 self.context
                     .report
-                    .fail(&self.path, &format_args!("cannot remove what there is of it: {error}"));
+                    .fail(&self.path, &format_args!("cannot remove its unfinished copy: {error}"));
             }
             return false;
         }

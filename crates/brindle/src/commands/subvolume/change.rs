@@ -101,8 +101,7 @@ pub(crate) fn snapshot(command: &SnapshotCommand) -> Result<ExitCode> {
     let (directory, name) = if command.target.is_dir() {
         let canonical =
             command.source.canonicalize().with_context(|| command.source.display().to_string())?;
-        let name =
-            canonical.file_name().context("the source has no name: say what the snapshot is to be called")?;
+        let name = canonical.file_name().context("the source has no name: give the snapshot a name")?;
         (command.target.as_path(), name.to_owned())
     } else {
         let (directory, name) = place(&command.target)?;

@@ -51,7 +51,7 @@ pub(crate) struct ListCommand {
     pool: PoolOptions,
 }
 
-/// Show what there is to know of the subvolume that a path lies in
+/// Show the subvolume that a path lies in
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShowCommand {

@@ -141,7 +141,7 @@ fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
     drop(facts);
     let pool = administer_as(&command.pool, chosen)?;
     if pool.forget_misplaced()? {
-        tracing::info!("goes on with what was interrupted");
+        tracing::info!("resuming an interrupted balance");
     }
     let job = BalanceJob { balance: Some(misplaced(wanted)), force: false, rate: command.rate };
     let code = work::run(&*pool, &job)?;

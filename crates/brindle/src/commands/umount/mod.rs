@@ -84,7 +84,7 @@ fn unmount(mount: &Mount, lazy: bool, given: &Path) -> Result<()> {
             match holder {
                 Some(holder) => bail!("{given}: busy: {holder}; --lazy waits for that"),
                 None => bail!(
-                    "{given}: busy: in use, by what can't be seen (root sees the processes of all users); --lazy waits for that"
+                    "{given}: busy: in use, by processes that can't be seen (root sees the processes of all users); --lazy waits for that"
                 ),
             }
         }

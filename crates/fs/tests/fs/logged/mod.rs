@@ -109,7 +109,7 @@ fn a_log_that_can_not_be_read_is_said_to_be_one_and_nothing_is_written() {
     let error = open(writable(&devices)).expect_err("it can't be read");
     assert!(matches!(error, FsError::Log(_)), "{error:?}");
     let text = error.to_string();
-    for word in ["the log of what was fsynced", "checksum is", "ro", "zero-log"] {
+    for word in ["the log of fsyncs", "checksum is", "ro", "zero-log"] {
         assert!(text.contains(word), "{text}");
     }
     assert_eq!(devices[0].image().first_difference(&image(&victim.images()[0])), None);
