@@ -1,8 +1,8 @@
 //! A change of a pool's devices, as a value and as the message to the process that serves a mount.
 
 use super::AdminError;
-use brindle_care::balance::{Progress, Wish};
 use brindle_care::device::{AddOptions, Leaving, NewSize};
+use brindle_care::job::{Control, Progress};
 use brindle_ondisk::DevId;
 use brindle_policy::placement::PlacementClass;
 use brindle_uapi::message::{
@@ -38,14 +38,14 @@ pub struct Changed {
     pub devid: Option<u64>,
     /// Progress of the block groups that had to be emptied.
     pub progress: Progress,
-    /// Last wish of the watcher: to go on, if the change is complete.
-    pub wish: Wish,
+    /// Last control of the observer: to go on, if the change is complete.
+    pub control: Control,
 }
 
 impl Changed {
     /// A change that moved nothing.
     pub(super) fn at_once(devid: Option<u64>) -> Self {
-        Self { devid, progress: Progress::default(), wish: Wish::GoOn }
+        Self { devid, progress: Progress::default(), control: Control::Continue }
     }
 }
 

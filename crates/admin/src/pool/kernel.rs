@@ -6,8 +6,8 @@ use super::{
 };
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory};
-use brindle_care::balance::{Ended, Watcher};
 use brindle_care::device::prepare;
+use brindle_care::job::{Ended, Observer};
 use brindle_device::FileDevice;
 use brindle_ondisk::{DevId, Uuid};
 
@@ -40,7 +40,7 @@ impl PoolFacts for KernelMount {
 }
 
 impl PoolAdmin for KernelMount {
-    fn balance(&self, _: &BalanceJob, _: Watcher<'_>) -> Result<Ended, AdminError> {
+    fn balance(&self, _: &BalanceJob, _: Observer<'_>) -> Result<Ended, AdminError> {
         Err(self.balances())
     }
 
@@ -52,8 +52,8 @@ impl PoolAdmin for KernelMount {
         Err(self.balances())
     }
 
-    /// The kernel works in the calling process, and hears no wish.
-    fn change_devices(&self, change: &Change, _: Watcher<'_>) -> Result<Changed, AdminError> {
+    /// The kernel works in the calling process, and hears no control.
+    fn change_devices(&self, change: &Change, _: Observer<'_>) -> Result<Changed, AdminError> {
         match change {
             Change::Add { class: Some(_), .. } => Err(AdminError::KernelClasses),
             Change::Add { path, options, .. } => {

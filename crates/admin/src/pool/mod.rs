@@ -3,7 +3,7 @@
 //! by an error that names the tool for it.
 //!
 //! A long job runs where its guise has it: in the kernel, in the process that serves the mount, or in the caller. All of them
-//! tell the caller's watcher their progress, and take its wish to go on, pause or cancel.
+//! tell the caller's observer their progress, and take its control to go on, pause or cancel.
 
 mod change;
 mod error;
@@ -20,8 +20,8 @@ pub use served::BrindleMount;
 use crate::balance::BalanceState;
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory, TierError};
-use brindle_care::balance::{Ended, Progress, Watcher, Wish};
 use brindle_care::device::NewSize;
+use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::balance::Balance;
 use std::path::{Path, PathBuf};
@@ -137,13 +137,13 @@ pub trait PoolFacts {
 /// Changes of a pool.
 pub trait PoolAdmin: PoolFacts {
     /// Carries a balance out; returns at its end.
-    fn balance(&self, job: &BalanceJob, watcher: Watcher<'_>) -> Result<Ended, AdminError>;
+    fn balance(&self, job: &BalanceJob, observer: Observer<'_>) -> Result<Ended, AdminError>;
     /// Pauses a balance that runs, and waits for its end. Returns false without one.
     fn pause_balance(&self) -> Result<bool, AdminError>;
     /// Cancels a balance that runs, is paused or was interrupted, and waits for its end. Returns false without one.
     fn cancel_balance(&self) -> Result<bool, AdminError>;
     /// Carries a change of devices out; returns at its end.
-    fn change_devices(&self, change: &Change, watcher: Watcher<'_>) -> Result<Changed, AdminError>;
+    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError>;
     /// Defragments metadata a piece at a time, of the whole pool or of the subvolume of the mount's directory. Returns false if
     /// the observer, which is told the leaves that were seen and moved, has ended it.
     fn defragment(
@@ -184,9 +184,9 @@ impl FencedPool for dyn PoolAdmin {
 
     fn resize(&self, devid: DevId, bytes: u64) -> Result<(), AdminError> {
         let change = Change::Resize(devid, NewSize::To(bytes));
-        match self.change_devices(&change, &mut |_| Wish::GoOn)?.wish {
-            Wish::GoOn => Ok(()),
-            Wish::Pause | Wish::Cancel => Err(AdminError::Stopped(devid)),
+        match self.change_devices(&change, &mut |_| Control::Continue)?.control {
+            Control::Continue => Ok(()),
+            Control::Pause | Control::Cancel => Err(AdminError::Stopped(devid)),
         }
     }
 

@@ -5,8 +5,9 @@ use super::{
 };
 use crate::balance::BalanceState;
 use crate::tier::{Inventory, MountedDevice};
-use brindle_care::balance::{self, Ended, Pace, Progress, Watcher, Wish};
+use brindle_care::balance;
 use brindle_care::device::{Newcomer, add, remove, resize};
+use brindle_care::job::{Control, Ended, Observer, Pace, Progress};
 use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, Host, SystemHost};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
 use brindle_policy::tier::{TierChunk, TierStripe};
@@ -69,16 +70,16 @@ impl PoolFacts for OpenPool {
 }
 
 impl PoolAdmin for OpenPool {
-    fn balance(&self, job: &BalanceJob, watcher: Watcher<'_>) -> Result<Ended, AdminError> {
+    fn balance(&self, job: &BalanceJob, observer: Observer<'_>) -> Result<Ended, AdminError> {
         let begun = Instant::now();
         let pace = job.rate.map(|rate| Pace { rate });
         let mut paced = |progress: &Progress| {
             loop {
-                let wish = watcher(progress);
+                let control = observer(progress);
                 let owed =
                     pace.map(|pace| pace.owed(progress.moved_bytes, begun.elapsed())).unwrap_or_default();
-                if wish != Wish::GoOn || owed.is_zero() {
-                    return wish;
+                if control != Control::Continue || owed.is_zero() {
+                    return control;
                 }
                 sleep(owed.min(LOOK_EVERY));
             }
@@ -97,7 +98,7 @@ impl PoolAdmin for OpenPool {
         Ok(balance::forget(self.0.pool())?)
     }
 
-    fn change_devices(&self, change: &Change, watcher: Watcher<'_>) -> Result<Changed, AdminError> {
+    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         let pool = self.0.pool();
         let (devid, ended) = match change {
             Change::Add { path, class, options } => {
@@ -105,10 +106,10 @@ impl PoolAdmin for OpenPool {
                 let devids = add(pool, &[new], options)?;
                 return Ok(Changed::at_once(devids.first().map(|devid| devid.get())));
             }
-            Change::Remove(which) => (which.devid(), remove(pool, *which, watcher)?),
-            Change::Resize(devid, size) => (Some(devid.get()), resize(pool, *devid, *size, watcher)?),
+            Change::Remove(which) => (which.devid(), remove(pool, *which, observer)?),
+            Change::Resize(devid, size) => (Some(devid.get()), resize(pool, *devid, *size, observer)?),
         };
-        Ok(Changed { devid, progress: ended.progress, wish: ended.wish })
+        Ok(Changed { devid, progress: ended.progress, control: ended.control })
     }
 
     /// Without a directory there is no subvolume of it: all trees are defragmented.

@@ -7,7 +7,7 @@ use super::{
 use crate::balance::BalanceState;
 use crate::control::{ControlError, Mounted};
 use crate::tier::Inventory;
-use brindle_care::balance::{Ended, Progress, Watcher, Wish};
+use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::Uuid;
 use brindle_ondisk::item::BalanceItem;
 use brindle_policy::balance::Balance;
@@ -34,23 +34,23 @@ impl BrindleMount {
         Ok(was_there)
     }
 
-    /// Shows the watcher a job until its end. `look` tells whether it runs, and its report; `stop` passes a wish on, once.
+    /// Shows the observer a job until its end. `look` tells whether it runs, and its report; `stop` passes a control on, once.
     fn follow(
-        watcher: Watcher<'_>,
+        observer: Observer<'_>,
         mut look: impl FnMut() -> Result<(bool, WorkReport), ControlError>,
-        stop: impl Fn(Wish) -> Result<bool, ControlError>,
+        stop: impl Fn(Control) -> Result<bool, ControlError>,
     ) -> Result<Ended, AdminError> {
         let mut is_told = false;
         loop {
             let (is_running, report) = look().map_err(explain_silence)?;
             let progress = progress_of(&report);
-            let wish = watcher(&progress);
+            let control = observer(&progress);
             if !is_running {
-                return Ok(Ended { progress, wish: wish_at_end(&report)? });
+                return Ok(Ended { progress, control: control_at_end(&report)? });
             }
-            if wish != Wish::GoOn && !is_told {
+            if control != Control::Continue && !is_told {
                 is_told = true;
-                stop(wish)?;
+                stop(control)?;
             }
             sleep(LOOK_EVERY);
         }
@@ -84,7 +84,7 @@ impl PoolFacts for BrindleMount {
 }
 
 impl PoolAdmin for BrindleMount {
-    fn balance(&self, job: &BalanceJob, watcher: Watcher<'_>) -> Result<Ended, AdminError> {
+    fn balance(&self, job: &BalanceJob, observer: Observer<'_>) -> Result<Ended, AdminError> {
         let mut start = BalanceStart { item: [0; 448], rate: job.rate.unwrap_or(0), flags: 0 };
         match &job.balance {
             Some(balance) => start.item.copy_from_slice(balance.to_item().as_bytes()),
@@ -96,10 +96,10 @@ impl PoolAdmin for BrindleMount {
         self.0.start_balance(start)?;
         let look =
             || self.0.balance_report().map(|report| (report.state == BALANCE_REPORT_RUNNING, report.work));
-        Self::follow(watcher, look, |wish| match wish {
-            Wish::GoOn => Ok(false),
-            Wish::Pause => self.0.stop_balance(BALANCE_STOP_PAUSE),
-            Wish::Cancel => self.0.stop_balance(BALANCE_STOP_CANCEL),
+        Self::follow(observer, look, |control| match control {
+            Control::Continue => Ok(false),
+            Control::Pause => self.0.stop_balance(BALANCE_STOP_PAUSE),
+            Control::Cancel => self.0.stop_balance(BALANCE_STOP_CANCEL),
         })
     }
 
@@ -111,7 +111,7 @@ impl PoolAdmin for BrindleMount {
         self.stop_balance(BALANCE_STOP_CANCEL)
     }
 
-    fn change_devices(&self, change: &Change, watcher: Watcher<'_>) -> Result<Changed, AdminError> {
+    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         if let Err(error) = self.0.start_device_change(change.message()?) {
             let report = self.0.device_report()?;
             return Err(match report.change {
@@ -127,8 +127,8 @@ impl PoolAdmin for BrindleMount {
             devid = Some(report.devid).filter(|devid| *devid != 0);
             Ok((report.is_running != 0, report.work))
         };
-        let Ended { progress, wish } = Self::follow(watcher, look, |_| self.0.stop_device_change())?;
-        Ok(Changed { devid, progress, wish })
+        let Ended { progress, control } = Self::follow(observer, look, |_| self.0.stop_device_change())?;
+        Ok(Changed { devid, progress, control })
     }
 
     fn defragment(
@@ -158,15 +158,15 @@ fn progress_of(report: &WorkReport) -> Progress {
     Progress { expected, done, left, expected_bytes, moved_bytes }
 }
 
-/// Last wish of a job that has ended, or its failure.
-fn wish_at_end(report: &WorkReport) -> Result<Wish, AdminError> {
+/// Last control of a job that has ended, or its failure.
+fn control_at_end(report: &WorkReport) -> Result<Control, AdminError> {
     match report.ended {
         WORK_ENDED_FAILED => {
             Err(AdminError::Failed(String::from_utf8_lossy(text(&report.error)).into_owned()))
         }
-        WORK_ENDED_PAUSED => Ok(Wish::Pause),
-        WORK_ENDED_CANCELLED => Ok(Wish::Cancel),
-        _ => Ok(Wish::GoOn),
+        WORK_ENDED_PAUSED => Ok(Control::Pause),
+        WORK_ENDED_CANCELLED => Ok(Control::Cancel),
+        _ => Ok(Control::Continue),
     }
 }
 

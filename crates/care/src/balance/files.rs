@@ -5,7 +5,8 @@
 //! that has changed since is at worst moved without need, and back the next time. Extents leave the fast devices
 //! first, to make room. The pool holds no record of the progress: a new start finds the rest.
 
-use super::{BalanceError, Progress, Watcher, Wish, facts};
+use super::{BalanceError, facts};
+use crate::job::{Control, Observer, Progress};
 use brindle_fs::Filesystem;
 use brindle_ondisk::item::RootFlags;
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId};
@@ -61,24 +62,24 @@ struct Pass {
 pub(super) fn put_right(
     filesystem: &Filesystem,
     progress: &mut Progress,
-    wish: &mut Wish,
-    watcher: Watcher<'_>,
+    control: &mut Control,
+    observer: Observer<'_>,
 ) -> Result<Option<String>, BalanceError> {
-    let first = go_through(filesystem, progress, wish, watcher)?;
-    if first.cut == 0 || *wish != Wish::GoOn {
+    let first = go_through(filesystem, progress, control, observer)?;
+    if first.cut == 0 || *control != Control::Continue {
         return Ok(first.refused);
     }
     // The parts of an extent that files of both tiers share may belong elsewhere than all of it did. What had no room
     // is tried again, and counted again.
     progress.left = 0;
-    Ok(go_through(filesystem, progress, wish, watcher)?.refused)
+    Ok(go_through(filesystem, progress, control, observer)?.refused)
 }
 
 fn go_through(
     filesystem: &Filesystem,
     progress: &mut Progress,
-    wish: &mut Wish,
-    watcher: Watcher<'_>,
+    control: &mut Control,
+    observer: Observer<'_>,
 ) -> Result<Pass, BalanceError> {
     let pool = filesystem.pool();
     let (mut from, mut pass) = (Logical::new(0), Pass::default());
@@ -86,8 +87,8 @@ fn go_through(
         let facts = facts(pool)?;
         let mut survey = Survey::new(&facts, filesystem.small_file_bytes(), from);
         let is_whole = look(pool, &mut survey, &mut || {
-            *wish = watcher(progress);
-            *wish == Wish::GoOn
+            *control = observer(progress);
+            *control == Control::Continue
         })?;
         if !is_whole {
             return Ok(pass);
@@ -96,8 +97,8 @@ fn go_through(
         progress.expected += brindle_ondisk::to_u64(work.len());
         progress.expected_bytes += work.iter().map(Work::bytes).sum::<u64>();
         for work in &work {
-            match carry_out(pool, work, progress, &mut pass, wish, watcher) {
-                Ok(()) => progress.done += u64::from(*wish == Wish::GoOn),
+            match carry_out(pool, work, progress, &mut pass, control, observer) {
+                Ok(()) => progress.done += u64::from(*control == Control::Continue),
                 Err(TreeError::NoSpace(why)) => {
                     tracing::warn!("data at logical {} stays: no space left: {why}", work.group);
                     progress.left += 1;
@@ -105,7 +106,7 @@ fn go_through(
                 }
                 Err(error) => return Err(error.into()),
             }
-            if *wish != Wish::GoOn {
+            if *control != Control::Continue {
                 return Ok(pass);
             }
         }
@@ -153,8 +154,8 @@ fn carry_out(
     work: &Work,
     progress: &mut Progress,
     pass: &mut Pass,
-    wish: &mut Wish,
-    watcher: Watcher<'_>,
+    control: &mut Control,
+    observer: Observer<'_>,
 ) -> Result<(), TreeError> {
     let summary = pool.space_summary()?;
     let room = match work.target {
@@ -169,8 +170,8 @@ fn carry_out(
     pool.move_data(work.group, &work.extents, work.target, &mut |moved: &Moved| {
         progress.moved_bytes = before + moved.bytes;
         pass.cut = cut_before + moved.cut;
-        *wish = watcher(progress);
-        if *wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        *control = observer(progress);
+        if *control == Control::Continue { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(())
 }

@@ -14,11 +14,10 @@
 //! Each step is a commit of its own and leaves a whole pool. What has been moved stays moved, whatever ends it.
 
 mod files;
-mod pace;
 
 pub use files::{LookEnded, look_at_files};
-pub use pace::Pace;
 
+use crate::job::{Control, Ended, Observer, Progress};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::item::BalanceItem;
 use brindle_ondisk::{
@@ -63,51 +62,12 @@ pub enum BalanceError {
     Files(#[from] FsError),
 }
 
-/// Progress of a balance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Number of block groups to be emptied.
-    pub expected: u64,
-    /// Number of those emptied, or gone when it was their turn.
-    pub done: u64,
-    /// Number of those without room elsewhere.
-    pub left: u64,
-    /// Used bytes in all that are to be emptied.
-    pub expected_bytes: u64,
-    /// Bytes that have been moved.
-    pub moved_bytes: u64,
-}
-
-/// Request of the caller to a running balance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
-    /// Goes on.
-    #[default]
-    GoOn,
-    /// Ends for now, to be resumed.
-    Pause,
-    /// Ends.
-    Cancel,
-}
-
-/// Watcher that is told the progress after each step, may wait, and returns the request of the caller.
-pub type Watcher<'w> = &'w mut dyn FnMut(&Progress) -> Wish;
-
-/// End of a balance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Progress.
-    pub progress: Progress,
-    /// Last request of the caller: to go on, if the balance is complete.
-    pub wish: Wish,
-}
-
 /// Balances. `force`: also to fewer copies of metadata.
 pub fn start(
     filesystem: &Filesystem,
     balance: &Balance,
     force: bool,
-    watcher: Watcher<'_>,
+    observer: Observer<'_>,
 ) -> Result<Ended, BalanceError> {
     let pool = filesystem.pool();
     let _alone = pool.begin_exclusive("balance")?;
@@ -122,17 +82,17 @@ pub fn start(
         return Err(BalanceError::Refused(BalanceRefusal::NoTiers));
     }
     keep(pool, Some(balance))?;
-    run(filesystem, balance, watcher)
+    run(filesystem, balance, observer)
 }
 
 /// Goes on with a balance that was interrupted, by a pause or a crash. What has its new profile already is left alone.
-pub fn resume(filesystem: &Filesystem, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
+pub fn resume(filesystem: &Filesystem, observer: Observer<'_>) -> Result<Ended, BalanceError> {
     let _alone = filesystem.pool().begin_exclusive("balance")?;
     let mut balance = interrupted(filesystem.pool())?.ok_or(BalanceError::None)?;
     for filter in [&mut balance.data, &mut balance.metadata, &mut balance.system].into_iter().flatten() {
         filter.soft |= filter.convert.is_some();
     }
-    run(filesystem, &balance, watcher)
+    run(filesystem, &balance, observer)
 }
 
 /// The balance that was begun and not ended.
@@ -253,44 +213,44 @@ fn is_of_two_classes(facts: &TierPool) -> bool {
     [PlacementClass::Fast, PlacementClass::Bulk].iter().all(|class| facts.count(*class) > 0)
 }
 
-fn run(filesystem: &Filesystem, balance: &Balance, watcher: Watcher<'_>) -> Result<Ended, BalanceError> {
+fn run(filesystem: &Filesystem, balance: &Balance, observer: Observer<'_>) -> Result<Ended, BalanceError> {
     let pool = filesystem.pool();
-    let (mut progress, mut wish, mut refused) = (Progress::default(), Wish::GoOn, None);
+    let (mut progress, mut control, mut refused) = (Progress::default(), Control::Continue, None);
     if balance.is_for_files() && pool.has_tiers() {
-        refused = files::put_right(filesystem, &mut progress, &mut wish, watcher)?;
+        refused = files::put_right(filesystem, &mut progress, &mut control, observer)?;
     }
     let facts = facts(pool)?;
     let directions = Directions::give(pool, balance, &facts)?;
     let chosen = balance.chosen(&facts);
     progress.expected += to_u64(chosen.len());
     progress.expected_bytes += chosen.iter().map(|chunk| chunk.used_bytes).sum::<u64>();
-    if wish == Wish::GoOn {
-        wish = watcher(&progress);
+    if control == Control::Continue {
+        control = observer(&progress);
     }
     for chunk in &chosen {
-        if wish != Wish::GoOn {
+        if control != Control::Continue {
             break;
         }
         let is_wrong = balance.filter(chunk.kind).is_some_and(|filter| filter.misplaced);
         let has_room = if is_wrong { room_where_it_belongs(pool, chunk) } else { Ok(()) };
-        match has_room.and_then(|()| empty(pool, chunk.logical, &mut progress, &mut wish, watcher)) {
+        match has_room.and_then(|()| empty(pool, chunk.logical, &mut progress, &mut control, observer)) {
             Ok(()) => {}
             Err(TreeError::NoSpace(why)) => {
                 tracing::warn!("block group at logical {} stays: no space left: {why}", chunk.logical);
                 progress.left += 1;
                 refused.get_or_insert(why);
-                wish = watcher(&progress);
+                control = observer(&progress);
             }
             Err(error) => return Err(error.into()),
         }
     }
     drop(directions);
-    if wish != Wish::Pause {
+    if control != Control::Pause {
         keep(pool, None)?;
     }
     match refused {
-        Some(why) if wish == Wish::GoOn => Err(BalanceError::NoSpace { count: progress.left, why }),
-        _ => Ok(Ended { progress, wish }),
+        Some(why) if control == Control::Continue => Err(BalanceError::NoSpace { count: progress.left, why }),
+        _ => Ok(Ended { progress, control }),
     }
 }
 
@@ -312,19 +272,19 @@ fn empty(
     pool: &Pool,
     start: Logical,
     progress: &mut Progress,
-    wish: &mut Wish,
-    watcher: Watcher<'_>,
+    control: &mut Control,
+    observer: Observer<'_>,
 ) -> Result<(), TreeError> {
     let before = progress.moved_bytes;
     let done = pool.relocate(start, &mut |moved: &Moved| {
         progress.moved_bytes = before + moved.bytes;
-        *wish = watcher(progress);
-        if *wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        *control = observer(progress);
+        if *control == Control::Continue { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     if let Relocation::Done(_) = done {
         progress.done += 1;
-        if *wish == Wish::GoOn {
-            *wish = watcher(progress);
+        if *control == Control::Continue {
+            *control = observer(progress);
         }
     }
     Ok(())

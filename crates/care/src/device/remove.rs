@@ -2,7 +2,7 @@
 
 use super::vacate::vacate;
 use super::{DeviceCareError, check_no_balance, member, when_vacant};
-use crate::balance::{Ended, Watcher, Wish};
+use crate::job::{Control, Ended, Observer};
 use brindle_device::{DeviceError, WritableDevice};
 use brindle_ondisk::{DevId, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use brindle_tree::Pool;
@@ -29,7 +29,7 @@ impl Leaving {
 }
 
 /// A device leaves a pool, once what lies on it lies elsewhere.
-pub fn remove(pool: &Pool, which: Leaving, watcher: Watcher<'_>) -> Result<Ended, DeviceCareError> {
+pub fn remove(pool: &Pool, which: Leaving, observer: Observer<'_>) -> Result<Ended, DeviceCareError> {
     let _alone = pool.begin_exclusive("device remove")?;
     check_no_balance(pool)?;
     let device = match which {
@@ -41,8 +41,8 @@ pub fn remove(pool: &Pool, which: Leaving, watcher: Watcher<'_>) -> Result<Ended
     };
     check_enough_are_left(pool, &device)?;
     let _withheld = pool.withhold(device.devid, 0)?;
-    let ended = vacate(pool, device.devid, 0, watcher)?;
-    if ended.wish != Wish::GoOn {
+    let ended = vacate(pool, device.devid, 0, observer)?;
+    if ended.control != Control::Continue {
         return Ok(ended);
     }
     let parted = when_vacant(pool, || pool.part_with_device(device.devid))?;

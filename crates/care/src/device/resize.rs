@@ -2,7 +2,7 @@
 
 use super::vacate::vacate;
 use super::{DeviceCareError, check_no_balance, member, when_vacant};
-use crate::balance::{Ended, Progress, Watcher, Wish};
+use crate::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::DevId;
 use brindle_tree::Pool;
 use std::fmt;
@@ -93,7 +93,7 @@ pub fn resize(
     pool: &Pool,
     devid: DevId,
     size: NewSize,
-    watcher: Watcher<'_>,
+    observer: Observer<'_>,
 ) -> Result<Ended, DeviceCareError> {
     let _alone = pool.begin_exclusive("filesystem resize")?;
     check_no_balance(pool)?;
@@ -114,12 +114,12 @@ pub fn resize(
     if wanted_bytes < MINIMUM_BYTES.min(known.total_bytes) {
         return Err(DeviceCareError::SizeTooSmall { wanted_bytes, minimum_bytes: MINIMUM_BYTES });
     }
-    let mut ended = Ended { progress: Progress::default(), wish: Wish::GoOn };
+    let mut ended = Ended { progress: Progress::default(), control: Control::Continue };
     let _withheld = pool.withhold(devid, wanted_bytes)?;
     if wanted_bytes < known.total_bytes {
-        ended = vacate(pool, devid, wanted_bytes, watcher)?;
+        ended = vacate(pool, devid, wanted_bytes, observer)?;
     }
-    if ended.wish == Wish::GoOn && wanted_bytes != known.total_bytes {
+    if ended.control == Control::Continue && wanted_bytes != known.total_bytes {
         when_vacant(pool, || Ok(pool.set_device_size(devid, wanted_bytes)?.then_some(())))?;
     }
     Ok(ended)

@@ -1,7 +1,7 @@
 //! Emptying the block groups that lie on a device from some offset on.
 
 use super::DeviceCareError;
-use crate::balance::{Ended, Progress, Watcher, Wish};
+use crate::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::{DevId, Logical, to_u64};
 use brindle_tree::{GroupStatus, Moved, Pool, Relocation};
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ pub(super) fn vacate(
     pool: &Pool,
     devid: DevId,
     beyond: u64,
-    watcher: Watcher<'_>,
+    observer: Observer<'_>,
 ) -> Result<Ended, DeviceCareError> {
     let doomed = Doomed::list(pool, devid, beyond)?;
     let mut progress = Progress {
@@ -46,23 +46,23 @@ pub(super) fn vacate(
         expected_bytes: doomed.groups.iter().map(|group| group.used_bytes).sum(),
         ..Progress::default()
     };
-    let mut wish = watcher(&progress);
+    let mut control = observer(&progress);
     for group in &doomed.groups {
-        if wish != Wish::GoOn {
+        if control != Control::Continue {
             break;
         }
         let before = progress.moved_bytes;
         let done = pool.relocate(group.start, &mut |moved: &Moved| {
             progress.moved_bytes = before + moved.bytes;
-            wish = watcher(&progress);
-            if wish == Wish::GoOn { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            control = observer(&progress);
+            if control == Control::Continue { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if let Relocation::Done(_) = done {
             progress.done += 1;
-            if wish == Wish::GoOn {
-                wish = watcher(&progress);
+            if control == Control::Continue {
+                control = observer(&progress);
             }
         }
     }
-    Ok(Ended { progress, wish })
+    Ok(Ended { progress, control })
 }

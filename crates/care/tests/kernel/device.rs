@@ -3,8 +3,9 @@
 use super::host::{LoopPool, assert_btrfs_check, can_mount, options, run};
 use super::{read_back, scrub, use_pool};
 use crate::support::MIB;
-use brindle_care::balance::{self, Progress, Wish};
+use brindle_care::balance;
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::job::{Control, Progress};
 use brindle_care::mkfs::{NewDevice, PlacementClass, mkfs};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
@@ -16,8 +17,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-fn on_and_on(_: &Progress) -> Wish {
-    Wish::GoOn
+fn on_and_on(_: &Progress) -> Control {
+    Control::Continue
 }
 
 fn open(devices: &[PathBuf]) -> Filesystem {

@@ -2,7 +2,8 @@
 
 use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, MadePool, assert_clean, options};
-use brindle_care::balance::{self, BalanceError, Progress, Wish};
+use brindle_care::balance::{self, BalanceError};
+use brindle_care::job::{Control, Progress};
 use brindle_device::{DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
@@ -15,8 +16,8 @@ fn open(pool: &MadePool) -> Filesystem {
     Filesystem::open_writable(devices, &OpenOptions::default(), &WriteOptions::default()).expect("opens")
 }
 
-fn on_and_on(_: &Progress) -> Wish {
-    Wish::GoOn
+fn on_and_on(_: &Progress) -> Control {
+    Control::Continue
 }
 
 /// Four devices, of which two are said to be fast only when there is something on all of them.
@@ -42,7 +43,7 @@ fn misplaced_block_groups_move_and_no_others() {
     let chosen = wrong.chosen(&before).len();
     assert!(chosen > 0, "metadata lies on the last devices");
     let ended = balance::start(&filesystem, &wrong, false, &mut on_and_on).expect("there is room");
-    assert_eq!((ended.progress.done, ended.wish), (ended.progress.expected, Wish::GoOn));
+    assert_eq!((ended.progress.done, ended.control), (ended.progress.expected, Control::Continue));
     let after = balance::facts(filesystem.pool()).expect("readable");
     assert!(wrong.chosen(&after).is_empty());
     for chunk in after.chunks.iter().filter(|chunk| !chunk.kind.contains(BlockGroupType::DATA)) {
@@ -67,9 +68,10 @@ fn misplaced_block_groups_move_and_no_others() {
 fn a_paused_balance_goes_on_after_a_remount() {
     let (pool, filesystem) = pool_with_late_hints();
     let all = Balance::full();
-    let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };
+    let pause =
+        &mut |progress: &Progress| if progress.moved_bytes > 0 { Control::Pause } else { Control::Continue };
     let ended = balance::start(&filesystem, &all, false, pause).expect("there is room");
-    assert_eq!(ended.wish, Wish::Pause);
+    assert_eq!(ended.control, Control::Pause);
     let again = balance::start(&filesystem, &all, false, &mut on_and_on);
     assert!(matches!(again, Err(BalanceError::UnderWay)));
     filesystem.shutdown().expect("works");
@@ -78,7 +80,7 @@ fn a_paused_balance_goes_on_after_a_remount() {
     let filesystem = open(&pool);
     assert_eq!(balance::interrupted(filesystem.pool()).expect("readable"), Some(all));
     let ended = balance::resume(&filesystem, &mut on_and_on).expect("there is room");
-    assert_eq!((ended.progress.left, ended.wish), (0, Wish::GoOn));
+    assert_eq!((ended.progress.left, ended.control), (0, Control::Continue));
     assert_filled(&filesystem, 20, 300_000);
     assert!(matches!(balance::resume(&filesystem, &mut on_and_on), Err(BalanceError::None)));
     filesystem.shutdown().expect("works");

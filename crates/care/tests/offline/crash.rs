@@ -2,8 +2,9 @@
 
 use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, examine, options};
-use brindle_care::balance::{self, Progress, Wish};
+use brindle_care::balance;
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::job::{Control, Progress};
 use brindle_care::mkfs::{NewDevice, mkfs};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, FsError, OpenOptions, WriteOptions};
@@ -25,8 +26,8 @@ fn open(devices: &Devices) -> Result<Filesystem, FsError> {
     Filesystem::open_writable(devices.clone(), &OpenOptions::default(), &WriteOptions::default())
 }
 
-fn on_and_on(_: &Progress) -> Wish {
-    Wish::GoOn
+fn on_and_on(_: &Progress) -> Control {
+    Control::Continue
 }
 
 /// A device of the same story has the same UUID, told again or not.

@@ -2,8 +2,9 @@
 
 use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, MadePool, assert_clean, devices, examine, options};
-use brindle_care::balance::{self, BalanceError, Progress, Wish};
+use brindle_care::balance::{self, BalanceError};
 use brindle_care::device::{AddOptions, DeviceCareError, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::job::{Control, Progress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
@@ -42,14 +43,14 @@ impl Members {
         added[0]
     }
 
-    fn remove(&mut self, devid: u64) -> Result<Wish, DeviceCareError> {
+    fn remove(&mut self, devid: u64) -> Result<Control, DeviceCareError> {
         let which = Leaving::Id(DevId::new(devid));
-        remove(self.filesystem.pool(), which, &mut on_and_on).map(|ended| ended.wish)
+        remove(self.filesystem.pool(), which, &mut on_and_on).map(|ended| ended.control)
     }
 
-    fn resize(&self, devid: u64, size: &str) -> Result<Wish, DeviceCareError> {
+    fn resize(&self, devid: u64, size: &str) -> Result<Control, DeviceCareError> {
         let size: NewSize = size.parse().expect("a size");
-        resize(self.filesystem.pool(), DevId::new(devid), size, &mut on_and_on).map(|ended| ended.wish)
+        resize(self.filesystem.pool(), DevId::new(devid), size, &mut on_and_on).map(|ended| ended.control)
     }
 
     /// Closes it, examines it, and opens it again: everything is there.
@@ -156,8 +157,8 @@ fn write_more(filesystem: &Filesystem) {
     filesystem.sync().expect("works");
 }
 
-fn on_and_on(_: &Progress) -> Wish {
-    Wish::GoOn
+fn on_and_on(_: &Progress) -> Control {
+    Control::Continue
 }
 
 fn superblock(device: &SparseDevice) -> Option<Box<Superblock>> {
@@ -175,7 +176,7 @@ fn of_every_profile_one_device_takes_the_place_of_another() {
         assert_eq!(devid.get(), count as u64 + 1);
         // It is in use at once.
         write_more(&pool.filesystem);
-        assert_eq!(pool.remove(1).expect("there is room"), Wish::GoOn, "{}", row.name);
+        assert_eq!(pool.remove(1).expect("there is room"), Control::Continue, "{}", row.name);
         assert!(superblock(&pool.devices[0]).is_none(), "nobody takes it for a member");
         let left: Vec<usize> = (1..=count).collect();
         let pool = pool.prove(row.name, &left);
@@ -220,15 +221,15 @@ fn a_device_gets_smaller_and_larger() {
         };
         groups.iter().filter_map(on_first).max().expect("something is there")
     };
-    assert_eq!(pool.resize(1, "-100M").expect("there is room"), Wish::GoOn);
+    assert_eq!(pool.resize(1, "-100M").expect("there is room"), Control::Continue);
     assert!(ends(&pool) <= 300 * MIB);
     let pool = pool.prove("shrunk", &[0, 1]);
     assert_eq!(superblock(&pool.devices[0]).expect("a member").dev_item.total_bytes.get(), 300 * MIB);
-    assert_eq!(pool.resize(1, "+50M").expect("it is that long"), Wish::GoOn);
-    assert_eq!(pool.resize(2, "256M").expect("there is room"), Wish::GoOn);
+    assert_eq!(pool.resize(1, "+50M").expect("it is that long"), Control::Continue);
+    assert_eq!(pool.resize(2, "256M").expect("there is room"), Control::Continue);
     let pool = pool.prove("grown", &[0, 1]);
     pool.devices[0].set_size(600 * MIB).expect("memory");
-    assert_eq!(pool.resize(1, "max").expect("it is longer now"), Wish::GoOn);
+    assert_eq!(pool.resize(1, "max").expect("it is longer now"), Control::Continue);
     write_more(&pool.filesystem);
     let pool = pool.prove("grown to its end", &[0, 1]);
     let sizes: Vec<u64> =
@@ -239,21 +240,21 @@ fn a_device_gets_smaller_and_larger() {
 #[test]
 fn impossible_changes_are_refused_and_change_nothing() {
     let mut pool = Members::new(2, Profile::Raid1);
-    let refused = |result: Result<Wish, DeviceCareError>| result.expect_err("refused").to_string();
+    let refused = |result: Result<Control, DeviceCareError>| result.expect_err("refused").to_string();
     let few =
         "raid1 needs at least 2 devices, and 1 would be left: add one first, or balance to another profile";
     assert_eq!(refused(pool.remove(2)), few);
     assert_eq!(refused(pool.remove(7)), "the pool has no device with the id 7");
     assert_eq!(refused(pool.resize(7, "max")), "the pool has no device with the id 7");
     // Less than a sector is nothing.
-    assert_eq!(pool.resize(1, "-0").expect("nothing to do"), Wish::GoOn);
+    assert_eq!(pool.resize(1, "-0").expect("nothing to do"), Control::Continue);
     pool.prove("refused", &[0, 1]);
 }
 
 #[test]
 fn sizes_and_devices_that_do_not_fit_are_refused() {
     let pool = Members::new(1, Profile::Dup);
-    let refused = |result: Result<Wish, DeviceCareError>| result.expect_err("refused").to_string();
+    let refused = |result: Result<Control, DeviceCareError>| result.expect_err("refused").to_string();
     let error = refused(pool.resize(1, "401M"));
     assert_eq!(error, "memory0 has only 419430400 bytes, and 420478976 are wanted");
     let error = refused(pool.resize(1, "200M"));
@@ -289,7 +290,8 @@ fn one_such_operation_runs_at_a_time_and_an_interrupted_balance_comes_first() {
         other.to_string(),
         "another operation is under way on this pool, a device remove: wait for its end, or end it"
     );
-    let pause = &mut |progress: &Progress| if progress.moved_bytes > 0 { Wish::Pause } else { Wish::GoOn };
+    let pause =
+        &mut |progress: &Progress| if progress.moved_bytes > 0 { Control::Pause } else { Control::Continue };
     balance::start(&pool.filesystem, &Balance::full(), false, pause).expect("there is room");
     assert!(matches!(pool.remove(1), Err(DeviceCareError::BalanceUnderWay)));
     assert!(matches!(pool.resize(1, "-10M"), Err(DeviceCareError::BalanceUnderWay)));
@@ -303,10 +305,10 @@ fn one_such_operation_runs_at_a_time_and_an_interrupted_balance_comes_first() {
 #[test]
 fn a_stopped_change_goes_on_at_the_next_request() {
     let mut pool = Members::new(3, Profile::Raid1);
-    let stop = &mut |progress: &Progress| if progress.done > 0 { Wish::Cancel } else { Wish::GoOn };
+    let stop = &mut |progress: &Progress| if progress.done > 0 { Control::Cancel } else { Control::Continue };
     let which = Leaving::Id(DevId::new(2));
     let ended = remove(pool.filesystem.pool(), which, stop).expect("there is room");
-    assert_eq!((ended.wish, ended.progress.done), (Wish::Cancel, 1));
+    assert_eq!((ended.control, ended.progress.done), (Control::Cancel, 1));
     let mut pool = {
         // It is a member as before, also for new chunks.
         pool = pool.prove("stopped", &[0, 1, 2]);
@@ -314,7 +316,7 @@ fn a_stopped_change_goes_on_at_the_next_request() {
         assert!(summary.devices.iter().all(|device| device.unallocated_bytes > 0));
         pool
     };
-    assert_eq!(pool.remove(2).expect("there is room"), Wish::GoOn);
+    assert_eq!(pool.remove(2).expect("there is room"), Control::Continue);
     pool.prove("gone on with", &[0, 2]);
 }
 

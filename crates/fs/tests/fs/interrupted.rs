@@ -1,7 +1,8 @@
 //! Pools in which the kernel was interrupted in a balance: what it left is dropped when they are opened to be written.
 
 use crate::golden::{assert_same, read_whole, top_level};
-use brindle_care::balance::{self, Wish};
+use brindle_care::balance;
+use brindle_care::job::Control;
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, RootId, WriteOptions};
@@ -64,8 +65,8 @@ fn the_kernels_balance_is_ended_and_goes_on_here() {
         assert_same(name, &golden.manifest, &read_whole(&filesystem, name));
         assert!(!has_relocation_trees(&filesystem) && !has_copied_data(&filesystem), "{name}");
         assert_clean(name, Arc::clone(&device) as Arc<dyn Device>);
-        let ended = balance::resume(&filesystem, &mut |_| Wish::GoOn).expect("there is a balance");
-        assert!(ended.progress.done > 0 && ended.wish == Wish::GoOn, "{name}: {ended:?}");
+        let ended = balance::resume(&filesystem, &mut |_| Control::Continue).expect("there is a balance");
+        assert!(ended.progress.done > 0 && ended.control == Control::Continue, "{name}: {ended:?}");
         assert_same(name, &golden.manifest, &read_whole(&filesystem, name));
         filesystem.shutdown().expect("closes");
         assert_clean(name, device);

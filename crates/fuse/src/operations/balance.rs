@@ -2,7 +2,8 @@
 
 use super::long_work::LongWork;
 use super::number;
-use brindle_care::balance::{self, Pace, Wish};
+use brindle_care::balance;
+use brindle_care::job::{Control, Pace};
 use brindle_fs::Filesystem;
 use brindle_ondisk::item::BalanceItem;
 use brindle_policy::balance::Balance;
@@ -20,7 +21,7 @@ pub(super) struct BalanceService(LongWork<()>);
 
 impl Default for BalanceService {
     fn default() -> Self {
-        Self(LongWork::new("balance", Wish::Pause))
+        Self(LongWork::new("balance", Control::Pause))
     }
 }
 
@@ -35,10 +36,10 @@ impl BalanceService {
         let force = start.flags & BALANCE_FORCE != 0;
         let pace = (start.rate > 0).then_some(Pace { rate: start.rate });
         let filesystem = Arc::clone(filesystem);
-        self.0.start((), pace, move |watcher| {
+        self.0.start((), pace, move |observer| {
             let ended = match &wanted {
-                Some(balance) => balance::start(&filesystem, balance, force, watcher),
-                None => balance::resume(&filesystem, watcher),
+                Some(balance) => balance::start(&filesystem, balance, force, observer),
+                None => balance::resume(&filesystem, observer),
             };
             ended.map(|ended| (ended, ()))
         })
@@ -46,13 +47,13 @@ impl BalanceService {
 
     /// Pauses or cancels one.
     pub(super) fn stop(&self, filesystem: &Filesystem, how: u32) -> Result<(), Errno> {
-        let wish = match how {
-            BALANCE_STOP_PAUSE => Wish::Pause,
-            BALANCE_STOP_CANCEL => Wish::Cancel,
+        let control = match how {
+            BALANCE_STOP_PAUSE => Control::Pause,
+            BALANCE_STOP_CANCEL => Control::Cancel,
             _ => return Err(Errno::INVAL),
         };
-        let was_there = self.0.stop(wish)
-            || wish == Wish::Cancel && number(balance::forget(filesystem.pool()).map_err(Into::into))?;
+        let was_there = self.0.stop(control)
+            || control == Control::Cancel && number(balance::forget(filesystem.pool()).map_err(Into::into))?;
         if was_there { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 

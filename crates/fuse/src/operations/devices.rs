@@ -1,8 +1,8 @@
 //! A change of the mounted pool's devices.
 
 use super::long_work::LongWork;
-use brindle_care::balance::{Ended, Progress, Watcher, Wish};
 use brindle_care::device::{AddOptions, DeviceCareError, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_fs::{Filesystem, Host, PlacementClass, SystemHost};
 use brindle_ondisk::DevId;
 use brindle_uapi::message::{
@@ -28,7 +28,7 @@ struct Subject {
 
 impl Default for DeviceService {
     fn default() -> Self {
-        Self(LongWork::new("devices", Wish::Cancel))
+        Self(LongWork::new("devices", Control::Cancel))
     }
 }
 
@@ -73,18 +73,18 @@ impl Change {
     fn carry_out(
         &self,
         filesystem: &Filesystem,
-        watcher: Watcher<'_>,
+        observer: Observer<'_>,
     ) -> Result<(Ended, Option<DevId>), DeviceCareError> {
         let pool = filesystem.pool();
         match self {
             Self::Add { path, class, options } => {
                 let new = Newcomer::open(path, SystemHost.new_uuid(), *class)?;
                 let devids = add(pool, &[new], options)?;
-                let ended = Ended { progress: Progress::default(), wish: Wish::GoOn };
+                let ended = Ended { progress: Progress::default(), control: Control::Continue };
                 Ok((ended, devids.first().copied()))
             }
-            Self::Remove(which) => remove(pool, *which, watcher).map(|ended| (ended, None)),
-            Self::Resize(devid, size) => resize(pool, *devid, *size, watcher).map(|ended| (ended, None)),
+            Self::Remove(which) => remove(pool, *which, observer).map(|ended| (ended, None)),
+            Self::Resize(devid, size) => resize(pool, *devid, *size, observer).map(|ended| (ended, None)),
         }
     }
 }
@@ -98,8 +98,8 @@ impl DeviceService {
         let change = Change::read(start).ok_or(Errno::INVAL)?;
         let subject = Subject { change: start.change, devid: start.devid };
         let filesystem = Arc::clone(filesystem);
-        self.0.start(subject, None, move |watcher| {
-            let (ended, joined) = change.carry_out(&filesystem, watcher)?;
+        self.0.start(subject, None, move |observer| {
+            let (ended, joined) = change.carry_out(&filesystem, observer)?;
             let devid = joined.map_or(subject.devid, DevId::get);
             Ok::<_, DeviceCareError>((ended, Subject { devid, ..subject }))
         })
@@ -107,7 +107,7 @@ impl DeviceService {
 
     /// Stops one.
     pub(super) fn stop(&self) -> Result<(), Errno> {
-        if self.0.stop(Wish::Cancel) { Ok(()) } else { Err(Errno::NOTCONN) }
+        if self.0.stop(Control::Cancel) { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
     /// Returns true while a change is under way.

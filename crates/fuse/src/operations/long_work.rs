@@ -1,6 +1,6 @@
 //! Long jobs on the mounted pool: a thread does the work, requests begin it, stop it, and query its progress.
 
-use brindle_care::balance::{Ended, Pace, Progress, Watcher, Wish};
+use brindle_care::job::{Control, Ended, Observer, Pace, Progress};
 use brindle_uapi::message::{
     WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, field,
 };
@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(super) struct LongWork<S> {
     name: &'static str,
     /// Request to a running job when the mount ends.
-    last_wish: Wish,
+    last_control: Control,
     shared: Arc<Shared<S>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -31,16 +31,16 @@ struct Shared<S> {
 struct State<S> {
     is_running: bool,
     subject: S,
-    wish: Wish,
+    control: Control,
     progress: Progress,
     ended: u64,
     error: String,
 }
 
 impl<S: Default + Copy + Send + 'static> LongWork<S> {
-    pub(super) fn new(name: &'static str, last_wish: Wish) -> Self {
+    pub(super) fn new(name: &'static str, last_control: Control) -> Self {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
-        Self { name, last_wish, shared, thread: Mutex::default() }
+        Self { name, last_control, shared, thread: Mutex::default() }
     }
 
     /// Begins one, which says in the end what it was about.
@@ -48,7 +48,7 @@ impl<S: Default + Copy + Send + 'static> LongWork<S> {
         &self,
         subject: S,
         pace: Option<Pace>,
-        work: impl FnOnce(Watcher<'_>) -> Result<(Ended, S), E> + Send + 'static,
+        work: impl FnOnce(Observer<'_>) -> Result<(Ended, S), E> + Send + 'static,
     ) -> Result<(), Errno> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         {
@@ -81,10 +81,10 @@ impl<S: Default + Copy + Send + 'static> LongWork<S> {
     }
 
     /// Wants something else of the one that runs; false if none does.
-    pub(super) fn stop(&self, wish: Wish) -> bool {
+    pub(super) fn stop(&self, control: Control) -> bool {
         let mut state = self.shared.lock();
         if state.is_running {
-            state.wish = wish;
+            state.control = control;
             self.shared.changed.notify_all();
         }
         state.is_running
@@ -109,13 +109,13 @@ impl<S> Shared<S> {
     }
 
     /// Notes how far it is, waits as long as the pace wants it, and says what is wanted.
-    fn step(&self, progress: &Progress, pace: Option<Pace>, begun: Instant) -> Wish {
+    fn step(&self, progress: &Progress, pace: Option<Pace>, begun: Instant) -> Control {
         let mut state = self.lock();
         state.progress = *progress;
         let owed = pace.map(|pace| pace.owed(progress.moved_bytes, begun.elapsed())).unwrap_or_default();
-        let goes_on = |state: &mut State<S>| state.wish == Wish::GoOn;
+        let goes_on = |state: &mut State<S>| state.control == Control::Continue;
         let waited = self.changed.wait_timeout_while(state, owed, goes_on);
-        waited.unwrap_or_else(PoisonError::into_inner).0.wish
+        waited.unwrap_or_else(PoisonError::into_inner).0.control
     }
 }
 
@@ -123,12 +123,12 @@ impl<S> State<S> {
     fn end<E: Display>(&mut self, done: Result<(Ended, S), E>) {
         self.is_running = false;
         self.ended = match done {
-            Ok((Ended { progress, wish }, subject)) => {
+            Ok((Ended { progress, control }, subject)) => {
                 (self.progress, self.subject) = (progress, subject);
-                match wish {
-                    Wish::GoOn => WORK_ENDED_DONE,
-                    Wish::Pause => WORK_ENDED_PAUSED,
-                    Wish::Cancel => WORK_ENDED_CANCELLED,
+                match control {
+                    Control::Continue => WORK_ENDED_DONE,
+                    Control::Pause => WORK_ENDED_PAUSED,
+                    Control::Cancel => WORK_ENDED_CANCELLED,
                 }
             }
             Err(error) => {
@@ -141,7 +141,7 @@ impl<S> State<S> {
 
 impl<S> Drop for LongWork<S> {
     fn drop(&mut self) {
-        self.shared.lock().wish = self.last_wish;
+        self.shared.lock().control = self.last_control;
         self.shared.changed.notify_all();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

@@ -6,7 +6,7 @@ use crate::output;
 use anyhow::Result;
 use brindle_admin::PoolAdmin;
 use brindle_admin::pool::BalanceJob;
-use brindle_care::balance::{Ended, Progress, Wish};
+use brindle_care::job::{Control, Ended, Progress};
 use brindle_policy::balance::Balance;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -18,34 +18,36 @@ pub(crate) fn run(pool: &dyn PoolAdmin, job: &BalanceJob) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let bar = progress_bar();
     let begun = Instant::now();
-    let done = pool.balance(job, &mut watcher(&stop, &bar)).and_then(|ended| pool.close().map(|()| ended));
+    let done = pool.balance(job, &mut observer(&stop, &bar)).and_then(|ended| pool.close().map(|()| ended));
     bar.finish_and_clear();
-    let Ended { progress, wish } = done?;
+    let Ended { progress, control } = done?;
     let mut out = output::stdout();
     let bytes = UnitMode::DEFAULT.format(progress.moved_bytes);
     let (done, expected) = (progress.done, progress.expected);
     let is_for_wrong = job.balance.as_ref().is_some_and(Balance::is_for_misplaced_alone);
-    match wish {
-        Wish::GoOn if expected == 0 && is_for_wrong => writeln!(out, "Nothing to move.")?,
-        Wish::GoOn => {
+    match control {
+        Control::Continue if expected == 0 && is_for_wrong => writeln!(out, "Nothing to move.")?,
+        Control::Continue => {
             let seconds = begun.elapsed().as_secs_f64();
             writeln!(out, "Done: {done} of {expected} block groups, {bytes} moved in {seconds:.1} s.")?;
         }
-        Wish::Pause => writeln!(out, "Paused after {done} of {expected} block groups, {bytes} moved.")?,
-        Wish::Cancel => writeln!(out, "Cancelled after {done} of {expected} block groups, {bytes} moved.")?,
+        Control::Pause => writeln!(out, "Paused after {done} of {expected} block groups, {bytes} moved.")?,
+        Control::Cancel => {
+            writeln!(out, "Cancelled after {done} of {expected} block groups, {bytes} moved.")?;
+        }
     }
     out.flush()?;
-    match stop.name_and_code().filter(|_| wish != Wish::GoOn) {
+    match stop.name_and_code().filter(|_| control != Control::Continue) {
         Some((_, code)) => Ok(ExitCode::from(code)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Watcher of a long job, which shows its progress, and cancels it after a signal.
-pub(crate) fn watcher<'a>(stop: &'a Stop, bar: &'a ProgressBar) -> impl FnMut(&Progress) -> Wish + 'a {
+/// Observer of a long job, which shows its progress, and cancels it after a signal.
+pub(crate) fn observer<'a>(stop: &'a Stop, bar: &'a ProgressBar) -> impl FnMut(&Progress) -> Control + 'a {
     |progress| {
         show(bar, progress);
-        if stop.is_set() { Wish::Cancel } else { Wish::GoOn }
+        if stop.is_set() { Control::Cancel } else { Control::Continue }
     }
 }
 

@@ -2,7 +2,7 @@
 //! mount, or by the kernel.
 
 use crate::cli::JsonOption;
-use crate::commands::balance::work::{progress_bar, watcher};
+use crate::commands::balance::work::{observer, progress_bar};
 use crate::commands::place::{administer_devices, administer_reached};
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
@@ -11,8 +11,8 @@ use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::{Change, Changed, Member};
 use brindle_admin::{PoolAdmin, Reach};
-use brindle_care::balance::{Progress, Wish};
 use brindle_care::device::Leaving;
+use brindle_care::job::{Control, Progress};
 use brindle_device::{Device, FileDevice};
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use clap::Args;
@@ -95,7 +95,7 @@ pub(crate) fn run(pool: &dyn PoolAdmin, changes: &[Change], json: JsonOption) ->
     for change in changes {
         let bar = progress_bar();
         let begun = Instant::now();
-        let done = pool.change_devices(change, &mut watcher(&stop, &bar));
+        let done = pool.change_devices(change, &mut observer(&stop, &bar));
         bar.finish_and_clear();
         let outcome = done?;
         if json.json {
@@ -105,7 +105,7 @@ pub(crate) fn run(pool: &dyn PoolAdmin, changes: &[Change], json: JsonOption) ->
             writeln!(out, "{}", report(change, &outcome, begun.elapsed()))?;
             out.flush()?;
         }
-        if outcome.wish != Wish::GoOn {
+        if outcome.control != Control::Continue {
             ended = stop.name_and_code().map_or(ExitCode::FAILURE, |(_, code)| ExitCode::from(code));
             break;
         }
@@ -141,12 +141,12 @@ fn report(change: &Change, outcome: &Changed, time: Duration) -> String {
         _ => format!(", {done} of {expected} block groups emptied, {moved} moved"),
     };
     let seconds = time.as_secs_f64();
-    match (change, outcome.wish) {
+    match (change, outcome.control) {
         (Change::Add { .. }, _) => format!("Added: {device}."),
-        (_, Wish::GoOn) if matches!(change, Change::Remove(_)) => {
+        (_, Control::Continue) if matches!(change, Change::Remove(_)) => {
             format!("Removed: {device}{how_far} in {seconds:.1} s.")
         }
-        (_, Wish::GoOn) => format!("Resized: {device}{how_far} in {seconds:.1} s."),
+        (_, Control::Continue) => format!("Resized: {device}{how_far} in {seconds:.1} s."),
         _ => format!("Stopped: {device} is as it was{how_far}; the same command goes on."),
     }
 }
@@ -155,7 +155,7 @@ fn report(change: &Change, outcome: &Changed, time: Duration) -> String {
 fn report_json(change: &Change, outcome: &Changed) -> Value {
     json!({
         "change": word(change),
-        "state": if outcome.wish == Wish::GoOn { "done" } else { "stopped" },
+        "state": if outcome.control == Control::Continue { "done" } else { "stopped" },
         "devid": outcome.devid,
         "block_groups": outcome.progress.expected,
         "done": outcome.progress.done,

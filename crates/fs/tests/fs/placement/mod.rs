@@ -6,7 +6,8 @@ mod kernel;
 mod sorting;
 mod tiers;
 
-use brindle_care::balance::{self, Wish};
+use brindle_care::balance;
+use brindle_care::job::Control;
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{AllocationHint, Filesystem, NewInode, PlacementClass, PlacementMode};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
@@ -320,7 +321,7 @@ fn s0_11_and_s0_16_a_balance_puts_what_lies_wrong_where_it_belongs() {
     let fs = pool.open();
     let misplaced = || Some(Filter { misplaced: true, ..Filter::default() });
     let wanted = Balance { data: None, metadata: misplaced(), system: misplaced() };
-    let ended = balance::start(&fs, &wanted, false, &mut |_| Wish::GoOn).expect("there is room");
+    let ended = balance::start(&fs, &wanted, false, &mut |_| Control::Continue).expect("there is room");
     assert_eq!(ended.progress.left, 0);
     fs.sync().expect("a commit");
     assert_eq!(devices_of(&fs, METADATA), fast);

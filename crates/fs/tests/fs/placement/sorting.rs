@@ -2,7 +2,8 @@
 
 use super::ground::{Making, MixedPool, append, directory, is_no_space, mark, names, put};
 use super::{DATA, MIB, devices_of_file, fill};
-use brindle_care::balance::{self, BalanceError, Ended, LookEnded, Wish};
+use brindle_care::balance::{self, BalanceError, LookEnded};
+use brindle_care::job::{Control, Ended, Progress};
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{Filesystem, InodeId, NewInode};
 use brindle_ondisk::Profile;
@@ -22,7 +23,7 @@ fn is_on_flash(fs: &Filesystem, file: InodeId) -> bool {
 }
 
 fn apply(fs: &Filesystem) -> Result<Ended, BalanceError> {
-    balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Wish::GoOn)
+    balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Control::Continue)
 }
 
 fn look(fs: &Filesystem) -> FileTiers {
@@ -92,7 +93,7 @@ fn data_spilled_from_a_full_disk_goes_back_when_there_is_room() {
     }
     fs.sync().expect("a commit");
     let ended = apply(&fs).expect("there is room");
-    assert_eq!((ended.progress.left, ended.wish), (0, Wish::GoOn));
+    assert_eq!((ended.progress.left, ended.control), (0, Control::Continue));
     assert_eq!(wrong_bytes(&fs), 0);
     for number in all_gone..files {
         assert!(!is_on_flash(&fs, id(number)), "large{number}");
@@ -258,19 +259,19 @@ fn files_that_are_written_meanwhile_are_as_they_were_written() {
     let files: Vec<InodeId> =
         (0..40).map(|number| put(&fs, fs.root(), &format!("file{number}"), 300_000).expect("room")).collect();
     let mut version = 0;
-    // Between batches, all that a watcher can do is done: files are overwritten, cut, and deleted.
+    // Between batches, all that an observer can do is done: files are overwritten, cut, and deleted.
     for round in 0..4_u64 {
         for file in &files {
             mark(&fs, *file, if round % 2 == 0 { "fast" } else { "bulk" });
         }
         fs.sync().expect("a commit");
-        let watcher = &mut |_: &balance::Progress| {
+        let observer = &mut |_: &Progress| {
             version += 1;
             let file = files[version % files.len()];
             append(&fs, file, (version as u64 % 7) * 40_000, 50_000).expect("room");
-            Wish::GoOn
+            Control::Continue
         };
-        balance::start(&fs, &Balance::of_misplaced(), false, watcher).expect("there is room");
+        balance::start(&fs, &Balance::of_misplaced(), false, observer).expect("there is room");
     }
     assert!(version >= 8, "{version}");
     apply(&fs).expect("there is room");

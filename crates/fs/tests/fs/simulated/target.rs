@@ -4,7 +4,8 @@ use super::layout::Layout;
 use super::pool::Pool;
 use crate::model::target::{System, errno};
 use crate::walk::{Limits, Walk};
-use brindle_care::balance::{self, BalanceError, LookEnded, Wish};
+use brindle_care::balance::{self, BalanceError, LookEnded};
+use brindle_care::job::Control;
 use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, FsError, PlacementClass, TreeError};
 use brindle_policy::balance::Balance;
 use brindle_testing::manifest::{Manifest, escape};
@@ -220,7 +221,7 @@ fn sort(fs: &Filesystem, pool: &Pool, habits: Habits) -> Result<(), BalanceError
     let rounds = if pool.write.moved_extent_bytes_max == u64::MAX { 1 } else { 2 };
     let mut is_refused = false;
     for _ in 0..rounds {
-        match balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Wish::GoOn) {
+        match balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Control::Continue) {
             Err(BalanceError::NoSpace { count, .. }) if habits.fast_bytes > 0 => is_refused = count > 0,
             ended => is_refused = ended?.progress.left > 0,
         }

@@ -10,7 +10,7 @@ use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::{BalanceJob, BrindleMount};
 use brindle_admin::{AdminError, ControlError, Mounted, PoolAdmin, PoolFacts};
-use brindle_care::balance::Ended;
+use brindle_care::job::Ended;
 use brindle_ondisk::Uuid;
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::Wanted;
@@ -120,7 +120,7 @@ impl Keeper<'_> {
     fn put_right(&mut self, pool: &dyn PoolAdmin, balance: Balance) -> Result<()> {
         let job = BalanceJob { balance: Some(balance), force: false, rate: self.command.rate };
         let bar = work::progress_bar();
-        let done = pool.balance(&job, &mut work::watcher(self.stop, &bar));
+        let done = pool.balance(&job, &mut work::observer(self.stop, &bar));
         bar.finish_and_clear();
         match done {
             Ok(Ended { progress, .. }) => {
