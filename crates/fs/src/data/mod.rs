@@ -25,6 +25,7 @@ mod state;
 mod times;
 mod truncate;
 mod unallocated;
+mod verify;
 mod write;
 mod writeback;
 

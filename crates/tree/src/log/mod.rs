@@ -25,6 +25,7 @@ mod blocks;
 mod enter;
 mod replayed;
 mod sync;
+mod verify;
 
 pub use enter::{LogChange, LogExtents, Logging};
 pub use replayed::LogTree;

@@ -4,6 +4,7 @@ use super::delta::Delta;
 use super::free_space::Bounds;
 use super::ranges::{FreeRanges, RangeSet, Span};
 use brindle_ondisk::{BlockGroupType, DevId};
+use std::fmt;
 use std::ops::{Index, IndexMut};
 
 /// Permission to allocate from a block group.
@@ -53,6 +54,12 @@ pub(super) struct Group {
     pub(super) is_fresh: bool,
     /// True in a pool with two classes of devices if it lies on fast ones alone.
     pub(super) is_fast: bool,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block group at {} ({}, {} bytes)", self.start, self.kind, self.length)
+    }
 }
 
 impl Group {

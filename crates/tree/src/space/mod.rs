@@ -43,6 +43,7 @@ mod state;
 mod summary;
 mod superblocks;
 mod tiers;
+mod verify;
 mod write_back;
 
 #[cfg(test)]

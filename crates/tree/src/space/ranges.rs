@@ -22,6 +22,13 @@ impl Index for () {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ByLength(BTreeSet<Span>);
 
+impl ByLength {
+    /// The index of ranges, given by length and start.
+    pub(super) fn of(ranges: BTreeSet<Span>) -> Self {
+        Self(ranges)
+    }
+}
+
 impl Index for ByLength {
     fn added(&mut self, (start, length): Span) {
         self.0.insert((length, start));
@@ -136,6 +143,11 @@ impl<I: Index> RangeSet<I> {
 }
 
 impl FreeRanges {
+    /// The index.
+    pub(super) fn by_length(&self) -> &ByLength {
+        &self.index
+    }
+
     /// The longest range, the last one of several.
     pub(super) fn longest(&self) -> Option<Span> {
         self.index.0.last().map(|(length, start)| (*start, *length))

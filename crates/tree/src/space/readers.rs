@@ -75,6 +75,11 @@ impl Readers {
         self.state.lock()
     }
 
+    /// Number of releases that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     pub(super) fn is_poisoned(&self) -> bool {
         self.state.is_poisoned()
     }

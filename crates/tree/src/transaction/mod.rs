@@ -40,6 +40,7 @@ mod roots;
 mod statistics;
 mod stop;
 mod superblock;
+mod verify;
 
 pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};

@@ -88,6 +88,7 @@ impl Scene {
         let fs = run.pool.open().expect("a new pool");
         let probe = Probe::default();
         probe.watch(|| work(&fs, &mut run.ground)).expect("nothing is in its way");
+        fs.verify();
         drop(fs);
         run.judge().unwrap_or_else(|why| panic!("without any panic: {why}"));
         probe

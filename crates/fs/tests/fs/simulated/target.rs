@@ -149,6 +149,31 @@ impl Library {
         if self.habits.syncs_all { self.system().fs().write_back_all(None).map_err(errno) } else { Ok(()) }
     }
 
+    fn apply_unverified(&mut self, operation: &Operation) -> Outcome {
+        match operation {
+            Operation::Sync => {
+                self.system().fs().sync().map_err(errno)?;
+                self.examine()
+            }
+            Operation::SyncFile { path } => {
+                self.write_back()?;
+                let before = self.log_statistics();
+                self.system().sync_file(path)?;
+                let after = self.log_statistics();
+                LOG_SYNCS.fetch_add(after.syncs - before.syncs, Ordering::Relaxed);
+                let commits = |log: &LogStatistics| log.commits.iter().sum::<u64>();
+                LOG_COMMITS.fetch_add(commits(&after) - commits(&before), Ordering::Relaxed);
+                self.examine()
+            }
+            Operation::Remount => self.remount(),
+            Operation::Snapshot { .. } => {
+                self.write_back()?;
+                self.work(operation)
+            }
+            _ => self.work(operation),
+        }
+    }
+
     /// Does an operation, and a step of the background work.
     fn work(&mut self, operation: &Operation) -> Outcome {
         let answer = self.system().names(operation);
@@ -238,28 +263,11 @@ fn sort(fs: &Filesystem, pool: &Pool, habits: Habits) -> Result<(), BalanceError
 
 impl Target for Library {
     fn apply(&mut self, operation: &Operation) -> Outcome {
-        match operation {
-            Operation::Sync => {
-                self.system().fs().sync().map_err(errno)?;
-                self.examine()
-            }
-            Operation::SyncFile { path } => {
-                self.write_back()?;
-                let before = self.log_statistics();
-                self.system().sync_file(path)?;
-                let after = self.log_statistics();
-                LOG_SYNCS.fetch_add(after.syncs - before.syncs, Ordering::Relaxed);
-                let commits = |log: &LogStatistics| log.commits.iter().sum::<u64>();
-                LOG_COMMITS.fetch_add(commits(&after) - commits(&before), Ordering::Relaxed);
-                self.examine()
-            }
-            Operation::Remount => self.remount(),
-            Operation::Snapshot { .. } => {
-                self.write_back()?;
-                self.work(operation)
-            }
-            _ => self.work(operation),
+        let outcome = self.apply_unverified(operation);
+        if let Some(system) = &self.system {
+            system.fs().verify();
         }
+        outcome
     }
 
     fn manifest(&mut self) -> Result<Manifest, String> {

@@ -1,0 +1,129 @@
+//! Comparison of the sums that are kept of space with recounts.
+
+use super::Space;
+use super::group::{Content, Group, PerContent, Totals};
+use super::ranges::{ByLength, FreeRanges, RangeSet, Span};
+use super::state::State;
+
+impl Space {
+    /// Panics unless all sums agree with recounts. No operation is under way.
+    pub(crate) fn verify(&self) {
+        let waiting = self.readers.waiting();
+        let state = self.lock();
+        assert_eq!(state.held_back.len(), waiting, "releases that wait for readers");
+        assert!(state.frozen.is_none(), "no transaction is being made durable");
+        assert_eq!(state.promised_metadata, 0, "metadata promised while no operation is under way");
+        state.verify();
+    }
+}
+
+impl State {
+    /// Panics unless groups, their sums, and the sets of ranges agree.
+    pub(super) fn verify(&self) {
+        let mut end = 0;
+        let mut totals = PerContent::<Totals>::default();
+        for group in self.groups() {
+            assert!(group.start >= end, "{group} overlaps the one before");
+            end = group.end();
+            totals[group.content()].add(group.totals());
+            group.verify();
+            self.verify_pins(group);
+        }
+        assert!(self.next_chunk >= end, "a chunk may be made inside of another");
+        for content in Content::ALL {
+            assert_eq!(self.totals(content), totals[content], "kept and recounted sums of {content:?}");
+        }
+        self.verify_stripes();
+        for set in self.pin_sets().chain([&self.to_discard]) {
+            set.verify();
+        }
+    }
+
+    fn pin_sets(&self) -> impl Iterator<Item = &RangeSet> {
+        [&self.pinned]
+            .into_iter()
+            .chain(self.frozen.as_deref())
+            .chain(self.held_back.iter().map(|set| &**set))
+    }
+
+    /// Pinned ranges of a group are disjoint, add up to its count, and are not free.
+    fn verify_pins(&self, group: &Group) {
+        let mut pinned = self.pinned_within((group.start, group.length));
+        let bytes: u64 = pinned.iter().map(|span| span.1).sum();
+        assert_eq!(group.pinned, bytes, "{group}: kept and recounted bytes of pinned ranges");
+        pinned.sort_unstable();
+        assert_disjoint(&pinned, "pinned ranges");
+        let free = group.free.iter();
+        let both = pinned.iter().find(|span| free.clone().any(|free| !free.within(**span).is_empty()));
+        assert_eq!(both, None, "{group}: a range is pinned and free");
+    }
+
+    /// Stripes of groups lie side by side on their devices, and on nothing that is free there.
+    fn verify_stripes(&self) {
+        for device in &self.devices {
+            let of_group = |group: &Group| {
+                let mut starts: Vec<u64> = group
+                    .stripes
+                    .iter()
+                    .filter(|(devid, _)| *devid == device.devid)
+                    .map(|(_, at)| *at)
+                    .collect();
+                starts.dedup();
+                let bytes = group.stripe_bytes;
+                starts.into_iter().map(move |start| (start, bytes)).collect::<Vec<Span>>()
+            };
+            let mut stripes: Vec<Span> = self.groups().flat_map(of_group).collect();
+            stripes.sort_unstable();
+            assert_disjoint(&stripes, "stripes of a device");
+            device.free.verify();
+            let both = stripes.iter().find(|span| !device.free.within(**span).is_empty());
+            assert_eq!(both, None, "devid {}: a stripe lies where nothing is", device.devid);
+        }
+    }
+}
+
+impl Group {
+    /// Panics unless the bytes of the group add up, and its free ranges are those that nothing holds.
+    fn verify(&self) {
+        let taken = self.used + self.reserved + self.pinned + self.excluded.bytes();
+        assert!(taken <= self.length, "{self}: {taken} bytes are taken");
+        self.excluded.verify();
+        let Some(free) = &self.free else { return };
+        free.verify();
+        assert_eq!(free.bytes(), self.unused(), "{self}: free ranges, and bytes that hold nothing");
+        let outside = free.iter().find(|span| span.0 < self.start || span.0 + span.1 > self.end());
+        assert_eq!(outside, None, "{self}: a free range of another group");
+        let both = self.excluded.iter().find(|span| !free.within(*span).is_empty());
+        assert_eq!(both, None, "{self}: the place of a superblock is free");
+    }
+}
+
+impl RangeSet {
+    fn verify(&self) {
+        assert_sum(self.iter(), self.bytes());
+    }
+}
+
+impl FreeRanges {
+    fn verify(&self) {
+        assert_sum(self.iter(), self.bytes());
+        let recounted = self.iter().map(|(start, length)| (length, start)).collect();
+        assert_eq!(*self.by_length(), ByLength::of(recounted), "ranges by length");
+    }
+}
+
+/// Ranges in order do not touch, and their lengths add up.
+fn assert_sum(ranges: impl Iterator<Item = Span>, bytes: u64) {
+    let (mut end, mut sum) = (None, 0);
+    for (start, length) in ranges {
+        assert!(length > 0 && end.is_none_or(|end| start > end), "a range at {start} touches the one before");
+        end = Some(start + length);
+        sum += length;
+    }
+    assert_eq!(bytes, sum, "kept and recounted bytes of a set of ranges");
+}
+
+fn assert_disjoint(ranges: &[Span], which: &str) {
+    let both = ranges.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
+    assert_eq!(both, None, "{which} overlap");
+}
