@@ -26,7 +26,7 @@ impl Filesystem {
         if self.is_only_read() {
             return Ok(());
         }
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.may_wait_for_commits();
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
         let committed = self.writing().and_then(|_| Ok(self.pool().commit()?));

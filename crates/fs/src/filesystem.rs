@@ -194,13 +194,24 @@ impl Filesystem {
         self.write.as_ref().map(|write| &write.orphans)
     }
 
+    /// Guard of an operation that may join a transaction or wait for a commit. The caller has no part in a transaction
+    /// and no lock of a tree; builds with debug assertions panic if it has, whether or not the
+    /// operation comes to wait.
+    #[track_caller]
+    pub(crate) fn may_wait_for_commits(&self) -> StopOnPanic<'_> {
+        Rank::Commit.assert_free();
+        self.pool.stop_on_panic()
+    }
+
     /// State needed for changes, or a refusal.
+    #[track_caller]
     pub(crate) fn writing(&self) -> Result<Writing<'_>, FsError> {
+        let stops = self.may_wait_for_commits();
         let read_only = |why| FsError::Tree(TreeError::ReadOnly(why));
         match (self.pool.read_only_reason(), &self.write) {
             (Some(why), _) => Err(read_only(why)),
             (None, None) => Err(read_only("it was opened to be read only".into())),
-            (None, Some(state)) => Ok(Writing { state, _stops: self.pool.stop_on_panic() }),
+            (None, Some(state)) => Ok(Writing { state, _stops: stops }),
         }
     }
 

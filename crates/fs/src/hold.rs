@@ -86,9 +86,9 @@ impl Filesystem {
     }
 
     /// Ends a use; the last one removes an inode that has no name. Contents that replace all earlier ones are written
-    /// back. No transaction may be joined by the caller.
+    /// back.
     pub fn release(&self, hold: InodeHold) -> Result<(), FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.may_wait_for_commits();
         let is_unnamed = hold.orphans.is_none() || hold.names().is_unnamed;
         let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(&hold) };
         written.and(self.let_go(hold))
@@ -96,7 +96,7 @@ impl Filesystem {
 
     /// Like [`release`](Self::release), but contents stay in memory.
     pub(crate) fn let_go(&self, hold: InodeHold) -> Result<(), FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.may_wait_for_commits();
         match hold.end() {
             Some((inode, true)) => self.remove_unnamed(&inode),
             _ => Ok(()),

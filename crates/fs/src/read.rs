@@ -92,7 +92,7 @@ impl Filesystem {
     }
 
     /// Closes a file: removes an inode that has lost its last name if this was its last opening, and writes contents back
-    /// that replace all earlier ones. No transaction may be joined by the caller.
+    /// that replace all earlier ones.
     pub fn close_file(&self, file: OpenFile) -> Result<(), FsError> {
         self.release(file.inode)
     }
@@ -137,13 +137,14 @@ impl Filesystem {
         self.read_inside(file, offset, buffer)
     }
 
-    /// Reads like [`read`](Self::read), for a caller that has passed the file's gate.
+    /// Reads like [`read`](Self::read), behind the file's gate.
     pub(crate) fn read_inside(
         &self,
         file: &OpenFile,
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize, FsError> {
+        file.inode.data.assert_entered();
         for _ in 0..READ_AGAIN_MAX {
             if let Some(length) = self.read_once(file, offset, buffer)? {
                 return Ok(length);

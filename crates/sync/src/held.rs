@@ -27,7 +27,15 @@ impl Rank {
     /// Holds the rank from now on, which the caller did not wait for.
     #[track_caller]
     pub fn hold_without_wait(self) -> HeldRank {
-        HeldRank { _held: RankTag::new(self).at_once() }
+        let held = HeldRank { _held: RankTag::new(self).at_once() };
+        RankTag::new(self).taken();
+        held
+    }
+
+    /// Panics (with debug assertions) unless the thread holds this rank: the caller has taken a lock for what follows.
+    #[track_caller]
+    pub fn assert_held(self) {
+        RankTag::new(self).check_held();
     }
 
     /// Panics (with debug assertions) if the thread holds this rank or a later one: the caller is about to wait for it.
@@ -96,6 +104,13 @@ mod checked {
         #[track_caller]
         pub(crate) fn check_order(self) {
             Entry::here(self.0, None).check();
+        }
+
+        /// Refuses to go on without the rank.
+        #[track_caller]
+        pub(crate) fn check_held(self) {
+            let is_held = HELD.with(|held| held.borrow().iter().any(|entry| entry.rank == self.0));
+            assert!(is_held, "lock order: {:?} is to be held by the caller", self.0);
         }
 
         /// Tells a probe that the lock is held now.
@@ -206,6 +221,9 @@ mod unchecked {
 
         #[inline]
         pub(crate) fn check_order(self) {}
+
+        #[inline]
+        pub(crate) fn check_held(self) {}
 
         #[inline]
         pub(crate) fn taken(self) {}

@@ -32,8 +32,6 @@ ranks! {
     FileGate,
     /// Writeback of one file.
     FileWriteback,
-    /// Position and caches of an open file.
-    OpenFile,
     /// Subvolumes where orphans are looked for; trees are read meanwhile.
     Orphans,
     /// The id of the next subvolume; trees are read meanwhile.
@@ -46,6 +44,8 @@ ranks! {
     Commit,
     /// Part in the running transaction, or its gate closed. No lock; a commit waits for it.
     Transaction,
+    /// Position and caches of an open file: read under a hold, and trees are read meanwhile.
+    OpenFile,
     /// State of the log.
     LogState,
     /// Subvolumes that are known to the filesystem; trees are read meanwhile.

@@ -178,6 +178,9 @@ fn a_rank_that_is_about_to_be_waited_for_is_free() {
     Rank::Commit.assert_free();
     let held = space.lock();
     panic_of(|| Rank::Commit.assert_free());
+    Rank::Space.assert_held();
     Rank::Features.assert_free();
     drop(held);
+    let message = panic_of(|| Rank::Space.assert_held());
+    assert!(message.contains("Space is to be held"), "{message}");
 }

@@ -31,7 +31,7 @@ pub enum AllocateMode {
 }
 
 impl Filesystem {
-    /// Gives a range of a file space, or takes it. No transaction may be joined by the caller.
+    /// Gives a range of a file space, or takes it.
     pub fn allocate(
         &self,
         file: &OpenFile,

@@ -33,7 +33,7 @@ impl Filesystem {
     /// Lets a range of `target` have the extents of a range of `source` (`FICLONERANGE`), which may be the same file,
     /// or one of another subvolume. Offsets and length are multiples of the sector size, or the length reaches the
     /// end of the source and the range the end of the target; a length of 0 means up to the end. Returns how
-    /// much. No transaction may be joined by the caller.
+    /// much.
     pub fn clone_range(
         &self,
         source: &OpenFile,
@@ -94,7 +94,7 @@ impl Filesystem {
 
     /// Copies a range (`copy_file_range`): shares what can be shared and lies where the target wants it too, copies the
     /// rest. Returns how much; 0 at the end of
-    /// the source. No transaction may be joined by the caller.
+    /// the source.
     pub fn copy_range(
         &self,
         source: &OpenFile,

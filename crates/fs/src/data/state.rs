@@ -187,6 +187,12 @@ impl FileState {
         }
     }
 
+    /// Panics (with debug assertions) unless the thread has passed a file's gate, in one of the three ways below.
+    #[track_caller]
+    pub(crate) fn assert_entered(&self) {
+        Rank::FileGate.assert_held();
+    }
+
     /// Entry for reads, writes and writeback.
     #[track_caller]
     pub(crate) fn shared(&self) -> RwLockReadGuard<'_, ()> {

@@ -129,7 +129,7 @@ impl Memory {
 
 impl Filesystem {
     /// Says that the host has told the times of all that its page cache has brought: a time that none of them confirms
-    /// is taken back. No transaction may be joined by the caller.
+    /// is taken back.
     pub fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         if !inode.data.memory().forget_provisional() {
             return Ok(());

@@ -14,7 +14,7 @@ use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
 
 impl Filesystem {
-    /// Makes a file so long: cuts it off, or lets it end in a hole. No transaction may be joined by the caller.
+    /// Makes a file so long: cuts it off, or lets it end in a hole.
     pub fn truncate(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         let _writing = self.writing()?;
         if size > FILE_SIZE_MAX {
@@ -27,7 +27,7 @@ impl Filesystem {
     }
 
     /// Drops all contents of an inode that has lost its last name, dirty ones included, in steps that each are
-    /// part of one transaction; the inode item stays, with a size of 0. No transaction may be joined by the caller.
+    /// part of one transaction; the inode item stays, with a size of 0.
     pub fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {
         let subvolume = self.subvolume_state(id.tree)?;
         let _access = subvolume.begin_upkeep()?;

@@ -107,7 +107,7 @@ impl Filesystem {
         self.write_inside(file, begin, bytes, stamp)
     }
 
-    /// Writes at `offset`. The caller has passed the file's gate.
+    /// Writes at `offset`, behind the file's gate.
     pub(super) fn write_at_inside(
         &self,
         file: &OpenFile,
@@ -127,8 +127,8 @@ impl Filesystem {
         }
     }
 
-    /// Zeroes the sector at the end of the file after the end, if it holds data: before the file grows over it. For a
-    /// caller that has passed the file's gate.
+    /// Zeroes the sector at the end of the file after the end, if it holds data: before the file grows over it. Behind the
+    /// file's gate.
     pub(super) fn settle_tail_inside(&self, file: &OpenFile) -> Result<(), FsError> {
         let end = file.size();
         let sector = self.sector();
@@ -152,6 +152,7 @@ impl Filesystem {
         stamp: Stamp,
     ) -> Result<u64, FsError> {
         let state = &file.inode().data;
+        state.assert_entered();
         let mut fetched: Vec<Fetched> = Vec::new();
         let mut promise = Promise::of(self.pool(), 0);
         let mut goes_in_place = false;

@@ -40,10 +40,9 @@ struct Part {
 
 impl Filesystem {
     /// Makes a file durable (`fsync`): its dirty data, and what else has changed of it; everything, if that is not to be
-    /// had for less than a commit. Reports an error of an earlier writeback once to each opener. No transaction may be
-    /// joined by the caller.
+    /// had for less than a commit. Reports an error of an earlier writeback once to each opener.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.may_wait_for_commits();
         // Whatever fails is noted as an error of the file.
         let written = self.write_back(file);
         self.take_error(file)?;
@@ -57,17 +56,15 @@ impl Filesystem {
         if inode.data.take_emptied() { self.write_back_inode(inode) } else { Ok(()) }
     }
 
-    /// Writes back what is dirty of a file; durable only with the next commit. No transaction may be joined by the
-    /// caller.
+    /// Writes back what is dirty of a file; durable only with the next commit.
     pub fn write_back(&self, file: &OpenFile) -> Result<(), FsError> {
         self.write_back_inode(file.inode())
     }
 
     /// Writes back what is dirty of all files, of one subvolume if one is named; durable only with the next commit.
-    /// To be done before a snapshot is made. An error is that of a file; the others are written all the same. No
-    /// transaction may be joined by the caller.
+    /// To be done before a snapshot is made. An error is that of a file; the others are written all the same.
     pub fn write_back_all(&self, only: Option<RootId>) -> Result<(), FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.may_wait_for_commits();
         let files = self.data.dirty_files();
         let wanted = files.iter().filter(|inode| only.is_none_or(|tree| inode.id().tree == tree));
         let results: Vec<Result<(), FsError>> = wanted.map(|inode| self.write_back_inode(inode)).collect();
@@ -117,14 +114,15 @@ impl Filesystem {
 
     /// Writes back like [`write_back`](Self::write_back), an inode of any type.
     pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.may_wait_for_commits();
         let _entry = inode.data.shared();
         self.write_back_as(inode, true)
     }
 
-    /// Writes back, for a caller that has passed the file's gate. All that was dirty is written when it returns, by
+    /// Writes back, behind the file's gate. All that was dirty is written when it returns, by
     /// this thread or another. `may_inline`: small contents may be kept in the item.
     pub(super) fn write_back_as(&self, inode: &Arc<Inode>, may_inline: bool) -> Result<(), FsError> {
+        inode.data.assert_entered();
         let _turn = inode.data.writeback_turn();
         let (pieces, promised) = {
             let mut memory = inode.data.memory();

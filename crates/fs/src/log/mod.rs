@@ -40,7 +40,7 @@ struct Items {
 
 impl Filesystem {
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say
-    /// it, else by a commit. No transaction may be joined by the caller.
+    /// it, else by a commit.
     pub(crate) fn sync_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let writing = self.writing()?;
         let options = &writing.options;

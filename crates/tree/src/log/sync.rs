@@ -34,7 +34,7 @@ struct Placed {
 }
 
 impl Pool {
-    /// Makes an entry durable, unless it is already. No transaction may be joined by the caller.
+    /// Makes an entry durable, unless it is already.
     pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
         let writer = self.writer()?;
         let _stops = StopOnPanic::of(writer);

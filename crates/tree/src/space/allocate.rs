@@ -12,6 +12,7 @@ use super::state::{State, content};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementMode;
+use brindle_sync::Rank;
 use std::cmp::Reverse;
 
 /// Length in bytes of a free range in which tree blocks go on where the last ones ended; a shorter one will do if it
@@ -54,7 +55,7 @@ impl Space {
         Ok(places)
     }
 
-    /// Takes an extent of data of `least` to `most` bytes, of a tier if it has room. Reads trees.
+    /// Takes an extent of data of `least` to `most` bytes, of a tier if it has room.
     pub(super) fn take_extent(
         &self,
         pool: &Pool,
@@ -62,6 +63,7 @@ impl Space {
         bounds: (u64, u64),
         hint: Option<Logical>,
     ) -> Result<Span, TreeError> {
+        Rank::SpaceLoad.assert_free();
         let mut taken = Err(TreeError::NoSpace(format!("no free range of {} bytes for data", bounds.0)));
         let contents = match tier {
             TierChoice::Preferred(tier) => self.data_contents(tier),
@@ -140,8 +142,9 @@ impl Space {
         }
     }
 
-    /// The longest run of free space for the blocks of a tree, or the first that is found to be long enough. Reads trees.
+    /// The longest run of free space for the blocks of a tree, or the first that is found to be long enough.
     pub(crate) fn longest_run(&self, pool: &Pool, tree: RootId, enough: u64) -> Result<u64, TreeError> {
+        Rank::SpaceLoad.assert_free();
         let content = content(self.is_mixed, block_kind(tree));
         let mut look_ups = 0;
         loop {
@@ -159,8 +162,9 @@ impl Space {
         }
     }
 
-    /// Looks up free ranges until `bytes` of a content are known, or everything is. Reads trees.
+    /// Looks up free ranges until `bytes` of a content are known, or everything is.
     pub(super) fn look_up_until(&self, pool: &Pool, content: Content, bytes: u64) -> Result<(), TreeError> {
+        Rank::SpaceLoad.assert_free();
         loop {
             let unknown = {
                 let state = self.lock();

@@ -83,7 +83,6 @@ impl Pool {
 
     /// Takes data space that was promised: one extent of `min` to `max` bytes, multiples of the sector size, as
     /// long as there is, near `hint` (the end of what it follows) if possible. The promise shrinks by what is taken.
-    /// Reads trees: not to be called with a tree locked.
     pub fn reserve_extent(
         &self,
         min: u64,

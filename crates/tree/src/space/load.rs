@@ -117,7 +117,7 @@ impl Space {
         Ok(group)
     }
 
-    /// Looks up the free ranges of a group, unless that is done already. Reads trees.
+    /// Looks up the free ranges of a group, unless that is done already.
     pub(super) fn look_up(&self, pool: &Pool, start: u64) -> Result<(), TreeError> {
         let _loading = self.loading.lock();
         let bounds = match self.lock().group(start) {

@@ -19,7 +19,8 @@
 //! most after a commit (then those of block groups that can be looked up again are forgotten). Without a (valid) free space tree they come from the
 //! extent tree, and none is written; the kernel makes it anew.
 //!
-//! Locks: `loading` before `state`. Nothing is read or written with `state` locked. With a tree locked, only functions may be called that
+//! Locks: `loading` before `state`. Operations that may look up free ranges assert that the caller holds no lock from `loading` on,
+//! whether or not there is anything to look up. Nothing is read or written with `state` locked. With a tree locked, only functions may be called that
 //! do not read trees, as each one says.
 
 mod allocate;
@@ -229,13 +230,14 @@ impl Space {
 
     /// Promises metadata space for `bytes` of changed blocks on top of everything promised and dirty so far.
     /// `Ok(None)`: not now; a commit may help, and another one if others were faster. [`TreeError::NoSpace`]: it does
-    /// not. Reads trees.
+    /// not.
     pub(crate) fn reserve_metadata(
         &self,
         pool: &Pool,
         bytes: u64,
         urgency: Urgency,
     ) -> Result<Option<MetadataReservation>, TreeError> {
+        Rank::SpaceLoad.assert_free();
         self.promise(pool, Self::load_of(pool)?, bytes, urgency)
     }
 

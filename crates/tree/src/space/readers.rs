@@ -132,7 +132,7 @@ impl Space {
     }
 
     /// Waits until all space freed by durable transactions is free, but no longer than a few seconds: for callers
-    /// that need the space. Not to be called with a hold.
+    /// that need the space.
     pub(crate) fn wait_for_readers(&self) {
         let deadline = Instant::now() + WAIT_MAX;
         let mut readers = self.readers.lock();

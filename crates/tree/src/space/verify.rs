@@ -7,7 +7,7 @@ use super::state::State;
 
 impl Space {
     /// Panics unless all sums agree with recounts. No operation is under way.
-    pub(crate) fn verify(&self) {
+    pub(crate) fn verify_at_rest(&self) {
         let waiting = self.readers.waiting();
         let state = self.lock();
         assert_eq!(state.held_back.len(), waiting, "releases that wait for readers");

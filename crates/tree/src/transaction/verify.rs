@@ -18,7 +18,7 @@ impl Pool {
         assert_eq!(writer.pressure.nodes(), dirty, "kept and recounted number of changed blocks");
         assert!(writer.frozen.read().is_empty(), "blocks wait to be written, and no commit is under way");
         writer.log.verify();
-        writer.space.verify();
+        writer.space.verify_at_rest();
     }
 }
 
