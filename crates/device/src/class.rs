@@ -1,6 +1,6 @@
 //! What kind of device this is, as the host sees it.
 
-use crate::{PREFETCH_UNIT_BYTES, QUEUE_DEPTH};
+use crate::QUEUE_DEPTH;
 use rustix::fs::{Stat, major, minor};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -26,14 +26,6 @@ impl DeviceClass {
             _ => Self::Unknown,
         }
     }
-}
-
-/// How many bytes one hint fetches: as many as the kernel reads ahead by itself, or as many as the disk takes at
-/// once, whichever are more.
-pub(crate) fn prefetch_bytes(stat: &Stat, is_block_device: bool) -> u64 {
-    let kib = ["read_ahead_kb", "max_sectors_kb"].map(|name| queue_number(stat, is_block_device, name));
-    let bytes = kib.into_iter().flatten().map(|kib| kib.saturating_mul(1 << 10));
-    bytes.max().unwrap_or(0).clamp(PREFETCH_UNIT_BYTES, PREFETCH_BYTES_MAX)
 }
 
 /// How many requests it works on at once: what the disk says, or what the host queues for it.
@@ -70,9 +62,6 @@ pub(crate) fn parse_in_flight(text: &str) -> Option<u32> {
     let (reads, writes) = (numbers.next()??, numbers.next()??);
     Some(reads.saturating_add(writes))
 }
-
-/// More at once would only fill the queue.
-const PREFETCH_BYTES_MAX: u64 = 2 << 20;
 
 /// A number that the host knows of the queue of a block device, or of the one that holds a file.
 fn queue_number(stat: &Stat, is_block_device: bool, name: &str) -> Option<u64> {

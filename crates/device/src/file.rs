@@ -1,10 +1,9 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
-use crate::class::{
-    can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
-};
+use crate::class::{can_discard, in_flight, is_write_protected, parse_in_flight, queue_depth};
 use crate::direct::DirectFile;
-use crate::{Device, DeviceClass, DeviceError, WritableDevice, wait};
+use crate::engine::{self, Target};
+use crate::{Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, wait};
 use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
     seek,
@@ -12,18 +11,17 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// An image file or a block device.
 #[derive(Debug)]
 pub struct FileDevice {
-    name: String,
-    file: File,
+    name: Arc<str>,
+    file: Arc<File>,
     /// For large writes, if it is a block device that is written, or an image for which that was asked.
     direct: OnceLock<Option<DirectFile>>,
     size_bytes: AtomicU64,
@@ -33,8 +31,6 @@ pub struct FileDevice {
     queue_depth: u32,
     /// Where the host says what waits for it, once somebody wants to know.
     in_flight: OnceLock<Option<File>>,
-    /// How much one hint fetches; the kernel cuts longer ones short.
-    prefetch_bytes: u64,
 }
 
 impl FileDevice {
@@ -57,7 +53,7 @@ impl FileDevice {
         if !device.is_block_device {
             device.claim_image(path)?;
         } else if fstat(&device.file).is_ok_and(|stat| is_write_protected(&stat)) {
-            return Err(DeviceError::Open { device: device.name, source: Errno::ROFS.into() });
+            return Err(DeviceError::Open { device: device.name.to_string(), source: Errno::ROFS.into() });
         } else {
             device.direct = OnceLock::from(DirectFile::of(path, &device.file));
         }
@@ -101,13 +97,12 @@ impl FileDevice {
         let size_bytes = seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
         let class = DeviceClass::of(&stat, is_block_device);
         let queue_depth = queue_depth(&stat, is_block_device);
-        let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
         let can_discard = !is_block_device || can_discard(&stat);
         let size_bytes = AtomicU64::new(size_bytes);
         let direct = OnceLock::new();
         Ok(Self {
-            name,
-            file,
+            name: name.into(),
+            file: Arc::new(file),
             direct,
             size_bytes,
             is_block_device,
@@ -115,18 +110,17 @@ impl FileDevice {
             class,
             queue_depth,
             in_flight: OnceLock::new(),
-            prefetch_bytes,
         })
     }
 
     /// Refuses an image that is in use, and marks it as such.
     fn claim_image(&self, path: &Path) -> Result<(), DeviceError> {
-        let busy = |by: String| Err(DeviceError::Busy { device: self.name.clone(), by });
+        let busy = |by: String| Err(DeviceError::Busy { device: self.name.to_string(), by });
         match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return busy("another process writes it".to_owned()),
             Err(errno) => {
-                return Err(DeviceError::Open { device: self.name.clone(), source: errno.into() });
+                return Err(DeviceError::Open { device: self.name.to_string(), source: errno.into() });
             }
         }
         match std::fs::canonicalize(path).ok().and_then(|path| loop_device_of(&path)) {
@@ -145,7 +139,7 @@ impl FileDevice {
         if fits(offset, length, size_bytes) {
             return Ok(());
         }
-        Err(DeviceError::BeyondEnd { device: self.name.clone(), offset, length, size_bytes })
+        Err(DeviceError::BeyondEnd { device: self.name.to_string(), offset, length, size_bytes })
     }
 }
 
@@ -175,7 +169,7 @@ impl Device for FileDevice {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         let length = buffer.len();
         self.check_range(offset, length)?;
-        let failed = |source| DeviceError::Read { device: self.name.clone(), offset, length, source };
+        let failed = |source| DeviceError::Read { device: self.name.to_string(), offset, length, source };
         let mut at_hand = 0;
         if wait::is_awaited() {
             at_hand = self.read_at_hand(offset, buffer).unwrap_or(0);
@@ -187,24 +181,18 @@ impl Device for FileDevice {
         self.file.read_exact_at(&mut buffer[at_hand..], offset + at_hand as u64).map_err(failed)
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        let end = offset.saturating_add(length).min(self.size_bytes());
-        let mut at = offset;
-        while at < end {
-            let piece = self.prefetch_bytes.min(end - at);
-            if fadvise(&self.file, at, NonZeroU64::new(piece), Advice::WillNeed).is_err() {
-                return;
-            }
-            at += piece;
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        let beyond = requests.iter().position(|read| self.check_range(read.offset, read.length).is_err());
+        let (inside, outside) = requests.split_at(beyond.unwrap_or(requests.len()));
+        let target = Target { file: Arc::clone(&self.file), name: Arc::clone(&self.name) };
+        let mut pending = engine::submit(&target, inside);
+        // A request beyond the end ends the batch; the rest is answered by itself.
+        if let Some((beyond, rest)) = outside.split_first() {
+            let refused = self.check_range(beyond.offset, beyond.length).map(|()| crate::Buffer::new(0));
+            pending.push(PendingRead::answered(refused));
+            pending.extend(self.submit_reads(rest));
         }
-    }
-
-    fn has_fetched(&self, offset: u64) -> Option<bool> {
-        match self.read_at_hand(offset, &mut [0]) {
-            Ok(_) => Some(true),
-            Err(Errno::AGAIN) => Some(false),
-            Err(_) => None,
-        }
+        pending
     }
 
     fn class(&self) -> DeviceClass {
@@ -227,7 +215,7 @@ impl Device for FileDevice {
 impl WritableDevice for FileDevice {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.check_range(offset, bytes.len())?;
-        let (device, length) = (self.name.clone(), bytes.len() as u64);
+        let (device, length) = (self.name.to_string(), bytes.len() as u64);
         let written = self.file.write_all_at(bytes, offset);
         written.map_err(|source| DeviceError::Write { device, offset, length, source })
     }
@@ -235,7 +223,7 @@ impl WritableDevice for FileDevice {
     fn write_pieces_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         self.check_range(offset, length)?;
-        let device = self.name.clone();
+        let device = self.name.to_string();
         let direct = self.direct.get().and_then(Option::as_ref).filter(|direct| direct.wants(offset, pieces));
         let written = match direct.map(|direct| direct.write(offset, pieces)) {
             Some(Ok(true)) => return Ok(()),
@@ -252,7 +240,7 @@ impl WritableDevice for FileDevice {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.clone(), source })
+        self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
@@ -268,21 +256,21 @@ impl WritableDevice for FileDevice {
             Ok(()) => Ok(true),
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
             Err(errno) => {
-                let (device, length) = (self.name.clone(), end - offset);
+                let (device, length) = (self.name.to_string(), end - offset);
                 Err(DeviceError::Write { device, offset, length, source: errno.into() })
             }
         }
     }
 
     fn refresh_size(&self) -> Result<u64, DeviceError> {
-        let failed = |errno: Errno| DeviceError::Open { device: self.name.clone(), source: errno.into() };
+        let failed = |errno: Errno| DeviceError::Open { device: self.name.to_string(), source: errno.into() };
         let size_bytes = seek(&self.file, SeekFrom::End(0)).map_err(failed)?;
         self.size_bytes.store(size_bytes, Relaxed);
         Ok(size_bytes)
     }
 
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
-        let device = self.name.clone();
+        let device = self.name.to_string();
         if self.is_block_device {
             return Err(DeviceError::FixedSize { device });
         }
@@ -344,12 +332,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_just_now_is_in_memory() {
+    fn a_batch_is_answered_but_for_what_lies_beyond_the_end() {
         let mut image = tempfile::NamedTempFile::new().expect("temporary file");
         image.write_all(b"0123456789").expect("write");
         let device = FileDevice::open(image.path()).expect("open");
-        // Not every filesystem says.
-        assert_ne!(device.has_fetched(3), Some(false));
+        let places = [(0, 2), (8, 4), (3, 5), (u64::MAX, 1), (9, 1)];
+        let requests = places.map(|(offset, length)| ReadRequest { offset, length });
+        let mut answers = device.submit_reads(&requests).into_iter().map(PendingRead::wait);
+        let mut next = || answers.next().expect("an answer to each").map(|buffer| buffer.to_vec());
+        assert_eq!(next().expect("inside"), b"01");
+        assert!(matches!(next(), Err(DeviceError::BeyondEnd { offset: 8, length: 4, .. })));
+        assert_eq!(next().expect("inside"), b"34567");
+        assert!(matches!(next(), Err(DeviceError::BeyondEnd { offset: u64::MAX, .. })));
+        assert_eq!(next().expect("inside"), b"9");
     }
 
     #[test]
@@ -442,12 +437,13 @@ mod tests {
         let count = Rc::clone(&told);
         wait::before_wait(move || count.set(count.get() + 1));
         let mut buffer = [0; 4096];
-        // Not every filesystem forgets, or says so. To ask may fetch what was asked for.
-        if device.has_fetched(60 << 10) == Some(false) {
+        let is_at_hand = || device.read_at_hand(0, &mut [0; 4096]) == Ok(4096);
+        // Not every filesystem forgets.
+        if !is_at_hand() {
             device.read_at(0, &mut buffer).expect("read");
             assert_eq!((told.get(), buffer), (1, [7; 4096]));
         }
-        if device.has_fetched(0) == Some(true) {
+        if is_at_hand() {
             let before = told.get();
             device.read_at(0, &mut buffer).expect("read");
             assert_eq!((told.get(), buffer), (before, [7; 4096]));

@@ -1,23 +1,32 @@
-//! Where bytes live: an image file or a block device, read at plain byte offsets by many threads at once,
-//! with hints of what will be read soon, and the device's class (does it rotate?). Who was given a
-//! [`WritableDevice`] may write it too.
+//! Where bytes live: an image file or a block device, read at plain byte offsets by many threads at once, and the
+//! device's class (does it rotate?). A [`WritableDevice`] can be written too.
+//!
+//! The walk of a read: a batch of [`ReadRequest`]s is submitted ([`Device::submit_reads`]), an engine reads each into a
+//! [`Buffer`] of its own, and the [`PendingRead`] hands the buffer to its waiter. What is under way is known exactly, for
+//! nothing is left to the host's readahead. A device that has no engine (memory, a simulation) answers as it is asked. A
+//! single read that is wanted at once has no use for an engine: [`Device::read_at`] makes it by the calling thread.
 //! Must not know: btrfs.
 
+mod buffer;
 mod class;
 mod direct;
+mod engine;
 mod error;
 mod file;
 mod memory;
 mod overlay;
+mod request;
 mod sparse;
 mod wait;
 
+pub use buffer::Buffer;
 pub use class::DeviceClass;
 pub use direct::DIRECT_ALIGNMENT;
 pub use error::DeviceError;
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
+pub use request::{PendingRead, ReadAnswer, ReadRequest, ReadUnderWay, ReadWaiter};
 pub use sparse::SparseDevice;
 pub use wait::before_wait;
 
@@ -34,14 +43,10 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Fills `buffer` from `offset` on, or fails as a whole.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Says that a range will be read soon; the device may begin to fetch it. Costs no more than a system
-    /// call for each [`PREFETCH_UNIT_BYTES`], fails silently, and never waits for the medium.
-    fn prefetch(&self, _offset: u64, _length: u64) {}
-
-    /// Whether the host has the byte at an offset in memory, so that reading it waits for nothing; `None` if it does not
-    /// say. Costs a system call.
-    fn has_fetched(&self, _offset: u64) -> Option<bool> {
-        None
+    /// Submits reads, which are under way together from then on; the pending reads are in the order of the requests.
+    /// A device without an engine reads at once, one after the other.
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        read_in_turn(self, requests)
     }
 
     /// How many requests, whoever made them, wait for the disk that this is or is a part of; `None` if the host does
@@ -102,6 +107,11 @@ pub trait WritableDevice: Device {
 /// How many requests a device works on at once if it does not say: as many as SATA can tell apart.
 pub const QUEUE_DEPTH: u32 = 32;
 
-/// The most that one hint is sure to fetch, in bytes: the kernel cuts longer ones short, at a length that depends
-/// on the device.
-pub const PREFETCH_UNIT_BYTES: u64 = 128 << 10;
+/// Makes reads one after the other, by the calling thread.
+pub fn read_in_turn(device: &(impl Device + ?Sized), requests: &[ReadRequest]) -> Vec<PendingRead> {
+    let read = |request: &ReadRequest| {
+        let mut buffer = Buffer::new(request.length);
+        device.read_at(request.offset, &mut buffer).map(|()| buffer)
+    };
+    requests.iter().map(|request| PendingRead::answered(read(request))).collect()
+}

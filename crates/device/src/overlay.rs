@@ -1,7 +1,7 @@
 //! A device whose writes stay in memory.
 
 use crate::file::fits;
-use crate::{Device, DeviceClass, DeviceError, WritableDevice};
+use crate::{Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, read_in_turn};
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -85,12 +85,16 @@ impl Device for OverlayDevice {
         Ok(())
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.base.prefetch(offset, length);
-    }
-
-    fn has_fetched(&self, offset: u64) -> Option<bool> {
-        self.base.has_fetched(offset)
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        let is_below = {
+            let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+            let is_below = |read: &ReadRequest| {
+                self.check_range(read.offset, read.length).is_ok()
+                    && pages.range(pages_of(read.offset, read.length)).next().is_none()
+            };
+            requests.iter().all(is_below)
+        };
+        if is_below { self.base.submit_reads(requests) } else { read_in_turn(self, requests) }
     }
 
     fn host_in_flight(&self) -> Option<u32> {

@@ -461,8 +461,16 @@ impl Filesystem {
                 Source::Compressed(compressed) => (compressed.address, compressed.disk_length),
                 Source::Inline { .. } => continue,
             };
-            volume.prefetch(address, length);
+            let done = volume.prefetch(address, length);
             file.inode.readahead().set_worth(volume.readahead_bytes(address));
+            if done < length {
+                let reached = match extent.source {
+                    Source::Plain { .. } => range.start.max(extent.start) + done,
+                    _ => range.start.max(extent.start),
+                };
+                file.inode.readahead().fell_short(&range, reached);
+                break;
+            }
         }
         Ok(())
     }

@@ -294,10 +294,6 @@ impl Device for FaultyDevice {
         }
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.inner.prefetch(offset, length);
-    }
-
     fn class(&self) -> DeviceClass {
         self.inner.class()
     }

@@ -1,31 +1,29 @@
 //! A modelled drive as a device.
 
 use crate::{Drive, DriveRequestKind, Image, Ticket, VirtualTime};
-use brindle_device::{Device, DeviceClass, DeviceError};
-use std::collections::{BTreeMap, VecDeque};
+use brindle_device::{
+    Buffer, Device, DeviceClass, DeviceError, PendingRead, ReadAnswer, ReadRequest, ReadUnderWay,
+};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest request that a host sends to a drive.
 const REQUEST_BYTES: u64 = 1 << 20;
-/// Bytes of prefetched data that the host keeps in memory.
-const FETCHED_BYTES_MAX: u64 = 1 << 30;
 
-/// Contents in memory, and the time that a drive takes for them. What was announced by [`Device::prefetch`] is fetched
-/// into the host's memory, where a read finds it or waits for it; anything else is read from the drive.
+/// Contents in memory, and the time that a drive takes for them. Reads that are submitted are under way at once.
 pub struct ModelDevice {
     name: String,
     contents: Image,
     time: Arc<VirtualTime>,
     drive: usize,
     class: DeviceClass,
-    fetched: Mutex<Fetched>,
 }
 
-#[derive(Debug, Default)]
-struct Fetched {
-    ranges: BTreeMap<u64, (u64, Ticket)>,
-    order: VecDeque<u64>,
+/// A read of a drive, which may be several requests.
+struct Requested {
+    time: Arc<VirtualTime>,
+    tickets: Vec<Ticket>,
+    buffer: Mutex<Option<Buffer>>,
 }
 
 impl ModelDevice {
@@ -33,42 +31,36 @@ impl ModelDevice {
     pub fn new(name: impl Into<String>, contents: Image, drive: Drive, time: &Arc<VirtualTime>) -> Self {
         let class = if drive.is_rotating() { DeviceClass::Rotating } else { DeviceClass::Solid };
         let (name, drive) = (name.into(), time.add(drive));
-        Self { name, contents, time: Arc::clone(time), drive, class, fetched: Mutex::default() }
+        Self { name, contents, time: Arc::clone(time), drive, class }
     }
 
-    /// Tickets that a range waits for: pieces being fetched, and requests for the gaps between them.
-    fn ask(&self, start: u64, end: u64, is_kept: bool) -> Vec<Ticket> {
-        let mut fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut at, mut tickets) = (start, Vec::new());
-        while at < end {
-            let before = fetched.ranges.range(..=at).next_back().map(|(_, known)| *known);
-            if let Some((known_end, ticket)) = before.filter(|(known_end, _)| at < *known_end) {
-                tickets.push(ticket);
-                at = known_end;
-                continue;
-            }
-            let next = fetched.ranges.range(at..).next().map_or(end, |(next, _)| *next);
-            let until = end.min(next).min(at + REQUEST_BYTES);
-            let ticket = self.time.submit(self.drive, DriveRequestKind::Read(at, until - at));
-            tickets.push(ticket);
-            if is_kept {
-                fetched.add(at, until, ticket);
-            }
-            at = until;
-        }
-        tickets
+    /// Asks the drive for a range.
+    fn ask(&self, offset: u64, length: usize) -> Result<Vec<Ticket>, DeviceError> {
+        let size_bytes = self.size_bytes();
+        let end = offset.checked_add(length as u64).filter(|end| *end <= size_bytes);
+        let beyond = || DeviceError::BeyondEnd { device: self.name.clone(), offset, length, size_bytes };
+        let end = end.ok_or_else(beyond)?;
+        let starts = (offset..end).step_by(usize::try_from(REQUEST_BYTES).expect("small"));
+        let submit = |start: u64| {
+            let kind = DriveRequestKind::Read(start, REQUEST_BYTES.min(end - start));
+            self.time.submit(self.drive, kind)
+        };
+        Ok(starts.map(submit).collect())
     }
 }
 
-impl Fetched {
-    fn add(&mut self, start: u64, end: u64, ticket: Ticket) {
-        self.ranges.insert(start, (end, ticket));
-        self.order.push_back(start);
-        while self.order.len() as u64 > FETCHED_BYTES_MAX / REQUEST_BYTES {
-            if let Some(oldest) = self.order.pop_front() {
-                self.ranges.remove(&oldest);
-            }
-        }
+impl ReadUnderWay for Requested {
+    fn is_answered(&self) -> bool {
+        self.tickets.iter().all(|ticket| self.time.is_answered(*ticket))
+    }
+
+    fn wait(&self) {
+        self.tickets.iter().for_each(|ticket| self.time.wait(*ticket));
+    }
+
+    fn take(&self) -> ReadAnswer {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(buffer.take().expect("an answer is taken once"))
     }
 }
 
@@ -88,27 +80,24 @@ impl Device for ModelDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        let (length, size_bytes) = (buffer.len(), self.size_bytes());
-        let end = offset.checked_add(length as u64).filter(|end| *end <= size_bytes);
-        let beyond = || DeviceError::BeyondEnd { device: self.name.clone(), offset, length, size_bytes };
-        let end = end.ok_or_else(beyond)?;
-        for ticket in self.ask(offset, end, false) {
+        for ticket in self.ask(offset, buffer.len())? {
             self.time.wait(ticket);
         }
         self.contents.read(offset, buffer);
         Ok(())
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        let end = offset.saturating_add(length).min(self.size_bytes());
-        self.ask(offset, end, true);
-    }
-
-    fn has_fetched(&self, offset: u64) -> Option<bool> {
-        let fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = fetched.ranges.range(..=offset).next_back();
-        let ticket = before.filter(|(_, (end, _))| offset < *end).map(|(_, (_, ticket))| *ticket);
-        Some(ticket.is_some_and(|ticket| self.time.is_answered(ticket)))
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        let submit = |read: &ReadRequest| match self.ask(read.offset, read.length) {
+            Err(error) => PendingRead::answered(Err(error)),
+            Ok(tickets) => {
+                let mut buffer = Buffer::new(read.length);
+                self.contents.read(read.offset, &mut buffer);
+                let buffer = Mutex::new(Some(buffer));
+                PendingRead::under_way(Requested { time: Arc::clone(&self.time), tickets, buffer })
+            }
+        };
+        requests.iter().map(submit).collect()
     }
 
     fn class(&self) -> DeviceClass {
@@ -121,19 +110,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefetched_data_is_not_read_again() {
+    fn submitted_reads_are_under_way_together() {
         let time = VirtualTime::new();
-        let device = ModelDevice::new("disk", Image::new(1 << 30), Drive::hard_disk(), &time);
-        device.prefetch(64 << 20, 8 << 20);
-        assert_eq!(time.now_ns(), 0, "nobody waits yet");
-        let mut buffer = vec![1; 8 << 20];
-        device.read_at(64 << 20, &mut buffer).expect("inside");
-        let first = time.now_ns();
-        assert!(first > 38_000_000 && buffer.iter().all(|byte| *byte == 0));
-        device.read_at(65 << 20, &mut buffer[..4096]).expect("inside");
-        assert_eq!(time.now_ns(), first);
-        device.read_at(1 << 29, &mut buffer[..4096]).expect("inside");
-        assert!(time.now_ns() > first);
-        device.read_at((1 << 30) - 4096, &mut buffer[..8192]).expect_err("beyond the end");
+        let disks = [0, 1].map(|number| {
+            let image = Image::new(1 << 30);
+            ModelDevice::new(format!("disk{number}"), image, Drive::hard_disk(), &time)
+        });
+        let requests = [64 << 20, 68 << 20].map(|offset| ReadRequest { offset, length: 4 << 20 });
+        let pending: Vec<_> = disks.iter().flat_map(|disk| disk.submit_reads(&requests)).collect();
+        assert_eq!(time.now_ns(), 0, "nothing waits yet");
+        assert!(pending.iter().all(|read| !read.is_answered()));
+        for read in pending {
+            assert!(read.wait().expect("inside").iter().all(|byte| *byte == 0));
+        }
+        let both = time.now_ns();
+        assert!((38_000_000..60_000_000).contains(&both), "{both}: the disks work side by side");
+        let mut buffer = vec![1; 8192];
+        disks[0].read_at(1 << 29, &mut buffer[..4096]).expect("inside");
+        assert!(time.now_ns() > both);
+        let beyond = ReadRequest { offset: (1 << 30) - 4096, length: 8192 };
+        disks[0].read_at(beyond.offset, &mut buffer).expect_err("beyond the end");
+        disks[0].submit_reads(&[beyond]).remove(0).wait().expect_err("beyond the end");
     }
 }

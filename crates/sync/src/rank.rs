@@ -124,12 +124,22 @@ ranks! {
     VolumePool,
     /// The superblock of the last commit.
     Superblock,
-    /// Reads that are announced.
-    Announced,
-    /// Reads that a device has been told of.
+    /// Data fetched before it is read.
+    Prefetched,
+    /// Fetches of a device that are watched.
     Backlog,
+    /// A request to a device, whose answer is waited for.
+    Fetch,
     /// Places that a device failed to take.
     LostWrites,
+
+    // Engines: `device`.
+    /// An answer that is waited for, and its buffer.
+    DeviceRequest,
+    /// Requests of an engine.
+    DeviceQueue,
+    /// Memory for buffers.
+    DeviceBuffers,
 }
 
 /// A type whose locks have one rank.

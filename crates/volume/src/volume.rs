@@ -165,7 +165,11 @@ impl Volume {
 
     /// Removes a chunk; returns false if there is none that begins there. Reads and writes of it under way go on.
     pub fn remove_chunk(&self, start: Logical) -> bool {
-        self.change(|pool| pool.remove_chunk(start))
+        self.change(|pool| {
+            let length = pool.chunks.find(start).map_or(0, |chunk| chunk.length);
+            pool.choosing.prefetched().forget(start.get(), length);
+            pool.remove_chunk(start)
+        })
     }
 
     /// A device has another size, or more or less of it belongs to chunks; false if there is no such device.

@@ -66,10 +66,6 @@ impl Device for Veiled {
         Ok(())
     }
 
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.device.prefetch(offset, length);
-    }
-
     fn class(&self) -> DeviceClass {
         self.device.class()
     }

@@ -169,7 +169,9 @@ impl NameWalk<'_, '_> {
         for (slot, pointer) in node.key_ptrs().iter().enumerate() {
             if slot % 16 == 0 {
                 let next: &[KeyPtr] = node.key_ptrs().get(slot..).unwrap_or_default();
-                next.iter().take(32).for_each(|next| self.reader.volume.prefetch(next.blockptr, size));
+                for next in next.iter().take(32) {
+                    self.reader.volume.prefetch(next.blockptr, size);
+                }
             }
             self.below(&NodeExpectation::child(pointer, node.level()));
         }

@@ -38,6 +38,15 @@ impl Readahead {
         self.worth_bytes = bytes;
     }
 
+    /// Notes that a range which [`advance`](Self::advance) has returned was asked for up to `reached` only: the rest is
+    /// returned again by a later read.
+    pub fn fell_short(&mut self, range: &Range<u64>, reached: u64) {
+        let asked = self.streams.iter_mut().rev().find(|stream| stream.asked == range.end);
+        if let Some(stream) = asked {
+            stream.asked = reached.clamp(range.start, range.end);
+        }
+    }
+
     /// Notes a read of a file of this size; returns the range to ask for, if any.
     pub fn advance(&mut self, offset: u64, end: u64, size: u64) -> Option<Range<u64>> {
         let most = self.worth_bytes.max(AHEAD_MAX_BYTES);
@@ -78,6 +87,23 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_was_not_asked_for_is_returned_again() {
+        let mut readahead = Readahead::default();
+        let mut asked = 0;
+        for read in 0..64 {
+            if let Some(range) = readahead.advance(read * MIB, (read + 1) * MIB, 64 * MIB) {
+                assert_eq!(range.start, asked.max(read * MIB), "read {read}");
+                // Every other time there is room for half of it.
+                let length = range.end - range.start;
+                asked = if read % 2 == 0 { range.end } else { range.start + length / 2 };
+                readahead.fell_short(&range, asked);
+            }
+        }
+        assert_eq!(asked, 64 * MIB);
+        readahead.fell_short(&(7..9), 8);
+    }
 
     /// Reads a file in order; how far ahead the devices were asked at the most.
     fn read_through(readahead: &mut Readahead, size: u64) -> u64 {

@@ -1,7 +1,8 @@
-//! Which way a run is read: the policy is asked, and what was announced is remembered.
+//! Which way a run is read: the policy is asked once, and what is fetched in advance is remembered.
 
-use super::announced::Announced;
+use super::fetch::{FetchPlan, slices};
 use super::load::Clock;
+use super::prefetched::{NewRange, Prefetched, Slice};
 use super::reader;
 use super::way::Piece;
 use crate::chunk::Chunk;
@@ -20,9 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const REQUEST_BYTES_MAX: u64 = 256 << 10;
 /// So far ahead of a stream `auto` looks at the least, in bytes: of mirrors that differ much, the fast one is to have
 /// enough to do while the slow one does its part.
-const AHEAD_BYTES_MIN: u64 = 32 << 20;
+const AHEAD_BYTES_MIN: u64 = 24 << 20;
 /// How much of a stream stays on one mirror under `auto` if none of them rotates, in bytes.
 const SOLID_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Shortest range whose fetches tell how fast a device is, in bytes.
+const WATCHED_BYTES_MIN: u64 = 1 << 20;
 
 /// How mirrors are chosen.
 #[derive(Clone, Debug, Default)]
@@ -35,16 +39,16 @@ pub(crate) struct Choosing {
     pub(crate) clock: Clock,
     /// For `round-robin`.
     bytes_read: Arc<AtomicU64>,
-    announced: Arc<Mutex<Announced>>,
+    prefetched: Arc<Mutex<Prefetched>>,
 }
 
-impl Ranked for Announced {
-    const RANK: Rank = Rank::Announced;
+impl Ranked for Prefetched {
+    const RANK: Rank = Rank::Prefetched;
 }
 
 impl Choosing {
-    pub(super) fn announced(&self) -> MutexGuard<'_, Announced> {
-        self.announced.lock()
+    pub(crate) fn prefetched(&self) -> MutexGuard<'_, Prefetched> {
+        self.prefetched.lock()
     }
 }
 
@@ -59,22 +63,27 @@ impl Pool {
     pub(super) fn piece(&self, chunk: &Chunk, offset: u64, length: u64) -> Piece {
         let mut run = chunk.layout.run_at(offset);
         run.length = run.length.min(length).min(chunk.length - offset);
+        let at = chunk.start.get() + offset;
+        let found = {
+            let mut prefetched = self.choosing.prefetched();
+            prefetched.expire(&self.choosing.clock);
+            let found = prefetched.find(at);
+            if found.is_none() {
+                run.length = prefetched.next(at).map_or(run.length, |next| run.length.min(next - at));
+            }
+            found
+        };
+        // An answer is as good as the device was when it came; a mere choice is as good as the device is now.
+        let found = found.filter(|found| found.part.is_some() || self.is_fit(chunk, &run, found.way));
+        if let Some(found) = found {
+            run.length = run.length.min(found.end - at);
+            return Piece { run, way: found.way, prefetched: Some(found) };
+        }
         if !chunk.has_mirrors() {
-            return Piece { run, way: self.first_way(chunk, offset, run.length), announced: None };
+            return Piece { run, way: self.first_way(chunk, offset, run.length), prefetched: None };
         }
         let active = self.choosing.settings.active;
         if active.is_fickle() {
-            let at = chunk.start.get() + offset;
-            let found = {
-                let mut announced = self.choosing.announced();
-                announced.expire(&self.choosing.clock);
-                announced.find(at)
-            };
-            let found = found.filter(|found| self.is_fit(chunk, &run, found.way));
-            if let Some(found) = found {
-                run.length = run.length.min(found.end - at);
-                return Piece { run, way: found.way, announced: Some(found) };
-            }
             run.length = run.length.min(self.piece_bytes(chunk, at));
         }
         let way = self.choose(chunk, offset, &run);
@@ -85,7 +94,7 @@ impl Pool {
             }
             run.length = run.length.min(end);
         }
-        Piece { run, way, announced: None }
+        Piece { run, way, prefetched: None }
     }
 
     /// The way to try first.
@@ -110,7 +119,7 @@ impl Pool {
         order_mirrors(&facts)
     }
 
-    /// How much of a stream that will be read in order is best asked for in advance, in bytes, so that all mirrors have
+    /// How much of a stream that will be read in order is best fetched in advance, in bytes, so that all mirrors have
     /// something to do; 0 if that is up to the reader.
     pub(super) fn readahead_bytes(&self, chunk: &Chunk) -> u64 {
         let is_auto = self.choosing.settings.active == ReadPolicy::Auto;
@@ -121,7 +130,7 @@ impl Pool {
         (self.segment_bytes(chunk) * (copies + 1)).max(AHEAD_BYTES_MIN)
     }
 
-    /// Sees how far the devices of a chunk have come with what they were told to fetch.
+    /// Sees how far the devices of a chunk have come with what is fetched from them.
     pub(super) fn look_after(&self, chunk: &Chunk) {
         if self.choosing.settings.active != ReadPolicy::Auto || !chunk.has_mirrors() {
             return;
@@ -129,10 +138,8 @@ impl Pool {
         let now = self.choosing.clock.now();
         for stripe in &chunk.stripes {
             let pool_device = &self.devices[stripe.device];
-            if let Some(device) = pool_device.device.as_deref() {
-                let unknown = MirrorFacts { rotating: pool_device.is_rotating(), ..MirrorFacts::default() };
-                pool_device.load.look(device, cost(&unknown, 0).bytes_per_second, now);
-            }
+            let unknown = MirrorFacts { rotating: pool_device.is_rotating(), ..MirrorFacts::default() };
+            pool_device.load.look(cost(&unknown, 0).bytes_per_second, now);
         }
     }
 
@@ -216,47 +223,70 @@ impl Pool {
         facts.present && !facts.stale && facts.errors == 0
     }
 
-    /// Remembers, where that matters, that the device of a piece is about to be told of it. Returns the way, which is that
-    /// of what was announced before it in the same segment.
-    pub(super) fn announce(&self, chunk: &Chunk, offset: u64, piece: &Piece) -> Option<usize> {
+    /// Plans the fetch of a piece that is to be read later, and remembers it. Nothing is planned of a piece that is
+    /// fetched already, that must be rebuilt, or whose device has lost it.
+    pub(super) fn prefetch_piece(&self, chunk: &Chunk, offset: u64, piece: &Piece, plan: &mut FetchPlan) {
+        if piece.prefetched.as_ref().is_some_and(|found| found.is_awaited) {
+            return;
+        }
         let active = self.choosing.settings.active;
-        if !active.is_fickle() || !chunk.has_mirrors() {
-            return Some(piece.way);
-        }
-        if piece.announced.is_some_and(|found| found.is_awaited) {
-            return None;
-        }
+        let is_fickle = active.is_fickle() && chunk.has_mirrors();
         let (at, run) = (chunk.start.get() + offset, &piece.run);
         let mut way = piece.way;
-        if active == ReadPolicy::Auto
-            && piece.announced.is_none()
-            && let Some(before) = self.announced_before(chunk, offset)
+        if is_fickle
+            && active == ReadPolicy::Auto
+            && piece.prefetched.is_none()
+            && let Some(before) = self.prefetched_before(chunk, offset)
             && self.is_fit(chunk, run, before)
         {
             way = before;
         }
-        let Way::Direct(stripe) = chunk.layout.way(run, way) else { return Some(way) };
-        let place = &chunk.stripes[stripe];
-        let load = &self.devices[place.device].load;
+        let Some((device, physical)) = self.direct_place(chunk, run, way) else { return };
         let now = self.choosing.clock.now();
-        let facts = MirrorFacts { load: self.load_of(chunk, run, way, now), ..self.facts(chunk, run, way) };
-        let cost = cost(&facts, run.length);
-        let physical = place.physical.get().saturating_add(run.stripe_offset);
-        load.request(physical, run.length);
-        load.expect(physical, run.length, cost.ns, now);
-        self.choosing.announced().add(at, run.length, way, load, now);
-        Some(way)
+        let load = is_fickle.then(|| Arc::clone(&self.devices[device].load));
+        if let Some(load) = &load {
+            let facts =
+                MirrorFacts { load: self.load_of(chunk, run, way, now), ..self.facts(chunk, run, way) };
+            load.request(physical, run.length);
+            load.expect(run.length, cost(&facts, run.length).ns, now);
+        }
+        let fetch = |(start, length)| Slice {
+            end: start + length,
+            left: length,
+            part: Some(plan.add(device, physical + start, length)),
+        };
+        let slices: Vec<Slice> = slices(run.length).map(fetch).collect();
+        if let Some(load) = load.as_ref().filter(|_| run.length >= WATCHED_BYTES_MIN) {
+            let mut start = 0;
+            for slice in &slices {
+                let part = slice.part.as_ref().expect("it was just made");
+                load.watch(&part.fetch, slice.end - start, now);
+                start = slice.end;
+            }
+        }
+        self.choosing.prefetched().add(NewRange { start: at, length: run.length, way, load, slices }, now);
     }
 
-    /// The way of what was announced just before, on the same devices and in the same segment.
-    fn announced_before(&self, chunk: &Chunk, offset: u64) -> Option<usize> {
+    /// The device that a way reads a run from, and the byte there; `None` if it must be rebuilt, the device is missing,
+    /// or it has lost part of the run.
+    pub(super) fn direct_place(&self, chunk: &Chunk, run: &Run, way: usize) -> Option<(usize, u64)> {
+        let Way::Direct(stripe) = chunk.layout.way(run, way) else { return None };
+        let place = &chunk.stripes[stripe];
+        let device = &self.devices[place.device];
+        let physical = place.physical.get().saturating_add(run.stripe_offset);
+        let is_there = device.device.is_some() && !device.lost_writes.affect(physical, run.length);
+        is_there.then_some((place.device, physical))
+    }
+
+    /// The way of what is fetched just before, on the same devices and in the same segment.
+    fn prefetched_before(&self, chunk: &Chunk, offset: u64) -> Option<usize> {
         let at = chunk.start.get() + offset;
         let segment = self.segment_bytes(chunk);
         // Of striped profiles, the devices of a column have had the strip of the row before.
         let back = if chunk.layout.columns() == 1 { 1 } else { chunk.layout.columns() * STRIP_BYTES };
         let before = at.checked_sub(back).filter(|before| *before >= chunk.start.get())?;
         let is_same = before / segment == at / segment;
-        let found = is_same.then(|| self.choosing.announced().find(before))?;
+        let found = is_same.then(|| self.choosing.prefetched().find(before))?;
         found.map(|found| found.way)
     }
 

@@ -1,6 +1,8 @@
 //! Data: read in pieces as large as the stripes allow, straight into the caller's buffer; verified sector
 //! by sector; and only the sectors that are bad are looked for elsewhere.
 
+use super::fetch::FetchPlan;
+use super::plan::{PlannedPiece, ReadPlan};
 use super::way::Piece;
 use crate::chunk::Chunk;
 use crate::pool::Pool;
@@ -68,54 +70,50 @@ impl Volume {
             return refuse("there are fewer checksums than sectors");
         }
         let pool = self.snapshot();
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = logical + to_u64(done);
-            let rest = to_u64(buffer.len() - done);
-            let chunk = pool.chunks.find(at).ok_or(ReadError::Unmapped { logical: at })?;
-            let offset = chunk.offset_of(at).unwrap_or(0);
-            let piece = pool.piece(chunk, offset, rest);
-            if done == 0 && piece.run.length < rest {
-                pool.hint(logical, rest);
-            }
-            let end = done + to_usize(piece.run.length);
-            expected.first_sector = done / sector_bytes;
-            pool.fill(chunk, offset, &piece, &mut buffer[done..end], &expected)?;
-            done = end;
+        let plan = ReadPlan::begin(&pool, logical, length)?;
+        let mut rest = buffer;
+        for planned in &plan.pieces {
+            let (now, later) = rest.split_at_mut(planned.length());
+            pool.fill(planned, now, &expected)?;
+            expected.first_sector += now.len() / sector_bytes;
+            rest = later;
         }
         Ok(())
     }
 }
 
 impl Pool {
-    /// Hints at everything that a read of a range would read. Ends where the chunks do.
-    pub(super) fn hint(&self, logical: Logical, length: u64) {
-        let mut done = 0;
+    /// Fetches what a read of a range would read. Ends where the chunks do, or the memory for it; after how many bytes.
+    pub(super) fn prefetch(&self, logical: Logical, length: u64) -> u64 {
+        let (mut plan, mut done) = (FetchPlan::default(), 0);
         while done < length {
-            let Some(at) = logical.checked_add(done) else { return };
-            let Some(chunk) = self.chunks.find(at) else { return };
-            let Some(offset) = chunk.offset_of(at) else { return };
+            let Some(at) = logical.checked_add(done) else { break };
+            let Some(chunk) = self.chunks.find(at) else { break };
+            let Some(offset) = chunk.offset_of(at) else { break };
             if done == 0 {
                 self.look_after(chunk);
             }
-            let piece = self.piece(chunk, offset, length - done);
-            if let Some(way) = self.announce(chunk, offset, &piece) {
-                self.hint_piece(chunk, &piece.run, way);
+            let room = self.choosing.prefetched().room();
+            if room == 0 {
+                break;
             }
+            let piece = self.piece(chunk, offset, room.min(length - done));
+            self.prefetch_piece(chunk, offset, &piece, &mut plan);
             done += piece.run.length;
         }
+        plan.submit(self);
+        done
     }
 
     /// Fills `buffer` with a piece.
     fn fill(
         &self,
-        chunk: &Chunk,
-        offset: u64,
-        piece: &Piece,
+        planned: &PlannedPiece<'_>,
         buffer: &mut [u8],
         expected: &Expected<'_>,
     ) -> Result<(), ReadError> {
-        match self.read_piece(chunk, offset, piece, buffer) {
+        let (chunk, offset, piece) = (planned.chunk, planned.offset, &planned.piece);
+        match planned.read(self, buffer) {
             Ok(()) => self.verify(chunk, offset, piece, buffer, expected, &[]),
             Err(attempt) => self.fill_otherwise(chunk, offset, piece, buffer, expected, *attempt),
         }
@@ -137,7 +135,7 @@ impl Pool {
             if way == piece.way {
                 continue;
             }
-            let piece = Piece { way, announced: None, ..*piece };
+            let piece = Piece { run: piece.run, way, prefetched: None };
             match self.read_run(chunk, &piece.run, way, buffer) {
                 Ok(()) => {
                     self.count_recovered(&attempts);

@@ -1,29 +1,27 @@
 //! What a device does and did for readers. Kept only while a policy looks at it, or somebody asked for statistics.
 
+use super::fetch::Fetch;
 use crate::ReadStatistics;
 use brindle_device::Device;
 use brindle_policy::read::MirrorLoad;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Averages move so far towards each new value: one part in so many.
 const SMOOTHING: u64 = 8;
 /// A hard disk that answers faster has not moved: its cache has answered, or the host's.
 const MOVED_NS: u64 = 300_000;
-/// So finely it is seen how far a device has come with what it was told to fetch, in bytes. Less is not looked after.
-const PROBE_BYTES: u64 = 1 << 20;
-/// What has not come after this time never will, in nanoseconds; and no more ranges than these are looked after.
-const WAIT_NS_MAX: u64 = 4_000_000_000;
-const RANGES_MAX: usize = 1024;
-/// Less than this says little of how fast a device streams.
-const MEASURED_BYTES: u64 = 4 << 20;
-/// A device that has nothing to do may be this part faster than it was taken to be.
-const GROWTH: u64 = 8;
+/// Upper bound on the fetches whose progress is watched.
+const WATCHED_MAX: usize = 1024;
+/// Fetches tell how fast a device is after so many bytes, or after fewer that took long enough: a fast device is known
+/// soon, and a hard disk is not judged by what its cache held.
+const MEASURED_BYTES: u64 = 8 << 20;
+const MEASURED_BYTES_MIN: u64 = 4 << 20;
+const MEASURED_NS: u128 = 100_000_000;
 /// So often the host is asked what waits for a device, in nanoseconds.
 const HOST_LOOK_NS: u64 = 1_000_000;
 /// The host cuts what it is told to fetch into requests of this length, or longer ones, in bytes.
@@ -81,15 +79,15 @@ pub(crate) struct Load {
     host_in_flight: AtomicU32,
 }
 
-/// What a device was told to fetch and has not fetched yet, as far as the host says.
+/// Fetches that were long enough to tell the device's speed, and had not been answered when last looked at.
 #[derive(Debug, Default)]
 struct Backlog {
-    /// With the time at which each was announced.
-    ranges: VecDeque<(Range<u64>, u64)>,
+    /// In the order of their submission, with their lengths in bytes. A fetch that is gone was read, or given up.
+    fetches: VecDeque<(Weak<Fetch>, u64)>,
     bytes: u64,
-    /// Since then it was at work.
+    /// Start of the time in which the device has been at work, in nanoseconds.
     since_ns: u64,
-    /// What it has fetched since then.
+    /// Bytes fetched since then.
     fetched: u64,
 }
 
@@ -155,39 +153,34 @@ impl Load {
         }
     }
 
-    /// The device is told to expect a read from an offset on.
-    pub(super) fn expect(&self, offset: u64, bytes: u64, cost_ns: u64, now: u64) {
+    /// A range is fetched from the device in advance, which is expected to take `cost_ns`.
+    pub(super) fn expect(&self, bytes: u64, cost_ns: u64, now: u64) {
         self.expected.fetch_add(1, Relaxed);
         self.expected_bytes.fetch_add(bytes, Relaxed);
         let due_ns = self.busy_until_ns.load(Relaxed).max(now).saturating_add(cost_ns);
         self.busy_until_ns.store(due_ns, Relaxed);
-        if bytes >= PROBE_BYTES {
-            let mut backlog = self.backlog();
-            backlog.give_up(now);
-            if backlog.ranges.is_empty() {
-                (backlog.since_ns, backlog.fetched) = (now, 0);
-            }
-            backlog.ranges.push_back((offset..offset.saturating_add(bytes), now));
+    }
+
+    /// Watches a fetch, to learn how fast the device is.
+    pub(super) fn watch(&self, fetch: &Arc<Fetch>, bytes: u64, now: u64) {
+        let mut backlog = self.backlog();
+        if backlog.fetches.is_empty() {
+            (backlog.since_ns, backlog.fetched) = (now, 0);
+        }
+        if backlog.fetches.len() < WATCHED_MAX {
+            backlog.fetches.push_back((Arc::downgrade(fetch), bytes));
             backlog.bytes += bytes;
         }
     }
 
-    /// Sees how far the device has come with what it was told to fetch, and how fast it was. If it has nothing left to do
-    /// it may be faster than it was taken to be; `usual` is what that is if nobody knows.
-    pub(super) fn look(&self, device: &dyn Device, usual: u64, now: u64) {
+    /// Sees how far the device has come with what is fetched from it, and how fast it was; `usual` is the speed of an
+    /// unknown device, in bytes a second.
+    pub(super) fn look(&self, usual: u64, now: u64) {
         let mut backlog = self.backlog();
-        backlog.give_up(now);
-        if backlog.ranges.is_empty() {
+        if backlog.fetches.is_empty() {
             return;
         }
-        while let Some((first, _)) = backlog.ranges.front().cloned() {
-            let end = first.end.min(first.start.saturating_add(PROBE_BYTES));
-            match device.has_fetched(end - 1) {
-                Some(true) => backlog.fetch_first(end),
-                Some(false) => break,
-                None => return *backlog = Backlog::default(),
-            }
-        }
+        backlog.take_answered();
         let took = u128::from(now.saturating_sub(backlog.since_ns).max(1));
         let measured = u128::from(backlog.fetched) * 1_000_000_000 / took;
         let measured = u64::try_from(measured).unwrap_or(RATE_MAX);
@@ -195,11 +188,10 @@ impl Load {
             0 => usual,
             known => known,
         };
-        let rate = if backlog.ranges.is_empty() {
-            measured.max(known + known / GROWTH)
-        } else if backlog.fetched >= MEASURED_BYTES {
+        let is_enough = took >= MEASURED_NS && backlog.fetched >= MEASURED_BYTES_MIN;
+        let rate = if is_enough || backlog.fetched >= MEASURED_BYTES {
             (backlog.since_ns, backlog.fetched) = (now, 0);
-            known - known / 4 + measured / 4
+            known / 2 + measured / 2
         } else {
             known
         };
@@ -236,25 +228,16 @@ impl Load {
 }
 
 impl Backlog {
-    /// The first range is there up to here.
-    fn fetch_first(&mut self, end: u64) {
-        let Some((first, _)) = self.ranges.front_mut() else { return };
-        let fetched = end - first.start;
-        first.start = end;
-        if first.is_empty() {
-            self.ranges.pop_front();
-        }
-        self.bytes = self.bytes.saturating_sub(fetched);
-        self.fetched += fetched;
-    }
-
-    /// Forgets what has not come for so long that it never will: the host may have dropped it, or not have asked for it.
-    fn give_up(&mut self, now: u64) {
-        let is_over = |made: u64| now.saturating_sub(made) > WAIT_NS_MAX;
-        while self.ranges.len() >= RANGES_MAX || self.ranges.front().is_some_and(|(_, made)| is_over(*made)) {
-            let Some((range, _)) = self.ranges.pop_front() else { return };
-            self.bytes = self.bytes.saturating_sub(range.end - range.start);
-            (self.since_ns, self.fetched) = (now, 0);
+    /// Takes the fetches off that have been answered, up to the first that has not.
+    fn take_answered(&mut self) {
+        while let Some((fetch, bytes)) = self.fetches.front() {
+            if fetch.upgrade().is_some_and(|fetch| !fetch.is_answered()) {
+                return;
+            }
+            let bytes = *bytes;
+            self.fetches.pop_front();
+            self.bytes -= bytes;
+            self.fetched += bytes;
         }
     }
 }
@@ -280,30 +263,9 @@ fn approach(average: &AtomicU64, value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fetch::FetchPlan;
     use super::*;
     use brindle_device::DeviceError;
-
-    /// A device of which the host has what lies before an offset, or doesn't say.
-    #[derive(Debug)]
-    struct Fetched(Option<u64>);
-
-    impl Device for Fetched {
-        fn name(&self) -> &str {
-            "fetched"
-        }
-
-        fn size_bytes(&self) -> u64 {
-            1 << 40
-        }
-
-        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
-            Ok(())
-        }
-
-        fn has_fetched(&self, offset: u64) -> Option<bool> {
-            self.0.map(|end| offset < end)
-        }
-    }
 
     const MIB: u64 = 1 << 20;
     const MS: u64 = 1_000_000;
@@ -313,37 +275,29 @@ mod tests {
     }
 
     #[test]
-    fn how_fast_a_device_fetches_is_seen() {
+    fn the_speed_of_a_device_is_learned_from_its_answers() {
         let load = Load::default();
-        load.expect(0, 64 * MIB, 320 * MS, 0);
-        load.look(&Fetched(Some(10 * MIB)), 200 * MIB, 100 * MS);
-        assert_eq!(load.statistics().bytes_per_second, 175 * MIB, "a quarter of the way from 200 to 100");
-        assert_eq!(backlog_ns(&load, 100 * MS) / MS, 54 * 1000 / 175);
-        load.look(&Fetched(Some(64 * MIB)), 200 * MIB, 640 * MS);
+        let fetches: Vec<_> = (0..64).map(|_| FetchPlan::default().add(0, 0, MIB).fetch).collect();
+        load.expect(64 * MIB, 320 * MS, 0);
+        fetches.iter().for_each(|fetch| load.watch(fetch, MIB, 0));
+        fetches[..10].iter().for_each(|fetch| fetch.answer(&[]));
+        load.look(200 * MIB, 100 * MS);
+        assert_eq!(load.statistics().bytes_per_second, 150 * MIB, "half of the way from 200 to 100");
+        assert_eq!(backlog_ns(&load, 100 * MS) / MS, 54 * 1000 / 150);
+        // Read and gone, or given up: neither is waited for.
+        drop(fetches);
+        load.look(200 * MIB, 640 * MS);
         assert_eq!(backlog_ns(&load, 640 * MS), 0);
-        assert!(load.statistics().bytes_per_second > 175 * MIB, "it had nothing to do");
+        assert_eq!(load.statistics().bytes_per_second, 125 * MIB, "54 MiB in 540 ms");
     }
 
     #[test]
-    fn what_never_comes_is_given_up() {
+    fn a_bounded_number_of_fetches_is_watched() {
         let load = Load::default();
-        load.expect(0, 8 * MIB, 40 * MS, 0);
-        load.look(&Fetched(Some(0)), 200 * MIB, WAIT_NS_MAX);
-        assert!(backlog_ns(&load, WAIT_NS_MAX) > 30 * MS);
-        load.look(&Fetched(Some(0)), 200 * MIB, WAIT_NS_MAX + 60 * MS);
-        assert_eq!((backlog_ns(&load, WAIT_NS_MAX + 60 * MS), load.backlog().ranges.len()), (0, 0));
-        (0..5000).for_each(|at| load.expect(at * MIB, MIB, MS, 0));
-        assert_eq!(load.backlog().ranges.len(), RANGES_MAX);
-        assert_eq!(load.backlog().bytes, RANGES_MAX as u64 * MIB);
-    }
-
-    #[test]
-    fn a_host_that_does_not_say_is_not_asked_again() {
-        let load = Load::default();
-        load.expect(0, 8 * MIB, 40 * MS, 0);
-        load.look(&Fetched(None), 200 * MIB, MS);
-        assert_eq!((load.backlog().ranges.len(), load.statistics().bytes_per_second), (0, 0));
-        assert_eq!(backlog_ns(&load, MS), 39 * MS, "what it was expected to take");
+        let fetch = FetchPlan::default().add(0, 0, MIB).fetch;
+        (0..5000).for_each(|_| load.watch(&fetch, MIB, 0));
+        let backlog = load.backlog();
+        assert_eq!((backlog.fetches.len(), backlog.bytes), (WATCHED_MAX, WATCHED_MAX as u64 * MIB));
     }
 
     /// A device of which the host says how many requests wait for it, and counts how often it is asked.
@@ -376,9 +330,9 @@ mod tests {
         assert_eq!(load.foreign(&device, MS), 10);
         load.begin();
         assert_eq!(load.foreign(&device, MS), 9);
-        load.expect(0, 4 * HOST_REQUEST_BYTES, MS, MS);
+        load.expect(4 * HOST_REQUEST_BYTES, MS, MS);
         assert_eq!(load.foreign(&device, MS), 5);
-        load.expect(0, 8 * HOST_REQUEST_BYTES, MS, MS);
+        load.expect(8 * HOST_REQUEST_BYTES, MS, MS);
         assert_eq!(load.foreign(&device, MS), 0);
         assert_eq!(device.1.load(Relaxed), 1, "once in a millisecond");
         device.0.store(20, Relaxed);

@@ -1,10 +1,20 @@
-//! Reading: a logical range becomes pieces, a piece is read in the way that the policy prefers, and what
-//! turns out bad is looked for elsewhere.
+//! Reading. The walk of a read of data:
+//!
+//! 1. [`data`]: a logical range becomes pieces; the policy is asked once for each ([`choice`]).
+//! 2. [`plan`]: pieces that are in memory ([`prefetched`]) need no device; the others become requests, adjacent ones
+//!    of a device one ([`fetch`]), and all devices are asked at once.
+//! 3. [`data`]: each answer is copied and verified. What is missing or bad is obtained in other ways ([`way`]), and
+//!    repaired ([`repair`]).
+//!
+//! A range that will be read later takes steps 1 and 2, and its answers stay in memory until they are read. What the
+//! devices have to do is in [`load`], which the policies ask.
 
-mod announced;
 mod choice;
 mod data;
+mod fetch;
 mod load;
+mod plan;
+mod prefetched;
 mod reader;
 mod repair;
 mod row;
@@ -109,14 +119,15 @@ impl Volume {
         pool.read_range(chunk, offset, mirror, buffer).map_err(failed)
     }
 
-    /// Says that a range will be read soon: the devices that would be read may begin to fetch it, in whole sectors, as
-    /// it will be read.
-    pub fn prefetch(&self, logical: Logical, length: u64) {
+    /// Fetches a range that will be read soon, in whole sectors, without waiting for it. Memory for such ranges is
+    /// bounded: returns the number of bytes for which there was room, and chunks, counted from the start.
+    pub fn prefetch(&self, logical: Logical, length: u64) -> u64 {
         let before = logical.get() % u64::from(self.tree_context().sectorsize);
         let start = Logical::new(logical.get() - before);
         let length = length.saturating_add(before);
         let whole = length.checked_next_multiple_of(self.tree_context().sectorsize.into());
-        self.snapshot().hint(start, whole.unwrap_or(length));
+        let done = self.snapshot().prefetch(start, whole.unwrap_or(length));
+        done.saturating_sub(before).min(length - before)
     }
 
     /// How far ahead of a sequential reader to say so, in bytes, so that every mirror of an address has something to do;

@@ -1,8 +1,9 @@
 //! Ways to obtain a run: going one of them.
 
-use super::announced::Found;
-use super::load::Answered;
-use crate::chunk::Chunk;
+use super::fetch::FetchPlan;
+use super::load::{Answered, Load};
+use super::prefetched::Found;
+use crate::chunk::{Chunk, ChunkStripe};
 use crate::device::{PoolDevice, count};
 use crate::layout::{Run, Way};
 use crate::parity::{Recovery, add_multiple};
@@ -12,12 +13,20 @@ use brindle_device::{Device, DeviceError};
 use brindle_ondisk::{Physical, to_u64, to_usize};
 
 /// Part of a chunk that is read at once, in one way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) run: Run,
     pub(super) way: usize,
-    /// It was announced, and that is why it is read this way.
-    pub(super) announced: Option<Found>,
+    /// The fetch in advance that is the reason for this way.
+    pub(super) prefetched: Option<Found>,
+}
+
+/// A counted read of a device that has begun.
+#[derive(Debug)]
+pub(super) struct Begun {
+    start_ns: u64,
+    among: u32,
+    has_moved: bool,
 }
 
 impl Pool {
@@ -49,10 +58,17 @@ impl Pool {
         way: usize,
         buffer: &mut [u8],
     ) -> Result<(), Box<Attempt>> {
-        self.read_run_as(chunk, run, way, buffer, false)
+        match chunk.layout.way(run, way) {
+            Way::Direct(stripe) => self.read_stripe(chunk, stripe, run.stripe_offset, buffer),
+            Way::Rebuild(recovery) => self.rebuild(chunk, run, recovery, buffer).map_err(|mut attempt| {
+                let lost = chunk.layout.lost_stripes(run, recovery);
+                attempt.rebuilt_without = lost.map(|stripe| chunk.stripes[stripe].devid).collect();
+                attempt
+            }),
+        }
     }
 
-    /// Reads a piece; what was announced is waited for no more.
+    /// Reads a piece: from memory if it was fetched, otherwise in its way.
     pub(super) fn read_piece(
         &self,
         chunk: &Chunk,
@@ -60,29 +76,40 @@ impl Pool {
         piece: &Piece,
         buffer: &mut [u8],
     ) -> Result<(), Box<Attempt>> {
-        if piece.announced.is_none() {
+        let Some(found) = &piece.prefetched else {
             return self.read_run(chunk, &piece.run, piece.way, buffer);
-        }
-        let read = self.read_run_as(chunk, &piece.run, piece.way, buffer, true);
-        self.choosing.announced().take(chunk.start.get() + offset, to_u64(buffer.len()));
+        };
+        let read = match &found.part {
+            Some(part) => {
+                let load = self.counted_load(chunk, piece);
+                let begun = load.map(|load| self.begin(load, None));
+                let copied = part.copy_to(buffer);
+                if let Some((begun, load)) = begun.zip(load) {
+                    self.end(load, &begun, to_u64(buffer.len()), self.is_rotating_in(chunk, piece));
+                    self.look_after(chunk);
+                }
+                // What has failed is read anew, by itself: seldom is all of a fetch bad.
+                copied.or_else(|_| self.read_run(chunk, &piece.run, piece.way, buffer))
+            }
+            None => self.read_run(chunk, &piece.run, piece.way, buffer),
+        };
+        self.choosing.prefetched().take(chunk.start.get() + offset, to_u64(buffer.len()));
         read
     }
 
-    fn read_run_as(
-        &self,
-        chunk: &Chunk,
-        run: &Run,
-        way: usize,
-        buffer: &mut [u8],
-        is_announced: bool,
-    ) -> Result<(), Box<Attempt>> {
-        match chunk.layout.way(run, way) {
-            Way::Direct(stripe) => self.read_stripe(chunk, stripe, run.stripe_offset, buffer, is_announced),
-            Way::Rebuild(recovery) => self.rebuild(chunk, run, recovery, buffer).map_err(|mut attempt| {
-                let lost = chunk.layout.lost_stripes(run, recovery);
-                attempt.rebuilt_without = lost.map(|stripe| chunk.stripes[stripe].devid).collect();
-                attempt
-            }),
+    /// The load of the device that a piece is read from, if it is counted.
+    fn counted_load(&self, chunk: &Chunk, piece: &Piece) -> Option<&Load> {
+        if !self.keeps_count() {
+            return None;
+        }
+        let Way::Direct(stripe) = chunk.layout.way(&piece.run, piece.way) else { return None };
+        Some(&self.devices[chunk.stripes[stripe].device].load)
+    }
+
+    fn is_rotating_in(&self, chunk: &Chunk, piece: &Piece) -> bool {
+        match chunk.layout.way(&piece.run, piece.way) {
+            Way::Direct(stripe) => self.devices[chunk.stripes[stripe].device].is_rotating(),
+            Way::Rebuild(_) => false,
         }
     }
 
@@ -92,7 +119,6 @@ impl Pool {
         stripe: usize,
         stripe_offset: u64,
         buffer: &mut [u8],
-        is_announced: bool,
     ) -> Result<(), Box<Attempt>> {
         let place = &chunk.stripes[stripe];
         let pool_device = &self.devices[place.device];
@@ -102,40 +128,46 @@ impl Pool {
             Some(_) if pool_device.lost_writes.affect(physical, to_u64(buffer.len())) => {
                 Err(AttemptFailure::LostWrite)
             }
-            Some(device) => {
-                let read = self.read_device(pool_device, &**device, physical, buffer, is_announced);
-                read.map_err(|error| {
-                    count(&pool_device.counters.read_errors);
-                    AttemptFailure::Io(error)
-                })
-            }
+            Some(device) => self.read_device(pool_device, &**device, physical, buffer).map_err(|error| {
+                count(&pool_device.counters.read_errors);
+                AttemptFailure::Io(error)
+            }),
         };
         result.map_err(|failure| Box::new(self.attempt_at(chunk, stripe, stripe_offset, failure)))
     }
 
-    /// Reads, and keeps count of it where somebody looks at that.
+    /// Reads, and keeps count of it where a policy looks at that.
     fn read_device(
         &self,
         pool_device: &PoolDevice,
         device: &dyn Device,
         physical: u64,
         buffer: &mut [u8],
-        is_announced: bool,
     ) -> Result<(), DeviceError> {
         if !self.keeps_count() {
             return device.read_at(physical, buffer);
         }
-        let (load, bytes) = (&pool_device.load, to_u64(buffer.len()));
-        let has_moved = !is_announced && !load.request(physical, bytes);
-        let (start_ns, among) = (self.choosing.clock.now(), load.begin());
+        let bytes = to_u64(buffer.len());
+        let begun = self.begin(&pool_device.load, Some((physical, bytes)));
         let read = device.read_at(physical, buffer);
-        let end_ns = self.choosing.clock.now();
-        let is_rotating = pool_device.is_rotating();
-        load.end(&Answered { start_ns, end_ns, bytes, among, is_rotating, has_moved });
+        self.end(&pool_device.load, &begun, bytes, pool_device.is_rotating());
         read
     }
 
-    /// Adds up the other stripes of the row. A run with parity is no longer than a strip.
+    /// Counts the begin of a read; of a request of its own, unless it was fetched in advance.
+    pub(super) fn begin(&self, load: &Load, request: Option<(u64, u64)>) -> Begun {
+        let has_moved = request.is_some_and(|(physical, bytes)| !load.request(physical, bytes));
+        Begun { start_ns: self.choosing.clock.now(), among: load.begin(), has_moved }
+    }
+
+    /// Counts the end of a read.
+    pub(super) fn end(&self, load: &Load, begun: &Begun, bytes: u64, is_rotating: bool) {
+        let (start_ns, end_ns) = (begun.start_ns, self.choosing.clock.now());
+        let (among, has_moved) = (begun.among, begun.has_moved);
+        load.end(&Answered { start_ns, end_ns, bytes, among, is_rotating, has_moved });
+    }
+
+    /// Adds up the other stripes of the row, which are read side by side. A run with parity is no longer than a strip.
     fn rebuild(
         &self,
         chunk: &Chunk,
@@ -143,36 +175,26 @@ impl Pool {
         recovery: Recovery,
         buffer: &mut [u8],
     ) -> Result<(), Box<Attempt>> {
-        let length = to_u64(buffer.len());
-        for (stripe, _) in chunk.layout.sources(run, recovery) {
-            self.hint_stripe(chunk, stripe, run.stripe_offset, length);
-        }
+        let (mut plan, length) = (FetchPlan::default(), to_u64(buffer.len()));
+        let part = |(stripe, _)| {
+            let place: &ChunkStripe = &chunk.stripes[stripe];
+            let device = &self.devices[place.device];
+            let physical = place.physical.get().saturating_add(run.stripe_offset);
+            let is_there = device.device.is_some() && !device.lost_writes.affect(physical, length);
+            is_there.then(|| plan.add(place.device, physical, length))
+        };
+        let parts: Vec<_> = chunk.layout.sources(run, recovery).map(part).collect();
+        plan.submit(self);
         let mut source = vec![0; buffer.len()];
         buffer.fill(0);
-        for (stripe, factor) in chunk.layout.sources(run, recovery) {
-            self.read_stripe(chunk, stripe, run.stripe_offset, &mut source, false)?;
+        for ((stripe, factor), part) in chunk.layout.sources(run, recovery).zip(parts) {
+            // What has failed is read anew, which says why.
+            if part.is_none_or(|part| part.copy_to(&mut source).is_err()) {
+                self.read_stripe(chunk, stripe, run.stripe_offset, &mut source)?;
+            }
             add_multiple(buffer, &source, factor);
         }
         Ok(())
-    }
-
-    /// Tells the devices what a range will need of them.
-    pub(super) fn hint_piece(&self, chunk: &Chunk, run: &Run, way: usize) {
-        match chunk.layout.way(run, way) {
-            Way::Direct(stripe) => self.hint_stripe(chunk, stripe, run.stripe_offset, run.length),
-            Way::Rebuild(recovery) => {
-                for (stripe, _) in chunk.layout.sources(run, recovery) {
-                    self.hint_stripe(chunk, stripe, run.stripe_offset, run.length);
-                }
-            }
-        }
-    }
-
-    fn hint_stripe(&self, chunk: &Chunk, stripe: usize, stripe_offset: u64, length: u64) {
-        let place = &chunk.stripes[stripe];
-        if let Some(device) = &self.devices[place.device].device {
-            device.prefetch(place.physical.get().saturating_add(stripe_offset), length);
-        }
     }
 
     /// The stripe that holds, or should hold, what a way obtains.

@@ -28,13 +28,12 @@ pub(crate) struct Faulty {
     inner: MemoryDevice,
     pub(crate) bad: Vec<Range<u64>>,
     pub(crate) reads: Mutex<Vec<Range<u64>>>,
-    pub(crate) hints: Mutex<Vec<Range<u64>>>,
 }
 
 impl Faulty {
     pub(crate) fn new(name: &str, bytes: Vec<u8>) -> Self {
         let inner = MemoryDevice::new(name, bytes);
-        Self { inner, bad: Vec::new(), reads: Mutex::default(), hints: Mutex::default() }
+        Self { inner, bad: Vec::new(), reads: Mutex::default() }
     }
 }
 
@@ -60,10 +59,6 @@ impl Device for Faulty {
             });
         }
         self.inner.read_at(offset, buffer)
-    }
-
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.hints.lock().expect("no panic").push(offset..offset + length);
     }
 }
 

@@ -74,8 +74,11 @@ impl Volume {
         // they are used fit nothing, and then the row is taken as it is.
         rows.values_mut().for_each(|row| row.learn(self.tree_context(), witness));
         let _no_repairs = self.locks.writer();
-        plan.run(&pool)?;
-        self.write_rows(&pool, rows)
+        // Twice: what was fetched before, and what was fetched while it was written.
+        forget_prefetched(&pool, blocks);
+        let written = plan.run(&pool).and_then(|()| self.write_rows(&pool, rows));
+        forget_prefetched(&pool, blocks);
+        written
     }
 
     /// Writes data to all its copies: whole sectors, within one chunk.
@@ -167,4 +170,10 @@ fn split<'a>(
         rest = later;
     }
     Ok(())
+}
+
+/// Forgets bytes fetched in advance that are overwritten.
+fn forget_prefetched(pool: &Pool, blocks: &[(Logical, &[u8])]) {
+    let mut prefetched = pool.choosing.prefetched();
+    blocks.iter().for_each(|(logical, bytes)| prefetched.forget(logical.get(), to_u64(bytes.len())));
 }

@@ -104,7 +104,8 @@ impl Modelled {
     fn read_ahead(&self, at: u64, end: u64, readahead: &mut Readahead) {
         readahead.set_worth(self.volume.readahead_bytes(Logical::new(GIB + at)));
         if let Some(range) = readahead.advance(at, at + READ_BYTES as u64, end) {
-            self.volume.prefetch(Logical::new(GIB + range.start), range.end - range.start);
+            let done = self.volume.prefetch(Logical::new(GIB + range.start), range.end - range.start);
+            readahead.fell_short(&range, range.start + done);
         }
     }
 }

@@ -1,0 +1,264 @@
+//! Reads by the kernel's `io_uring`.
+//!
+//! **Who collects.** Answers come to one completion queue. A thread that waits and finds no other collecting becomes the
+//! collector: it waits in the kernel, and hands each answer that comes to its read, until its own is there; then it wakes
+//! one of those that still wait, which collects on. A lone reader so pays one system call to submit and one to wait.
+//!
+//! **Memory.** The kernel writes into the buffer of a read until the read's answer has been collected. The buffer
+//! belongs to the engine for that long, whatever becomes of the waiter; the engine is not dropped before, for it waits
+//! for what is under way.
+#![expect(unsafe_code, reason = "the kernel is given addresses of buffers; this module keeps them alive")]
+
+use super::Read;
+use crate::{PendingRead, ReadAnswer, ReadUnderWay};
+use brindle_sync::{Mutex, MutexGuard, Rank};
+use io_uring::{IoUring, opcode, types};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, Thread};
+
+/// Room in the submission queue. The completion queue has twice that, and the kernel keeps what does not fit.
+const ENTRIES: u32 = 256;
+
+/// A ring, and the reads that are under way in it.
+#[derive(Debug)]
+pub(super) struct Uring {
+    ring: RingCell,
+    state: Mutex<State>,
+}
+
+struct RingCell(IoUring);
+
+impl std::fmt::Debug for RingCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("IoUring")
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Reads by number; the kernel is told the number.
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// True while a thread waits in the kernel for answers.
+    is_collected: bool,
+    /// Numbers of the reads whose waiters went to sleep; some have been answered since.
+    sleepers: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The read; none in a free slot.
+    read: Option<Read>,
+    /// Bytes read, or an errno below zero, of an answered read.
+    result: Option<i32>,
+    /// Threads that sleep until there is an answer, or until they are to collect.
+    waiters: Vec<Thread>,
+    is_given_up: bool,
+}
+
+/// A read that was submitted.
+struct Submitted {
+    uring: Arc<Uring>,
+    number: usize,
+    /// Changes under the lock of the state.
+    is_taken: AtomicBool,
+}
+
+impl Uring {
+    /// A ring; refused where the host has no `io_uring`, or forbids it.
+    pub(super) fn new() -> io::Result<Self> {
+        let ring = IoUring::builder().setup_clamp().dontfork().build(ENTRIES)?;
+        if !ring.params().is_feature_nodrop() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let state = Mutex::new(Rank::DeviceQueue, State::default());
+        Ok(Self { ring: RingCell(ring), state })
+    }
+
+    /// Submits reads. Those that the kernel does not take are made by their waiters.
+    pub(super) fn submit(self: &Arc<Self>, reads: Vec<Read>) -> Vec<PendingRead> {
+        let mut state = self.state.lock();
+        let mut pending = Vec::with_capacity(reads.len());
+        for read in reads {
+            let number = state.add(read);
+            let taken = self.push(&mut state, number);
+            if !taken {
+                // Not a byte of it: the waiter reads it all.
+                state.answer(number, 0);
+            }
+            let submitted = Submitted { uring: Arc::clone(self), number, is_taken: AtomicBool::new(false) };
+            pending.push(PendingRead::under_way(submitted));
+        }
+        self.enter(&mut state);
+        pending
+    }
+
+    /// Puts a read into the submission queue; false if there is no room.
+    fn push(&self, state: &mut MutexGuard<'_, State>, number: usize) -> bool {
+        for _ in 0..2 {
+            let read = state.slots[number].read.as_mut().expect("a read was just put there");
+            let (fd, length) = (types::Fd(read.target.file.as_raw_fd()), read.buffer.len());
+            let Ok(length) = u32::try_from(length) else { return false };
+            let entry = opcode::Read::new(fd, read.buffer.as_mut_ptr(), length).offset(read.offset).build();
+            let entry = entry.user_data(number as u64);
+            // SAFETY: the only use of the submission queue is here and in `enter`, under the lock of the state. The
+            // buffer and the file of the entry live in the slot until the kernel's answer has been collected.
+            let pushed = unsafe { self.ring.0.submission_shared().push(&entry) };
+            if pushed.is_ok() {
+                return true;
+            }
+            self.enter(state);
+        }
+        false
+    }
+
+    /// Gives the kernel what is in the submission queue. What it can't take now, it is given with the next batch or by
+    /// the next waiter.
+    fn enter(&self, _state: &mut MutexGuard<'_, State>) {
+        let _ = self.ring.0.submit();
+    }
+
+    /// Hands what the completion queue holds to the reads. Does nothing while a thread collects in the kernel: that one
+    /// would wait on for an answer that was taken from under it.
+    fn collect(&self, state: &mut MutexGuard<'_, State>) {
+        if state.is_collected {
+            return;
+        }
+        // SAFETY: the only use of the completion queue is here, under the lock of the state.
+        let answers = unsafe { self.ring.0.completion_shared() };
+        for answer in answers {
+            let number = usize::try_from(answer.user_data()).expect("a number of ours");
+            state.answer(number, answer.result());
+        }
+    }
+
+    /// Waits for the answer to a read. Another waiter may take it first, and its slot is another read's then.
+    fn wait(&self, submitted: &Submitted) {
+        let number = submitted.number;
+        let mut state = self.state.lock();
+        loop {
+            self.collect(&mut state);
+            if submitted.is_taken.load(Relaxed) || state.slots[number].result.is_some() {
+                return state.wake_collector();
+            }
+            if state.is_collected {
+                state.slots[number].waiters.push(thread::current());
+                state.sleepers.push(number);
+                drop(state);
+                thread::park();
+                state = self.state.lock();
+            } else {
+                state.is_collected = true;
+                drop(state);
+                // An interrupted wait is begun anew.
+                let _ = self.ring.0.submit_and_wait(1);
+                state = self.state.lock();
+                state.is_collected = false;
+            }
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, read: Read) -> usize {
+        let slot = Slot { read: Some(read), ..Slot::default() };
+        match self.free.pop() {
+            Some(number) => {
+                self.slots[number] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    /// Notes the answer to a read, and wakes its waiter.
+    fn answer(&mut self, number: usize, result: i32) {
+        let slot = &mut self.slots[number];
+        assert!(slot.read.is_some() && slot.result.is_none(), "one answer to each read");
+        slot.result = Some(result);
+        if slot.is_given_up {
+            self.free(number);
+        } else {
+            slot.waiters.drain(..).for_each(|waiter| waiter.unpark());
+        }
+    }
+
+    fn free(&mut self, number: usize) -> Read {
+        let slot = std::mem::take(&mut self.slots[number]);
+        self.free.push(number);
+        slot.read.expect("a slot in use has a read")
+    }
+
+    /// Wakes a thread that sleeps, so that it collects. It sleeps no more in any case, so its read leaves the list.
+    fn wake_collector(&mut self) {
+        if self.is_collected {
+            return;
+        }
+        while let Some(number) = self.sleepers.pop() {
+            if let Some(waiter) = self.slots[number].waiters.pop() {
+                return waiter.unpark();
+            }
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel writes into buffers until it has answered.
+        let mut state = self.state.lock_after_panic();
+        loop {
+            self.collect(&mut state);
+            if state.slots.iter().all(|slot| slot.read.is_none() || slot.result.is_some()) {
+                return;
+            }
+            let _ = self.ring.0.submit_and_wait(1);
+        }
+    }
+}
+
+impl ReadUnderWay for Submitted {
+    fn is_answered(&self) -> bool {
+        let mut state = self.uring.state.lock();
+        self.uring.collect(&mut state);
+        self.is_taken.load(Relaxed) || state.slots[self.number].result.is_some()
+    }
+
+    fn wait(&self) {
+        self.uring.wait(self);
+    }
+
+    fn take(&self) -> ReadAnswer {
+        let (read, result) = {
+            let mut state = self.uring.state.lock();
+            assert!(!self.is_taken.swap(true, Relaxed), "an answer is taken once");
+            let result = state.slots[self.number].result.expect("an answer is waited for");
+            (state.free(self.number), result)
+        };
+        match usize::try_from(result) {
+            Ok(length) if length == read.buffer.len() => Ok(read.buffer),
+            // The kernel may stop in the middle, or refuse a way of reading; the rest says why, or is there.
+            Ok(filled) => read.make(filled),
+            Err(_) => read.make(0),
+        }
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        if *self.is_taken.get_mut() {
+            return;
+        }
+        let mut state = self.uring.state.lock_after_panic();
+        if state.slots[self.number].result.is_some() {
+            drop(state.free(self.number));
+        } else {
+            state.slots[self.number].is_given_up = true;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Requests to devices whose answers may be shared by several readers, and may come before anybody reads them.
+
+use crate::pool::Pool;
+use brindle_device::{Buffer, PendingRead, ReadRequest};
+use brindle_ondisk::to_usize;
+use brindle_sync::{Mutex, Rank};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Longest request, in bytes.
+pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
+
+/// A read of a device, from its planning to its answer.
+#[derive(Debug)]
+pub(super) struct Fetch(Mutex<State>);
+
+#[derive(Debug)]
+enum State {
+    /// About to be submitted.
+    Planned,
+    UnderWay(PendingRead),
+    Answered(Buffer),
+    /// Its readers read by themselves, and hear why.
+    Failed,
+}
+
+/// Part of a fetch's answer.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) fetch: Arc<Fetch>,
+    /// First byte within the answer.
+    pub(super) at: usize,
+}
+
+/// Fetches that are planned: adjacent ranges of a device become one request.
+#[derive(Debug, Default)]
+pub(super) struct FetchPlan {
+    devices: BTreeMap<usize, Vec<Planned>>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    offset: u64,
+    length: u64,
+    fetch: Arc<Fetch>,
+}
+
+impl Fetch {
+    fn planned() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Rank::Fetch, State::Planned)))
+    }
+
+    /// Answers as a device would.
+    #[cfg(test)]
+    pub(super) fn answer(&self, bytes: &[u8]) {
+        let mut buffer = Buffer::new(bytes.len());
+        buffer.copy_from_slice(bytes);
+        *self.0.lock() = State::Answered(buffer);
+    }
+
+    /// Returns true if a reader would not wait.
+    pub(super) fn is_answered(&self) -> bool {
+        // The thread that holds the lock takes the answer.
+        let Some(state) = self.0.try_lock() else { return false };
+        match &*state {
+            State::Planned => false,
+            State::UnderWay(pending) => pending.is_answered(),
+            State::Answered(_) | State::Failed => true,
+        }
+    }
+}
+
+impl Part {
+    /// Waits for the answer and copies a part of it. Fails if there is no answer to be had here: the request has failed,
+    /// or is not yet submitted.
+    pub(super) fn copy_to(&self, buffer: &mut [u8]) -> Result<(), ()> {
+        let waiter = match &*self.fetch.0.lock() {
+            State::UnderWay(pending) => pending.waiter(),
+            _ => None,
+        };
+        // Others wait beside, so the lock is not held.
+        if let Some(waiter) = waiter {
+            waiter.wait();
+        }
+        let mut state = self.fetch.0.lock();
+        if matches!(*state, State::UnderWay(_))
+            && let State::UnderWay(pending) = std::mem::replace(&mut *state, State::Failed)
+        {
+            match pending.wait() {
+                Ok(answer) => *state = State::Answered(answer),
+                Err(error) => tracing::debug!("{error}"),
+            }
+        }
+        let State::Answered(answer) = &*state else { return Err(()) };
+        buffer.copy_from_slice(&answer[self.at..self.at + buffer.len()]);
+        Ok(())
+    }
+}
+
+impl FetchPlan {
+    /// Adds a range of a device; where its answer will be. Ranges that follow each other become one request, up to
+    /// [`FETCH_BYTES_MAX`].
+    pub(super) fn add(&mut self, device: usize, offset: u64, length: u64) -> Part {
+        let planned = self.devices.entry(device).or_default();
+        let follows = |last: &&mut Planned| {
+            last.offset.checked_add(last.length) == Some(offset) && last.length + length <= FETCH_BYTES_MAX
+        };
+        if let Some(last) = planned.last_mut().filter(follows) {
+            let at = to_usize(last.length);
+            last.length += length;
+            return Part { fetch: Arc::clone(&last.fetch), at };
+        }
+        let fetch = Fetch::planned();
+        planned.push(Planned { offset, length, fetch: Arc::clone(&fetch) });
+        Part { fetch, at: 0 }
+    }
+
+    /// Submits everything; the devices work side by side from then on.
+    pub(super) fn submit(self, pool: &Pool) {
+        for (device, planned) in self.devices {
+            let request = |one: &Planned| ReadRequest { offset: one.offset, length: to_usize(one.length) };
+            let requests: Vec<ReadRequest> = planned.iter().map(request).collect();
+            let pending = pool.devices[device].device.as_ref().map(|device| device.submit_reads(&requests));
+            let pending = pending.into_iter().flatten();
+            for (planned, pending) in planned.iter().zip(pending) {
+                *planned.fetch.0.lock() = State::UnderWay(pending);
+            }
+        }
+    }
+
+    /// Bytes that are planned.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.devices.values().flatten().map(|planned| planned.length).sum()
+    }
+}
+
+/// The ranges of at most [`FETCH_BYTES_MAX`] that a range is fetched in: where each begins, and its length.
+pub(super) fn slices(length: u64) -> impl Iterator<Item = (u64, u64)> {
+    let starts = (0..length).step_by(to_usize(FETCH_BYTES_MAX));
+    starts.map(move |start| (start, FETCH_BYTES_MAX.min(length - start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adjacent_ranges_are_one_request() {
+        let mut plan = FetchPlan::default();
+        let strip = 64 << 10;
+        let parts: Vec<Part> =
+            (0..20).map(|n| plan.add(usize::from(n % 2 == 1), (n / 2) * strip, strip)).collect();
+        assert_eq!(plan.devices.values().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!((parts[6].at, plan.bytes()), (3 << 16, 20 * strip));
+        assert!(
+            Arc::ptr_eq(&parts[0].fetch, &parts[18].fetch) && !Arc::ptr_eq(&parts[0].fetch, &parts[1].fetch)
+        );
+        plan.add(0, 11 * strip, strip);
+        plan.add(0, 12 * strip, FETCH_BYTES_MAX);
+        assert_eq!(plan.devices[&0].len(), 3, "a gap, and too long together");
+        let slices: Vec<_> = slices(2 * FETCH_BYTES_MAX + 5).collect();
+        assert_eq!(slices, [(0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, 5)]);
+        assert_eq!(plan.bytes(), 21 * strip + FETCH_BYTES_MAX);
+    }
+}
