@@ -89,7 +89,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_was_not_asked_for_is_returned_again() {
+    fn a_range_that_fell_short_is_returned_again() {
         let mut readahead = Readahead::default();
         let mut asked = 0;
         for read in 0..64 {
