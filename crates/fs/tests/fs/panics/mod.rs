@@ -30,12 +30,13 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 5] = [
+const NOT_REACHED: [(Rank, &str); 6] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
-    (Rank::Announced, "notes of the policy that reads by load, which no write looks at"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),
+    (Rank::DeviceRequest, "engines of files; these devices are in memory"),
+    (Rank::DeviceQueue, "engines of files; these devices are in memory"),
 ];
 
 /// Number of places that are tried of each rank and moment.
