@@ -63,6 +63,19 @@ pub(crate) fn parse_in_flight(text: &str) -> Option<u32> {
     Some(reads.saturating_add(writes))
 }
 
+/// Least and greatest length of one hint to the host, in bytes: shorter ones are not worth a system call, longer ones only
+/// fill the queue.
+const PREFETCH_BYTES_MIN: u64 = 128 << 10;
+const PREFETCH_BYTES_MAX: u64 = 2 << 20;
+
+/// Bytes that one hint fetches: as many as the kernel reads ahead by itself, or as many as the disk takes at once,
+/// whichever are more.
+pub(crate) fn prefetch_bytes(stat: &Stat, is_block_device: bool) -> u64 {
+    let kib = ["read_ahead_kb", "max_sectors_kb"].map(|name| queue_number(stat, is_block_device, name));
+    let bytes = kib.into_iter().flatten().map(|kib| kib.saturating_mul(1 << 10));
+    bytes.max().unwrap_or(0).clamp(PREFETCH_BYTES_MIN, PREFETCH_BYTES_MAX)
+}
+
 /// A number that the host knows of the queue of a block device, or of the one that holds a file.
 fn queue_number(stat: &Stat, is_block_device: bool, name: &str) -> Option<u64> {
     let number = if is_block_device { stat.st_rdev } else { stat.st_dev };

@@ -1,6 +1,8 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
-use crate::class::{can_discard, in_flight, is_write_protected, parse_in_flight, queue_depth};
+use crate::class::{
+    can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
+};
 use crate::direct::DirectFile;
 use crate::engine::{self, Target};
 use crate::{Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, wait};
@@ -11,6 +13,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -31,6 +34,8 @@ pub struct FileDevice {
     queue_depth: u32,
     /// Where the host says what waits for it, once somebody wants to know.
     in_flight: OnceLock<Option<File>>,
+    /// Bytes that one hint fetches; the kernel cuts longer ones short.
+    prefetch_bytes: u64,
 }
 
 impl FileDevice {
@@ -97,6 +102,7 @@ impl FileDevice {
         let size_bytes = seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
         let class = DeviceClass::of(&stat, is_block_device);
         let queue_depth = queue_depth(&stat, is_block_device);
+        let prefetch_bytes = prefetch_bytes(&stat, is_block_device);
         let can_discard = !is_block_device || can_discard(&stat);
         let size_bytes = AtomicU64::new(size_bytes);
         let direct = OnceLock::new();
@@ -110,6 +116,7 @@ impl FileDevice {
             class,
             queue_depth,
             in_flight: OnceLock::new(),
+            prefetch_bytes,
         })
     }
 
@@ -193,6 +200,19 @@ impl Device for FileDevice {
             pending.extend(self.submit_reads(rest));
         }
         pending
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) -> bool {
+        let end = offset.saturating_add(length).min(self.size_bytes());
+        let mut at = offset;
+        while at < end {
+            let piece = self.prefetch_bytes.min(end - at);
+            if fadvise(&self.file, at, NonZeroU64::new(piece), Advice::WillNeed).is_err() {
+                return false;
+            }
+            at += piece;
+        }
+        true
     }
 
     fn class(&self) -> DeviceClass {

@@ -2,9 +2,10 @@
 //! device's class (does it rotate?). A [`WritableDevice`] can be written too.
 //!
 //! The walk of a read: a batch of [`ReadRequest`]s is submitted ([`Device::submit_reads`]), an engine reads each into a
-//! [`Buffer`] of its own, and the [`PendingRead`] hands the buffer to its waiter. What is under way is known exactly, for
-//! nothing is left to the host's readahead. A device that has no engine (memory, a simulation) answers as it is asked. A
-//! single read that is wanted at once has no use for an engine: [`Device::read_at`] makes it by the calling thread.
+//! [`Buffer`] of its own, and the [`PendingRead`] hands the buffer to its waiter. What is under way is known exactly. A
+//! device that has no engine (memory, a simulation) answers as it is asked. A single read that is wanted at once has no
+//! use for an engine: [`Device::read_at`] makes it by the calling thread. Where nothing need be known of what is under
+//! way, and the host caches the device, [`Device::prefetch`] spares a copy: the host fetches into its own memory.
 //! Must not know: btrfs.
 
 mod buffer;
@@ -47,6 +48,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// A device without an engine reads at once, one after the other.
     fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
         read_in_turn(self, requests)
+    }
+
+    /// Tells the host, if it caches the device, that a range will be read soon, so that reading it waits less. Returns
+    /// false if no host caches the device: a range is fetched in advance by [`submit_reads`](Self::submit_reads) then.
+    fn prefetch(&self, _offset: u64, _length: u64) -> bool {
+        false
     }
 
     /// How many requests, whoever made them, wait for the disk that this is or is a part of; `None` if the host does

@@ -97,6 +97,10 @@ impl Device for OverlayDevice {
         if is_below { self.base.submit_reads(requests) } else { read_in_turn(self, requests) }
     }
 
+    fn prefetch(&self, offset: u64, length: u64) -> bool {
+        self.base.prefetch(offset, length)
+    }
+
     fn host_in_flight(&self) -> Option<u32> {
         self.base.host_in_flight()
     }

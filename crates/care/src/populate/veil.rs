@@ -66,6 +66,10 @@ impl Device for Veiled {
         Ok(())
     }
 
+    fn prefetch(&self, offset: u64, length: u64) -> bool {
+        self.device.prefetch(offset, length)
+    }
+
     fn class(&self) -> DeviceClass {
         self.device.class()
     }

@@ -242,6 +242,10 @@ impl Pool {
             way = before;
         }
         let Some((device, physical)) = self.direct_place(chunk, run, way) else { return };
+        // Where no policy looks at the devices, the host's memory is as good as ours, and spares a copy.
+        if !is_fickle && self.prefetch_by_host(device, physical, run.length) {
+            return;
+        }
         let now = self.choosing.clock.now();
         let load = is_fickle.then(|| Arc::clone(&self.devices[device].load));
         if let Some(load) = &load {
@@ -265,6 +269,11 @@ impl Pool {
             }
         }
         self.choosing.prefetched().add(NewRange { start: at, length: run.length, way, load, slices }, now);
+    }
+
+    /// Has the host fetch a range of a device; false if no host caches the device.
+    pub(super) fn prefetch_by_host(&self, device: usize, physical: u64, length: u64) -> bool {
+        self.devices[device].device.as_ref().is_some_and(|device| device.prefetch(physical, length))
     }
 
     /// The device that a way reads a run from, and the byte there; `None` if it must be rebuilt, the device is missing,

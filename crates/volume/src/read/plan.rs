@@ -1,4 +1,5 @@
-//! What a read of data needs of which device. All devices are asked at once; the answers are used in order.
+//! What a read of data needs of which device. All devices are asked at once; the answers are used in order. Where the
+//! host caches a device, it is the host that is asked, and the answer is read from its memory without a copy of ours.
 
 use super::fetch::{FetchPlan, Part};
 use super::way::{Begun, Piece};
@@ -67,6 +68,9 @@ impl PlannedPiece<'_> {
             return;
         }
         let Some((device, physical)) = pool.direct_place(self.chunk, run, self.piece.way) else { return };
+        if pool.prefetch_by_host(device, physical, run.length) {
+            return;
+        }
         let load = &pool.devices[device].load;
         let request = self.piece.prefetched.is_none().then_some((physical, run.length));
         let begun = pool.keeps_count().then(|| pool.begin(load, request));
