@@ -57,7 +57,6 @@ const RULES: [Rule; 2] = [
             "commands/inspect/dump_tree.rs",
             "commands/inspect/tree_choice.rs",
             "commands/inspect/tree_stats.rs",
-            "commands/inspect/tree_walk.rs",
             "commands/mkfs.rs",
             "commands/mkfs/rootdir.rs",
             "commands/mount/memory.rs",

@@ -1,12 +1,12 @@
 //! `brindle inspect dump-tree`: trees, node by node, in the shape of `btrfs inspect-internal dump-tree`.
 
 use super::tree_choice::{parse_tree, tree_title};
-use super::tree_walk::{Order, TreeWalk};
 use crate::cli::JsonOption;
 use crate::commands::pool::open_pool;
 use crate::dump::{ItemStyle, NodeStyle, key_text, print_node, print_node_json};
 use crate::output::{self, Headed};
 use anyhow::{Context, Result, bail};
+use brindle_care::inspect::{Order, TreeWalk};
 use brindle_ondisk::{
     Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootBackup, RootId, Superblock,
 };

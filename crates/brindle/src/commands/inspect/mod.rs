@@ -4,7 +4,6 @@ mod dump_super;
 mod dump_tree;
 mod tree_choice;
 mod tree_stats;
-mod tree_walk;
 
 use anyhow::Result;
 use clap::Subcommand;

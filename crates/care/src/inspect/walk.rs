@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 /// Order of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub enum Order {
     /// Level by level, from the root.
     BreadthFirst,
     /// Each node before its children, in the order of keys.
     DepthFirst,
 }
 
-/// Walks a tree. What can't be read is handed over as an error, and what lies below it is left out.
-pub(super) struct TreeWalk<'p> {
+/// Walk of a tree. A node that can't be read is an error, and the nodes below it are left out.
+#[derive(Debug)]
+pub struct TreeWalk<'p> {
     pool: &'p Pool,
     order: Order,
     pending: VecDeque<NodeExpectation>,
@@ -25,12 +26,12 @@ pub(super) struct TreeWalk<'p> {
 
 impl<'p> TreeWalk<'p> {
     /// A walk of all that lies below `root`.
-    pub(super) fn new(pool: &'p Pool, root: NodeExpectation, order: Order) -> Self {
+    pub fn new(pool: &'p Pool, root: NodeExpectation, order: Order) -> Self {
         Self { pool, order, pending: VecDeque::from([root]), alone: false }
     }
 
     /// A walk of one node.
-    pub(super) fn alone(pool: &'p Pool, node: NodeExpectation) -> Self {
+    pub fn alone(pool: &'p Pool, node: NodeExpectation) -> Self {
         Self { alone: true, ..Self::new(pool, node, Order::BreadthFirst) }
     }
 
