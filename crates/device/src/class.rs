@@ -1,11 +1,11 @@
-//! What kind of device this is, as the host sees it.
+//! The class of a device, as the host sees it.
 
 use crate::QUEUE_DEPTH;
 use rustix::fs::{Stat, major, minor};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// How a device behaves.
+/// The cost of a seek, by which devices are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceClass {
     /// Seeks cost nothing.
@@ -28,7 +28,7 @@ impl DeviceClass {
     }
 }
 
-/// How many requests it works on at once: what the disk says, or what the host queues for it.
+/// Requests that the device works on at once: by its own word, or else the length of the host's queue for it.
 pub(crate) fn queue_depth(stat: &Stat, is_block_device: bool) -> u32 {
     let mut known = ["../device/queue_depth", "nr_requests"]
         .into_iter()
@@ -36,27 +36,27 @@ pub(crate) fn queue_depth(stat: &Stat, is_block_device: bool) -> u32 {
     known.next().and_then(|depth| u32::try_from(depth).ok()).filter(|depth| *depth > 0).unwrap_or(QUEUE_DEPTH)
 }
 
-/// Whether a block device can forget a range. One that can't may still take the request to zero it, and write
+/// Returns true if a block device can forget a range. One that can't may still take the request to zero it, and write
 /// every byte, which takes a hard disk hours.
 pub(crate) fn can_discard(stat: &Stat) -> bool {
     queue_number(stat, true, "discard_max_bytes").is_some_and(|most| most > 0)
 }
 
-/// Whether a block device is write-protected. Opening one to write it succeeds all the same; writing does not.
+/// Returns true if a block device is write-protected. Opening one to write it succeeds all the same; writing does not.
 pub(crate) fn is_write_protected(stat: &Stat) -> bool {
     let flag = format!("/sys/dev/block/{}:{}/ro", major(stat.st_rdev), minor(stat.st_rdev));
     fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1")
 }
 
-/// Where the host says how many requests wait for the whole disk that a block device is, or is a part of: somebody
-/// else's partition keeps the same head from it.
+/// The file in which the host counts the requests that wait for the whole disk of a block device: another partition
+/// keeps the same head from it.
 pub(crate) fn in_flight(stat: &Stat) -> Option<File> {
     let node = PathBuf::from(format!("/sys/dev/block/{}:{}", major(stat.st_rdev), minor(stat.st_rdev)));
     let is_part = node.join("partition").exists();
     File::open(node.join(if is_part { "../inflight" } else { "inflight" })).ok()
 }
 
-/// What such a file says: reads and writes, as two numbers.
+/// Parses such a file: reads and writes, as two numbers.
 pub(crate) fn parse_in_flight(text: &str) -> Option<u32> {
     let mut numbers = text.split_whitespace().map(|number| number.parse::<u32>().ok());
     let (reads, writes) = (numbers.next()??, numbers.next()??);
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_read_and_written() {
+    fn waiting_reads_and_writes_are_added() {
         assert_eq!(parse_in_flight("       3        4\n"), Some(7));
         assert_eq!(parse_in_flight("3\n"), None);
         assert_eq!(parse_in_flight(""), None);

@@ -14,17 +14,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What devices ask of offsets, lengths and addresses in memory is this or less, in bytes. What is aligned so is not
-/// copied on its way around the page cache.
+/// Alignment of offsets, lengths and addresses in memory that suffices for all devices, in bytes. Memory aligned to it is
+/// not copied on its way around the page cache.
 pub const DIRECT_ALIGNMENT: usize = 4096;
 const ALIGNMENT: usize = DIRECT_ALIGNMENT;
 /// Less than this is better left to the host, which puts small writes together.
 const BYTES_MIN: usize = 256 << 10;
 /// Pieces are larger than a tree block on average: those are small, and read again.
 const PIECE_BYTES_MIN: usize = (64 << 10) + 1;
-/// What is handed to the device at once.
+/// Bytes handed to the device at once.
 const BUFFER_BYTES: usize = 1 << 20;
-/// How many buffers are kept for the next write.
+/// Number of buffers that are kept for the next write.
 const BUFFERS_KEPT: usize = 4;
 
 /// A block device, or an image, opened once more.
@@ -32,7 +32,7 @@ const BUFFERS_KEPT: usize = 4;
 pub(crate) struct DirectFile {
     file: File,
     buffers: Mutex<Vec<Buffer>>,
-    /// It asks for more than [`ALIGNMENT`].
+    /// True once the device has asked for more than [`ALIGNMENT`].
     is_refused: AtomicBool,
 }
 
@@ -54,7 +54,7 @@ impl DirectFile {
         is_same.then_some(Self { file, buffers, is_refused })
     }
 
-    /// Whether pieces that lie one behind the other are for this file to write.
+    /// Returns true if adjacent pieces are for this file to write.
     pub(crate) fn wants(&self, offset: u64, pieces: &[&[u8]]) -> bool {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         bytes >= BYTES_MIN
@@ -124,7 +124,7 @@ impl Buffer {
     }
 }
 
-/// Whether the device can take pieces from where they are.
+/// Returns true if the device can take pieces from where they are in memory.
 fn are_aligned(pieces: &[&[u8]]) -> bool {
     let is_aligned = |piece: &&[u8]| {
         piece.as_ptr().addr().is_multiple_of(ALIGNMENT) && piece.len().is_multiple_of(ALIGNMENT)

@@ -1,12 +1,12 @@
-//! What can go wrong with a device.
+//! Errors of devices.
 
 use std::io;
 use thiserror::Error;
 
-/// Why a device could not be opened, read or written.
+/// Reason for which a device could not be opened, read or written.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// It can't be opened.
+    /// Opening failed.
     #[error("cannot open {device}: {source}")]
     Open {
         /// The path.
@@ -14,7 +14,7 @@ pub enum DeviceError {
         /// The host's reason.
         source: io::Error,
     },
-    /// It is neither a file nor a block device.
+    /// Neither a file nor a block device.
     #[error("{device} is neither an image file nor a block device")]
     NotADevice {
         /// The path.
@@ -25,19 +25,19 @@ pub enum DeviceError {
     Read {
         /// The path.
         device: String,
-        /// Where, in bytes.
+        /// First byte of the range.
         offset: u64,
-        /// How much, in bytes.
+        /// Length in bytes.
         length: usize,
         /// The host's reason.
         source: io::Error,
     },
-    /// Somebody else has it: a mounted filesystem, a RAID, a loop device.
+    /// The device is in use: by a mounted filesystem, a RAID, a loop device.
     #[error("{device} is in use: {by}")]
     Busy {
         /// The path.
         device: String,
-        /// By whom, as far as is known.
+        /// The user, as far as is known.
         by: String,
     },
     /// A write failed.
@@ -45,14 +45,14 @@ pub enum DeviceError {
     Write {
         /// The path.
         device: String,
-        /// Where, in bytes.
+        /// First byte of the range.
         offset: u64,
-        /// How much, in bytes.
+        /// Length in bytes.
         length: u64,
         /// The host's reason.
         source: io::Error,
     },
-    /// What was written can't be made durable.
+    /// Flushing failed: writes may not be durable.
     #[error("{device}: flushing: {source}")]
     Flush {
         /// The path.
@@ -81,9 +81,9 @@ pub enum DeviceError {
     BeyondEnd {
         /// The path.
         device: String,
-        /// Where, in bytes.
+        /// First byte of the range.
         offset: u64,
-        /// How much, in bytes.
+        /// Length in bytes.
         length: usize,
         /// The device's size in bytes.
         size_bytes: u64,

@@ -32,7 +32,7 @@ pub struct FileDevice {
     can_discard: bool,
     class: DeviceClass,
     queue_depth: u32,
-    /// Where the host says what waits for it, once somebody wants to know.
+    /// The file in which the host counts waiting requests, once it was asked for.
     in_flight: OnceLock<Option<File>>,
     /// Bytes that one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
@@ -47,12 +47,12 @@ impl FileDevice {
         Ok(device)
     }
 
-    /// Opens `path` for reading and writing, and keeps others out: a block device that somebody has claimed (by
-    /// mounting it, say) is refused, and so is an image behind a loop device or open for writing here twice.
+    /// Opens `path` for reading and writing, and keeps others out: a block device that is claimed (by a
+    /// mount, say) is refused, and so is an image behind a loop device or open for writing here twice.
     pub fn open_writable(path: &Path) -> Result<Self, DeviceError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        // Of a block device, O_EXCL asks whether anybody has claimed it; of a file it means nothing here.
+        // Of a block device, O_EXCL asks whether it is claimed; of a file it means nothing here.
         options.custom_flags(OFlags::EXCL.bits().cast_signed());
         let mut device = Self::open_with(path, &options)?;
         if !device.is_block_device {
@@ -76,7 +76,7 @@ impl FileDevice {
         Ok(device)
     }
 
-    /// Whether this is a block device, rather than an image file.
+    /// Returns true for a block device, false for an image file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
     }
@@ -326,7 +326,7 @@ pub(crate) fn write_all_vectored(file: &File, offset: u64, pieces: &[&[u8]]) -> 
     Ok(())
 }
 
-/// Whether `length` bytes at `offset` lie within `size_bytes`.
+/// Returns true if `length` bytes at `offset` lie within `size_bytes`.
 pub(crate) fn fits(offset: u64, length: usize, size_bytes: u64) -> bool {
     offset.checked_add(length as u64).is_some_and(|end| end <= size_bytes)
 }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_discarded_ranges_are_zero() {
+    fn written_bytes_are_read_and_discarded_ranges_are_zero() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let path = directory.path().join("image");
         let device = FileDevice::create(&path, 1 << 20).expect("create");
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_the_cache_by_is_read_like_the_rest() {
+    fn bytes_written_around_the_cache_are_read_like_others() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let device = FileDevice::create(&directory.path().join("image"), 1 << 20).expect("create");
         device.write_at(0, &vec![1; 1 << 20]).expect("write");
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_is_told_before_a_read_waits_and_only_then() {
+    fn a_thread_is_told_before_its_read_waits_and_only_then() {
         let mut image = tempfile::NamedTempFile::new().expect("temporary file");
         image.write_all(&[7; 1 << 16]).expect("write");
         let device = FileDevice::open(image.path()).expect("open");

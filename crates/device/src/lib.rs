@@ -1,4 +1,4 @@
-//! Where bytes live: an image file or a block device, read at plain byte offsets by many threads at once, and the
+//! Devices: an image file or a block device, read at plain byte offsets by many threads at once, and the
 //! device's class (does it rotate?). A [`WritableDevice`] can be written too.
 //!
 //! The walk of a read: a batch of [`ReadRequest`]s is submitted ([`Device::submit_reads`]), an engine reads each into a
@@ -35,7 +35,7 @@ use std::fmt;
 
 /// A run of bytes that can be read at any place, by several threads at once.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// What messages call it: the path, where there is one.
+    /// The name in messages: the path, where there is one.
     fn name(&self) -> &str;
 
     /// Its size in bytes.
@@ -56,18 +56,18 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
-    /// How many requests, whoever made them, wait for the disk that this is or is a part of; `None` if the host does
+    /// Number of requests, of all processes, that wait for the disk that this is or is a part of; `None` if the host does
     /// not say, as of image files. Costs a system call.
     fn host_in_flight(&self) -> Option<u32> {
         None
     }
 
-    /// How the device behaves.
+    /// The class of the device.
     fn class(&self) -> DeviceClass {
         DeviceClass::Unknown
     }
 
-    /// How many requests it works on at once.
+    /// Number of requests that it works on at once.
     fn queue_depth(&self) -> u32 {
         QUEUE_DEPTH
     }
@@ -90,8 +90,8 @@ pub trait WritableDevice: Device {
         }
     }
 
-    /// Says that much will be written from now on, in long runs, which nobody will read soon: what is aligned to
-    /// [`DIRECT_ALIGNMENT`] in memory and on the device may pass by a cache then. Costs little, fails silently.
+    /// Says that much will be written from now on, in long runs that are not read soon: pieces aligned to
+    /// [`DIRECT_ALIGNMENT`] in memory and on the device may go around a cache then. Costs little, fails silently.
     fn bypass_cache(&self) {}
 
     /// Makes durable everything written before.
@@ -101,7 +101,7 @@ pub trait WritableDevice: Device {
     /// device can't, and the range is as it was.
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError>;
 
-    /// Looks how long it is by now; somebody else may have made it longer. Its size in bytes.
+    /// Asks the host for the present size, which another process may have changed, in bytes.
     fn refresh_size(&self) -> Result<u64, DeviceError> {
         Ok(self.size_bytes())
     }
@@ -111,7 +111,7 @@ pub trait WritableDevice: Device {
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError>;
 }
 
-/// How many requests a device works on at once if it does not say: as many as SATA can tell apart.
+/// Number of requests that a device works on at once if it does not say: as many as SATA can tell apart.
 pub const QUEUE_DEPTH: u32 = 32;
 
 /// Makes reads one after the other, by the calling thread.

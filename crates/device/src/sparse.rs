@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_does_not_come_back() {
+    fn bytes_that_are_cut_off_do_not_come_back() {
         let device = SparseDevice::new("sparse", 8192, DeviceClass::Solid);
         device.write_at(0, &[9; 8192]).expect("within");
         device.set_size(5000).expect("always");

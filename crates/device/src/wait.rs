@@ -1,7 +1,6 @@
-//! What a thread does before it waits for a device.
+//! An action of a thread before it waits for a device.
 //!
-//! Whoever serves requests with few threads wants to know that one of them is about to wait, so that another one takes
-//! its place. Such a thread says so once, and then pays a system call more for each read that has to wait; others pay
+//! A server with few threads wants to know that one of them is about to wait, so that another one takes its place. Such a thread says so once, and then pays a system call more for each read that has to wait; others pay
 //! nothing.
 
 use std::cell::RefCell;
@@ -18,7 +17,7 @@ pub fn before_wait(action: impl Fn() + 'static) {
     BEFORE_WAIT.set(Some(Box::new(action)));
 }
 
-/// Whether this thread wants to know.
+/// Returns true if this thread has an action.
 pub(crate) fn is_awaited() -> bool {
     BEFORE_WAIT.with_borrow(Option::is_some)
 }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_is_seen() {
+    fn an_answer_is_seen_without_a_wait() {
         let (_image, target, _) = image();
         for (name, submit) in engines() {
             let pending = submit(vec![read(&target, 0, 4096)]).remove(0);

@@ -1,6 +1,6 @@
 //! Reads by the kernel's `io_uring`.
 //!
-//! **Who collects.** Answers come to one completion queue. A thread that waits and finds no other collecting becomes the
+//! **Collecting.** Answers come to one completion queue. A thread that waits and finds no other collecting becomes the
 //! collector: it waits in the kernel, and hands each answer that comes to its read, until its own is there; then it wakes
 //! one of those that still wait, which collects on. A lone reader so pays one system call to submit and one to wait.
 //!

@@ -1,4 +1,4 @@
-//! Which way a run is read: the policy is asked once, and what is fetched in advance is remembered.
+//! The way in which a run is read: the policy is asked once, and fetches in advance are remembered.
 
 use super::fetch::{FetchPlan, slices};
 use super::load::Clock;
@@ -17,24 +17,24 @@ use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A policy that looks at the devices is asked at least once in so many bytes.
+/// Longest piece for which a policy that looks at the devices is asked once, in bytes.
 const REQUEST_BYTES_MAX: u64 = 256 << 10;
-/// So far ahead of a stream `auto` looks at the least, in bytes: of mirrors that differ much, the fast one is to have
-/// enough to do while the slow one does its part.
+/// Minimum readahead of a stream under `auto`, in bytes: of mirrors that differ much, the fast one has enough to do while
+/// the slow one does its part.
 const AHEAD_BYTES_MIN: u64 = 24 << 20;
-/// How much of a stream stays on one mirror under `auto` if none of them rotates, in bytes.
+/// Bytes of a stream that stay on one mirror under `auto` if none of them rotates.
 const SOLID_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Shortest range whose fetches tell how fast a device is, in bytes.
 const WATCHED_BYTES_MIN: u64 = 1 << 20;
 
-/// How mirrors are chosen.
+/// The choice of mirrors: settings, and state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choosing {
     pub(crate) settings: ReadSettings,
-    /// Somebody asked for statistics.
+    /// True if statistics were asked for.
     pub(crate) is_counted: bool,
-    /// What others want of the devices counts, as the host has it.
+    /// True if requests of other processes count, as the host reports them.
     pub(crate) asks_host: bool,
     pub(crate) clock: Clock,
     /// For `round-robin`.
@@ -53,7 +53,7 @@ impl Choosing {
 }
 
 impl Pool {
-    /// Whether somebody looks at what the devices do. A policy that does has nothing to choose in a pool of one.
+    /// Returns true if reads of devices are counted. A policy that looks at them has nothing to choose in a pool of one.
     pub(super) fn keeps_count(&self) -> bool {
         let choosing = &self.choosing;
         choosing.is_counted || choosing.settings.active.needs_load() && self.devices.len() > 1
@@ -119,7 +119,7 @@ impl Pool {
         order_mirrors(&facts)
     }
 
-    /// How much of a stream that will be read in order is best fetched in advance, in bytes, so that all mirrors have
+    /// Bytes of a stream that are best fetched in advance, in bytes, so that all mirrors have
     /// something to do; 0 if that is up to the reader.
     pub(super) fn readahead_bytes(&self, chunk: &Chunk) -> u64 {
         let is_auto = self.choosing.settings.active == ReadPolicy::Auto;
@@ -217,7 +217,7 @@ impl Pool {
         present.any(|device| Some(device.is_rotating()) != first)
     }
 
-    /// Whether nothing speaks against a way that was chosen a while ago.
+    /// Returns true if nothing speaks against a way that was chosen a while ago.
     fn is_fit(&self, chunk: &Chunk, run: &Run, way: usize) -> bool {
         let facts = self.facts(chunk, run, way);
         facts.present && !facts.stale && facts.errors == 0

@@ -10,7 +10,7 @@ use crate::write::Locks;
 use crate::{Attempt, AttemptFailure, DataChecksums, ReadError, Volume};
 use brindle_ondisk::{Checksum, ChecksumType, Logical, to_u64, to_usize};
 
-/// What a piece is read for: what its sectors should be.
+/// The checksums that the sectors of a piece should have.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     checksums: DataChecksums<'a>,
@@ -18,17 +18,17 @@ struct Expected<'a> {
     sector_bytes: usize,
     /// The number of the piece's first sector within the checksums.
     first_sector: usize,
-    /// Whether bad copies are to be repaired.
+    /// Locks of repairs, if bad copies are to be repaired.
     repair: Option<&'a Locks>,
 }
 
 impl Expected<'_> {
-    /// Whether it can be known of a sector of the piece that it is right.
+    /// Returns true if a sector of the piece has a checksum.
     fn is_known(&self, sector: usize) -> bool {
         self.checksums.get(self.first_sector + sector, self.algorithm).is_some()
     }
 
-    /// Whether a sector of the piece is right, as far as can be known.
+    /// Verifies a sector of the piece, if it has a checksum.
     fn verify(&self, sector: usize, data: &[u8]) -> Result<(), AttemptFailure> {
         let Some(stored) = self.checksums.get(self.first_sector + sector, self.algorithm) else {
             return Ok(());

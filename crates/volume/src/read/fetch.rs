@@ -1,4 +1,4 @@
-//! Requests to devices whose answers may be shared by several readers, and may come before anybody reads them.
+//! Requests to devices whose answers may be shared by several readers, and may come before they are read.
 
 use crate::pool::Pool;
 use brindle_device::{Buffer, PendingRead, ReadRequest};

@@ -1,4 +1,4 @@
-//! What a device does and did for readers. Kept only while a policy looks at it, or somebody asked for statistics.
+//! The load of a device by readers. Counted only while a policy looks at it, or statistics are asked for.
 
 use super::fetch::Fetch;
 use crate::ReadStatistics;
@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// Averages move so far towards each new value: one part in so many.
+/// Averages move towards each new value by one part in this number.
 const SMOOTHING: u64 = 8;
 /// A hard disk that answers faster has not moved: its cache has answered, or the host's.
 const MOVED_NS: u64 = 300_000;
 /// Upper bound on the fetches whose progress is watched.
 const WATCHED_MAX: usize = 1024;
-/// Fetches tell how fast a device is after so many bytes, or after fewer that took long enough: a fast device is known
-/// soon, and a hard disk is not judged by what its cache held.
+/// Bytes after which fetches tell the speed of a device; fewer do if they took long enough. A fast device is known soon,
+/// and a hard disk is not judged by the contents of its cache.
 const MEASURED_BYTES: u64 = 8 << 20;
 const MEASURED_BYTES_MIN: u64 = 4 << 20;
 const MEASURED_NS: u128 = 100_000_000;
-/// So often the host is asked what waits for a device, in nanoseconds.
+/// Interval at which the host is asked for the requests that wait for a device, in nanoseconds.
 const HOST_LOOK_NS: u64 = 1_000_000;
 /// The host cuts what it is told to fetch into requests of this length, or longer ones, in bytes.
 const HOST_REQUEST_BYTES: u64 = 128 << 10;
@@ -56,14 +56,14 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// What one device does and did. Counters are for choosing well: none needs to be exact to the last read.
+/// The load of one device. Counters are for choosing well: none needs to be exact to the last read.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     in_flight: AtomicU32,
-    /// What it was told to expect and has not been read yet.
+    /// Ranges fetched in advance that have not been read yet.
     expected: AtomicU32,
     expected_bytes: AtomicU64,
-    /// Where the last request ended.
+    /// End of the last request, in bytes.
     end: AtomicU64,
     busy_until_ns: AtomicU64,
     answered_ns: AtomicU64,
@@ -96,7 +96,7 @@ impl Ranked for Backlog {
 }
 
 impl Load {
-    /// What a policy may want to know, of a request that begins at an offset of the device.
+    /// Facts for a policy about a request that begins at an offset of the device.
     pub(super) fn facts(&self, device: Option<&dyn Device>, offset: u64, now: u64) -> MirrorLoad {
         MirrorLoad {
             in_flight: self.in_flight.load(Relaxed),
@@ -112,14 +112,14 @@ impl Load {
         }
     }
 
-    /// How many requests of others wait for the device, at the least, by what the host says of all: as many as can't be
-    /// ours. The host is asked once in a millisecond at the most.
+    /// Lower bound on the requests of other processes that wait for the device: those that the host counts and that can't
+    /// be ours. The host is asked at most once in a millisecond.
     pub(super) fn foreign(&self, device: &dyn Device, now: u64) -> u32 {
         if now >= self.host_due_ns.load(Relaxed) {
             self.host_due_ns.store(now.saturating_add(HOST_LOOK_NS), Relaxed);
             self.host_in_flight.store(device.host_in_flight().unwrap_or(0), Relaxed);
         }
-        // What it was told to fetch it has fetched by then, whoever comes for it.
+        // After this time all that was fetched in advance has arrived.
         let is_fetching = self.busy_until_ns.load(Relaxed) > now;
         let expected = if is_fetching { self.expected_bytes.load(Relaxed) } else { 0 };
         let expected = expected.div_ceil(HOST_REQUEST_BYTES);
@@ -247,7 +247,7 @@ pub(super) struct Answered {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) bytes: u64,
-    /// How many reads of the device there were when it began.
+    /// Reads of the device under way when it began.
     pub(super) among: u32,
     pub(super) is_rotating: bool,
     /// Nothing had announced it, and it went somewhere else than the one before.
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_and_is_not_ours_is_of_others() {
+    fn waiting_requests_that_are_not_ours_are_of_others() {
         let (load, device) = (Load::default(), Busy::default());
         device.0.store(10, Relaxed);
         assert_eq!(load.foreign(&device, MS), 10);

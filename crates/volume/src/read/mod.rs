@@ -130,8 +130,8 @@ impl Volume {
         done.saturating_sub(before).min(length - before)
     }
 
-    /// How far ahead of a sequential reader to say so, in bytes, so that every mirror of an address has something to do;
-    /// 0 if one is as good as several.
+    /// Readahead of a sequential reader that gives every mirror of an address something to do, in bytes; 0 if one mirror is
+    /// as good as several.
     pub fn readahead_bytes(&self, logical: Logical) -> u64 {
         let pool = self.snapshot();
         pool.chunks.find(logical).map_or(0, |chunk| pool.readahead_bytes(chunk))

@@ -1,4 +1,4 @@
-//! What a read of data needs of which device. All devices are asked at once; the answers are used in order. Where the
+//! The plan of a read of data: the ranges that it needs of each device. All devices are asked at once; the answers are used in order. Where the
 //! host caches a device, it is the host that is asked, and the answer is read from its memory without a copy of ours.
 
 use super::fetch::{FetchPlan, Part};

@@ -1,4 +1,4 @@
-//! What is fetched before it is read: ranges of the logical space, the mirror that each comes from, and the memory that
+//! Data fetched before it is read: ranges of the logical space, the mirror that each comes from, and the memory that
 //! holds them until they are read. The memory is bounded ([`BYTES_MAX`]); a range leaves it when all of it has been read,
 //! when it is written, or when nothing has come for it for a while.
 
@@ -103,7 +103,7 @@ impl Prefetched {
         Some(Found { way: range.way, end, is_awaited: range.left > 0, part })
     }
 
-    /// Where the next range begins, at or after an address.
+    /// Start of the next range, at or after an address.
     pub(super) fn next(&self, logical: u64) -> Option<u64> {
         self.ranges.range(logical..).next().map(|(start, _)| *start)
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_forgotten_whole() {
+    fn a_range_that_is_written_is_forgotten_whole() {
         let (mut known, load) = (Prefetched::default(), Arc::new(Load::default()));
         for start in [0, 100, 200] {
             add(&mut known, &load, start, 50, 0, 0);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_comes_for_is_given_up() {
+    fn a_range_that_is_never_read_is_given_up() {
         let (mut known, load) = (Prefetched::default(), Arc::new(Load::default()));
         add(&mut known, &load, 0, 50, 0, 0);
         add(&mut known, &load, 100, 50, 0, AGE_MAX_NS + 1);

@@ -1,4 +1,4 @@
-//! Who reads: what a policy may want to know of the thread, and of the process that it works for.
+//! The reader: facts for a policy about the thread, and about the process that it works for.
 
 use brindle_sync::thread_local;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ thread_local! {
     static LAST_MIRROR: Cell<usize> = const { Cell::new(0) };
 }
 
-/// This thread reads for that process from now on: the policy `pid` goes by it. A thread that nobody has told reads for
+/// This thread reads for that process from now on: the policy `pid` goes by it. A thread that was told of none reads for
 /// its own process.
 pub fn read_for(pid: u32) {
     PID.with(|known| known.set(Some(pid)));

@@ -1,4 +1,4 @@
-//! How mirrors are chosen, and whether that is counted: settings of a pool while it is open, by name.
+//! Settings of the choice of mirrors and of its statistics: of a pool while it is open, by name.
 
 use super::load::Clock;
 use crate::{ReadStatistics, Volume};
@@ -7,13 +7,13 @@ use brindle_policy::read::{Knob, ReadSettings, RoundedUp, SettingError, SettingF
 
 /// The policy, in the kernel's syntax.
 const POLICY: &str = "read_policy";
-/// Whether reads are counted whatever the policy, 0 or 1.
+/// Counting of reads under any policy, 0 or 1.
 const STATISTICS: &str = "read_statistics";
-/// Whether what others want of the devices counts for policies that look at what devices do, 0 or 1.
+/// Counting of other processes' requests by policies that look at the devices, 0 or 1.
 const HOST: &str = "read_host_stats";
 
 impl Volume {
-    /// How mirrors are chosen.
+    /// The settings by which mirrors are chosen.
     pub fn read_settings(&self) -> ReadSettings {
         self.snapshot().choosing.settings
     }
@@ -79,7 +79,7 @@ impl Volume {
         self.change(|pool| pool.choosing.clock = Clock::new(now));
     }
 
-    /// What readers wanted of each device while it was counted, by devid; and whether it is counted now.
+    /// Reads of each device while they were counted, by devid; and true if they are counted now.
     pub fn read_statistics(&self) -> (Vec<(DevId, ReadStatistics)>, bool) {
         let pool = self.snapshot();
         let members = pool.devices.iter().filter(|device| !device.is_intruder);
