@@ -14,7 +14,7 @@ mod data;
 mod fetch;
 mod load;
 mod plan;
-mod prefetched;
+pub(crate) mod prefetched;
 mod reader;
 mod repair;
 mod row;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Upper bound on the memory of what is fetched and not read yet, in bytes.
-pub(super) const BYTES_MAX: u64 = 256 << 20;
+pub(crate) const BYTES_MAX: u64 = 256 << 20;
 /// Upper bound on ranges.
 const RANGES_MAX: usize = 4096;
 /// Age at which a range is given up, in nanoseconds.
@@ -186,7 +186,7 @@ impl Prefetched {
 
     /// Bytes in memory, in use or under way.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 }

@@ -3,6 +3,7 @@
 use super::support::*;
 use crate::{DataChecksums, Volume, WriteError};
 use brindle_ondisk::{Logical, Profile};
+use brindle_policy::read::{ReadPolicy, ReadSettings};
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 use std::sync::Arc;
@@ -45,6 +46,28 @@ fn every_loss_is_made_good(pool: &TestPool, missing: &[usize]) {
     for lost in pool.tolerated_losses() {
         if missing.iter().all(|device| lost.contains(device)) {
             assert!(read_all(pool, &pool.open(&lost)) == pool.contents, "without {lost:?}");
+        }
+    }
+}
+
+#[test]
+fn a_range_that_was_prefetched_is_read_as_it_was_written_since() {
+    for (profile, stripes) in SHAPES {
+        for policy in ReadPolicy::NAMED {
+            let mut rng = rng(29);
+            let pool = TestPool::new(profile, stripes, 8, &mut rng);
+            let (volume, _) = pool.open_writable(&[]);
+            volume.set_read_settings(ReadSettings::of(policy));
+            let length = pool.contents.len();
+            assert_eq!(volume.prefetch(START, length as u64), length as u64);
+            let new = random(3 * SECTOR, &mut rng);
+            let offset = 5 * SECTOR;
+            volume.write_data(at(offset), &new).expect("writable");
+            let mut expected = pool.contents.clone();
+            expected[offset..offset + new.len()].copy_from_slice(&new);
+            let mut found = vec![0; length];
+            volume.read_data(START, &mut found, &DataChecksums::none()).expect("readable");
+            assert!(found == expected, "{profile:?}, {policy:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ReadStatistics;
+use crate::read::prefetched::BYTES_MAX;
 use crate::tests::support::{SHAPES, START, TestPool, rng};
 use brindle_ondisk::Profile;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,6 +43,25 @@ fn prefetched_ranges_are_forgotten_once_read() {
     assert!(counted.iter().all(|device| (device.expected, device.in_flight) == (0, 0)), "{counted:?}");
     assert_eq!(counted.iter().map(|device| device.bytes).sum::<u64>(), 256 << 20);
     assert!(counted.iter().all(|device| device.bytes >= 32 << 20), "each disk does its part: {counted:?}");
+}
+
+#[test]
+fn memory_for_prefetched_data_is_bounded_and_freed_by_readers() {
+    for policy in ReadPolicy::NAMED {
+        let pool = Modelled::new(THREE_DISKS);
+        pool.volume.set_read_settings(of(policy));
+        let fetched = pool.volume.prefetch(Logical::new(GIB), GIB);
+        assert_eq!(fetched, BYTES_MAX, "{policy:?}");
+        assert_eq!(
+            pool.volume.prefetch(Logical::new(GIB + fetched), 1 << 20),
+            0,
+            "{policy:?}: there is no room"
+        );
+        let mut buffer = vec![0; 64 << 20];
+        pool.read(0, &mut buffer);
+        assert_eq!(pool.volume.prefetch(Logical::new(GIB + fetched), GIB), 64 << 20, "{policy:?}");
+        assert_eq!(pool.volume.snapshot().choosing.prefetched().bytes(), BYTES_MAX);
+    }
 }
 
 #[test]
