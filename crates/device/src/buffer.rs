@@ -12,7 +12,8 @@ const KEPT_LENGTH_MIN: usize = 64 << 10;
 /// Number of memories that are kept.
 const KEPT_MAX: usize = 16;
 
-/// Memories that no buffer uses.
+/// Memories that no buffer uses. They serve all pools of the process, so a panic in one of them is none of the others'
+/// business: whatever is in the list is whole.
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Rank::DeviceBuffers, Vec::new());
 
 /// Bytes owned by one request, aligned in memory to [`DIRECT_ALIGNMENT`].
@@ -36,7 +37,7 @@ impl Buffer {
 
 /// The shortest memory that suffices, unless it is more than twice as long.
 fn take_kept(needed: usize) -> Option<Vec<u8>> {
-    let mut kept = KEPT.lock();
+    let mut kept = KEPT.lock_after_panic();
     let fits = |memory: &Vec<u8>| memory.len() >= needed && memory.len() / 2 <= needed;
     let found = (0..kept.len()).filter(|index| fits(&kept[*index])).min_by_key(|index| kept[*index].len())?;
     Some(kept.swap_remove(found))
@@ -88,6 +89,6 @@ mod tests {
         let memory = Buffer::new(300_000).memory.as_ptr();
         // Other tests may take it in between.
         let again = (0..100).any(|_| Buffer::new(300_000).memory.as_ptr() == memory);
-        assert!(again || KEPT.lock().len() <= KEPT_MAX);
+        assert!(again || KEPT.lock_after_panic().len() <= KEPT_MAX);
     }
 }
