@@ -457,16 +457,16 @@ mod tests {
         let count = Rc::clone(&told);
         wait::before_wait(move || count.set(count.get() + 1));
         let mut buffer = [0; 4096];
-        let is_at_hand = || device.read_at_hand(0, &mut [0; 4096]) == Ok(4096);
-        // Not every filesystem forgets.
-        if !is_at_hand() {
+        let is_at_hand = |offset| device.read_at_hand(offset, &mut [0; 1]) == Ok(1);
+        // Not every filesystem forgets, or says so. To ask may fetch what was asked for, so another place is asked for.
+        if !is_at_hand(60 << 10) {
             device.read_at(0, &mut buffer).expect("read");
-            assert_eq!((told.get(), buffer), (1, [7; 4096]));
+            assert!(told.get() == 1 && buffer == [7; 4096]);
         }
-        if is_at_hand() {
+        if is_at_hand(0) {
             let before = told.get();
             device.read_at(0, &mut buffer).expect("read");
-            assert_eq!((told.get(), buffer), (before, [7; 4096]));
+            assert!(told.get() == before && buffer == [7; 4096]);
         }
     }
 }
