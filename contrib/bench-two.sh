@@ -31,7 +31,6 @@ trap cleanup EXIT
 attach() {
     loops=()
     for image in "$@"; do loops+=("$(losetup -f --show "$image")"); done
-    btrfs device scan "${loops[@]}" >/dev/null
 }
 detach() {
     losetup -d "${loops[@]}"
@@ -44,6 +43,7 @@ make_pool() {
     for number in $(seq "$3"); do truncate -s 3G "$dir/$1-$number.img"; done
     attach "$dir/$1"-*.img
     mkfs.btrfs -q -f -d "$2" -m "$2" "${loops[@]}" >/dev/null
+    btrfs device scan "${loops[@]}" >/dev/null
     mount "${loops[0]}" "$mnt"
     dd if=/dev/urandom of="$mnt/big" bs=1M count=1024 status=none
     [ "$1" = single ] && { mkdir "$mnt/tree"; python3 "$here/bench-tree.py" tree "$mnt/tree" 8000; }
@@ -71,7 +71,7 @@ binary_of() { if [ "$1" = before ]; then echo "$before"; else echo "$after"; fi;
 # mounted POOL WHO
 mounted() {
     case $2 in
-    kernel) attach "$dir/$1"-*.img; mount -o ro "${loops[0]}" "$mnt" ;;
+    kernel) attach "$dir/$1"-*.img; btrfs device scan "${loops[@]}" >/dev/null; mount -o ro "${loops[0]}" "$mnt" ;;
     *) "$(binary_of "$2")" mount -o ro "$dir/$1"-*.img "$mnt" >/dev/null ;;
     esac
     cold
