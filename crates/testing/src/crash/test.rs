@@ -8,7 +8,7 @@ use brindle_sim::{CrashState, LossMode, Random, Replay};
 use std::fmt::Write;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Runs of random operations, each crashed at many points. The environment changes the defaults of a test:
 /// `BRINDLE_CRASH_SEED`, `BRINDLE_CRASH_ROUNDS` (the number of seeds from that one on), `BRINDLE_CRASH_OPERATIONS`,
@@ -185,12 +185,13 @@ impl<S: Subject> Explorer<'_, S> {
     /// Number of examined states, or the first failure by point.
     fn explore(&self) -> Result<usize, Failure> {
         let threads = self.test.threads.max(1);
-        let (states, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        // No thread stops before this point, so that the first failure is the same whichever thread is faster.
+        let (states, first_failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let failures = std::thread::scope(|scope| {
             let walk = |thread| {
                 scope.spawn({
-                    let (states, has_failed) = (&states, &has_failed);
-                    move || self.walk(thread, threads, states, has_failed)
+                    let (states, first_failed) = (&states, &first_failed);
+                    move || self.walk(thread, threads, states, first_failed)
                 })
             };
             let threads: Vec<_> = (0..threads).map(walk).collect();
@@ -207,7 +208,7 @@ impl<S: Subject> Explorer<'_, S> {
         thread: usize,
         threads: usize,
         states: &AtomicUsize,
-        has_failed: &AtomicBool,
+        first_failed: &AtomicUsize,
     ) -> Result<(), Failure> {
         let mut replay = self.history.recording.replay();
         for point in self.history.recording.crash_points().skip(thread).step_by(threads) {
@@ -216,12 +217,12 @@ impl<S: Subject> Explorer<'_, S> {
             }
             replay.advance_to(point);
             for number in self.numbers(&replay) {
-                if has_failed.load(Relaxed) {
-                    break;
+                if first_failed.load(Relaxed) < point {
+                    return Ok(());
                 }
                 states.fetch_add(1, Relaxed);
                 if let Err(text) = self.state(&replay, number) {
-                    has_failed.store(true, Relaxed);
+                    first_failed.fetch_min(point, Relaxed);
                     return Err(Failure { point, number, text });
                 }
             }
