@@ -3,11 +3,12 @@
 use crate::DeviceCounters;
 use crate::lost_writes::LostWrites;
 use crate::read::Load;
-use brindle_device::{Device, DeviceClass, WritableDevice};
+use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Uuid};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use zerocopy::FromZeros;
 
 /// A device of the pool.
@@ -39,8 +40,48 @@ pub(crate) struct PoolDevice {
     pub(crate) lost_writes: Arc<LostWrites>,
     /// Ranges that it took since it was last flushed.
     pub(crate) unflushed: Arc<LostWrites>,
+    pub(crate) durability: Arc<Durability>,
     /// The highest generation of a superblock that it may hold.
     pub(crate) superblock_generation: Arc<AtomicU64>,
+}
+
+/// Numbers that tell whether a device holds writes that are not durable.
+///
+/// Both are counters of writes, not a flag: a write stays unflushed until a flush that began after it has returned, so a
+/// second thread that asks during the first one's flush is not told that there is nothing to wait for.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    /// Writes that the device has taken.
+    writes: AtomicU64,
+    /// Number of these that it had taken before its last successful flush began.
+    durable: AtomicU64,
+}
+
+impl Default for Durability {
+    /// A device that was not flushed yet: a process that ended may have left writes in the host's cache.
+    fn default() -> Self {
+        Self { writes: AtomicU64::new(1), durable: AtomicU64::new(0) }
+    }
+}
+
+impl Durability {
+    /// A write has succeeded.
+    pub(crate) fn has_written(&self) {
+        self.writes.fetch_add(1, Release);
+    }
+
+    /// Makes a flush, and notes it if it succeeds.
+    fn flush<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let seen = self.writes.load(Acquire);
+        flush()?;
+        self.durable.fetch_max(seen, Release);
+        Ok(())
+    }
+
+    /// Returns true if a write was not followed by a flush, or if there was no flush yet.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.durable.load(Acquire) < self.writes.load(Acquire)
+    }
 }
 
 /// Error counters of a device.
@@ -74,6 +115,7 @@ impl PoolDevice {
             load: Arc::default(),
             lost_writes: Arc::default(),
             unflushed: Arc::default(),
+            durability: Arc::default(),
             superblock_generation: Arc::default(),
         }
     }
@@ -98,11 +140,17 @@ impl PoolDevice {
 
     /// A write has succeeded.
     pub(crate) fn has_taken(&self, offset: u64, length: u64) {
+        self.durability.has_written();
         self.unflushed.remember(offset, length);
         self.lost_writes.forget(offset, length);
     }
 
-    /// Returns true if it has joined the pool, and never had a superblock of it.
+    /// Makes durable what it has taken. Several threads may do so at once.
+    pub(crate) fn flush(&self, device: &dyn WritableDevice) -> Result<(), DeviceError> {
+        self.durability.flush(|| device.flush())
+    }
+
+    /// Returns true if it joined the pool and never had a superblock of it.
     pub(crate) fn is_new(&self) -> bool {
         self.superblock_generation.load(Relaxed) == 0
     }
@@ -141,4 +189,33 @@ impl Counters {
 /// One more of something.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_during_a_flush_are_unflushed_after_it_and_those_before_it_until_it_ends() {
+        let durability = Durability::default();
+        let flush = |meanwhile: &dyn Fn()| {
+            let fine: Result<(), ()> = durability.flush(|| {
+                assert!(durability.is_unflushed(), "another thread has to wait for it too");
+                meanwhile();
+                Ok(())
+            });
+            fine.expect("works");
+        };
+        flush(&|| ());
+        assert!(!durability.is_unflushed());
+        durability.has_written();
+        flush(&|| durability.has_written());
+        assert!(durability.is_unflushed());
+        // A flush within a flush is the later one.
+        flush(&|| flush(&|| ()));
+        assert!(!durability.is_unflushed());
+        durability.has_written();
+        durability.flush(|| Err(())).expect_err("fails");
+        assert!(durability.is_unflushed());
+    }
 }

@@ -9,6 +9,7 @@
 mod checksums;
 mod chunk;
 mod device;
+mod device_set;
 mod error;
 mod layout;
 mod lost_writes;
@@ -25,6 +26,7 @@ mod write;
 mod tests;
 
 pub use checksums::DataChecksums;
+pub use device_set::DeviceSet;
 pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
     Warning, WriteError,

@@ -10,6 +10,7 @@ use crate::{Editor, Pool, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
+use brindle_volume::DeviceSet;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -107,10 +108,10 @@ impl Pool {
             parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
         self.volume().write_blocks(&writes)?;
-        self.volume().make_whole()?;
+        self.volume().make_whole(&DeviceSet::ALL)?;
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
-        self.volume().write_log_superblocks(&superblock)?;
+        self.volume().write_log_superblocks(&superblock, &DeviceSet::ALL)?;
         Ok(())
     }
 }

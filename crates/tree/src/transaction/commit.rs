@@ -11,7 +11,7 @@ use brindle_ondisk::{
 };
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
-use brindle_volume::SuperblockCopies;
+use brindle_volume::{DeviceSet, SuperblockCopies};
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
@@ -99,7 +99,7 @@ impl Pool {
         tally.ends(CommitPhase::Settle);
         self.write_frozen(writer)?;
         tally.ends(CommitPhase::Write);
-        self.volume().make_whole()?;
+        self.volume().make_whole(&DeviceSet::ALL)?;
         let counts = self.volume().devices_to_mark().is_empty();
         if counts {
             self.publish(&frozen)?;
@@ -124,7 +124,7 @@ impl Pool {
         let volume = self.volume();
         volume.introduce_devices(&frozen.superblock, &frozen.devices);
         volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
-        volume.flush()?;
+        volume.flush(&DeviceSet::ALL)?;
         volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::Others)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Devices that fail while they are written, and copies that are repaired.
 
 use super::support::*;
-use crate::{DataChecksums, SuperblockCopies, Volume, Witness, WriteError};
+use crate::{DataChecksums, DeviceSet, SuperblockCopies, Volume, Witness, WriteError};
 use brindle_device::Device;
 use brindle_ondisk::{
     CorruptNode, Defect, DevId, Generation, Logical, NodeProblem, Profile, SUPERBLOCK_OFFSETS,
@@ -149,10 +149,10 @@ fn flushes_reach_every_device_and_fail_when_a_chunk_would_be_lost() {
     ] {
         let pool = TestPool::new(profile, stripes, 1, &mut rng(45));
         let (volume, devices) = pool.open_writable(&[]);
-        volume.flush().expect("nothing fails");
+        volume.flush(&DeviceSet::ALL).expect("nothing fails");
         assert!(devices.iter().all(|device| device.flushes.load(Relaxed) == 1));
         failing.iter().for_each(|device| devices[*device].fails_flushes.store(true, Relaxed));
-        let result = volume.flush();
+        let result = volume.flush(&DeviceSet::ALL);
         // The system chunk lies on the first device alone.
         assert_eq!(result.is_ok(), is_fine, "{profile}: {result:?}");
         assert!(result.err().is_none_or(|error| matches!(error, WriteError::Flush { .. })));

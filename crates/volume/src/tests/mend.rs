@@ -2,7 +2,7 @@
 
 use super::flaky::Flaky;
 use super::support::*;
-use crate::{DataChecksums, SuperblockCopies, UnusedReason, Volume, Warning, WriteError};
+use crate::{DataChecksums, DeviceSet, SuperblockCopies, UnusedReason, Volume, Warning, WriteError};
 use brindle_ondisk::{DevId, Generation, Profile, SUPERBLOCK_SIZE, Superblock, to_usize};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl Game {
                 self.volume.mark_device(devid, Generation::new(self.generation));
                 self.marks.insert(to_usize(devid.get()) - 1, self.generation);
             }
-            self.volume.make_whole().expect("the others are whole");
+            self.volume.make_whole(&DeviceSet::ALL).expect("the others are whole");
             if self.volume.devices_to_mark().is_empty() {
                 break;
             }
@@ -57,7 +57,7 @@ impl Game {
         let mut superblock = Superblock::clone(&self.volume.superblock());
         superblock.generation = Generation::new(self.generation);
         self.volume.write_superblocks(&superblock, &[], SuperblockCopies::First).expect("one may fail");
-        self.volume.flush().expect("one may fail");
+        self.volume.flush(&DeviceSet::ALL).expect("one may fail");
         self.generation - self.published - 1
     }
 
@@ -222,7 +222,7 @@ fn too_many_devices_that_lack_something_are_an_error() {
     let blocks: Vec<_> =
         pool.contents.chunks(SECTOR).enumerate().map(|(n, b)| (START + (n * SECTOR) as u64, b)).collect();
     volume.write_blocks(&blocks).expect("each sector has a copy");
-    let error = volume.make_whole().expect_err("neither device holds everything");
+    let error = volume.make_whole(&DeviceSet::ALL).expect_err("neither device holds everything");
     assert!(matches!(&error, WriteError::Behind { devices } if devices.len() == 2), "{error}");
     assert!(error.to_string().ends_with("to them: disk0, disk1"), "{error}");
 }
@@ -234,6 +234,6 @@ fn data_of_which_a_device_holds_both_copies_are_not_written_if_one_fails() {
     let bad = pool.place(1, 0).1 as u64;
     devices[0].bad.lock().expect("no panic").push(bad..bad + 1);
     volume.write_data(START, &[1; SECTOR]).expect_err("there is no device to be left out");
-    volume.make_whole().expect("who was told that it failed does not rely on it");
+    volume.make_whole(&DeviceSet::ALL).expect("who was told that it failed does not rely on it");
     assert_eq!(volume.devices_to_mark(), []);
 }

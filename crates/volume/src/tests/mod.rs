@@ -8,6 +8,7 @@ mod mend;
 mod models;
 mod open;
 mod recover;
+mod sets;
 pub(crate) mod support;
 mod writable;
 mod write;

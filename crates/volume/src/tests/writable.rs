@@ -2,7 +2,7 @@
 
 use super::flaky::Flaky;
 use super::support::*;
-use crate::{NotWritable, OpenOptions, UnusedDevice, UnusedReason, Volume, VolumeError, Warning};
+use crate::{DeviceSet, NotWritable, OpenOptions, UnusedDevice, UnusedReason, Volume, VolumeError, Warning};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_ondisk::{BlockGroupType, DevId, Incompat, Superblock};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
@@ -89,7 +89,7 @@ fn a_stale_device_is_left_out_unless_only_a_crash_came_between() {
     volume.add_chunk(START, &raid1.view()).expect("chunk");
     volume.write_data(START, &[1; SECTOR]).expect("one copy is enough");
     volume.write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All).expect("one");
-    volume.flush().expect("one");
+    volume.flush(&DeviceSet::ALL).expect("one");
     assert!(devices[1].writes.lock().expect("no panic").is_empty(), "it stays stale");
     let raid0 = OwnedChunk::new(BlockGroupType::DATA | BlockGroupType::RAID0, 2 * STRIP as u64, {
         vec![stripe(1, 0), stripe(2, 0)]

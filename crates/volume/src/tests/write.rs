@@ -1,7 +1,7 @@
 //! Written data is read back, in every way and without any device that may be lost.
 
 use super::support::*;
-use crate::{DataChecksums, Volume, WriteError};
+use crate::{DataChecksums, DeviceSet, Volume, WriteError};
 use brindle_ondisk::{Logical, Profile};
 use brindle_policy::read::{ReadPolicy, ReadSettings};
 use proptest::prelude::*;
@@ -235,7 +235,7 @@ fn requests_that_make_no_sense_are_refused() {
     let read_only = pool.open(&[]);
     assert!(!read_only.is_writable() && volume.is_writable());
     assert!(matches!(read_only.write_data(START, &[0; SECTOR]), Err(WriteError::ReadOnly)));
-    assert!(matches!(read_only.flush(), Err(WriteError::ReadOnly)));
+    assert!(matches!(read_only.flush(&DeviceSet::ALL), Err(WriteError::ReadOnly)));
     assert_eq!(read_only.discard(START, 1 << 20), 0);
     assert!(volume.remove_chunk(START) && !volume.remove_chunk(START));
     assert!(matches!(volume.write_data(START, &[0; SECTOR]), Err(WriteError::Unmapped { .. })));
@@ -283,7 +283,7 @@ fn a_seed_is_not_written() {
     assert_eq!(volume.writable_devices().len(), 1);
     let superblock = volume.superblock();
     volume.write_superblocks(&superblock, &[], crate::SuperblockCopies::All).expect("the sprout's");
-    volume.flush().expect("flush");
+    volume.flush(&DeviceSet::ALL).expect("flush");
     assert!(seed.writes.lock().expect("no panic").is_empty());
     assert!(seed.bytes() == image);
 }

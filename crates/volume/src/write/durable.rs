@@ -2,7 +2,7 @@
 
 use crate::device::{PoolDevice, count};
 use crate::pool::Pool;
-use crate::{Volume, WriteError};
+use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
@@ -22,16 +22,17 @@ pub enum SuperblockCopies {
 }
 
 impl Volume {
-    /// Makes durable everything written before, on all devices at the same time. Devices may fail as long as
-    /// every chunk can be read without them.
-    pub fn flush(&self) -> Result<(), WriteError> {
+    /// Makes durable everything that was written to the devices of a set before, on all of them at the same time. Devices
+    /// may fail as long as every chunk can be read without them. Unflushed writes of other devices stay
+    /// [unflushed](Self::unflushed_devices).
+    pub fn flush(&self, set: &DeviceSet) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
         let pool = self.snapshot();
-        let failed = on_each(&pool, |member, device| {
+        let failed = on_each(&pool, set, |member, device| {
             let unflushed = member.unflushed.take();
-            device.flush().map_err(|error| {
+            member.flush(device).map_err(|error| {
                 tracing::warn!("{error}");
                 count(&member.counters.flush_errors);
                 (error, unflushed)
@@ -48,17 +49,25 @@ impl Volume {
         Ok(())
     }
 
+    /// The writable devices that have taken writes since their last flush, or were not flushed since the pool was opened:
+    /// the others need no flush. What is being written while this is asked may be missing.
+    pub fn unflushed_devices(&self) -> DeviceSet {
+        let pool = self.snapshot();
+        let unflushed = |member: &&PoolDevice| member.writable.is_some() && member.durability.is_unflushed();
+        pool.devices.iter().filter(unflushed).map(|member| member.devid).collect()
+    }
+
     /// Writes all copies of a superblock to the devices that have never had one, and makes them durable: no
     /// superblock on disk may refer to a device that has none. One that fails is met again with the others.
     pub fn introduce_devices(&self, template: &Superblock, device_items: &[DevItem]) {
         let pool = self.snapshot();
         let behind = pool.behind();
-        on_each(&pool, |member, device| {
+        on_each(&pool, &DeviceSet::ALL, |member, device| {
             let is_behind = behind.iter().any(|index| pool.devices[*index].devid == member.devid);
             let given = device_items.iter().find(|item| item.devid == member.devid);
             let Some(item) = given.filter(|_| member.is_new() && !is_behind) else { return Ok(()) };
-            let written = write_copies(template, item, device, SuperblockCopies::All);
-            let durable = written.and_then(|()| device.flush());
+            let written = write_copies(template, item, member, device, SuperblockCopies::All);
+            let durable = written.and_then(|()| member.flush(device));
             durable.inspect_err(|error| {
                 tracing::warn!("{error}");
                 count(&member.counters.write_errors);
@@ -81,7 +90,7 @@ impl Volume {
         }
         let pool = self.snapshot();
         let behind = pool.behind();
-        let failed = on_each(&pool, |member, device| {
+        let failed = on_each(&pool, &DeviceSet::ALL, |member, device| {
             if behind.iter().any(|index| pool.devices[*index].devid == member.devid) {
                 return Ok(());
             }
@@ -91,7 +100,7 @@ impl Volume {
             }
             member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
             let given = device_items.iter().find(|item| item.devid == member.devid);
-            let written = write_copies(template, given.unwrap_or(&member.item), device, copies);
+            let written = write_copies(template, given.unwrap_or(&member.item), member, device, copies);
             written.inspect_err(|error| {
                 tracing::warn!("{error}");
                 count(&member.counters.write_errors);
@@ -102,10 +111,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes the first superblock of every device, and makes it durable: that of the last commit, pointing to another
-    /// log. Of its generation there is one without, or with an older one, on a device that fails; so none may, and none
-    /// may be behind.
-    pub fn write_log_superblocks(&self, template: &Superblock) -> Result<(), WriteError> {
+    /// Writes the first superblock of every device of a set, and makes it durable: that of the last commit, pointing to
+    /// another log. Of its generation there is one without, or with an older one, on a device that fails; so none of the
+    /// set may, and none of the pool may be behind. The devices outside of the set keep such a superblock.
+    pub fn write_log_superblocks(&self, template: &Superblock, set: &DeviceSet) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
@@ -113,9 +122,9 @@ impl Volume {
         if let Some(index) = pool.behind().first() {
             return Err(WriteError::Behind { devices: vec![pool.devices[*index].name()] });
         }
-        let failed = on_each(&pool, |member, device| {
-            let written = write_copies(template, &member.item, device, SuperblockCopies::First);
-            written.and_then(|()| device.flush()).inspect_err(|error| {
+        let failed = on_each(&pool, set, |member, device| {
+            let written = write_copies(template, &member.item, member, device, SuperblockCopies::First);
+            written.and_then(|()| member.flush(device)).inspect_err(|error| {
                 tracing::warn!("{error}");
                 count(&member.counters.write_errors);
             })
@@ -133,6 +142,7 @@ impl Volume {
 fn write_copies(
     template: &Superblock,
     item: &DevItem,
+    member: &PoolDevice,
     device: &dyn WritableDevice,
     copies: SuperblockCopies,
 ) -> Result<(), DeviceError> {
@@ -155,22 +165,24 @@ fn write_copies(
         match device.write_at(offset, superblock.as_bytes()) {
             Err(error) if copy == 0 => first = Err(error),
             Err(error) => tracing::warn!("{error}"),
-            Ok(()) => {}
+            Ok(()) => member.durability.has_written(),
         }
     }
     first
 }
 
-/// Does something with every device that may be written, all at the same time; answers with those that failed.
+/// Does something with every device of a set that may be written, all at the same time; answers with those that failed.
 fn on_each<E: Send>(
     pool: &Pool,
+    set: &DeviceSet,
     act: impl Fn(&PoolDevice, &dyn WritableDevice) -> Result<(), E> + Sync,
 ) -> Vec<(usize, E)> {
     let there = |(index, member)| {
         let member: &PoolDevice = member;
         member.writable.as_ref().map(|device| (index, member, device.as_ref()))
     };
-    let there: Vec<_> = pool.devices.iter().enumerate().filter_map(there).collect();
+    let asked = pool.devices.iter().enumerate().filter(|(_, member)| set.contains(member.devid));
+    let there: Vec<_> = asked.filter_map(there).collect();
     let act = &act;
     let do_one = move |(index, member, device): (usize, &PoolDevice, &dyn WritableDevice)| {
         act(member, device).err().map(|error| (index, error))

@@ -23,7 +23,7 @@ use crate::device::{PoolDevice, count};
 use crate::layout::{STRIP_BYTES, Way};
 use crate::parity::syndromes;
 use crate::pool::Pool;
-use crate::{Volume, WriteError};
+use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{BlockGroupType, DevId, Generation, to_usize};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,15 +40,15 @@ struct Piece<'p> {
 }
 
 impl Volume {
-    /// Makes everything durable that was written before, on each device or else known to be lost there. Superblocks
-    /// may follow if no device is [to be marked](Self::devices_to_mark) then.
-    pub fn make_whole(&self) -> Result<(), WriteError> {
-        self.flush()?;
+    /// Makes durable everything that was written to the devices of a set before, or else has it known to be lost there.
+    /// After that of all devices, superblocks may follow if no device is [to be marked](Self::devices_to_mark).
+    pub fn make_whole(&self, set: &DeviceSet) -> Result<(), WriteError> {
+        self.flush(set)?;
         for _ in 0..TRIES {
-            if !self.mend() {
+            if !self.mend(set) {
                 break;
             }
-            self.flush()?;
+            self.flush(set)?;
         }
         let pool = self.snapshot();
         let behind = pool.behind();
@@ -89,11 +89,12 @@ impl Volume {
         self.set_superblock(superblock);
     }
 
-    /// Writes again what was lost; whether anything was written.
-    fn mend(&self) -> bool {
+    /// Writes again what devices of a set have lost; returns true if anything was written.
+    fn mend(&self, set: &DeviceSet) -> bool {
         let pool = self.snapshot();
         let mut has_written = false;
-        for (index, member) in pool.devices.iter().enumerate() {
+        let asked = pool.devices.iter().enumerate().filter(|(_, member)| set.contains(member.devid));
+        for (index, member) in asked {
             let ranges = if member.lost_writes.is_empty() { None } else { member.lost_writes.ranges() };
             for (start, end) in ranges.into_iter().flatten() {
                 let pieces = pool.pieces_on(index, start, end);

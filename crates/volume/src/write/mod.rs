@@ -24,12 +24,13 @@ pub use known::Witness;
 pub(crate) use locks::Locks;
 
 use crate::chunk::Chunk;
+use crate::layout::Way;
 use crate::pool::Pool;
-use crate::{Volume, WriteError};
+use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{Logical, to_u64, to_usize};
 use plan::Plan;
 use row::{Row, RowKey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Parity is computed and held for this many bytes of data at once.
@@ -67,7 +68,7 @@ impl Volume {
         let mut plan = Plan::default();
         let mut rows: BTreeMap<RowKey, Row<'_>> = BTreeMap::new();
         for (logical, bytes) in blocks {
-            let (chunk, offset) = self.locate(&pool, *logical, bytes)?;
+            let (chunk, offset) = self.locate(&pool, *logical, to_u64(bytes.len()))?;
             split(&pool, chunk, offset, bytes, &mut plan, &mut rows)?;
         }
         // Before any lock: the witness reads, and what is read may be repaired. Checksums that are outdated by the time
@@ -86,14 +87,30 @@ impl Volume {
         self.write_blocks(&[(logical, bytes)])
     }
 
+    /// The devices that writes of these ranges would touch: the present ones that hold a copy of them, or a part of their
+    /// rows where there is parity. Refuses the ranges that a write refuses.
+    pub fn devices_of(
+        &self,
+        ranges: impl IntoIterator<Item = (Logical, u64)>,
+    ) -> Result<DeviceSet, WriteError> {
+        let pool = self.snapshot();
+        let mut devices = BTreeSet::new();
+        for (logical, length) in ranges {
+            let (chunk, offset) = self.locate(&pool, logical, length)?;
+            let stripes = touched_stripes(chunk, offset, length);
+            let there = stripes.into_iter().filter(|stripe| plan::is_there(&pool, chunk, *stripe));
+            devices.extend(there.map(|stripe| chunk.stripes[stripe].devid));
+        }
+        Ok(devices.into_iter().collect())
+    }
+
     /// The chunk that holds all of a range, and where in it the range begins.
     fn locate<'p>(
         &self,
         pool: &'p Pool,
         logical: Logical,
-        bytes: &[u8],
+        length: u64,
     ) -> Result<(&'p Arc<Chunk>, u64), WriteError> {
-        let length = to_u64(bytes.len());
         let refuse = |why| Err(WriteError::Request { logical, length, why });
         let sector_bytes = u64::from(self.tree_context().sectorsize);
         if !logical.is_aligned(sector_bytes) || !length.is_multiple_of(sector_bytes) {
@@ -144,6 +161,27 @@ impl Volume {
             results.collect::<Vec<_>>().into_iter().collect()
         })
     }
+}
+
+/// The stripes of a chunk that a write of a range of it touches.
+fn touched_stripes(chunk: &Chunk, offset: u64, length: u64) -> BTreeSet<usize> {
+    let all = chunk.stripes.len();
+    // New parity is written with any part of a row, and what was lost of its other columns.
+    if chunk.layout.has_parity() && length > 0 {
+        return (0..all).collect();
+    }
+    let mut stripes = BTreeSet::new();
+    let mut at = offset;
+    while at < offset + length && stripes.len() < all {
+        let run = chunk.layout.run_at(at);
+        let ways = (0..chunk.layout.ways()).map(|way| chunk.layout.way(&run, way));
+        stripes.extend(ways.filter_map(|way| match way {
+            Way::Direct(stripe) => Some(stripe),
+            Way::Rebuild(_) => None,
+        }));
+        at = at.saturating_add(run.length);
+    }
+    stripes
 }
 
 /// Splits a range into pieces: those with parity are gathered by row, the others planned.

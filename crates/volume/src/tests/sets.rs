@@ -1,0 +1,152 @@
+//! Flushes and superblocks of some devices leave nothing out that was asked for, and remember the rest.
+
+use super::flaky::Flaky;
+use super::support::*;
+use crate::{DeviceSet, SuperblockCopies, Volume, WriteError};
+use brindle_device::Device;
+use brindle_ondisk::{DevId, Logical, Profile, SUPERBLOCK_SIZE, Superblock, to_u64};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+fn devid(device: &Flaky) -> DevId {
+    DevId::new(device.name()["disk".len()..].parse::<u64>().expect("named so") + 1)
+}
+
+/// The devices of which something holds.
+fn those(devices: &[Arc<Flaky>], holds: impl Fn(&Flaky) -> bool) -> DeviceSet {
+    devices.iter().filter(|device| holds(device)).map(|device| devid(device)).collect()
+}
+
+/// The devices that were written since this was last asked.
+fn written(devices: &[Arc<Flaky>]) -> DeviceSet {
+    those(devices, |device| !std::mem::take(&mut *device.writes.lock().expect("no panic")).is_empty())
+}
+
+fn all_but(devices: &[Arc<Flaky>], set: &DeviceSet, others: &DeviceSet) -> DeviceSet {
+    those(devices, |device| set.contains(devid(device)) && !others.contains(devid(device)))
+}
+
+fn log_root(device: &Flaky) -> u64 {
+    let bytes = device.bytes();
+    let bytes = bytes[STRIP..][..SUPERBLOCK_SIZE].try_into().expect("the size of one");
+    Superblock::parse(bytes, to_u64(STRIP)).expect("whole").log_root.get()
+}
+
+fn superblock_of_log(volume: &Volume, root: u64) -> Superblock {
+    let mut superblock = Superblock::clone(&volume.superblock());
+    superblock.log_root = Logical::new(root);
+    superblock
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn unflushed_writes_are_remembered_until_their_device_is_flushed(
+        shape in 0..SHAPES.len(),
+        seed: u8,
+        loss: prop::sample::Index,
+        steps in prop::collection::vec((0..5u8, any::<prop::sample::Index>(), 1..40usize, any::<u8>()), 1..30),
+    ) {
+        let (profile, stripes) = SHAPES[shape];
+        let pool = TestPool::new(profile, stripes, 3, &mut rng(seed));
+        let losses = pool.tolerated_losses();
+        // The first device alone holds the system chunk.
+        let missing = losses[loss.index(losses.len())].iter().copied().filter(|device| *device > 0);
+        let (volume, devices) = pool.open_writable(&missing.collect::<Vec<_>>());
+        let mut model = those(&devices, |_| true);
+        prop_assert_eq!(volume.unflushed_devices(), model.clone(), "an earlier process may have left something");
+        for (what, place, length, byte) in steps {
+            let set = those(&devices, |device| byte >> (devid(device).get() % 8) & 1 != 0);
+            match what {
+                0 => {
+                    let before: Vec<usize> = devices.iter().map(|device| device.flushes.load(Relaxed)).collect();
+                    volume.flush(&set).expect("nothing fails");
+                    let flushed = |(device, before): (&Arc<Flaky>, &usize)| {
+                        (device.flushes.load(Relaxed) > *before).then(|| devid(device))
+                    };
+                    let flushed: DeviceSet = devices.iter().zip(&before).filter_map(flushed).collect();
+                    prop_assert_eq!(flushed, set.clone());
+                    model = all_but(&devices, &model, &set);
+                }
+                1 => {
+                    volume.make_whole(&DeviceSet::ALL).expect("nothing fails");
+                    model = those(&devices, |_| false);
+                }
+                _ => {
+                    let sectors = pool.contents.len() / SECTOR;
+                    let start = place.index(sectors);
+                    let length = length.min(sectors - start) * SECTOR;
+                    let logical = START + to_u64(start * SECTOR);
+                    volume.write_data(logical, &vec![byte; length]).expect("nothing fails");
+                    let (written, expected) = (written(&devices), volume.devices_of([(logical, to_u64(length))]));
+                    let expected = expected.expect("written");
+                    // A part of a row leaves some of its columns alone.
+                    prop_assert!(written.is_subset(&expected), "{written:?} {expected:?}");
+                    prop_assert!(profile.has_parity() || written == expected, "{written:?} {expected:?}");
+                    model = model.union(&written);
+                }
+            }
+            prop_assert_eq!(volume.unflushed_devices(), model.clone());
+        }
+    }
+}
+
+#[test]
+fn a_device_whose_flush_fails_stays_unflushed() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(70));
+    let (volume, devices) = pool.open_writable(&[]);
+    devices[1].fails_flushes.store(true, Relaxed);
+    volume.flush(&DeviceSet::ALL).expect("one may fail");
+    assert_eq!(volume.unflushed_devices(), those(&devices[1..], |_| true));
+    devices[1].fails_flushes.store(false, Relaxed);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    assert!(volume.unflushed_devices().is_empty());
+}
+
+#[test]
+fn losses_of_a_device_outside_of_a_set_are_mended_with_all() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(71));
+    let (volume, devices) = pool.open_writable(&[]);
+    devices[1].fail_writes(true);
+    volume.write_data(START, &[1; SECTOR]).expect("one may fail");
+    devices[1].fail_writes(false);
+    let (first, second) = (those(&devices[..1], |_| true), those(&devices[1..], |_| true));
+    volume.make_whole(&first).expect("the first has everything");
+    assert_eq!((volume.devices_to_mark(), devices[1].flushes.load(Relaxed)), (vec![DevId::new(2)], 0));
+    volume.make_whole(&second).expect("the second gets it");
+    assert_eq!((volume.devices_to_mark(), devices[0].flushes.load(Relaxed)), (Vec::new(), 1));
+    assert!(volume.unflushed_devices().is_empty());
+}
+
+#[test]
+fn superblocks_of_a_log_go_to_a_set_and_those_of_a_commit_to_all() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(72));
+    let (volume, devices) = pool.open_writable(&[]);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    let second = those(&devices[1..], |_| true);
+    volume.write_log_superblocks(&superblock_of_log(&volume, 4096), &second).expect("nothing fails");
+    assert_eq!([log_root(&devices[0]), log_root(&devices[1])], [0, 4096]);
+    assert_eq!(volume.superblock().log_root.get(), 4096);
+    assert!(volume.unflushed_devices().is_empty(), "durable already");
+    let superblock = superblock_of_log(&volume, 0);
+    volume.write_superblocks(&superblock, &[], SuperblockCopies::First).expect("nothing fails");
+    assert_eq!([log_root(&devices[0]), log_root(&devices[1])], [0, 0]);
+    assert_eq!(volume.unflushed_devices(), those(&devices, |_| true), "superblocks are writes");
+    // A device outside of the set may fail; one of the set may not.
+    devices[0].fail_writes(true);
+    volume.write_log_superblocks(&superblock_of_log(&volume, 8192), &second).expect("the second one works");
+    let failed = volume.write_log_superblocks(&superblock_of_log(&volume, 12288), &DeviceSet::ALL);
+    assert!(matches!(failed, Err(WriteError::Superblocks { failures }) if failures.len() == 1));
+}
+
+#[test]
+fn devices_of_what_cannot_be_written_are_refused() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(73));
+    let (volume, _) = pool.open_writable(&[]);
+    let unmapped = volume.devices_of([(Logical::new(1 << 40), 4096)]);
+    assert!(matches!(unmapped, Err(WriteError::Unmapped { .. })), "{unmapped:?}");
+    let beyond = volume.devices_of([(START, to_u64(pool.contents.len() + SECTOR))]);
+    assert!(matches!(beyond, Err(WriteError::Request { .. })), "{beyond:?}");
+}
