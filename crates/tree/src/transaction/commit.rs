@@ -143,6 +143,11 @@ impl Pool {
                 sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
             self.volume().write_blocks(&writes)?;
         }
+        // One that a crash has torn must be whole again before the copies that replace it are written.
+        if !writer.first_copies_are_current.swap(true, Ordering::Relaxed) {
+            self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::First)?;
+            self.volume().flush()?;
+        }
         if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
             self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others)?;
         }

@@ -46,8 +46,8 @@ pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};
 pub use pressure::PressureListener;
 pub use statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
-pub(crate) use stop::Inside;
 pub use stop::StopOnPanic;
+pub(crate) use stop::{ClosedGate, Inside};
 
 use crate::log::Log;
 use crate::refs::DelayedRefs;
@@ -91,6 +91,8 @@ pub(crate) struct Writer {
     /// True if all copies of the superblock are of the last commit, or will be with the next flush. At opening they
     /// may not be: a crash may have come between the first ones and the others.
     pub(crate) copies_are_current: AtomicBool,
+    /// True if the first copies are whole on all devices; at opening a crash may have torn one.
+    first_copies_are_current: AtomicBool,
     /// Counters of commits.
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.

@@ -45,6 +45,7 @@ impl Pool {
             features: Mutex::new(Rank::Features, Incompat::empty()),
             label: Mutex::new(Rank::Label, None),
             copies_are_current: AtomicBool::new(false),
+            first_copies_are_current: AtomicBool::new(false),
             commits: Mutex::new(Rank::CommitStatistics, CommitStatistics::default()),
             exclusive: Mutex::new(Rank::Exclusive, None),
             waits_for_log: AtomicBool::new(TreeRoot::log_root_tree(&pool.superblock()).is_some()),

@@ -5,6 +5,7 @@ mod logs;
 mod referee;
 mod replaced;
 mod subject;
+mod torn;
 
 use crate::simulated::{Layout, REFUSALS};
 use brindle_fs::Compression;
