@@ -47,6 +47,8 @@ pub(crate) struct Subvolumes(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 pub(crate) struct SubvolumeState {
     tree: Arc<Tree>,
     access: RwLock<WriteAccess>,
+    /// The greatest number of an inode before anything was changed.
+    first_highest: Option<u64>,
     /// The number of the next inode, once it has been looked up.
     next_number: Mutex<Option<u64>>,
 }
@@ -84,7 +86,11 @@ impl Subvolumes {
         let access = WriteAccess { is_read_only: flags.contains(RootFlags::RDONLY), is_deleted: false };
         let access = RwLock::new(Rank::SubvolumeAccess, access);
         let next_number = Mutex::new(Rank::NextInode, None);
-        let state = Arc::new(SubvolumeState { tree: pool.tree(id)?, access, next_number });
+        let tree = pool.tree(id)?;
+        // What is only read may be damaged there.
+        let is_writable = pool.read_only_reason().is_none();
+        let first_highest = if is_writable { highest_number(pool, &tree)? } else { None };
+        let state = Arc::new(SubvolumeState { tree, access, first_highest, next_number });
         known.insert(id, Arc::clone(&state));
         Ok(state)
     }
@@ -134,12 +140,16 @@ impl SubvolumeState {
         self.access.write_by_key(self.key())
     }
 
-    /// A number that no inode has, or ever had since the filesystem was opened.
+    /// A number that no inode has, or ever had since the filesystem was opened: the log, and the last commit, may have the
+    /// inode that had it before.
     pub(crate) fn new_number(&self, pool: &Pool) -> Result<ObjectId, FsError> {
         let mut next = self.next_number.lock();
         let number = match *next {
             Some(number) => number,
-            None => highest_number(pool, &self.tree)?.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1),
+            None => {
+                let highest = self.first_highest.max(highest_number(pool, &self.tree)?);
+                highest.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1)
+            }
         };
         if number > ObjectId::LAST_FREE.get() {
             return Err(TreeError::NoSpace("inode numbers".to_owned()).into());
