@@ -104,7 +104,7 @@ impl Filesystem {
         // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
         drop(self.pool().join(Need::items(16))?);
         self.pool().exclusively(|editor| {
-            let edit = Edit { editor: *editor, now };
+            let edit = Edit { editor: *editor, now, log_book: &self.log_book };
             let (_, before) = editor.pool().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
             let made = edit.make_snapshot(&origin, place, id, &item, index);

@@ -35,7 +35,7 @@ pub use cursor::{Cursor, Readahead};
 pub use defragment::Defragmented;
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
-pub use log::{LogChange, LogExtents, LogStatistics, LogTicket, LogTree, Logging, Unlogged};
+pub use log::{LogChange, LogRange, LogStatistics, LogTicket, LogTree, Logging, Unlogged};
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::{DataRange, RelocationTree};
 pub use relocate::{Moved, Observer, Relocation};

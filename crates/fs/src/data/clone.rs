@@ -276,7 +276,7 @@ impl Filesystem {
             if self.pool().moves() != moves {
                 return Ok(false);
             }
-            self.log_book.give_up(transaction.generation(), pair.target.id());
+            self.log_book.note(transaction.generation(), pair.target.id(), range.clone());
             let mut editor = FileEditor::new(transaction, self, &pair.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {

@@ -1,18 +1,21 @@
-//! Ranges of files that the running transaction has changed.
+//! Changes of the running transaction that the log does not have: ranges of files, and names.
 
 use crate::InodeId;
 use crate::byte_ranges::ByteRanges;
 use brindle_ondisk::Generation;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
-use std::collections::HashMap;
+use brindle_tree::{LogTicket, Unlogged};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Upper bound on remembered ranges of a file.
 const RANGES_MAX: usize = 4096;
 /// Upper bound on remembered ranges of all files together.
 const ALL_RANGES_MAX: usize = 1 << 18;
+/// Upper bound on remembered changes of names: a log of more is not faster than a commit.
+const NAMES_MAX: usize = 1 << 17;
 
-/// Ranges of files that the running transaction has changed, and the log does not have.
+/// Changes of the running transaction that the log does not have.
 #[derive(Debug, Default)]
 pub(crate) struct LogBook(Mutex<Book>);
 
@@ -22,6 +25,25 @@ struct Book {
     generation: Generation,
     files: HashMap<InodeId, Changes>,
     ranges: usize,
+    names: NameChanges,
+    /// Reason for which no log can tell the names of this transaction.
+    names_unlogged: Option<Unlogged>,
+    /// Sync of the last entry of each inode that the log has.
+    logged: HashMap<InodeId, LogTicket>,
+    /// Sync of the last entry of names.
+    names_logged: Option<LogTicket>,
+}
+
+/// Changes of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NameChanges {
+    /// Indexes of entries that directories have got or lost.
+    pub(crate) entries: BTreeMap<InodeId, BTreeSet<u64>>,
+    /// Inodes that have come, gone, or got or lost a name.
+    pub(crate) inodes: BTreeSet<InodeId>,
+    /// True if directories have moved: paths of inodes below them have changed.
+    has_moved_directories: bool,
+    count: usize,
 }
 
 /// Changes of a file.
@@ -55,6 +77,78 @@ impl LogBook {
             book.ranges -= before;
         } else {
             book.ranges = book.ranges + after - before;
+        }
+    }
+
+    /// An entry of a directory comes or goes: to be called before the tree changes.
+    pub(crate) fn note_entry(&self, generation: Generation, directory: InodeId, index: u64) {
+        let mut book = self.of(generation);
+        let is_new = book.names.entries.entry(directory).or_default().insert(index);
+        book.count_name(is_new);
+    }
+
+    /// An inode comes, goes, gets or loses a name: to be called before the tree changes.
+    pub(crate) fn note_inode(&self, generation: Generation, inode: InodeId) {
+        let mut book = self.of(generation);
+        let is_new = book.names.inodes.insert(inode);
+        book.count_name(is_new);
+    }
+
+    /// A directory moves.
+    pub(crate) fn note_moved_directory(&self, generation: Generation) {
+        self.of(generation).names.has_moved_directories = true;
+    }
+
+    /// Names change in a way that no log tells.
+    pub(crate) fn give_up_names(&self, generation: Generation, why: Unlogged) {
+        self.of(generation).names_unlogged = Some(why);
+    }
+
+    /// Returns true if the log does not have the names of an inode, or of directories above it, as they are.
+    pub(crate) fn has_new_names(&self, generation: Generation, inode: InodeId) -> bool {
+        let book = self.of(generation);
+        book.names_unlogged.is_some()
+            || book.names.has_moved_directories
+            || book.names.inodes.contains(&inode)
+    }
+
+    /// Returns true if the log does not have all names as they are.
+    pub(crate) fn has_any_new_names(&self, generation: Generation) -> bool {
+        let book = self.of(generation);
+        book.names.count > 0 || book.names_unlogged.is_some()
+    }
+
+    /// The names that the log does not have, which it is about to get: should it not, it is of no use any more.
+    pub(crate) fn take_names(&self, generation: Generation) -> Result<NameChanges, Unlogged> {
+        let mut book = self.of(generation);
+        book.names_unlogged.map_or_else(|| Ok(std::mem::take(&mut book.names)), Err)
+    }
+
+    /// Sync of the last entry of an inode, if the log has the inode.
+    pub(crate) fn ticket_of(&self, generation: Generation, inode: InodeId) -> Option<LogTicket> {
+        self.of(generation).logged.get(&inode).copied()
+    }
+
+    /// Sync of the last entry of names, if the log has any.
+    pub(crate) fn names_ticket(&self, generation: Generation) -> Option<LogTicket> {
+        self.of(generation).names_logged
+    }
+
+    /// The log has all names as they are.
+    pub(crate) fn names_are_logged(&self, generation: Generation, ticket: LogTicket) {
+        self.of(generation).names_logged = Some(ticket);
+    }
+
+    /// The log has an inode now.
+    pub(crate) fn is_logged(&self, generation: Generation, inode: InodeId, ticket: LogTicket) {
+        self.of(generation).logged.insert(inode, ticket);
+    }
+
+    /// The log does not have an inode any more, for it has no name. If it gets one again, its changes are unknown.
+    pub(crate) fn is_unlogged(&self, generation: Generation, inode: InodeId) {
+        let was_logged = self.of(generation).logged.remove(&inode).is_some();
+        if was_logged {
+            self.give_up(generation, inode);
         }
     }
 
@@ -95,6 +189,18 @@ impl LogBook {
             *book = Book { generation, ..Book::default() };
         }
         book
+    }
+}
+
+impl Book {
+    fn count_name(&mut self, is_new: bool) {
+        self.names.count += usize::from(is_new);
+        if self.names.count > NAMES_MAX {
+            self.names_unlogged = Some(Unlogged::Space);
+        }
+        if self.names_unlogged.is_some() {
+            self.names = NameChanges::default();
+        }
     }
 }
 

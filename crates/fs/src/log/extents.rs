@@ -1,10 +1,11 @@
 //! Extents of a file for the log.
 
+use super::items::Items;
 use crate::data::{Piece, Place};
 use crate::{Filesystem, FsError, InodeId};
-use brindle_ondisk::item::{Compression, InodeFlags, InodeItem};
-use brindle_ondisk::{Generation, Logical, to_usize};
-use brindle_tree::{LogExtents, Tree};
+use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::{Generation, KeyType, Logical, to_usize};
+use brindle_tree::{LogRange, Tree};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,14 +21,18 @@ impl Filesystem {
         &self,
         tree: &Arc<Tree>,
         log: Option<&Arc<Tree>>,
-        file: InodeId,
-        inode: &InodeItem,
+        inode: &Items,
         (generation, changed): (Generation, Vec<Range<u64>>),
-    ) -> Result<Option<(Vec<LogExtents>, Checksums)>, FsError> {
+    ) -> Result<Option<(Vec<LogRange>, Checksums)>, FsError> {
+        let (file, inode) = (inode.id, &inode.inode);
         let end = inode.size.get().next_multiple_of(self.sector());
-        // A replay cuts off at the end.
+        let mut changed = changed;
+        // A replay begins with cutting off at the end.
         if !self.last_pieces(tree, file, end, 1)?.is_empty() {
-            return Ok(None);
+            let behind = changed.iter().position(|range| range.end > end).unwrap_or(changed.len());
+            let start = changed.get(behind).map_or(end, |range| range.start.min(end));
+            changed.truncate(behind);
+            changed.push(start..u64::MAX);
         }
         let has_checksums = !inode.inode_flags().contains(InodeFlags::NODATASUM);
         let (mut extents, mut checksums) = (Vec::new(), Vec::new());
@@ -53,7 +58,8 @@ impl Filesystem {
             }
             let items = self.with_holes(&pieces, range.start..range.end.min(end), generation);
             let items = items.iter().map(|piece| (piece.key(file), piece.to_item())).collect();
-            extents.push(LogExtents { range: (range.start, range.end - 1), items });
+            let key = |offset| file.key(KeyType::EXTENT_DATA, offset);
+            extents.push(LogRange { first: key(range.start), last: key(range.end - 1), items });
         }
         Ok(Some((extents, checksums)))
     }

@@ -1,51 +1,87 @@
-//! Entry of an fsync into the log of a subvolume: of a regular file with one name, the changes of the running
-//! transaction, and no more. The walk as a whole is told in [`brindle_tree`]'s own module of that name.
+//! Entry of an fsync into the log of a subvolume: the changes of the running transaction, and no more. The walk as a whole
+//! is told in [`brindle_tree`]'s own module of that name.
 //!
-//! - *Inode item, name, attributes*: all there are, as they are; a replay takes away attributes that the log lacks.
+//! - *Inode item, names, attributes*: all there are, as they are; a replay takes away attributes that the log lacks
+//!   (`items`).
 //! - *Extents*: what there is now in the ranges that have changed since the last commit (`book` knows which), holes
 //!   told; each range is as wide as the extents that reach into it, those that the log has already included, so that
 //!   no two of a log ever overlap (`extents`).
 //! - *Checksums* of extents that the last commit does not have.
+//! - *Names* (`names`). A file whose names are those that the last commit or the log has is logged alone. Otherwise all
+//!   names that have changed since are logged with it, those of other files included, while nothing else changes: the
+//!   entries that directories have got and lost, and each inode that came, went, or got another name, with its changed
+//!   extents. So a replay finds the names of one moment, whatever was renamed over what, and nothing that stood for
+//!   something then is taken from it.
 //!
-//! A replay begins with the last commit. So that it ends with the file where it is now, and takes nothing from others,
-//! the file must be where it was then, or be new and have a name that was free there; and the directories above must
-//! be those of then, in their places (`names`). What the last commit has is looked up in its own trees, which are still
-//! there.
+//! An operation notes what it is about to change before the trees change, and an fsync looks into the notes after it has
+//! copied items: what it has copied is not newer than the notes.
 //!
-//! Everything else is a commit: other kinds of inodes, several names, clones, anything that is uncertain.
+//! A commit is left for subvolumes that have got or lost a name, items that are unknown to a log, files of which too much
+//! has changed, and whatever `tree` refuses ([`Unlogged`]).
 
 mod book;
 mod extents;
+mod items;
 mod names;
 
 pub(crate) use book::LogBook;
 
 use crate::{Filesystem, FsError, Inode, InodeId};
-use brindle_ondisk::item::{InodeItem, InodeRefHeader};
-use brindle_ondisk::{Key, KeyType, ObjectId};
-use brindle_tree::{LogChange, LogTicket, Readahead, Tree, Unlogged};
+use brindle_ondisk::KeyType;
+use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
+use items::Items;
 use std::sync::Arc;
-use zerocopy::FromBytes;
+
+/// Attempts to log a file whose names go on changing.
+const ATTEMPTS: usize = 4;
 
 /// Logged part of a file, or the reason for logging nothing.
 type Logged<T> = Result<T, Unlogged>;
 
-/// A file's items before its extents.
-struct Items {
-    inode: InodeItem,
-    /// The directory, the index there, and the name.
-    name: (ObjectId, u64, Vec<u8>),
-    all: Vec<(Key, Vec<u8>)>,
+/// Outcome of an attempt to log an inode alone.
+enum Alone {
+    /// The log has it, and the names that were entered before; `None` if nothing has changed since what is durable.
+    Entered(Option<LogTicket>),
+    /// Its names have to be logged first.
+    NewNames,
 }
 
 impl Filesystem {
+    /// Makes durable what was done to the names in a directory, and to the directory itself.
+    pub fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
+        let _stops = self.may_wait_for_commits();
+        self.sync_logged(|| {
+            let logging = self.pool().begin_logging()?;
+            let has_new_names = self.log_book.has_any_new_names(logging.generation());
+            drop(logging);
+            if has_new_names && let Err(why) = self.log_names()? {
+                return Ok(Err(why));
+            }
+            self.log_inode(&self.inode(directory))
+        })
+    }
+
+    /// Makes the names and attributes of an inode durable.
+    pub fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
+        let _stops = self.may_wait_for_commits();
+        self.sync_inode(&self.inode(inode))
+    }
+
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say
     /// it, else by a commit.
     pub(crate) fn sync_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        self.sync_logged(|| self.log_inode(inode))
+    }
+
+    /// Makes durable what `log` enters into the log, or everything if it can't.
+    fn sync_logged(
+        &self,
+        log: impl FnOnce() -> Result<Logged<Option<LogTicket>>, FsError>,
+    ) -> Result<(), FsError> {
         let writing = self.writing()?;
         let options = &writing.options;
         let logged = if options.tree_log && !options.flush_on_commit {
-            match self.log_inode(inode)? {
+            match log()? {
                 Ok(Some(ticket)) => self.pool().sync_log(ticket)?,
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
@@ -62,92 +98,130 @@ impl Filesystem {
         }
     }
 
-    /// Enters a file into the log; `None` if nothing of it has changed since what is durable.
+    /// Enters an inode into the log; `None` if nothing of it has changed since what is durable.
     fn log_inode(&self, inode: &Arc<Inode>) -> Result<Logged<Option<LogTicket>>, FsError> {
+        for _ in 0..ATTEMPTS {
+            match self.log_alone(inode)? {
+                Ok(Alone::Entered(ticket)) => return Ok(Ok(ticket)),
+                Ok(Alone::NewNames) => {
+                    if let Err(why) = self.log_names()? {
+                        return Ok(Err(why));
+                    }
+                }
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        Ok(Err(Unlogged::Names))
+    }
+
+    /// Enters an inode into the log whose names are those that the last commit or the log has.
+    fn log_alone(&self, inode: &Arc<Inode>) -> Result<Logged<Alone>, FsError> {
         let id = inode.id();
         let _entry = inode.data.shared();
         let _turn = inode.data.writeback_turn();
         let logging = self.pool().begin_logging()?;
-        let tree = self.tree(id.tree)?;
-        let Some(items) = self.items_of(&tree, id)? else { return Ok(Err(Unlogged::Kind)) };
         let generation = logging.generation();
-        let committed = match self.committed_base(&logging, &tree, id, &items)? {
-            Ok(committed) => committed,
+        let tree = self.tree(id.tree)?;
+        let items = match self.items_to_log(&tree, id)? {
+            Ok(items) => items,
             Err(why) => return Ok(Err(why)),
         };
-        let Some(mut ranges) = self.log_book.changes(generation, id) else {
-            return Ok(Err(Unlogged::Extents));
-        };
-        let end = items.inode.size.get().next_multiple_of(self.sector());
-        let (log, logged) = (logging.log_tree(id.tree), logging.ticket_of(id.tree, id.number));
-        match (&log, logged) {
-            (Some(log), Some(ticket)) => {
-                // What has gone behind the end is told when there is something behind it.
-                let has_changed = ranges.iter().any(|range| range.start < end);
-                if !has_changed && self.has_logged(log, &items)? {
-                    return Ok(Ok(Some(ticket)));
+        // After a crash there is no inode without a name.
+        let Some(items) = items else { return Ok(Ok(Alone::Entered(None))) };
+        // Looked at after the items were copied: names that change meanwhile are noted before the trees change.
+        if self.log_book.has_new_names(generation, id) {
+            return Ok(Ok(Alone::NewNames));
+        }
+        // An entry of names, if there is one, may tell where it is.
+        let names = self.log_book.names_ticket(generation);
+        let ticket = self.log_book.ticket_of(generation, id);
+        let log = logging.log_tree(id.tree);
+        if items.inode.transid < generation || ticket.is_some() {
+            let Some(ranges) = self.log_book.changes(generation, id) else {
+                return Ok(Err(Unlogged::Extents));
+            };
+            // What has gone behind the end is told when there is something behind it.
+            let end = items.inode.size.get().next_multiple_of(self.sector());
+            let has_changed = ranges.iter().any(|range| range.start < end);
+            match (&log, ticket) {
+                (Some(log), Some(ticket)) if !has_changed && self.has_logged(log, &items)? => {
+                    return Ok(Ok(Alone::Entered(names.max(Some(ticket)))));
                 }
+                (_, None) if ranges.is_empty() => return Ok(Ok(Alone::Entered(names))),
+                _ => {}
             }
-            _ if committed.is_none() => ranges = std::iter::once(0..u64::MAX).collect(),
-            _ if ranges.is_empty() && items.inode.transid < generation => return Ok(Ok(None)),
-            _ => {}
         }
-        let found = self.extents_to_log(&tree, log.as_ref(), id, &items.inode, (generation, ranges))?;
+        let change = match self.inode_change(&logging, &tree, &items)? {
+            Ok(change) => change,
+            Err(why) => return Ok(Err(why)),
+        };
+        Ok(self.enter_log(&logging, &[change], &[items])?.map(|ticket| Alone::Entered(Some(ticket))))
+    }
+
+    /// Change that logs an inode with its names, attributes and changed extents.
+    fn inode_change(
+        &self,
+        logging: &Logging<'_>,
+        tree: &Arc<Tree>,
+        items: &Items,
+    ) -> Result<Logged<LogChange>, FsError> {
+        let (id, generation) = (items.id, logging.generation());
+        let mut change = LogChange { subvolume: id.tree, ranges: vec![items.range()], checksums: Vec::new() };
+        if logging.committed_tree(id.tree)?.is_none() {
+            return Ok(Err(Unlogged::Names));
+        }
+        if !items.has_extents() {
+            return Ok(Ok(change));
+        }
+        let is_new = items.inode.generation == generation;
+        let ranges = if is_new && self.log_book.ticket_of(generation, id).is_none() {
+            std::iter::once(0..u64::MAX).collect()
+        } else {
+            match self.log_book.changes(generation, id) {
+                Some(ranges) => ranges,
+                None => return Ok(Err(Unlogged::Extents)),
+            }
+        };
+        let log = logging.log_tree(id.tree);
+        let found = self.extents_to_log(tree, log.as_ref(), items, (generation, ranges))?;
         let Some((extents, checksums)) = found else { return Ok(Err(Unlogged::Extents)) };
-        let change = LogChange {
-            subvolume: id.tree,
-            number: id.number,
-            name: items.name,
-            items: items.all,
-            extents,
-            checksums,
-        };
-        let entered = logging.enter(&change)?;
-        if entered.is_ok() {
-            self.log_book.forget_before(generation, id, end);
-        }
-        Ok(entered.map(Some))
+        change.ranges.extend(extents);
+        change.checksums = checksums;
+        Ok(Ok(change))
     }
 
-    /// A regular file's items before its extents, if it has one name and nothing unusual.
-    fn items_of(&self, tree: &Arc<Tree>, id: InodeId) -> Result<Option<Items>, FsError> {
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
-        cursor.seek(&id.key(KeyType::INODE_ITEM, 0))?;
-        let (mut inode, mut names, mut all) = (None, Vec::new(), Vec::new());
-        while let Some((key, data)) =
-            cursor.item().filter(|(key, _)| key.objectid == id.number && key.item_type < KeyType::EXTENT_DATA)
-        {
-            match key.item_type {
-                KeyType::INODE_ITEM => inode = InodeItem::read_from_bytes(data).ok(),
-                KeyType::INODE_REF => names.push((ObjectId::new(key.offset()), data.to_vec())),
-                KeyType::XATTR_ITEM => {}
-                _ => return Ok(None),
+    /// Enters changes, those of these inodes among them.
+    fn enter_log(
+        &self,
+        logging: &Logging<'_>,
+        changes: &[LogChange],
+        inodes: &[Items],
+    ) -> Result<Logged<LogTicket>, FsError> {
+        let entered = logging.enter(changes)?;
+        if let Ok(ticket) = entered {
+            let generation = logging.generation();
+            for items in inodes {
+                let end = items.inode.size.get().next_multiple_of(self.sector());
+                self.log_book.forget_before(generation, items.id, end);
+                self.log_book.is_logged(generation, items.id, ticket);
             }
-            all.push((key, data.to_vec()));
-            cursor.next()?;
         }
-        let Some(inode) = inode.filter(|inode| inode.is_regular() && inode.nlink.get() == 1) else {
-            return Ok(None);
-        };
-        let [(parent, data)] = &names[..] else { return Ok(None) };
-        let Ok((header, name)) = InodeRefHeader::read_from_prefix(data) else { return Ok(None) };
-        let is_one = name.len() == usize::from(header.name_len.get());
-        let name = (*parent, header.index.get(), name.to_vec());
-        Ok(is_one.then_some(Items { inode, name, all }))
+        Ok(entered)
     }
 
-    /// Returns true if the log has just these items.
+    /// Returns true if the log has just these items of an inode before its extents.
     fn has_logged(&self, log: &Arc<Tree>, items: &Items) -> Result<bool, FsError> {
-        let mut cursor = self.pool().cursor(log, Readahead::None);
-        cursor.seek(&Key::first_of(items.all[0].0.objectid, KeyType::INODE_ITEM))?;
-        for (key, data) in &items.all {
+        let range = items.range();
+        let mut cursor = self.pool().cursor(log, brindle_tree::Readahead::None);
+        cursor.seek(&range.first)?;
+        for (key, data) in &range.items {
             if cursor.item() != Some((*key, data.as_slice())) {
                 return Ok(false);
             }
             cursor.next()?;
         }
-        Ok(cursor.key().is_none_or(|key| {
-            key.objectid != items.all[0].0.objectid || key.item_type >= KeyType::EXTENT_DATA
-        }))
+        Ok(cursor
+            .key()
+            .is_none_or(|key| key.objectid != range.first.objectid || key.item_type > KeyType::XATTR_ITEM))
     }
 }

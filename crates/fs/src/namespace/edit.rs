@@ -1,13 +1,14 @@
 //! The edits that operations on names are made of, each of one or two items. They are done when everything has been
 //! checked, and have nothing to refuse.
 
+use crate::log::LogBook;
 use crate::packed::{append, remove};
 use crate::{FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{
     DirEntryHeader, InodeExtrefHeader, InodeItem, InodeRefHeader, RootRefHeader, Timespec,
 };
 use brindle_ondisk::{Defect, Generation, Key, KeyType, ObjectId, RootId, extref_hash, name_hash, to_u64};
-use brindle_tree::{Editor, Need, Tree, TreeError};
+use brindle_tree::{Editor, Need, Tree, TreeError, Unlogged};
 use std::sync::Arc;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -17,6 +18,8 @@ use zerocopy::{FromBytes, IntoBytes};
 pub(crate) struct Edit<'p> {
     pub(crate) editor: Editor<'p>,
     pub(crate) now: Timespec,
+    /// Notes of what changes, for fsyncs.
+    pub(crate) log_book: &'p LogBook,
 }
 
 /// A name in a directory.
@@ -58,7 +61,7 @@ impl Filesystem {
     ) -> Result<T, FsError> {
         let now = self.writing()?.options.host.now().into();
         let transaction = self.pool().join(need)?;
-        let done = act(&Edit { editor: *transaction, now });
+        let done = act(&Edit { editor: *transaction, now, log_book: &self.log_book });
         if let Err(error) = &done {
             self.pool().abort(error);
         }
@@ -69,6 +72,26 @@ impl Filesystem {
 impl Edit<'_> {
     pub(crate) fn generation(&self) -> Generation {
         self.editor.generation()
+    }
+
+    /// Notes for the log that an entry comes or goes.
+    fn note_entry(&self, place: Place<'_>, index: u64) {
+        self.log_book.note_entry(self.generation(), place.directory, index);
+    }
+
+    /// Notes for the log that an inode comes, goes, or gets or loses a name.
+    pub(crate) fn note_inode(&self, tree: RootId, number: ObjectId) {
+        self.log_book.note_inode(self.generation(), InodeId { tree, number });
+    }
+
+    /// Notes for the log that a directory moves.
+    pub(crate) fn note_moved_directory(&self) {
+        self.log_book.note_moved_directory(self.generation());
+    }
+
+    /// Notes that the name of a subvolume comes or goes, which no log tells.
+    pub(crate) fn note_subvolume(&self) {
+        self.log_book.give_up_names(self.generation(), Unlogged::Names);
     }
 
     /// Changes an inode item, and moves its transaction and change counter on.
@@ -114,6 +137,7 @@ impl Edit<'_> {
 
     /// Adds an entry to a directory.
     pub(crate) fn add_entry(&self, place: Place<'_>, index: u64, entry: Entry) -> Result<(), TreeError> {
+        self.note_entry(place, index);
         let packed = self.packed_entry(place, entry);
         self.editor.insert(place.tree, &place.directory.key(KeyType::DIR_INDEX, index), &packed)?;
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
@@ -128,6 +152,8 @@ impl Edit<'_> {
         index: u64,
         entry: Entry,
     ) -> Result<(), TreeError> {
+        self.note_entry(place, old_index);
+        self.note_entry(place, index);
         let packed = self.packed_entry(place, entry);
         self.editor.insert(place.tree, &place.directory.key(KeyType::DIR_INDEX, index), &packed)?;
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
@@ -140,6 +166,7 @@ impl Edit<'_> {
 
     /// Removes an entry from a directory.
     pub(crate) fn remove_entry(&self, place: Place<'_>, index: u64) -> Result<(), TreeError> {
+        self.note_entry(place, index);
         self.editor.remove(place.tree, &place.directory.key(KeyType::DIR_INDEX, index))?;
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
         let is_wanted = |_: &DirEntryHeader, name: &[u8]| name == place.name;
@@ -154,6 +181,7 @@ impl Edit<'_> {
         index: u64,
         form: NameForm,
     ) -> Result<(), TreeError> {
+        self.note_inode(place.directory.tree, number);
         let (parent, name_len) = (place.directory.number, name_length(place.name));
         let index = U64::new(index);
         match form {
@@ -177,6 +205,7 @@ impl Edit<'_> {
         number: ObjectId,
         form: NameForm,
     ) -> Result<(), TreeError> {
+        self.note_inode(place.directory.tree, number);
         let parent = place.directory.number;
         match form {
             NameForm::Ref => {
@@ -202,6 +231,7 @@ impl Edit<'_> {
         child: RootId,
         index: u64,
     ) -> Result<(), TreeError> {
+        self.note_subvolume();
         let root_tree = self.editor.pool().tree(RootId::ROOT_TREE)?;
         let header = RootRefHeader {
             dirid: place.directory.number,
@@ -216,6 +246,7 @@ impl Edit<'_> {
 
     /// Takes the link between a subvolume and its parent away.
     pub(crate) fn remove_root_reference(&self, parent: RootId, child: RootId) -> Result<(), TreeError> {
+        self.note_subvolume();
         let root_tree = self.editor.pool().tree(RootId::ROOT_TREE)?;
         for key in root_reference_keys(parent, child) {
             self.editor.remove(&root_tree, &key)?;

@@ -150,6 +150,7 @@ impl Filesystem {
             after = last;
         };
         self.change(Need::freeing(3), |edit| {
+            edit.note_subvolume();
             edit.remove_entry(place, index)?;
             edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))
         })
@@ -226,6 +227,7 @@ impl Edit<'_> {
 
     /// Removes all items of an inode, and what they refer to.
     pub(crate) fn remove_inode(&self, tree: &Tree, number: ObjectId) -> Result<(), TreeError> {
+        self.note_inode(tree.id(), number);
         let mut dropped = Vec::new();
         let first = Key::new(number, KeyType(0), 0);
         let last = Key::new(number, KeyType(u8::MAX), u64::MAX);

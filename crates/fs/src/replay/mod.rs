@@ -56,7 +56,7 @@ impl Filesystem {
         let logs = self.pool().log_trees()?;
         let now = self.writing()?.options.host.now().into();
         let transaction = self.pool().join(Need::freeing(ITEMS))?;
-        let edit = Edit { editor: *transaction, now };
+        let edit = Edit { editor: *transaction, now, log_book: &self.log_book };
         edit.editor.keep_log()?;
         for log in &logs {
             let tree = match self.pool().tree(log.subvolume) {

@@ -325,12 +325,12 @@ impl fuser::Filesystem for Adapter {
         reply_empty(self.operations.sync(node.0, handle.0), reply);
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let _turn = self.turns.begin(Pace::Slow);
         if !self.operations.is_written() {
             return reply.ok();
         }
-        reply_empty(self.operations.sync_names(), reply);
+        reply_empty(self.operations.sync_directory(node.0), reply);
     }
 
     fn poll(

@@ -5,8 +5,7 @@ use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
 use crate::refusals::Refusal;
 use brindle_fs::{
-    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, RootId, SetIdRight, Unlogged,
-    Whence,
+    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, RootId, SetIdRight, Whence,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -291,10 +290,9 @@ impl Operations {
         number(self.filesystem.sync())
     }
 
-    /// Makes everything durable that was done to names.
-    pub(crate) fn sync_names(&self) -> Result<(), Errno> {
-        self.filesystem.pool().count_unlogged(Unlogged::Directory);
-        number(self.filesystem.commit())
+    /// Makes a directory durable, and everything that was done to the names in it.
+    pub(crate) fn sync_directory(&self, node: u64) -> Result<(), Errno> {
+        number(self.filesystem.sync_directory(self.inode(node)?))
     }
 
     /// The kernel must not keep what it knows of the space that this file takes.

@@ -148,7 +148,7 @@ impl Operations {
             last: report(&statistics.last),
             total: report(&statistics.total),
             log: [log.syncs, log.fsyncs, log.items, log.blocks],
-            log_commits: log.commits,
+            log_commits: std::array::from_fn(|why| log.commits.get(why).copied().unwrap_or(0)),
         }
     }
 

@@ -29,7 +29,8 @@ impl Operations {
             self.filesystem.attributes(*id).is_ok_and(|attributes| attributes.flags.intersects(marks))
         };
         let is_due = self.synchronous != Synchronous::Nothing || directories.iter().any(is_marked);
-        if is_due { self.sync_names() } else { Ok(()) }
+        let mut due = directories.iter().filter(|_| is_due);
+        due.try_for_each(|directory| number(self.filesystem.sync_directory(*directory)))
     }
 
     /// Makes a change of an inode durable, if that is due.
@@ -39,7 +40,7 @@ impl Operations {
             return Ok(());
         }
         if attributes.kind != FileType::Regular {
-            return self.sync_names();
+            return number(self.filesystem.sync_attributes(attributes.id));
         }
         let file = match self.filesystem.open_known(attributes) {
             // Without a name, it does not outlive a crash.
@@ -57,6 +58,6 @@ impl Operations {
             Effect::Subvolume => self.synchronous == Synchronous::Everything,
             Effect::Names => self.synchronous != Synchronous::Nothing,
         };
-        if is_due { self.sync_names() } else { Ok(()) }
+        if is_due { number(self.filesystem.commit()) } else { Ok(()) }
     }
 }

@@ -3,7 +3,7 @@
 use super::CrashGuarantees;
 use super::history::{History, RecordedOperation};
 use crate::manifest::{Entry, Kind, Manifest, Time};
-use crate::model::{Model, TreePath};
+use crate::model::{InodePlace, Model, ModelEntry, TreePath};
 use crate::operations::Operation;
 use std::collections::BTreeSet;
 
@@ -33,7 +33,13 @@ impl History {
             return Err(words(&differences));
         }
         let mixture = Mixture { since: &since, found, point, guarantees };
-        mixture.first_difference().map_or(Ok(None), Err)
+        match mixture.first_difference() {
+            Some(difference) => Err(difference),
+            None if guarantees.names_are_of_one_moment && !mixture.has_names_of_one_moment() => {
+                Err(format!("names were never so together: {}", mixture.closest_names()))
+            }
+            None => Ok(None),
+        }
     }
 }
 
@@ -48,6 +54,24 @@ fn words(differences: &[(usize, String)]) -> String {
     let each =
         differences.iter().map(|(step, words)| format!("held against the commit of step {step}: {words}"));
     each.collect::<Vec<String>>().join("; ")
+}
+
+/// A name, and the first name of the same inode if that is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Name<'m> {
+    path: &'m [u8],
+    is_directory: bool,
+    same_as: Option<&'m [u8]>,
+}
+
+/// All names of a tree.
+fn names(tree: &Manifest) -> BTreeSet<Name<'_>> {
+    let names = tree.entries().map(|entry| Name {
+        path: &entry.path,
+        is_directory: entry.kind == Kind::Directory,
+        same_as: entry.same_as.as_deref(),
+    });
+    names.collect()
 }
 
 /// A tree in which each path may be as it was at a time of its own.
@@ -66,6 +90,39 @@ impl Mixture<'_> {
             paths.extend(step.expectation().manifest().entries().map(|entry| &entry.path[..]));
         }
         paths.into_iter().find_map(|path| self.difference_at(path))
+    }
+
+    /// Returns true if the names found are those after a step, not before the last fsync of a directory.
+    fn has_names_of_one_moment(&self) -> bool {
+        let found = names(self.found);
+        self.moments().any(|step| names(step.expectation().manifest()) == found)
+    }
+
+    /// Steps whose names may be found.
+    fn moments(&self) -> impl Iterator<Item = &RecordedOperation> {
+        let is_synced_directory = |step: &&RecordedOperation| match &step.operation {
+            Operation::SyncFile { path } if step.is_done(self.point) => {
+                let entry = step.expectation().manifest().entry(path.bytes());
+                entry.is_some_and(|entry| entry.kind == Kind::Directory)
+            }
+            _ => false,
+        };
+        let first = self.since.iter().rposition(is_synced_directory).unwrap_or(0);
+        self.since[first..].iter().copied()
+    }
+
+    /// Differences from the moment whose names are most like those found.
+    fn closest_names(&self) -> String {
+        let found = names(self.found);
+        let differences = self.moments().map(|step| {
+            let expected = names(step.expectation().manifest());
+            let words = |name: &Name<'_>, what: &str| format!("{what} {}", TreePath::new(name.path));
+            let missing = expected.difference(&found).map(|name| words(name, "missing"));
+            missing
+                .chain(found.difference(&expected).map(|name| words(name, "unexpected")))
+                .collect::<Vec<_>>()
+        });
+        differences.min_by_key(Vec::len).unwrap_or_default().join(", ")
     }
 
     fn difference_at(&self, path: &[u8]) -> Option<String> {
@@ -88,7 +145,7 @@ impl Mixture<'_> {
                 && payloads.windows(2).any(|pair| pair[0] != pair[1])
                 && versions.iter().any(|step| self.is_version(&path, step, found, true))
         };
-        if is_one || is_rewritten() {
+        if is_one || is_rewritten() || found.is_some_and(|found| self.was_elsewhere(&path, found)) {
             return None;
         }
         let since = if first == 0 { "commit" } else { "fsync" };
@@ -96,6 +153,36 @@ impl Mixture<'_> {
         let expected = self.since[first].expectation().manifest().entry(path.bytes());
         let expected = expected.map_or_else(|| "nothing there".to_owned(), ToString::to_string);
         Some(format!("{path}: was never so since its last {since}: {found}; it was then: {expected}"))
+    }
+
+    /// Returns true if an inode that has had this path, and may have it because a directory above it moved, was so since
+    /// it was last synced, by whatever path.
+    fn was_elsewhere(&self, path: &TreePath, found: &Entry) -> bool {
+        let walks: Vec<Vec<ModelEntry<'_>>> = self.since.iter().map(|step| step.model.walk()).collect();
+        let holders: BTreeSet<InodePlace> = walks
+            .iter()
+            .flatten()
+            .filter(|entry| entry.path == *path)
+            .filter_map(|entry| entry.place)
+            .collect();
+        holders.into_iter().any(|holder| {
+            let paths = |number: usize| {
+                walks[number].iter().filter(move |entry| entry.place == Some(holder)).map(|entry| &entry.path)
+            };
+            let is_sync = |number: &usize| match &self.since[*number].operation {
+                Operation::SyncFile { path } => {
+                    self.since[*number].is_done(self.point) && paths(*number).any(|holder| holder == path)
+                }
+                _ => false,
+            };
+            let first = (0..walks.len()).rev().find(is_sync).unwrap_or(0);
+            (first..walks.len()).any(|number| {
+                paths(number).any(|other| {
+                    let found = Entry { path: other.bytes().to_vec(), ..found.clone() };
+                    self.is_version(other, self.since[number], Some(&found), false)
+                })
+            })
+        })
     }
 
     fn is_version(

@@ -83,11 +83,18 @@ pub struct CrashGuarantees {
     /// Commits happen only on request, so that every state after a crash is a requested one. Otherwise each path may
     /// be as it was at any time since, and bytes that were written since may be there or not.
     pub commits_only_when_asked: bool,
+    /// The names found are those of one moment, not before the last fsync of a directory.
+    pub names_are_of_one_moment: bool,
 }
 
 impl Default for CrashGuarantees {
     /// Nothing is durable that was not asked for, and an fsync is a commit.
     fn default() -> Self {
-        Self { fsync_commits: true, snapshot_commits: false, commits_only_when_asked: true }
+        Self {
+            fsync_commits: true,
+            snapshot_commits: false,
+            commits_only_when_asked: true,
+            names_are_of_one_moment: false,
+        }
     }
 }

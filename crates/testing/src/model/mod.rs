@@ -55,7 +55,7 @@ struct Subvolume {
 
 /// An inode: its subvolume, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct InodePlace {
+pub(crate) struct InodePlace {
     subvolume: u64,
     ino: u64,
 }

@@ -27,7 +27,7 @@ pub struct ModelEntry<'m> {
     pub is_root: bool,
     /// True if its subvolume can't be written.
     pub is_read_only: bool,
-    place: Option<InodePlace>,
+    pub(crate) place: Option<InodePlace>,
 }
 
 impl ModelEntry<'_> {

@@ -2,46 +2,61 @@
 
 use super::blocks::LogBlocks;
 use super::sync::LogTicket;
-use super::{Entered, LogState, LogTree, Unlogged};
+use super::{LogState, LogTree, Unlogged};
 use crate::editor::{insert_all, remove_range, replace};
 use crate::refs::checksum_items;
-use crate::transaction::Inside;
+use crate::transaction::{ClosedGate, Durable, Inside, StopOnPanic};
 use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot, Verdict};
 use brindle_ondisk::item::RootItem;
-use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64};
+use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, RootId, to_u64};
+use brindle_sync::MutexGuard;
 use std::sync::Arc;
 
 /// Part in the running transaction, for an fsync: the transaction before it is durable.
 #[derive(Debug)]
 pub struct Logging<'p> {
     editor: Editor<'p>,
-    _inside: Inside<'p>,
+    _part: Part<'p>,
 }
 
-/// Change of an inode that an fsync logs.
+/// Kind of part that an fsync has in the running transaction.
+#[expect(dead_code, reason = "the parts are held, and not looked at")]
+enum Part<'p> {
+    /// One of many.
+    Inside(Inside<'p>),
+    /// The only one; the gate opens before the lock of commits is released.
+    Alone(ClosedGate<'p>, MutexGuard<'p, Durable>),
+}
+
+/// Items to be logged of a subvolume.
 #[derive(Debug)]
 pub struct LogChange {
     /// The subvolume.
     pub subvolume: RootId,
-    /// The inode.
-    pub number: ObjectId,
-    /// The directory of its name, the index there, and the name.
-    pub name: (ObjectId, u64, Vec<u8>),
-    /// All of its items before the extents, in order.
-    pub items: Vec<(Key, Vec<u8>)>,
-    /// The ranges that have changed, in order.
-    pub extents: Vec<LogExtents>,
+    /// What the log is to have in ranges of keys.
+    pub ranges: Vec<LogRange>,
     /// Checksums of data that the last commit does not know.
     pub checksums: Vec<(Logical, Vec<u8>)>,
 }
 
-/// All extents in a range of a file.
+/// All items of a log in a range of keys.
 #[derive(Debug)]
-pub struct LogExtents {
-    /// The first and the last offset.
-    pub range: (u64, u64),
+pub struct LogRange {
+    /// The first key of the range.
+    pub first: Key,
+    /// The last key of the range.
+    pub last: Key,
     /// The items, in order.
     pub items: Vec<(Key, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for Part<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Inside(_) => "Inside",
+            Self::Alone(..) => "Alone",
+        })
+    }
 }
 
 impl Pool {
@@ -54,11 +69,24 @@ impl Pool {
             let generation = inside.generation();
             if writer.durable_generation().get() + 1 == generation.get() {
                 let editor = Editor { pool: self, writer, generation };
-                return Ok(Logging { editor, _inside: inside });
+                return Ok(Logging { editor, _part: Part::Inside(inside) });
             }
             drop(inside);
             drop(writer.lock_commit()?);
         }
+    }
+
+    /// Takes part in the running transaction as the only one, to log changes that several items tell together: nothing
+    /// else changes as long as the answer lives.
+    pub fn begin_logging_alone(&self) -> Result<Logging<'_>, TreeError> {
+        let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
+        // No commit is under way then, so the transaction before the running one is durable.
+        let durable = writer.lock_commit()?;
+        let closed = writer.close_gate();
+        self.check_sound(writer)?;
+        let editor = Editor { pool: self, writer, generation: closed.generation() };
+        Ok(Logging { editor, _part: Part::Alone(closed, durable) })
     }
 }
 
@@ -97,36 +125,24 @@ impl Logging<'_> {
         self.editor.writer.log.state().trees.get(&subvolume).map(Arc::clone)
     }
 
-    /// Ticket of the sync that makes the logged state of an inode durable; `None` if the log has none.
-    pub fn ticket_of(&self, subvolume: RootId, number: ObjectId) -> Option<LogTicket> {
-        let state = self.editor.writer.log.state();
-        let entered = state.inodes.get(&(subvolume, number))?;
-        Some(LogTicket { generation: self.generation(), number: entered.number })
-    }
-
-    /// Enters what an fsync says of an inode. One caller per inode at a time.
-    pub fn enter(&self, change: &LogChange) -> Result<Result<LogTicket, Unlogged>, TreeError> {
+    /// Enters changes. One caller at a time for each range of keys.
+    pub fn enter(&self, changes: &[LogChange]) -> Result<Result<LogTicket, Unlogged>, TreeError> {
         let log = &self.editor.writer.log;
         let mut state = log.state();
         // Items copied before this check have not been moved.
         if log.is_forbidden(self.generation()) {
             return Ok(Err(Unlogged::Layout));
         }
-        if !state.may_have_name(change) {
-            return Ok(Err(Unlogged::Names));
-        }
-        let entered = self.enter_locked(&mut state, change);
+        let entered = changes.iter().map(|change| self.enter_locked(&mut state, change));
+        let entered: Result<usize, TreeError> = entered.sum();
         if let Err(error) = &entered {
-            tracing::warn!("the log of subvolume {}: {error}", change.subvolume);
+            tracing::warn!("a log was not entered: {error}");
             // Half of it may be there.
             log.forbid(self.generation());
         }
-        state.give_name(change);
         let ticket = LogTicket { generation: self.generation(), number: state.begun + 1 };
         drop(state);
-        let mut counts = log.counts();
-        counts.items += to_u64(entered?);
-        counts.fsyncs += 1;
+        log.counts().items += to_u64(entered?);
         Ok(Ok(ticket))
     }
 
@@ -139,29 +155,36 @@ impl Logging<'_> {
                 tree
             }
         };
-        let blocks = LogBlocks(self.editor);
-        let is_item = |key: &Key| change.items.binary_search_by_key(key, |(key, _)| *key).is_ok();
-        let first = Key::first_of(change.number, KeyType::INODE_ITEM);
-        let last = Key::new(change.number, KeyType::XATTR_ITEM, u64::MAX);
-        remove_range(&blocks, &tree, &first, &last, |key, _| {
-            if is_item(key) { Verdict::Keep } else { Verdict::Remove }
-        })?;
-        for (key, data) in &change.items {
-            replace(&blocks, &tree, key, data)?;
-        }
-        let mut count = change.items.len();
-        for LogExtents { range: (from, to), items } in &change.extents {
-            let key = |offset| Key::new(change.number, KeyType::EXTENT_DATA, offset);
-            remove_range(&blocks, &tree, &key(*from), &key(*to), |_, _| Verdict::Remove)?;
-            let items: Vec<(Key, &[u8])> = items.iter().map(|(key, data)| (*key, data.as_slice())).collect();
-            insert_all(&blocks, &tree, &items)?;
-            count += items.len();
+        let mut count = 0;
+        for range in &change.ranges {
+            self.enter_range(&tree, range)?;
+            count += range.items.len();
         }
         let log = LogTree { subvolume: change.subvolume, tree };
         for (start, sums) in &change.checksums {
             count += self.enter_checksums(&log, *start, sums)?;
         }
         Ok(count)
+    }
+
+    fn enter_range(&self, tree: &Arc<Tree>, range: &LogRange) -> Result<(), TreeError> {
+        let blocks = LogBlocks(self.editor);
+        let is_item = |key: &Key| range.items.binary_search_by_key(key, |(key, _)| *key).is_ok();
+        let mut has_some = false;
+        remove_range(&blocks, tree, &range.first, &range.last, |key, _| {
+            if is_item(key) {
+                has_some = true;
+                Verdict::Keep
+            } else {
+                Verdict::Remove
+            }
+        })?;
+        if has_some {
+            return range.items.iter().try_for_each(|(key, data)| replace(&blocks, tree, key, data));
+        }
+        let items: Vec<(Key, &[u8])> =
+            range.items.iter().map(|(key, data)| (*key, data.as_slice())).collect();
+        insert_all(&blocks, tree, &items)
     }
 
     /// Enters checksums, as far as the log has none: what it has of a place is of the same data, for no place is used
@@ -190,29 +213,6 @@ impl Logging<'_> {
             at = at.max(to);
         }
         Ok(count)
-    }
-}
-
-impl LogState {
-    /// Returns true if a replay takes nothing from another inode of the log when it gives an inode its name.
-    fn may_have_name(&self, change: &LogChange) -> bool {
-        let (parent, index, name) = &change.name;
-        let of_name = self.names.get(&(change.subvolume, *parent, name.clone()));
-        let of_index = self.indexes.get(&(change.subvolume, *parent, *index));
-        of_name.into_iter().chain(of_index).all(|holder| *holder == change.number)
-    }
-
-    fn give_name(&mut self, change: &LogChange) {
-        let (subvolume, number) = (change.subvolume, change.number);
-        let (parent, index, name) = change.name.clone();
-        let entered = Entered { number: self.begun + 1, name: change.name.clone() };
-        if let Some(before) = self.inodes.insert((subvolume, number), entered) {
-            let (parent, index, name) = before.name;
-            self.names.remove(&(subvolume, parent, name));
-            self.indexes.remove(&(subvolume, parent, index));
-        }
-        self.names.insert((subvolume, parent, name), number);
-        self.indexes.insert((subvolume, parent, index), number);
     }
 }
 

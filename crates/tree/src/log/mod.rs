@@ -2,9 +2,13 @@
 //! item for each subvolume with a log; the log tree has copies of items of that subvolume, and the checksums of the
 //! data that they refer to. The next mount of the pool, by the kernel or brindle, replays it ([`LogTree`]).
 //!
-//! **The walk of an fsync.** Contents are on the devices, and the running transaction N has the inode's items. The
+//! A log consists of ranges of keys and the items in them. Their meaning as names and files, and which changes need
+//! each other, is known in `fs`.
+//!
+//! **The walk of an fsync.** Contents are on the devices, and the running transaction N has the changed items. The
 //! fsync
 //! 1. takes part in N ([`Pool::begin_logging`]), not before N - 1 is durable, for the log says what has changed since;
+//!    changes that several items tell together are logged while nothing changes ([`Pool::begin_logging_alone`]);
 //! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
 //! 3. syncs ([`Pool::sync_log`]): the first to get the commit lock writes for all that have entered something before that.
@@ -27,13 +31,13 @@ mod replayed;
 mod sync;
 mod verify;
 
-pub use enter::{LogChange, LogExtents, Logging};
+pub use enter::{LogChange, LogRange, Logging};
 pub use replayed::LogTree;
 pub use sync::LogTicket;
 
 use crate::transaction::Writer;
 use crate::{Pool, Tree};
-use brindle_ondisk::{Generation, IdMap, Logical, Node, ObjectId, RootId};
+use brindle_ondisk::{Generation, IdMap, Logical, Node, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};
 use std::collections::{BTreeMap, HashMap};
@@ -59,25 +63,10 @@ struct LogState {
     roots: Option<Arc<Tree>>,
     /// The subvolumes as of the last commit; `None` for what was none.
     committed: HashMap<RootId, Option<Arc<Tree>>>,
-    /// The inodes that the log has.
-    inodes: HashMap<(RootId, ObjectId), Entered>,
-    /// Inode that the log gives a name of a directory to.
-    names: HashMap<(RootId, ObjectId, Vec<u8>), ObjectId>,
-    /// Inode that the log gives an index of a directory to.
-    indexes: HashMap<(RootId, ObjectId, u64), ObjectId>,
     /// Number of syncs begun, of this log and of those before: the next one takes along everything entered now.
     begun: u64,
     /// The number of the last one that is durable, counted from 1.
     synced: u64,
-}
-
-/// An inode that the log has.
-#[derive(Debug)]
-struct Entered {
-    /// The sync that took it along.
-    number: u64,
-    /// The directory of its name, the index there, and the name.
-    name: (ObjectId, u64, Vec<u8>),
 }
 
 /// Reason for which an fsync became a commit.
@@ -85,9 +74,9 @@ struct Entered {
 pub enum Unlogged {
     /// Nothing is to be logged (`notreelog`).
     Off,
-    /// The file is not regular, or has several names.
+    /// The inode has items that no log holds.
     Kind,
-    /// A name of it, or of a directory above it, is not as in the last commit.
+    /// Subvolumes have got or lost a name.
     Names,
     /// Changes of its extents are unknown, or must not be logged.
     Extents,
@@ -97,22 +86,12 @@ pub enum Unlogged {
     Space,
     /// A device did not take it.
     Devices,
-    /// The fsync is of a directory.
-    Directory,
 }
 
 impl Unlogged {
     /// All of them, in the order of [`LogStatistics::commits`].
-    pub const ALL: [Self; 8] = [
-        Self::Off,
-        Self::Kind,
-        Self::Names,
-        Self::Extents,
-        Self::Layout,
-        Self::Space,
-        Self::Devices,
-        Self::Directory,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Off, Self::Kind, Self::Names, Self::Extents, Self::Layout, Self::Space, Self::Devices];
 
     /// A word for it.
     pub fn name(self) -> &'static str {
@@ -124,7 +103,6 @@ impl Unlogged {
             Self::Layout => "layout",
             Self::Space => "space",
             Self::Devices => "devices",
-            Self::Directory => "directory",
         }
     }
 }

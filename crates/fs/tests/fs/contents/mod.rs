@@ -2,6 +2,7 @@
 
 mod bench;
 mod logged;
+mod patterns;
 mod random;
 mod rules;
 mod times;

@@ -191,11 +191,17 @@ impl Subject for LibrarySubject {
 
     fn guarantees(&self) -> CrashGuarantees {
         if self.is_hasty {
-            CrashGuarantees { fsync_commits: false, snapshot_commits: false, commits_only_when_asked: false }
+            CrashGuarantees {
+                fsync_commits: false,
+                snapshot_commits: false,
+                commits_only_when_asked: false,
+                names_are_of_one_moment: true,
+            }
         } else {
             CrashGuarantees {
                 fsync_commits: !self.logs,
                 snapshot_commits: true,
+                names_are_of_one_moment: true,
                 ..CrashGuarantees::default()
             }
         }

@@ -8,6 +8,7 @@ use brindle_device::{DeviceClass, WritableDevice};
 use brindle_fs::Compression;
 use brindle_ondisk::{Profile, Uuid};
 use brindle_sim::{Image, ImageDevice};
+use brindle_testing::manifest::{Kind, Manifest};
 use brindle_testing::model::{Expectation, Model, TreePath};
 use brindle_testing::operations::{Generator, Mix, Operation, Target};
 use std::sync::Arc;
@@ -38,23 +39,38 @@ struct Left {
 
 /// Does what follows from a seed, and has both replay the logs that are left.
 fn kernel_replays(seed: u64, uuid: u8, layout: &Layout) {
+    kernel_replays_mix(seed, uuid, layout, &Mix::default());
+}
+
+/// The same of operations that are mixed otherwise.
+fn kernel_replays_mix(seed: u64, uuid: u8, layout: &Layout, mix: &Mix) {
     if !can_make() {
         return;
     }
     let seed = std::env::var("BRINDLE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(seed);
-    for left in leave(seed, uuid, layout) {
+    for left in leave(seed, uuid, layout, mix) {
         let (name, crashed) = (&left.name, &left.crashed);
         let theirs = crashed.as_kernel_sees("theirs");
         crashed.check(name, "theirs");
         let found = theirs.entry(left.synced.bytes());
         assert!(left.expected.allows(left.synced.bytes(), found), "{name}: the kernel finds {found:?}");
+        if found.is_some_and(|entry| entry.kind == Kind::Directory) {
+            let names = |tree: &Manifest| -> Vec<Vec<u8>> {
+                tree.entries().map(|entry| entry.path.clone()).collect()
+            };
+            assert_eq!(
+                names(&theirs),
+                names(left.expected.manifest()),
+                "{name}: the names that the kernel finds"
+            );
+        }
         let ours = crashed.as_brindle_sees(name);
         crashed.check(name, "ours");
         assert_same(name, &theirs, &ours);
     }
 }
 
-fn leave(seed: u64, uuid: u8, layout: &Layout) -> Vec<Left> {
+fn leave(seed: u64, uuid: u8, layout: &Layout, mix: &Mix) -> Vec<Left> {
     let device = Arc::new(ImageDevice::new("one", Image::new(layout.device_bytes()), DeviceClass::Solid));
     let devices: Vec<Arc<dyn WritableDevice>> = vec![Arc::clone(&device) as _];
     // The kernel tells pools by their UUIDs, those that other tests have mounted included.
@@ -63,7 +79,7 @@ fn leave(seed: u64, uuid: u8, layout: &Layout) -> Vec<Left> {
     pool.write.tree_log = true;
     let mut library = Library::open(pool, Habits::default()).expect("opens");
     let mut model = Model::new();
-    let mix = Mix { subvolumes: 0, sync: 2, sync_file: 30, remount: 0, names_max: 60, ..Mix::default() };
+    let mix = Mix { subvolumes: 0, sync: 2, sync_file: 30, remount: 0, names_max: 60, ..mix.clone() };
     let mut generator = Generator::new(seed, mix);
     let (mut left, mut since) = (Vec::new(), 0);
     while left.len() < rounds() {
@@ -96,6 +112,11 @@ fn rounds() -> usize {
 #[test]
 fn the_kernel_replays_logs_as_brindle_does() {
     kernel_replays(1, 0xb1, &PLAIN);
+}
+
+#[test]
+fn the_kernel_replays_logs_of_names() {
+    kernel_replays_mix(5, 0xb5, &PLAIN, &Mix { names: 90, contents: 10, ..Mix::default() });
 }
 
 #[test]

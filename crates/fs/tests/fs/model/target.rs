@@ -93,8 +93,10 @@ impl System {
     /// Makes a file or directory durable.
     pub(crate) fn sync_file(&self, path: &TreePath) -> Outcome {
         let id = self.resolve(path)?;
-        if self.attributes(id)?.kind != FileType::Regular {
-            return self.fs().commit().map_err(errno);
+        match self.attributes(id)?.kind {
+            FileType::Regular => {}
+            FileType::Directory => return self.fs().sync_directory(id).map_err(errno),
+            _ => return self.fs().sync_attributes(id).map_err(errno),
         }
         let file = self.fs().open_file(id).map_err(errno)?;
         self.fs().sync_file(&file).map_err(errno)
