@@ -33,7 +33,7 @@ enum Part<'p> {
 pub struct LogChange {
     /// The subvolume.
     pub subvolume: RootId,
-    /// What the log is to have in ranges of keys.
+    /// Ranges of keys, with all items that the log is to have in them.
     pub ranges: Vec<LogRange>,
     /// Checksums of data that the last commit does not know.
     pub checksums: Vec<(Logical, Vec<u8>)>,

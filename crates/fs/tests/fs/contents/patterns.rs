@@ -322,7 +322,7 @@ fn directories_that_move_are_logged() {
     );
 }
 
-/// What is replaced without an fsync has its contents when another file's fsync logs the name.
+/// Contents that replace others without an fsync are there when another file's fsync logs the name.
 #[test]
 fn a_name_that_is_logged_with_others_brings_its_contents_along() {
     logged_all_the_time(
