@@ -146,7 +146,7 @@ impl Pool {
         // One that a crash has torn must be whole again before the copies that replace it are written.
         if !writer.first_copies_are_current.swap(true, Ordering::Relaxed) {
             self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::First)?;
-            self.volume().flush()?;
+            self.volume().flush(&DeviceSet::ALL)?;
         }
         if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
             self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others)?;
