@@ -4,8 +4,9 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "brindle-sync",
+    "brindle-interval",
     "brindle-ondisk",
     "brindle-policy",
     "brindle-uapi",

@@ -16,7 +16,6 @@ mod attributes;
 mod attributes_change;
 mod background;
 mod bulk;
-mod byte_ranges;
 mod checksums;
 mod compression;
 mod data;

@@ -46,6 +46,7 @@ mod tests;
 pub mod watch;
 
 use crate::placement::{AllocationHint, Fit, PlacementClass};
+use brindle_interval::gaps;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -245,19 +246,7 @@ impl TierPool {
 
     /// The free ranges of a device that ends at `end`, by their places.
     pub fn gaps(&self, devid: DevId, end: u64) -> Vec<Range<u64>> {
-        let mut gaps = Vec::new();
-        let mut free_from = RESERVED_BYTES;
-        for extent in self.extents(devid) {
-            if extent.start > free_from {
-                gaps.push(free_from..extent.start.min(end));
-            }
-            free_from = free_from.max(extent.end);
-        }
-        if free_from < end {
-            gaps.push(free_from..end);
-        }
-        gaps.retain(|gap| gap.start < gap.end);
-        gaps
+        gaps(RESERVED_BYTES..end, self.extents(devid)).into_iter().map(Range::from).collect()
     }
 
     /// The part of a chunk that the devices of its content's class can hold.

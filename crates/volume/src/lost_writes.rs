@@ -2,8 +2,8 @@
 //! there is old, and nothing but this tells it from what is right; and where it took one that is not durable yet.
 //! The module `mend` says how the first come to an end.
 
+use brindle_interval::{Interval, IntervalSet};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A device that has lost more places than this is not read at all.
@@ -20,8 +20,8 @@ pub(crate) struct LostWrites {
 /// Places of lost writes.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Start and end; they neither overlap nor touch.
-    ranges: BTreeMap<u64, u64>,
+    ranges: IntervalSet<u64>,
+    /// They are too many to be told apart.
     everywhere: bool,
 }
 
@@ -33,26 +33,20 @@ impl LostWrites {
     /// A write has failed.
     pub(crate) fn remember(&self, offset: u64, length: u64) {
         let mut places = self.lock();
-        let (mut start, mut end) = (offset, offset.saturating_add(length));
-        for (from, to) in places.touching(start, end) {
-            places.ranges.remove(&from);
-            (start, end) = (start.min(from), end.max(to));
-        }
         if places.everywhere {
             return;
         }
-        places.ranges.insert(start, end);
+        places.ranges.insert(offset..offset.saturating_add(length));
         if places.ranges.len() > RANGES_MAX {
-            places.everywhere = true;
-            places.ranges.clear();
+            *places = Places { everywhere: true, ranges: IntervalSet::default() };
         }
         self.any.store(true, Relaxed);
     }
 
     /// Remembers other places too.
     pub(crate) fn absorb(&self, other: &Places) {
-        for (start, end) in &other.ranges {
-            self.remember(*start, end - start);
+        for range in other.ranges.iter() {
+            self.remember(range.start, range.length());
         }
         if other.everywhere {
             self.lock().everywhere = true;
@@ -72,10 +66,10 @@ impl LostWrites {
         !self.any.load(Relaxed)
     }
 
-    /// All of them, start and end; `None` if they are too many to be told apart.
-    pub(crate) fn ranges(&self) -> Option<Vec<(u64, u64)>> {
+    /// All of them; `None` if they are too many to be told apart.
+    pub(crate) fn ranges(&self) -> Option<Vec<Interval>> {
         let places = self.lock();
-        (!places.everywhere).then(|| places.ranges.iter().map(|(start, end)| (*start, *end)).collect())
+        (!places.everywhere).then(|| places.ranges.iter().collect())
     }
 
     /// A write has succeeded.
@@ -84,16 +78,7 @@ impl LostWrites {
             return;
         }
         let mut places = self.lock();
-        let end = offset.saturating_add(length);
-        for (from, to) in places.touching(offset, end) {
-            places.ranges.remove(&from);
-            if from < offset {
-                places.ranges.insert(from, offset);
-            }
-            if to > end {
-                places.ranges.insert(end, to);
-            }
-        }
+        places.ranges.remove(offset..offset.saturating_add(length));
         self.any.store(places.everywhere || !places.ranges.is_empty(), Relaxed);
     }
 
@@ -103,20 +88,11 @@ impl LostWrites {
             return false;
         }
         let places = self.lock();
-        let end = offset.saturating_add(length);
-        places.everywhere || places.ranges.range(..end).next_back().is_some_and(|(_, to)| *to > offset)
+        places.everywhere || places.ranges.intersects(offset..offset.saturating_add(length))
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
         self.places.lock()
-    }
-}
-
-impl Places {
-    /// The ranges that overlap or touch one.
-    fn touching(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let before = self.ranges.range(..=end).rev();
-        before.take_while(|(_, to)| **to >= start).map(|(from, to)| (*from, *to)).collect()
     }
 }
 

@@ -33,6 +33,7 @@ use super::ranges::{DirtyRanges, copy_shared};
 use super::times::Times;
 use super::unallocated::Unallocated;
 use crate::{Attributes, FsError, Inode, InodeId};
+use brindle_interval::gaps;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::to_u64;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -268,7 +269,7 @@ impl Memory {
             there.extend(dirty.map(|(start, piece)| start..start + to_u64(piece.len())));
             there.sort_unstable_by_key(|range| range.start);
         }
-        gaps(&range, &there)
+        gaps(range, there).into_iter().map(Range::from).collect()
     }
 
     /// Returns true if all of a range is in memory.
@@ -282,7 +283,7 @@ impl Memory {
         let dirty = self.dirty.overlapping(range).map(|(start, piece)| start..start + to_u64(piece.len()));
         let mut there: Vec<Range<u64>> = writing.chain(dirty).collect();
         there.sort_unstable_by_key(|range| range.start);
-        gaps(range, &there)
+        gaps(range, there).into_iter().map(Range::from).collect()
     }
 
     /// The first range from `offset` on that is in memory.
@@ -349,21 +350,6 @@ impl Memory {
         let end = range.end;
         self.writing[from..].iter().take_while(move |piece| piece.start < end)
     }
-}
-
-/// Parts of a range that none of `there` covers, which are in the order of their starts.
-fn gaps(range: &Range<u64>, there: &[Range<u64>]) -> Vec<Range<u64>> {
-    let (mut at, mut gaps) = (range.start, Vec::new());
-    for part in there {
-        if part.start > at {
-            gaps.push(at..part.start.min(range.end));
-        }
-        at = at.max(part.end);
-    }
-    if at < range.end {
-        gaps.push(at..range.end);
-    }
-    gaps
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! tree each; so it only notes its sectors, and the first `stat` after it looks up the extents of those. An extent that a
 //! writeback enters takes its sectors out of both sets, in the same step that makes the inode item count them.
 
-use crate::byte_ranges::ByteRanges;
 use crate::{Filesystem, FsError, Inode};
+use brindle_interval::IntervalSet;
 use std::ops::Range;
 
 /// Lookups of extents before giving up, if others change them meanwhile.
@@ -16,9 +16,9 @@ const TRIES: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Unallocated {
     /// No extent covers them.
-    known: ByteRanges,
+    known: IntervalSet<u64>,
     /// An extent may cover them.
-    unclassified: ByteRanges,
+    unclassified: IntervalSet<u64>,
 }
 
 impl Unallocated {
@@ -29,7 +29,7 @@ impl Unallocated {
 
     /// Notes sectors that are written in memory.
     pub(super) fn note(&mut self, range: &Range<u64>) {
-        self.unclassified.add(range);
+        self.unclassified.insert(range);
     }
 
     /// Forgets sectors that are not in memory any more, or that an extent covers now.
@@ -42,7 +42,7 @@ impl Unallocated {
     fn classify(&mut self, range: &Range<u64>, holes: &[Range<u64>]) {
         // Some of the range may have been forgotten since.
         for part in holes.iter().flat_map(|hole| self.unclassified.within(hole)) {
-            self.known.add(&part);
+            self.known.insert(part);
         }
         self.unclassified.remove(range);
     }
@@ -62,7 +62,8 @@ impl Filesystem {
             };
             let tree = self.tree(inode.id().tree)?;
             let look_up = |range| Ok((self.holes(inode, &tree, &range)?, range));
-            let found: Vec<_> = unclassified.iter().map(look_up).collect::<Result<_, FsError>>()?;
+            let found: Vec<_> =
+                unclassified.iter().map(Range::from).map(look_up).collect::<Result<_, FsError>>()?;
             let mut memory = inode.data.memory();
             if memory.settled_version() == Some(version) {
                 found.iter().for_each(|(holes, range)| memory.unallocated.classify(range, holes));

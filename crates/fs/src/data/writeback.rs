@@ -275,16 +275,10 @@ impl<'p> Job<'p> {
     }
 }
 
-/// Pieces that touch each other.
+/// Ranges of pieces that touch each other.
 fn runs(pieces: &[WritingPiece]) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    for piece in pieces {
-        match runs.last_mut().filter(|run| run.end == piece.start) {
-            Some(run) => run.end = piece.end(),
-            None => runs.push(piece.start..piece.end()),
-        }
-    }
-    runs
+    let pieces = pieces.iter().map(|piece| piece.start..piece.end());
+    brindle_interval::runs(pieces).into_iter().map(Range::from).collect()
 }
 
 /// Adds a range that is copied on write.

@@ -1,7 +1,7 @@
 //! Changes of the running transaction that the log does not have: ranges of files, and names.
 
 use crate::InodeId;
-use crate::byte_ranges::ByteRanges;
+use brindle_interval::IntervalSet;
 use brindle_ondisk::Generation;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use brindle_tree::{LogTicket, Unlogged};
@@ -50,7 +50,7 @@ pub(crate) struct NameChanges {
 #[derive(Debug)]
 enum Changes {
     /// Changed ranges.
-    Ranges(ByteRanges),
+    Ranges(IntervalSet<u64>),
     /// Too many ranges to track: the file cannot be logged.
     Unknown,
 }
@@ -67,10 +67,10 @@ impl LogBook {
         }
         let mut book = self.of(generation);
         let is_full = book.ranges >= ALL_RANGES_MAX;
-        let changes = book.files.entry(file).or_insert_with(|| Changes::Ranges(ByteRanges::default()));
+        let changes = book.files.entry(file).or_insert_with(|| Changes::Ranges(IntervalSet::default()));
         let Changes::Ranges(ranges) = changes else { return };
         let before = ranges.len();
-        ranges.add(&range);
+        ranges.insert(range);
         let after = ranges.len();
         if is_full || after > RANGES_MAX {
             *changes = Changes::Unknown;
@@ -164,7 +164,7 @@ impl LogBook {
     pub(crate) fn changes(&self, generation: Generation, file: InodeId) -> Option<Vec<Range<u64>>> {
         match self.of(generation).files.get(&file) {
             None => Some(Vec::new()),
-            Some(Changes::Ranges(ranges)) => Some(ranges.iter().collect()),
+            Some(Changes::Ranges(ranges)) => Some(ranges.iter().map(Range::from).collect()),
             Some(Changes::Unknown) => None,
         }
     }
@@ -175,7 +175,7 @@ impl LogBook {
         let mut book = self.of(generation);
         let Some(Changes::Ranges(mut ranges)) = book.files.remove(&file) else { return };
         book.ranges -= ranges.len();
-        ranges.remove(&(0..end));
+        ranges.remove(0..end);
         if !ranges.is_empty() {
             book.ranges += ranges.len();
             book.files.insert(file, Changes::Ranges(ranges));

@@ -414,7 +414,7 @@ impl HardDisk {
             let position = self.geometry.position_ns(start);
             if is_next { 0 } else { self.geometry.access_ns(head, position, self.now_ns, true) }
         };
-        let nearest = self.cache.near(at).map(|(start, end)| (until(start), start, end)).min();
+        let nearest = self.cache.near(at).map(|range| (until(range.start), range.start, range.end)).min();
         let Some((access, start, end)) = nearest else { return };
         self.keep_segment();
         let transfer = self.geometry.position_ns(end) - self.geometry.position_ns(start);

@@ -1,60 +1,44 @@
 //! Write cache of a hard disk: ranges not on the platters yet, neighbours joined.
 
-use std::collections::BTreeMap;
+use brindle_interval::{Interval, IntervalSet};
 
 /// Bytes that are written at once when the cache is emptied.
 const DRAIN_BYTES: u64 = 1 << 20;
 /// Number of candidates on either side of the head.
 const NEAREST: usize = 2;
 
-/// Ranges, by their start.
+/// Ranges that the device has taken and not written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WriteCache {
-    ranges: BTreeMap<u64, u64>,
-    bytes: u64,
-}
+pub(super) struct WriteCache(IntervalSet<u64>);
 
 impl WriteCache {
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.bytes()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.0.is_empty()
     }
 
     pub(super) fn holds(&self, start: u64, end: u64) -> bool {
-        let before = self.ranges.range(..=start).next_back();
-        before.is_some_and(|(_, known_end)| *known_end >= end)
+        self.0.contains(start..end)
     }
 
-    pub(super) fn add(&mut self, mut start: u64, mut end: u64) {
-        while let Some((known, known_end)) = self.ranges.range(..=end).next_back().map(|(s, e)| (*s, *e)) {
-            if known_end < start {
-                break;
-            }
-            self.ranges.remove(&known);
-            self.bytes -= known_end - known;
-            (start, end) = (start.min(known), end.max(known_end));
-        }
-        self.ranges.insert(start, end);
-        self.bytes += end - start;
+    pub(super) fn add(&mut self, start: u64, end: u64) {
+        self.0.insert(start..end);
     }
 
     /// Candidates for the next write: ranges nearest to an offset.
-    pub(super) fn near(&self, offset: u64) -> impl Iterator<Item = (u64, u64)> {
-        let behind = self.ranges.range(offset..).take(NEAREST);
-        let before = self.ranges.range(..offset).rev().take(NEAREST);
-        behind.chain(before).map(|(start, end)| (*start, (*end).min(*start + DRAIN_BYTES)))
+    pub(super) fn near(&self, offset: u64) -> impl Iterator<Item = Interval> {
+        let after = self.0.starting_from(offset).take(NEAREST);
+        let before = self.0.starting_before(offset).take(NEAREST);
+        after.chain(before).map(|range| Interval { end: range.end.min(range.start + DRAIN_BYTES), ..range })
     }
 
-    /// The start of a range is on the platters.
+    /// The start of a range is on the platters. A range that has grown at its front meanwhile is written once more.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
-        if let Some(known_end) = self.ranges.remove(&start) {
-            self.bytes -= end - start;
-            if end < known_end {
-                self.ranges.insert(end, known_end);
-            }
+        if self.0.holding(start).is_some_and(|range| range.start == start) {
+            self.0.remove(start..end);
         }
     }
 }

@@ -7,9 +7,9 @@
 use super::Space;
 use super::data::TierChoice;
 use super::group::{Content, Group, Role};
-use super::ranges::Span;
 use super::state::{State, content};
 use crate::{Pool, TreeError};
+use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementMode;
 use brindle_sync::Rank;
@@ -42,7 +42,7 @@ impl Space {
         }
         while places.len() < count {
             let wanted = to_u64(count - places.len()) * nodesize;
-            let Some((start, length)) = state.take_run(content, wanted, nodesize, spares) else {
+            let Some(run) = state.take_run(content, wanted, nodesize, spares) else {
                 // The reservation should have seen to it, unless groups are avoided; a new chunk is the last resort.
                 match self.make_chunk(pool, &mut state, content) {
                     Err(error) if !spares => return Err(error),
@@ -50,7 +50,7 @@ impl Space {
                 }
                 continue;
             };
-            places.extend((start..start + length).step_by(to_usize(nodesize)).map(Logical::new));
+            places.extend((run.start..run.end).step_by(to_usize(nodesize)).map(Logical::new));
         }
         Ok(places)
     }
@@ -62,7 +62,7 @@ impl Space {
         tier: TierChoice,
         bounds: (u64, u64),
         hint: Option<Logical>,
-    ) -> Result<Span, TreeError> {
+    ) -> Result<Interval, TreeError> {
         Rank::SpaceLoad.assert_free();
         let mut taken = Err(TreeError::NoSpace(format!("no free range of {} bytes for data", bounds.0)));
         let contents = match tier {
@@ -84,15 +84,18 @@ impl Space {
         &self,
         pool: &Pool,
         kind: BlockGroupType,
-        span: Span,
+        span: Interval,
     ) -> Result<bool, TreeError> {
-        let group =
-            self.lock().group_of(span.0).filter(|group| group.kind.contains(kind)).map(|group| group.start);
+        let group = self
+            .lock()
+            .group_of(span.start)
+            .filter(|group| group.kind.contains(kind))
+            .map(|group| group.start);
         let Some(group) = group else { return Ok(false) };
         self.look_up(pool, group)?;
         let mut state = self.lock();
-        let free = state.group(group).and_then(|group| group.free.as_ref()?.holding(span.0));
-        let is_free = free.is_some_and(|free| span.1 > 0 && span.1 <= free.0 + free.1 - span.0);
+        let free = state.group(group).and_then(|group| group.free.as_ref()?.holding(span.start));
+        let is_free = free.is_some_and(|free| !span.is_empty() && span.end <= free.end);
         if is_free {
             state.reserve(span);
         }
@@ -106,7 +109,7 @@ impl Space {
         (least, most): (u64, u64),
         hint: Option<Logical>,
         is_strict: bool,
-    ) -> Result<Span, TreeError> {
+    ) -> Result<Interval, TreeError> {
         let good = GOOD_EXTENT_BYTES.min(most).max(least);
         let mut look_ups = 0;
         let mut may_make_chunk = true;
@@ -204,14 +207,14 @@ impl State {
     }
 
     /// Takes the next run of tree blocks. `spares`: not of groups that are to be avoided.
-    fn take_run(&mut self, content: Content, wanted: u64, nodesize: u64, spares: bool) -> Option<Span> {
+    fn take_run(&mut self, content: Content, wanted: u64, nodesize: u64, spares: bool) -> Option<Interval> {
         let next = self.next_blocks[content];
         let enough = wanted.min(RUN_BYTES.max(nodesize));
         let near =
             next.and_then(|at| self.candidate_at(content, at)?.room_at(at, (enough, wanted), nodesize));
         let bounds = (nodesize, wanted);
         let span = near.or_else(|| self.best_room(content, bounds, nodesize, false, spares))?;
-        self.next_blocks[content] = Some(span.0 + span.1);
+        self.next_blocks[content] = Some(span.end);
         self.reserve(span);
         Some(span)
     }
@@ -224,12 +227,12 @@ impl State {
         hint: Option<Logical>,
         sectorsize: u64,
         spares: bool,
-    ) -> Option<Span> {
+    ) -> Option<Interval> {
         let places = [hint.map(Logical::get), self.next_data[content]];
         let near = |at: u64| self.candidate_at(content, at)?.room_at(at, bounds, sectorsize);
         let near = places.into_iter().flatten().find_map(near);
         let span = near.or_else(|| self.best_room(content, bounds, sectorsize, true, spares))?;
-        self.next_data[content] = Some(span.0 + span.1);
+        self.next_data[content] = Some(span.end);
         self.reserve(span);
         Some(span)
     }
@@ -242,12 +245,12 @@ impl State {
         unit: u64,
         tight: bool,
         spares: bool,
-    ) -> Option<Span> {
+    ) -> Option<Interval> {
         let profile = self.profile(content);
         let groups = self.candidates(content).filter(|group| !spares || group.role != Role::Avoided);
         let rooms = groups.filter_map(|group| {
             let room = group.best_room(bounds, unit, tight)?;
-            Some(((group.kind.profile() == Some(profile), room.1, Reverse(room.0)), room))
+            Some(((group.kind.profile() == Some(profile), room.length(), Reverse(room.start)), room))
         });
         rooms.max_by_key(|(rank, _)| *rank).map(|(_, room)| room)
     }
@@ -256,10 +259,10 @@ impl State {
     fn longest_run(&self, content: Content, nodesize: u64) -> u64 {
         let groups = self.candidates(content).filter(|group| group.role != Role::Avoided);
         let rooms = groups.filter_map(|group| group.best_room((nodesize, u64::MAX), nodesize, false));
-        rooms.map(|room| room.1).max().unwrap_or(0)
+        rooms.map(|room| room.length()).max().unwrap_or(0)
     }
 
-    fn reserve(&mut self, span: Span) {
+    fn reserve(&mut self, span: Interval) {
         self.change_at(span, |group| {
             group.reserve(span);
             Ok(())

@@ -1,11 +1,12 @@
 //! New chunks: placed, and usable at once; their items are written by the next commit. And chunks that nothing is
 //! in any more, which go back.
 
-use super::Space;
 use super::group::{Content, Group, Role};
 use super::load::new_group;
 use super::state::State;
+use super::{FreeRanges, Space};
 use crate::{Pool, TreeError};
+use brindle_interval::Interval;
 use brindle_ondisk::item::{ChunkHeader, Stripe};
 use brindle_ondisk::{
     BlockGroupType, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, Physical, Profile, RootId,
@@ -166,7 +167,7 @@ impl Space {
         let status = pool.volume().chunks().into_iter().find(|status| status.start == start);
         let mut group = new_group(&status.expect("it was added just now"));
         group.is_fresh = true;
-        let mut free: super::ranges::FreeRanges = [(group.start, group.length)].into_iter().collect();
+        let mut free = FreeRanges::of(group.interval());
         for span in group.excluded.iter() {
             free.remove(span);
         }
@@ -264,7 +265,7 @@ fn take_stripes(state: &mut State, plan: &ChunkPlan) -> Vec<Stripe> {
 fn give_back(state: &mut State, stripe: &Stripe, length: u64) {
     if let Some(device) = state.devices.iter_mut().find(|device| device.devid == stripe.devid) {
         device.give_up(length);
-        device.release((stripe.offset.get(), length));
+        device.release(Interval::new(stripe.offset.get(), length));
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::Space;
 use super::metadata::Load;
-use super::ranges::Span;
 use super::state::content;
 use crate::{Pool, TreeError};
+use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::placement::PlacementClass;
 
@@ -54,7 +54,7 @@ impl Drop for ReservedExtent<'_> {
         if !self.is_kept
             && let Ok(writer) = self.pool.writer()
         {
-            writer.space.give_back((self.start.get(), self.length));
+            writer.space.give_back(Interval::new(self.start.get(), self.length));
         }
     }
 }
@@ -112,9 +112,10 @@ impl Pool {
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
         let space = &self.writer()?.space;
-        let (start, length) = space.take_extent(self, tier, bounds, hint)?;
+        let taken = space.take_extent(self, tier, bounds, hint)?;
+        let (start, length) = (Logical::new(taken.start), taken.length());
         space.release_data(length);
-        Ok(ReservedExtent { start: Logical::new(start), length, pool: self, is_kept: false })
+        Ok(ReservedExtent { start, length, pool: self, is_kept: false })
     }
 }
 
@@ -152,7 +153,7 @@ impl Space {
     }
 
     /// An extent was taken and not used.
-    fn give_back(&self, span: Span) {
+    fn give_back(&self, span: Interval) {
         self.lock().change_at(span, |group| {
             group.unreserve(span);
             Ok(())

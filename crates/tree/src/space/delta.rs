@@ -1,27 +1,27 @@
 //! Changes of a transaction to a block group, as far as the free space tree does not have them yet.
 
-use super::ranges::{RangeSet, Span, gaps};
+use brindle_interval::{Interval, IntervalSet, gaps};
 
 /// Net changes: what is taken and freed again, or freed and taken, is in neither set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delta {
-    taken: RangeSet,
-    freed: RangeSet,
+    taken: IntervalSet<u64>,
+    freed: IntervalSet<u64>,
 }
 
 impl Delta {
     /// A range is used from now on.
-    pub(super) fn take(&mut self, span: Span) {
+    pub(super) fn take(&mut self, span: Interval) {
         let undone = self.freed.remove(span);
-        for gap in gaps(span, &undone) {
+        for gap in gaps(span, undone) {
             self.taken.insert(gap);
         }
     }
 
     /// A range is free from now on.
-    pub(super) fn free(&mut self, span: Span) {
+    pub(super) fn free(&mut self, span: Interval) {
         let undone = self.taken.remove(span);
-        for gap in gaps(span, &undone) {
+        for gap in gaps(span, undone) {
             self.freed.insert(gap);
         }
     }
@@ -33,16 +33,16 @@ impl Delta {
 
     /// Brings the free ranges of a block group up to date; if they do not agree with what is taken and freed, the
     /// first range about which they don't.
-    pub(super) fn apply(&self, free: &mut RangeSet) -> Result<(), Disagreement> {
+    pub(super) fn apply(&self, free: &mut IntervalSet<u64>) -> Result<(), Disagreement> {
         for span in self.freed.iter() {
-            if !free.within(span).is_empty() {
-                return Err(Disagreement { start: span.0, length: span.1, is_free: true });
+            if free.intersects(span) {
+                return Err(Disagreement { start: span.start, length: span.length(), is_free: true });
             }
             free.insert(span);
         }
         for span in self.taken.iter() {
             if !free.contains(span) {
-                return Err(Disagreement { start: span.0, length: span.1, is_free: false });
+                return Err(Disagreement { start: span.start, length: span.length(), is_free: false });
             }
             free.remove(span);
         }
@@ -67,22 +67,22 @@ mod tests {
     #[test]
     fn undone_changes_leave_no_trace() {
         let mut delta = Delta::default();
-        delta.take((0, 10));
-        delta.free((2, 3));
-        delta.take((2, 3));
-        delta.free((0, 10));
+        delta.take(Interval::new(0, 10));
+        delta.free(Interval::new(2, 3));
+        delta.take(Interval::new(2, 3));
+        delta.free(Interval::new(0, 10));
         assert!(delta.is_empty());
     }
 
     #[test]
     fn a_disagreement_is_found() {
         let mut delta = Delta::default();
-        delta.take((0, 10));
-        let error = delta.apply(&mut [(5, 10)].into_iter().collect());
+        delta.take(Interval::new(0, 10));
+        let error = delta.apply(&mut IntervalSet::of(5..15));
         assert_eq!(error, Err(Disagreement { start: 0, length: 10, is_free: false }));
         let mut delta = Delta::default();
-        delta.free((0, 10));
-        let error = delta.apply(&mut [(5, 10)].into_iter().collect());
+        delta.free(Interval::new(0, 10));
+        let error = delta.apply(&mut IntervalSet::of(5..15));
         assert_eq!(error, Err(Disagreement { start: 0, length: 10, is_free: true }));
     }
 
@@ -92,15 +92,15 @@ mod tests {
         fn gathered_changes_are_the_changes(
             steps in prop::collection::vec((0u64..60, 1u64..5, any::<bool>()), 0..60),
         ) {
-            let mut model: RangeSet = [(0, 64)].into_iter().collect();
+            let mut model = IntervalSet::of(0..64);
             let mut tree = model.clone();
             let mut delta = Delta::default();
             for (start, length, settle) in steps {
-                let span = (start, length);
+                let span = Interval::new(start, length);
                 if model.contains(span) {
                     model.remove(span);
                     delta.take(span);
-                } else if model.within(span).is_empty() {
+                } else if !model.intersects(span) {
                     model.insert(span);
                     delta.free(span);
                 }

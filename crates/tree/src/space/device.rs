@@ -1,6 +1,7 @@
 //! Devices: which parts of them belong to no chunk.
 
-use super::ranges::{FreeRanges, Span};
+use super::FreeRanges;
+use brindle_interval::Interval;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::{AllocationHint, DeviceSummary, PlacementClass, STRIP_BYTES};
 
@@ -39,25 +40,24 @@ impl Device {
             devid: self.devid,
             class: self.class,
             hint: self.hint,
-            max_available_bytes: self.free.longest().map_or(0, |(_, length)| whole(length)),
+            max_available_bytes: self.free.longest().map_or(0, |longest| whole(longest.length())),
             total_available_bytes: self.free.bytes(),
         }
     }
 
     /// Takes `length` bytes from the first free range that has them.
     pub(super) fn take(&mut self, length: u64) -> Option<u64> {
-        let (start, _) = self.free.iter().find(|(_, free)| *free >= length)?;
-        self.free.remove((start, length));
+        let start = self.free.iter().find(|free| free.length() >= length)?.start;
+        self.free.remove(Interval::new(start, length));
         self.used_bytes += length;
         self.is_changed = true;
         Some(start)
     }
 
     /// A range belongs to no chunk (any more), and that is durable.
-    pub(super) fn release(&mut self, (start, length): Span) {
-        let here = self.end.saturating_sub(start).min(length);
-        self.free.insert((start, here));
-        self.withheld.insert((start + here, length - here));
+    pub(super) fn release(&mut self, span: Interval) {
+        self.free.insert(Interval { end: span.end.min(self.end), ..span });
+        self.withheld.insert(Interval { start: span.start.max(self.end), ..span });
     }
 
     /// Nothing is taken from an offset on, and what is free before it may be.
@@ -82,11 +82,10 @@ impl Device {
 }
 
 /// Ranges of a device that belong to no chunk, given those that do.
-pub(super) fn unallocated(total_bytes: u64, extents: &[Span]) -> FreeRanges {
-    let mut free = FreeRanges::default();
-    free.insert((RESERVED_BYTES, total_bytes.saturating_sub(RESERVED_BYTES)));
+pub(super) fn unallocated(total_bytes: u64, extents: &[Interval]) -> FreeRanges {
+    let mut free = FreeRanges::of(RESERVED_BYTES..total_bytes);
     for extent in extents {
-        free.remove((extent.0, extent.1.min(u64::MAX - extent.0)));
+        free.remove(*extent);
     }
     free
 }
@@ -94,10 +93,15 @@ pub(super) fn unallocated(total_bytes: u64, extents: &[Span]) -> FreeRanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     const MIB: u64 = 1 << 20;
 
-    fn device(total_bytes: u64, extents: &[Span]) -> Device {
+    fn ranges(free: &FreeRanges) -> Vec<Range<u64>> {
+        free.iter().map(Range::from).collect()
+    }
+
+    fn device(total_bytes: u64, extents: &[Interval]) -> Device {
         Device {
             devid: DevId::new(1),
             uuid: Uuid::default(),
@@ -106,7 +110,7 @@ mod tests {
             chosen: None,
             stored_type: 0,
             total_bytes,
-            used_bytes: extents.iter().map(|extent| extent.1).sum(),
+            used_bytes: extents.iter().map(Interval::length).sum(),
             free: unallocated(total_bytes, extents),
             end: total_bytes,
             withheld: FreeRanges::default(),
@@ -116,14 +120,15 @@ mod tests {
 
     #[test]
     fn the_beginning_is_reserved_and_what_belongs_to_chunks_is_not_free() {
-        let free = unallocated(100 * MIB, &[(4 * MIB, 8 * MIB), (90 * MIB, 10 * MIB)]);
-        assert_eq!(free.iter().collect::<Vec<_>>(), [(MIB, 3 * MIB), (12 * MIB, 78 * MIB)]);
+        let extents = [Interval::new(4 * MIB, 8 * MIB), Interval::new(90 * MIB, 10 * MIB)];
+        let free = unallocated(100 * MIB, &extents);
+        assert_eq!(ranges(&free), [MIB..4 * MIB, 12 * MIB..90 * MIB]);
         assert!(unallocated(MIB / 2, &[]).is_empty());
     }
 
     #[test]
     fn the_first_hole_that_is_large_enough_is_taken() {
-        let mut device = device(100 * MIB, &[(4 * MIB, 8 * MIB)]);
+        let mut device = device(100 * MIB, &[Interval::new(4 * MIB, 8 * MIB)]);
         assert_eq!(device.take(4 * MIB), Some(12 * MIB));
         assert_eq!(device.take(2 * MIB), Some(MIB));
         assert_eq!(device.take(100 * MIB), None);
@@ -133,16 +138,16 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_behind_the_end_that_a_device_is_to_have() {
-        let mut device = device(100 * MIB, &[(4 * MIB, 8 * MIB)]);
+        let mut device = device(100 * MIB, &[Interval::new(4 * MIB, 8 * MIB)]);
         device.set_end(50 * MIB);
         assert_eq!(device.summary().max_available_bytes, 38 * MIB);
-        device.release((40 * MIB, 20 * MIB));
-        device.release((70 * MIB, MIB));
+        device.release(Interval::new(40 * MIB, 20 * MIB));
+        device.release(Interval::new(70 * MIB, MIB));
         assert_eq!((device.free.bytes(), device.withheld.bytes()), (41 * MIB, 50 * MIB));
         device.set_end(0);
         assert_eq!((device.take(MIB), device.takes_chunks()), (None, false));
         device.set_end(100 * MIB);
-        assert_eq!(device.free.iter().collect::<Vec<_>>(), [(MIB, 3 * MIB), (12 * MIB, 88 * MIB)]);
+        assert_eq!(ranges(&device.free), [MIB..4 * MIB, 12 * MIB..100 * MIB]);
         assert!(device.withheld.is_empty());
     }
 }

@@ -1,8 +1,9 @@
 //! Discard of free space. A range is taken while its device discards it, so that nothing is written to it meanwhile.
 
 use super::Space;
-use super::ranges::Span;
+use super::group::Group;
 use crate::{Pool, TreeError};
+use brindle_interval::Interval;
 use brindle_ondisk::{DevId, Logical};
 use std::ops::Range;
 
@@ -18,15 +19,15 @@ impl Pool {
         while done < budget_bytes {
             let next = space.lock().to_discard.iter().next();
             let Some(span) = next else { break };
-            let span = (span.0, span.1.min(STEP_BYTES));
+            let span = Interval::new(span.start, span.length().min(STEP_BYTES));
             space.lock().to_discard.remove(span);
             space.discard(self, span, 0)?;
-            done += span.1;
+            done += span.length();
         }
         while done < budget_bytes {
             let Some((devid, span)) = space.lock().to_discard_on_devices.pop() else { break };
             space.discard_unallocated(self, devid, span, 0);
-            done += span.1;
+            done += span.length();
         }
         Ok(done)
     }
@@ -36,20 +37,17 @@ impl Pool {
     /// of device bytes. Not to be called with a tree locked.
     pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
         let space = &self.writer()?.space;
-        let (from, to) = (range.start.get(), range.end.get());
-        let groups: Vec<Span> = space.lock().groups().map(|group| (group.start, group.end())).collect();
-        let is_all = groups.iter().all(|(start, end)| from <= *start && *end <= to);
+        let asked = Interval { start: range.start.get(), end: range.end.get() };
+        let groups: Vec<Interval> = space.lock().groups().map(Group::interval).collect();
+        let is_all = groups.iter().all(|group| group.intersection(&asked) == *group);
         let mut done = 0;
-        for (start, end) in groups {
-            let (start, end) = (start.max(from), end.min(to));
-            if start < end {
-                done += space.discard(self, (start, end - start), min_bytes)?;
-            }
+        for part in groups.iter().map(|group| group.intersection(&asked)).filter(|part| !part.is_empty()) {
+            done += space.discard(self, part, min_bytes)?;
         }
         if !is_all {
             return Ok(done);
         }
-        let unallocated: Vec<(DevId, Span)> = {
+        let unallocated: Vec<(DevId, Interval)> = {
             let state = space.lock();
             let ranges = state.devices.iter().map(|device| (device.devid, &device.free));
             ranges.flat_map(|(devid, free)| free.iter().map(move |span| (devid, span))).collect()
@@ -63,7 +61,7 @@ impl Pool {
 
 impl Space {
     /// Discards the free parts of a range, each of at least `min_bytes`.
-    fn discard(&self, pool: &Pool, span: Span, min_bytes: u64) -> Result<u64, TreeError> {
+    fn discard(&self, pool: &Pool, span: Interval, min_bytes: u64) -> Result<u64, TreeError> {
         let mut done = 0;
         let mut rest = Some(span);
         while let Some((start, part, behind)) = rest.and_then(|span| self.lock().split(span)) {
@@ -75,12 +73,12 @@ impl Space {
                     state.group(start).filter(|group| group.writable).and_then(|group| group.free.as_ref());
                 free.map(|free| free.within(part)).unwrap_or_default()
             };
-            for (from, length) in free.into_iter().filter(|(_, length)| *length >= min_bytes) {
-                let mut at = from;
-                while at < from + length {
-                    let step = (at, STEP_BYTES.min(from + length - at));
+            for free in free.into_iter().filter(|free| free.length() >= min_bytes) {
+                let mut at = free.start;
+                while at < free.end {
+                    let step = Interval::new(at, STEP_BYTES.min(free.end - at));
                     done += self.discard_taken(pool, start, step);
-                    at += step.1;
+                    at = step.end;
                 }
             }
         }
@@ -88,7 +86,7 @@ impl Space {
     }
 
     /// Discards what of a range of one group is free still.
-    fn discard_taken(&self, pool: &Pool, group: u64, span: Span) -> u64 {
+    fn discard_taken(&self, pool: &Pool, group: u64, span: Interval) -> u64 {
         let taken = self.lock().change(group, |group| {
             let next = group.next;
             let free = group.free.as_ref().map(|free| free.within(span)).unwrap_or_default();
@@ -100,15 +98,15 @@ impl Space {
         });
         let mut done = 0;
         for part in taken.unwrap_or_default() {
-            done += pool.volume().discard(Logical::new(part.0), part.1);
+            done += pool.volume().discard(Logical::new(part.start), part.length());
             self.lock().change(group, |group| group.unreserve(part));
         }
         done
     }
 
     /// Discards what of a range of a device belongs to no chunk.
-    fn discard_unallocated(&self, pool: &Pool, devid: DevId, span: Span, min_bytes: u64) -> u64 {
-        let take = |parts: &mut Vec<Span>| {
+    fn discard_unallocated(&self, pool: &Pool, devid: DevId, span: Interval, min_bytes: u64) -> u64 {
+        let take = |parts: &mut Vec<Interval>| {
             let mut state = self.lock();
             if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
                 *parts = device.free.remove(span);
@@ -118,8 +116,8 @@ impl Space {
         take(&mut parts);
         let mut done = 0;
         for part in parts {
-            if part.1 >= min_bytes {
-                done += pool.volume().discard_device(devid, part.0, part.1);
+            if part.length() >= min_bytes {
+                done += pool.volume().discard_device(devid, part.start, part.length());
             }
             let mut state = self.lock();
             if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {

@@ -4,8 +4,8 @@
 //! bitmaps of one bit a sector. The change from one to the other has some slack, so that a block group does not go
 //! to and fro.
 
-use super::ranges::{RangeSet, Span};
 use crate::TreeError;
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::FreeSpaceInfo;
 use brindle_ondisk::{Defect, Item, Key, KeyType, ObjectId, RootId, to_u64, to_usize};
 use zerocopy::IntoBytes;
@@ -26,7 +26,7 @@ pub(super) type FreeSpaceItem = (Key, Vec<u8>);
 /// The free ranges of a block group, and how they are written down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FreeSpace {
-    pub(super) ranges: RangeSet,
+    pub(super) ranges: IntervalSet<u64>,
     pub(super) uses_bitmaps: bool,
 }
 
@@ -82,11 +82,12 @@ impl FreeSpace {
         }
         match Item::parse(key, data)? {
             Item::FreeSpaceInfo(info) => self.uses_bitmaps = info.flags.get() & USING_BITMAPS != 0,
-            Item::FreeSpaceExtent => self.ranges.insert((start, length)),
+            Item::FreeSpaceExtent => self.ranges.insert(start..end),
             Item::FreeSpaceBitmap(bits) => {
                 let sectors = (length / bounds.sectorsize).min(to_u64(bits.len()) * 8);
-                for (first, count) in runs(bits, sectors) {
-                    self.ranges.insert((start + first * bounds.sectorsize, count * bounds.sectorsize));
+                for run in runs(bits, sectors) {
+                    self.ranges
+                        .insert(start + run.start * bounds.sectorsize..start + run.end * bounds.sectorsize);
                 }
             }
             _ => {}
@@ -119,30 +120,30 @@ impl FreeSpace {
             items.extend(
                 bitmaps
                     .into_iter()
-                    .map(|((start, length), bits)| (key(KeyType::FREE_SPACE_BITMAP, start, length), bits)),
+                    .map(|(span, bits)| (key(KeyType::FREE_SPACE_BITMAP, span.start, span.length()), bits)),
             );
         } else {
             let extents = self.ranges.iter();
             items.extend(
-                extents.map(|(start, length)| (key(KeyType::FREE_SPACE_EXTENT, start, length), Vec::new())),
+                extents.map(|span| (key(KeyType::FREE_SPACE_EXTENT, span.start, span.length()), Vec::new())),
             );
         }
         items
     }
 
     /// Bitmaps of the whole block group.
-    fn bitmaps(&self, bounds: Bounds) -> Vec<(Span, Vec<u8>)> {
+    fn bitmaps(&self, bounds: Bounds) -> Vec<(Interval, Vec<u8>)> {
         let span = bounds.bitmap_span();
         let places = (0..bounds.length).step_by(to_usize(span));
         let empty = places.map(|offset| {
             let length = span.min(bounds.length - offset);
             let bytes = (length / bounds.sectorsize).div_ceil(8);
-            ((bounds.start + offset, length), vec![0; to_usize(bytes)])
+            (Interval::new(bounds.start + offset, length), vec![0; to_usize(bytes)])
         });
-        let mut bitmaps: Vec<(Span, Vec<u8>)> = empty.collect();
-        for (start, length) in self.ranges.iter() {
-            let first = (start - bounds.start) / bounds.sectorsize;
-            for sector in first..first + length / bounds.sectorsize {
+        let mut bitmaps: Vec<(Interval, Vec<u8>)> = empty.collect();
+        for range in self.ranges.iter() {
+            let first = (range.start - bounds.start) / bounds.sectorsize;
+            for sector in first..first + range.length() / bounds.sectorsize {
                 let (bitmap, bit) = (sector / (8 * BITMAP_BYTES), sector % (8 * BITMAP_BYTES));
                 bitmaps[to_usize(bitmap)].1[to_usize(bit / 8)] |= 1 << (bit % 8);
             }
@@ -152,13 +153,13 @@ impl FreeSpace {
 }
 
 /// The runs of set bits among the first `count`.
-fn runs(bits: &[u8], count: u64) -> Vec<Span> {
-    let mut runs: Vec<Span> = Vec::new();
+fn runs(bits: &[u8], count: u64) -> Vec<Interval> {
+    let mut runs: Vec<Interval> = Vec::new();
     for at in 0..count {
         if bits[to_usize(at / 8)] >> (at % 8) & 1 != 0 {
             match runs.last_mut() {
-                Some((start, length)) if *start + *length == at => *length += 1,
-                _ => runs.push((at, 1)),
+                Some(run) if run.end == at => run.end += 1,
+                _ => runs.push(Interval::new(at, 1)),
             }
         }
     }
@@ -218,7 +219,8 @@ mod tests {
     #[test]
     fn layouts_change_with_slack() {
         let bounds = bounds(1 << 20, 1 << 30);
-        let every_other = |count| (0..count).map(|n| ((1 << 20) + n * 2 * SECTOR, SECTOR)).collect();
+        let every_other =
+            |count| (0..count).map(|n| Interval::new((1 << 20) + n * 2 * SECTOR, SECTOR)).collect();
         let mut space = FreeSpace { ranges: every_other(1438), uses_bitmaps: false };
         space.choose_layout(bounds);
         assert!(!space.uses_bitmaps);
@@ -248,9 +250,10 @@ mod tests {
             before in prop::collection::vec((0u64..5000, 1u64..200), 0..40),
         ) {
             let bounds = bounds(1 << 20, sectors * SECTOR);
-            let clipped = |spans: Vec<Span>| -> RangeSet {
+            let clipped = |spans: Vec<(u64, u64)>| -> IntervalSet<u64> {
                 let inside = spans.into_iter().filter(|(first, count)| first + count <= sectors);
-                inside.map(|(first, count)| ((1 << 20) + first * SECTOR, count * SECTOR)).collect()
+                let span = |(first, count)| Interval::new((1 << 20) + first * SECTOR, count * SECTOR);
+                inside.map(span).collect()
             };
             let space = FreeSpace { ranges: clipped(spans), uses_bitmaps };
             let items = space.items(bounds);

@@ -1,8 +1,9 @@
 //! Block groups in memory, and the sums over all of a kind.
 
+use super::FreeRanges;
 use super::delta::Delta;
 use super::free_space::Bounds;
-use super::ranges::{FreeRanges, RangeSet, Span};
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId};
 use std::fmt;
 use std::ops::{Index, IndexMut};
@@ -41,7 +42,7 @@ pub(super) struct Group {
     /// Bytes that were freed, and are not to be used before that is durable.
     pub(super) pinned: u64,
     /// Places of superblocks.
-    pub(super) excluded: RangeSet,
+    pub(super) excluded: IntervalSet<u64>,
     /// Ranges that may be taken; `None` until they are looked up.
     pub(super) free: Option<FreeRanges>,
     /// End of the last extent taken.
@@ -98,7 +99,12 @@ impl Group {
         self.used == 0 && self.reserved == 0 && self.pinned == 0 && self.delta.is_empty()
     }
 
-    /// The first address behind it.
+    /// Its addresses.
+    pub(super) fn interval(&self) -> Interval {
+        Interval::new(self.start, self.length)
+    }
+
+    /// The first address after it.
     pub(super) fn end(&self) -> u64 {
         self.start + self.length
     }
@@ -121,37 +127,39 @@ impl Group {
     }
 
     /// Takes a free range.
-    pub(super) fn reserve(&mut self, span: Span) {
+    pub(super) fn reserve(&mut self, span: Interval) {
         let free = self.free.as_mut().expect("a range that is taken was found among the free ones");
         free.remove(span);
-        self.reserved += span.1;
-        self.next = span.0 + span.1;
+        self.reserved += span.length();
+        self.next = span.end;
     }
 
     /// Gives a range back that was taken and not used.
-    pub(super) fn unreserve(&mut self, span: Span) {
-        self.reserved = self.reserved.saturating_sub(span.1);
+    pub(super) fn unreserve(&mut self, span: Interval) {
+        self.reserved = self.reserved.saturating_sub(span.length());
         if let Some(free) = &mut self.free {
             free.insert(span);
         }
     }
 
     /// The place for a range of `least` to `most` bytes at an address, aligned.
-    pub(super) fn room_at(&self, at: u64, (least, most): (u64, u64), unit: u64) -> Option<Span> {
-        let (start, length) = self.free.as_ref()?.holding(at)?;
-        aligned((at, start + length - at), unit).filter(|room| room.1 >= least).map(|room| cut(room, most))
+    pub(super) fn room_at(&self, at: u64, (least, most): (u64, u64), unit: u64) -> Option<Interval> {
+        let free = self.free.as_ref()?.holding(at)?;
+        aligned(Interval { start: at, end: free.end }, unit)
+            .filter(|room| room.length() >= least)
+            .map(|room| cut(room, most))
     }
 
     /// The best place for a range of `least` to `most` bytes, aligned: one that is just long enough, or the longest
     /// there is. Without `tight`, always the longest.
-    pub(super) fn best_room(&self, (least, most): (u64, u64), unit: u64, tight: bool) -> Option<Span> {
+    pub(super) fn best_room(&self, (least, most): (u64, u64), unit: u64, tight: bool) -> Option<Interval> {
         let free = self.free.as_ref()?;
         let fitting = if tight { free.fitting(most) } else { None };
-        let whole = |span: Span| aligned(span, unit).filter(|room| room.1 >= least);
+        let whole = |span: Interval| aligned(span, unit).filter(|room| room.length() >= least);
         let best = fitting.and_then(whole).or_else(|| free.longest().and_then(whole));
         // The longest may be so askew that a shorter one has more room.
         let any = || {
-            let is_hopeful = free.longest().is_some_and(|span| span.1 >= least && unit > 1);
+            let is_hopeful = free.longest().is_some_and(|span| span.length() >= least && unit > 1);
             if is_hopeful { free.iter().find_map(whole) } else { None }
         };
         best.or_else(any).map(|room| cut(room, most))
@@ -159,14 +167,13 @@ impl Group {
 }
 
 /// The aligned part of a range.
-fn aligned((start, length): Span, unit: u64) -> Option<Span> {
-    let from = start.next_multiple_of(unit);
-    let to = (start + length) / unit * unit;
-    (from < to).then(|| (from, to - from))
+fn aligned(span: Interval, unit: u64) -> Option<Interval> {
+    let aligned = Interval { start: span.start.next_multiple_of(unit), end: span.end / unit * unit };
+    (!aligned.is_empty()).then_some(aligned)
 }
 
-fn cut((start, length): Span, most: u64) -> Span {
-    (start, length.min(most))
+fn cut(span: Interval, most: u64) -> Interval {
+    Interval::new(span.start, span.length().min(most))
 }
 
 /// Content of block groups, for allocation.

@@ -5,17 +5,18 @@
 //! transaction has freed (for nothing is taken from a block group before its free ranges are read), and that is
 //! pinned anyway; so what is read, less what is pinned, is free, whatever the transaction is about to write.
 
+use super::FreeRanges;
 use super::Space;
 use super::delta::Delta;
 use super::device::{Device, unallocated};
 use super::estimate::TreeSizes;
 use super::free_space::{Bounds, FreeSpace, FreeSpaceItem};
 use super::group::{Group, Role};
-use super::ranges::{FreeRanges, RangeSet, Span};
 use super::state::State;
 use super::superblocks::excluded;
 use super::tiers::placement_of;
 use crate::{Pool, Readahead, TreeError, WriterOptions};
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::BlockGroupItem;
 use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
 use brindle_policy::placement::PlacementClass;
@@ -130,7 +131,7 @@ impl Space {
             self.unused_ranges(pool, bounds)?
         };
         let mut state = self.lock();
-        let pinned = state.pinned_within((bounds.start, bounds.length));
+        let pinned = state.pinned_within(Interval::new(bounds.start, bounds.length));
         let filled = state.change(start, |group| {
             let mut free: FreeRanges = found.iter().collect();
             for span in pinned.into_iter().chain(group.excluded.iter()) {
@@ -150,8 +151,8 @@ impl Space {
     }
 
     /// Ranges that no extent of the extent tree holds.
-    fn unused_ranges(&self, pool: &Pool, bounds: Bounds) -> Result<RangeSet, TreeError> {
-        let mut free: RangeSet = [(bounds.start, bounds.length)].into_iter().collect();
+    fn unused_ranges(&self, pool: &Pool, bounds: Bounds) -> Result<IntervalSet<u64>, TreeError> {
+        let mut free = IntervalSet::of(Interval::new(bounds.start, bounds.length));
         let tree = pool.tree(RootId::EXTENT_TREE)?;
         let mut cursor = pool.cursor(&tree, Readahead::Forward);
         cursor.seek(&bounds.first_key())?;
@@ -162,7 +163,7 @@ impl Space {
                 _ => 0,
             };
             let start = key.objectid.get();
-            free.remove((start, length.min(bounds.start + bounds.length - start)));
+            free.remove(start..start.saturating_add(length));
             cursor.next()?;
         }
         Ok(free)
@@ -184,12 +185,12 @@ pub(super) fn read_items(pool: &Pool, bounds: Bounds) -> Result<Vec<FreeSpaceIte
 
 /// Block group of a chunk, as if it were empty and its free ranges not looked up.
 pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
-    let span = (chunk.start.get(), chunk.length);
+    let span = Interval::new(chunk.start.get(), chunk.length);
     let places: Vec<u64> = chunk.stripes.iter().map(|stripe| stripe.physical.get()).collect();
     let stripe_bytes = chunk.stripes.first().map_or(0, |stripe| stripe.length);
     Group {
-        start: span.0,
-        length: span.1,
+        start: span.start,
+        length: chunk.length,
         kind: chunk.kind,
         writable: chunk.writable,
         role: Role::Open,
@@ -200,7 +201,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         pinned: 0,
         excluded: excluded(span, chunk.kind, &places, stripe_bytes).into_iter().collect(),
         free: None,
-        next: span.0,
+        next: span.start,
         delta: Delta::default(),
         written_used: None,
         is_fresh: false,
@@ -211,10 +212,11 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
 /// The devices that may be written, and what of them belongs to no chunk.
 /// `chosen`: the class that the user wants a device to have, by its name.
 fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Result<Vec<Device>, TreeError> {
-    let mut extents: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+    let extent = |start: u64, length| Interval { start, end: start.saturating_add(length) };
+    let mut extents: BTreeMap<u64, Vec<Interval>> = BTreeMap::new();
     for chunk in pool.volume().chunks() {
         for stripe in &chunk.stripes {
-            extents.entry(stripe.devid.get()).or_default().push((stripe.physical.get(), stripe.length));
+            extents.entry(stripe.devid.get()).or_default().push(extent(stripe.physical.get(), stripe.length));
         }
     }
     let tree = pool.tree(RootId::DEV_TREE)?;
@@ -225,7 +227,7 @@ fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Resul
             let item =
                 Item::parse(&key, data).map_err(|defect| TreeError::item(RootId::DEV_TREE, key, defect))?;
             if let Item::DevExtent(item) = item {
-                extents.entry(key.objectid.get()).or_default().push((key.offset(), item.length.get()));
+                extents.entry(key.objectid.get()).or_default().push(extent(key.offset(), item.length.get()));
             }
         }
         cursor.next()?;
@@ -241,7 +243,7 @@ fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Resul
 /// A device, of which these parts belong to chunks.
 pub(super) fn device_of(
     status: &WritableDeviceStatus,
-    extents: &[Span],
+    extents: &[Interval],
     chosen: Option<PlacementClass>,
 ) -> Device {
     let item = status.item;

@@ -125,7 +125,7 @@ impl Pool {
         }
         device.set_end(total_bytes.min(before));
         device.withheld = Default::default();
-        device.free.insert((before, total_bytes.saturating_sub(before)));
+        device.free.insert(before..total_bytes);
         (device.total_bytes, device.end, device.is_changed) = (total_bytes, total_bytes, true);
         state.membership.added_bytes += total_bytes.saturating_sub(before);
         state.membership.cut_bytes += before.saturating_sub(total_bytes);

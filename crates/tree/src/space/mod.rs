@@ -37,7 +37,6 @@ mod load;
 mod membership;
 mod metadata;
 mod pins;
-mod ranges;
 mod readers;
 mod shrink;
 mod state;
@@ -60,11 +59,15 @@ pub use readers::FreedSpaceHold;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
+use brindle_interval::{ByLength, Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 use readers::Readers;
 use state::State;
 use zerocopy::IntoBytes;
+
+/// Ranges in which room is looked for. About 100 bytes of memory a range.
+type FreeRanges = IntervalSet<u64, ByLength<u64>>;
 
 /// The space of the pool.
 #[derive(Debug)]
@@ -188,20 +191,20 @@ impl Space {
         start: Logical,
         length: u64,
     ) -> Result<bool, TreeError> {
-        self.take_exactly(pool, kind, (start.get(), length))
+        self.take_exactly(pool, kind, interval(start, length))
     }
 
     /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or
     /// [`Pool::reserve_extent`].
     pub(crate) fn extent_recorded(&self, start: Logical, length: u64) {
-        self.record((start.get(), length));
+        self.record(interval(start, length));
     }
 
     /// Pins the space of an extent that is about to lose its item in the extent tree (`was_recorded`; call it before
     /// the item is removed, so that a lookup of free space never takes it for free), or is given up without ever
     /// having had one.
     pub(crate) fn extent_freed(&self, start: Logical, length: u64, was_recorded: bool) {
-        self.pin((start.get(), length), was_recorded);
+        self.pin(interval(start, length), was_recorded);
     }
 
     /// Brings free space tree, block group items, chunks and device items up to date; whether anything was to do.
@@ -258,4 +261,10 @@ impl Space {
         let state = self.lock();
         state.groups().map(|group| group.used).sum()
     }
+}
+
+/// The addresses of an extent; all to the end of the logical space if its length passes that.
+fn interval(start: Logical, length: u64) -> Interval {
+    let start = start.get();
+    Interval { start, end: start.saturating_add(length) }
 }

@@ -1,35 +1,35 @@
 //! Freed space: pinned until what freed it is durable and no reader holds it any more, then free, and (if that is wanted) discarded.
 
 use super::group::Group;
-use super::ranges::{RangeSet, Span};
 use super::{DiscardMode, Space};
 use crate::Pool;
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::Logical;
 use std::sync::Arc;
 
 /// Space freed in a transaction, to be used again only when it is durable.
 #[derive(Debug, Default)]
 pub(crate) struct Pinned {
-    ranges: Arc<RangeSet>,
+    ranges: Arc<IntervalSet<u64>>,
     /// Block groups that are no more; their chunks are to go.
     removed: Vec<Group>,
 }
 
 impl Space {
     /// An extent got its item.
-    pub(super) fn record(&self, span: Span) {
+    pub(super) fn record(&self, span: Interval) {
         self.lock().change_at(span, |group| {
             let reserved =
-                group.reserved.checked_sub(span.1).ok_or("it gets an item, and was never taken")?;
+                group.reserved.checked_sub(span.length()).ok_or("it gets an item, and was never taken")?;
             group.reserved = reserved;
-            group.used += span.1;
+            group.used += span.length();
             group.delta.take(span);
             Ok(())
         });
     }
 
     /// An extent is not used any more.
-    pub(super) fn pin(&self, span: Span, was_recorded: bool) {
+    pub(super) fn pin(&self, span: Interval, was_recorded: bool) {
         let mut state = self.lock();
         if !state.pinned_within(span).is_empty() {
             state.damage.get_or_insert((span, "it is freed twice"));
@@ -37,9 +37,10 @@ impl Space {
         }
         state.change_at(span, |group| {
             let amount = if was_recorded { &mut group.used } else { &mut group.reserved };
-            *amount =
-                amount.checked_sub(span.1).ok_or("it is freed, and more than its block group has in use")?;
-            group.pinned += span.1;
+            *amount = amount
+                .checked_sub(span.length())
+                .ok_or("it is freed, and more than its block group has in use")?;
+            group.pinned += span.length();
             if was_recorded {
                 group.delta.free(span);
             }
@@ -98,7 +99,7 @@ impl Space {
             let mut rest = Some(span);
             while let Some((start, part, behind)) = rest.and_then(|span| state.split(span)) {
                 let is_empty = state.change(start, |group| {
-                    group.pinned = group.pinned.saturating_sub(part.1);
+                    group.pinned = group.pinned.saturating_sub(part.length());
                     if let Some(free) = &mut group.free {
                         free.insert(part);
                     }
@@ -116,13 +117,13 @@ impl Space {
             stripes.dedup();
             for (devid, start) in stripes {
                 if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
-                    device.release((start, group.stripe_bytes));
+                    device.release(Interval::new(start, group.stripe_bytes));
                 }
                 if self.discard == DiscardMode::Async {
-                    state.to_discard_on_devices.push((devid, (start, group.stripe_bytes)));
+                    state.to_discard_on_devices.push((devid, Interval::new(start, group.stripe_bytes)));
                 }
             }
-            state.to_discard.remove((group.start, group.length));
+            state.to_discard.remove(group.interval());
         }
         state.forget_ranges();
     }

@@ -17,14 +17,13 @@ impl Space {
         let mut state = self.lock();
         let mut cut_bytes = 0;
         for device in &mut state.devices {
-            let last =
-                device.free.iter().last().filter(|(start, length)| start + length == device.total_bytes);
-            if let Some((start, length)) = last {
-                device.free.remove((start, length));
-                device.total_bytes = start;
-                device.end = start;
+            let last = device.free.iter().next_back().filter(|free| free.end == device.total_bytes);
+            if let Some(unused) = last {
+                device.free.remove(unused);
+                device.total_bytes = unused.start;
+                device.end = unused.start;
                 device.is_changed = true;
-                cut_bytes += length;
+                cut_bytes += unused.length();
             }
         }
         state.membership.cut_bytes += cut_bytes;

@@ -4,7 +4,7 @@ use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::membership::Membership;
-use super::ranges::{RangeSet, Span};
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
 use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,11 +27,11 @@ pub(super) struct State {
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].
     pub(super) fast: Option<BTreeSet<DevId>>,
     /// Ranges that the running transaction has freed.
-    pub(super) pinned: RangeSet,
+    pub(super) pinned: IntervalSet<u64>,
     /// Ranges freed by the transaction that is being made durable.
-    pub(super) frozen: Option<Arc<RangeSet>>,
+    pub(super) frozen: Option<Arc<IntervalSet<u64>>>,
     /// Ranges freed by durable transactions that readers without a lock may still read, the oldest first.
-    pub(super) held_back: VecDeque<Arc<RangeSet>>,
+    pub(super) held_back: VecDeque<Arc<IntervalSet<u64>>>,
     /// Chunks without items: address and chunk item.
     pub(super) unwritten_chunks: BTreeMap<u64, Vec<u8>>,
     /// Block groups that were taken away, and still have items.
@@ -58,13 +58,13 @@ pub(super) struct State {
     pub(super) next_blocks: PerContent<Option<u64>>,
     pub(super) sizes: TreeSizes,
     /// Ranges to be discarded, if they still are free then.
-    pub(super) to_discard: RangeSet,
+    pub(super) to_discard: IntervalSet<u64>,
     /// Unallocated ranges of devices that are to be discarded.
-    pub(super) to_discard_on_devices: Vec<(DevId, Span)>,
+    pub(super) to_discard_on_devices: Vec<(DevId, Interval)>,
     /// Number of free ranges that stay in memory.
     pub(super) ranges_max: usize,
     /// First problem found; nothing is written any more.
-    pub(super) damage: Option<(Span, Problem)>,
+    pub(super) damage: Option<(Interval, Problem)>,
     /// Changes of the devices since the last superblock.
     pub(super) membership: Membership,
     /// The profile that new chunks are to have, where block groups are being converted.
@@ -111,8 +111,12 @@ impl State {
     }
 
     /// Changes the group that holds an extent. If there is none, the trees are wrong, and the next commit says so.
-    pub(super) fn change_at(&mut self, extent: Span, change: impl FnOnce(&mut Group) -> Result<(), Problem>) {
-        let group = self.group_of(extent.0).filter(|group| extent.0.saturating_add(extent.1) <= group.end());
+    pub(super) fn change_at(
+        &mut self,
+        extent: Interval,
+        change: impl FnOnce(&mut Group) -> Result<(), Problem>,
+    ) {
+        let group = self.group_of(extent.start).filter(|group| extent.end <= group.end());
         let changed = match group.map(|group| group.start) {
             Some(start) => self.change(start, change).unwrap_or(Ok(())),
             None => Err("lies in no block group"),
@@ -138,7 +142,7 @@ impl State {
     }
 
     /// Pinned parts of a range: by the running transaction, by the one before, or for readers.
-    pub(super) fn pinned_within(&self, span: Span) -> Vec<Span> {
+    pub(super) fn pinned_within(&self, span: Interval) -> Vec<Interval> {
         let mut pinned = self.pinned.within(span);
         for ranges in self.frozen.iter().chain(&self.held_back) {
             pinned.extend(ranges.within(span));
@@ -148,11 +152,11 @@ impl State {
 
     /// The part of a span in the group where it begins, and the rest; pinned ranges of neighbouring groups may have
     /// grown together.
-    pub(super) fn split(&self, span: Span) -> Option<(u64, Span, Option<Span>)> {
-        let group = self.group_of(span.0)?;
-        let length = span.1.min(group.end() - span.0);
-        let rest = (length < span.1).then(|| (span.0 + length, span.1 - length));
-        Some((group.start, (span.0, length), rest))
+    pub(super) fn split(&self, span: Interval) -> Option<(u64, Interval, Option<Interval>)> {
+        let group = self.group_of(span.start)?;
+        let end = span.end.min(group.end());
+        let rest = (end < span.end).then_some(Interval { start: end, ..span });
+        Some((group.start, Interval { end, ..span }, rest))
     }
 
     /// Devices' bytes that chunks of a content may be made of. The fast tier is a small pool of its own.

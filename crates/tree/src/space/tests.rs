@@ -8,6 +8,7 @@ use crate::{DataRange, Need, OpenOptions, Pool, Transaction, TreeError, WriterOp
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::{ExtentDataRef, FileExtentHeader, FileExtentRef, InodeFlags, InodeItem};
 use brindle_ondisk::{
     Generation, Item, Key, KeyType, Logical, ObjectId, Profile, RootId, Uuid, to_u64, to_usize,
@@ -31,8 +32,13 @@ impl Space {
             if let (Some(free), true) = (&group.free, group.writable) {
                 assert_eq!(free.bytes(), group.available(), "free ranges of group {}", group.start);
             }
-            let pinned = state.pinned_within((group.start, group.length));
-            assert_eq!(pinned.iter().map(|span| span.1).sum::<u64>(), group.pinned, "group {}", group.start);
+            let pinned = state.pinned_within(group.interval());
+            assert_eq!(
+                pinned.iter().map(Interval::length).sum::<u64>(),
+                group.pinned,
+                "group {}",
+                group.start
+            );
         }
         for content in Content::ALL {
             assert_eq!(state.totals(content), sums[content], "{content:?}");
@@ -415,7 +421,7 @@ fn a_trimmed_pool_is_sound_and_keeps_its_superblocks() {
 #[test]
 fn several_threads_take_space_at_once_and_never_the_same() {
     let world = World::new("raid1", WriterOptions::default());
-    let taken = std::sync::Mutex::new(super::ranges::RangeSet::<()>::default());
+    let taken = std::sync::Mutex::new(IntervalSet::<u64>::default());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -424,9 +430,9 @@ fn several_threads_take_space_at_once_and_never_the_same() {
                     world.pool.reserve_data(most).expect("there is room");
                     let extent = world.pool.reserve_extent(SECTOR, most, None).expect("as promised");
                     world.pool.release_data(most - extent.length);
-                    let span = (extent.start.get(), extent.length);
-                    let insert = |set: &mut super::ranges::RangeSet| {
-                        assert!(set.within(span).is_empty(), "{span:?} was taken twice");
+                    let span = Interval::new(extent.start.get(), extent.length);
+                    let insert = |set: &mut IntervalSet<u64>| {
+                        assert!(!set.intersects(span), "{span:?} was taken twice");
                         set.insert(span);
                     };
                     insert(&mut taken.lock().expect("nobody has panicked"));

@@ -2,8 +2,8 @@
 
 use super::Space;
 use super::group::{Content, Group, PerContent, Totals};
-use super::ranges::{ByLength, FreeRanges, RangeSet, Span};
 use super::state::State;
+use brindle_interval::{Interval, IntervalSet};
 
 impl Space {
     /// Panics unless all sums agree with recounts. No operation is under way.
@@ -39,7 +39,7 @@ impl State {
         }
     }
 
-    fn pin_sets(&self) -> impl Iterator<Item = &RangeSet> {
+    fn pin_sets(&self) -> impl Iterator<Item = &IntervalSet<u64>> {
         [&self.pinned]
             .into_iter()
             .chain(self.frozen.as_deref())
@@ -48,13 +48,13 @@ impl State {
 
     /// Pinned ranges of a group are disjoint, add up to its count, and are not free.
     fn verify_pins(&self, group: &Group) {
-        let mut pinned = self.pinned_within((group.start, group.length));
-        let bytes: u64 = pinned.iter().map(|span| span.1).sum();
+        let mut pinned = self.pinned_within(group.interval());
+        let bytes: u64 = pinned.iter().map(Interval::length).sum();
         assert_eq!(group.pinned, bytes, "{group}: kept and recounted bytes of pinned ranges");
         pinned.sort_unstable();
         assert_disjoint(&pinned, "pinned ranges");
         let free = group.free.iter();
-        let both = pinned.iter().find(|span| free.clone().any(|free| !free.within(**span).is_empty()));
+        let both = pinned.iter().find(|span| free.clone().any(|free| free.intersects(**span)));
         assert_eq!(both, None, "{group}: a range is pinned and free");
     }
 
@@ -70,13 +70,13 @@ impl State {
                     .collect();
                 starts.dedup();
                 let bytes = group.stripe_bytes;
-                starts.into_iter().map(move |start| (start, bytes)).collect::<Vec<Span>>()
+                starts.into_iter().map(move |start| Interval::new(start, bytes)).collect::<Vec<Interval>>()
             };
-            let mut stripes: Vec<Span> = self.groups().flat_map(of_group).collect();
+            let mut stripes: Vec<Interval> = self.groups().flat_map(of_group).collect();
             stripes.sort_unstable();
             assert_disjoint(&stripes, "stripes of a device");
             device.free.verify();
-            let both = stripes.iter().find(|span| !device.free.within(**span).is_empty());
+            let both = stripes.iter().find(|span| device.free.intersects(**span));
             assert_eq!(both, None, "devid {}: a stripe lies where nothing is", device.devid);
         }
     }
@@ -91,39 +91,14 @@ impl Group {
         let Some(free) = &self.free else { return };
         free.verify();
         assert_eq!(free.bytes(), self.unused(), "{self}: free ranges, and bytes that hold nothing");
-        let outside = free.iter().find(|span| span.0 < self.start || span.0 + span.1 > self.end());
+        let outside = free.iter().find(|span| span.start < self.start || span.end > self.end());
         assert_eq!(outside, None, "{self}: a free range of another group");
-        let both = self.excluded.iter().find(|span| !free.within(*span).is_empty());
+        let both = self.excluded.iter().find(|span| free.intersects(*span));
         assert_eq!(both, None, "{self}: the place of a superblock is free");
     }
 }
 
-impl RangeSet {
-    fn verify(&self) {
-        assert_sum(self.iter(), self.bytes());
-    }
-}
-
-impl FreeRanges {
-    fn verify(&self) {
-        assert_sum(self.iter(), self.bytes());
-        let recounted = self.iter().map(|(start, length)| (length, start)).collect();
-        assert_eq!(*self.by_length(), ByLength::of(recounted), "ranges by length");
-    }
-}
-
-/// Ranges in order do not touch, and their lengths add up.
-fn assert_sum(ranges: impl Iterator<Item = Span>, bytes: u64) {
-    let (mut end, mut sum) = (None, 0);
-    for (start, length) in ranges {
-        assert!(length > 0 && end.is_none_or(|end| start > end), "a range at {start} touches the one before");
-        end = Some(start + length);
-        sum += length;
-    }
-    assert_eq!(bytes, sum, "kept and recounted bytes of a set of ranges");
-}
-
-fn assert_disjoint(ranges: &[Span], which: &str) {
-    let both = ranges.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0);
+fn assert_disjoint(ranges: &[Interval], which: &str) {
+    let both = ranges.windows(2).find(|pair| pair[0].end > pair[1].start);
     assert_eq!(both, None, "{which} overlap");
 }

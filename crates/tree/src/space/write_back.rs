@@ -11,6 +11,7 @@ use super::group::Group;
 use super::load::read_items;
 use super::state::State;
 use crate::{Editor, TreeError, Verdict};
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem};
 use brindle_ondisk::{
     BlockGroupType, Defect, DevId, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid,
@@ -80,8 +81,9 @@ impl Space {
         let load = Self::load_of(editor.pool)?;
         let work = {
             let mut state = self.lock();
-            if let Some(((start, length), problem)) = state.damage {
-                return Err(TreeError::Space { start: Logical::new(start), length, problem });
+            if let Some((extent, problem)) = state.damage {
+                let start = Logical::new(extent.start);
+                return Err(TreeError::Space { start, length: extent.length(), problem });
             }
             if std::mem::take(&mut state.may_remove) || state.has_drained() {
                 let needed = self.needed(&state, load, 0) + self.kept_back(&state).freeing;
@@ -184,7 +186,7 @@ impl Space {
         let before = read_items(editor.pool, bounds)?;
         let mut space = if group.is_new {
             // What mkfs may have left behind about a group of long ago does not count.
-            let ranges = [(bounds.start, bounds.length)].into_iter().collect();
+            let ranges = IntervalSet::of(Interval::new(bounds.start, bounds.length));
             FreeSpace { ranges, uses_bitmaps: false }
         } else {
             FreeSpace::parse(bounds, &before)?

@@ -4,6 +4,7 @@ use crate::Volume;
 use crate::chunk::Chunk;
 use crate::layout::{STRIP_BYTES, Way};
 use crate::pool::Pool;
+use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{DevId, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +18,7 @@ impl Volume {
         }
         let pool = self.snapshot();
         let _no_repairs = self.locks.writer();
-        let mut places: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
+        let mut places: BTreeMap<usize, IntervalSet<u64>> = BTreeMap::new();
         let mut done = 0;
         while done < length {
             let Some(at) = logical.checked_add(done) else { break };
@@ -43,18 +44,18 @@ impl Volume {
         let pool = self.snapshot();
         let is_it = |device: &crate::device::PoolDevice| device.devid == devid && device.writable.is_some();
         let device = pool.devices.iter().position(is_it);
-        let range = start..start + length;
-        device.map_or(0, |device| discard_on(&pool, device, Vec::from([range])))
+        let range = Interval::new(start, length);
+        device.map_or(0, |device| discard_on(&pool, device, IntervalSet::of(range)))
     }
 }
 
 /// Adds the locations of a range of a chunk.
-fn add_places(pool: &Pool, chunk: &Chunk, range: Range<u64>, places: &mut BTreeMap<usize, Vec<Range<u64>>>) {
+fn add_places(pool: &Pool, chunk: &Chunk, range: Range<u64>, places: &mut BTreeMap<usize, IntervalSet<u64>>) {
     let mut add = |stripe: usize, start: u64, length: u64| {
         let place = &chunk.stripes[stripe];
         if pool.devices[place.device].writable.is_some() {
             let start = place.physical.get() + start;
-            places.entry(place.device).or_default().push(start..start + length);
+            places.entry(place.device).or_default().insert(Interval::new(start, length));
         }
     };
     if chunk.layout.has_parity() {
@@ -80,16 +81,12 @@ fn add_places(pool: &Pool, chunk: &Chunk, range: Range<u64>, places: &mut BTreeM
 }
 
 /// Superblocks stay, wherever they lie.
-fn discard_on(pool: &Pool, device: usize, ranges: Vec<Range<u64>>) -> u64 {
+fn discard_on(pool: &Pool, device: usize, unused: IntervalSet<u64>) -> u64 {
     let Some(device) = &pool.devices[device].writable else { return 0 };
-    let mut ranges: Vec<Range<u64>> = ranges.into_iter().flat_map(without_superblocks).collect();
-    ranges.sort_by_key(|range| range.start);
     let mut given_back = 0;
-    for together in ranges.chunk_by(|a, b| a.end == b.start) {
-        let start = together[0].start;
-        let length: u64 = together.iter().map(|range| range.end - range.start).sum();
-        match device.discard(start, length) {
-            Ok(true) => given_back += length,
+    for range in without_superblocks(unused).iter() {
+        match device.discard(range.start, range.length()) {
+            Ok(true) => given_back += range.length(),
             Ok(false) => {}
             Err(error) => tracing::warn!("{error}"),
         }
@@ -97,20 +94,12 @@ fn discard_on(pool: &Pool, device: usize, ranges: Vec<Range<u64>>) -> u64 {
     given_back
 }
 
-/// Rest of a range of a device without the places of superblocks.
-fn without_superblocks(range: Range<u64>) -> Vec<Range<u64>> {
-    let mut left = Vec::new();
-    let mut start = range.start;
+/// Ranges of a device without the places of superblocks.
+fn without_superblocks(mut ranges: IntervalSet<u64>) -> IntervalSet<u64> {
     for superblock in SUPERBLOCK_OFFSETS {
-        let end = superblock + SUPERBLOCK_SIZE as u64;
-        if start < end && superblock < range.end {
-            left.push(start..superblock.max(start));
-            start = end;
-        }
+        ranges.remove(Interval::new(superblock, SUPERBLOCK_SIZE as u64));
     }
-    left.push(start..range.end.max(start));
-    left.retain(|range| !range.is_empty());
-    left
+    ranges
 }
 
 #[cfg(test)]
@@ -122,7 +111,8 @@ mod tests {
         const MIB: u64 = 1 << 20;
         const COPY: u64 = 64 << 10;
         let left = |range: Range<u64>| -> Vec<(u64, u64)> {
-            without_superblocks(range).into_iter().map(|left| (left.start, left.end)).collect()
+            let left = without_superblocks(IntervalSet::of(range));
+            left.iter().map(|left| (left.start, left.end)).collect()
         };
         assert_eq!(left(MIB..63 * MIB), [(MIB, 63 * MIB)]);
         assert_eq!(left(MIB..100 * MIB), [(MIB, 64 * MIB), (64 * MIB + 4096, 100 * MIB)]);

@@ -96,14 +96,14 @@ impl Volume {
         let asked = pool.devices.iter().enumerate().filter(|(_, member)| set.contains(member.devid));
         for (index, member) in asked {
             let ranges = if member.lost_writes.is_empty() { None } else { member.lost_writes.ranges() };
-            for (start, end) in ranges.into_iter().flatten() {
-                let pieces = pool.pieces_on(index, start, end);
+            for range in ranges.into_iter().flatten() {
+                let pieces = pool.pieces_on(index, range.start, range.end);
                 // A device that is gone is not asked a thousand times.
                 if !pieces.iter().all(|piece| self.mend_piece(&pool, piece)) {
                     break;
                 }
                 has_written |= !pieces.is_empty();
-                self.forget_unused(index, start, end);
+                self.forget_unused(index, range.start, range.end);
             }
         }
         has_written
@@ -186,9 +186,9 @@ impl Pool {
         }
         let Some(ranges) = lost.ranges() else { return true };
         let tells = |chunk: &Chunk| !chunk.layout.has_parity() && !chunk.kind.contains(BlockGroupType::DATA);
-        ranges
-            .iter()
-            .any(|(start, end)| self.pieces_on(index, *start, *end).iter().any(|piece| !tells(piece.chunk)))
+        ranges.iter().any(|range| {
+            self.pieces_on(index, range.start, range.end).iter().any(|piece| !tells(piece.chunk))
+        })
     }
 
     /// Pieces of chunks within a range of a device.

@@ -8,6 +8,7 @@ use crate::layout::{Run, STRIP_BYTES};
 use crate::parity::syndromes;
 use crate::pool::Pool;
 use crate::{Attempt, WriteError};
+use brindle_interval::IntervalSet;
 use brindle_ondisk::{BlockGroupType, Logical, TreeContext, to_u64, to_usize};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -175,16 +176,8 @@ impl<'a> Row<'a> {
 
     /// The parts of a strip in which any column has something new.
     fn ranges(&self) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = self.pieces.iter().map(|piece| piece.start..piece.end()).collect();
-        ranges.sort_by_key(|range| range.start);
-        let mut merged: Vec<Range<u64>> = Vec::new();
-        for range in ranges {
-            match merged.last_mut().filter(|last| last.end >= range.start) {
-                Some(last) => last.end = last.end.max(range.end),
-                None => merged.push(range),
-            }
-        }
-        merged
+        let pieces: IntervalSet<u64> = self.pieces.iter().map(|piece| piece.start..piece.end()).collect();
+        pieces.iter().map(Range::from).collect()
     }
 
     /// Future contents of a column: new data, and present data.
