@@ -4,6 +4,7 @@
 
 pub mod balance;
 pub mod defragment;
+pub mod log;
 pub mod placement;
 pub mod read;
 pub mod tier;

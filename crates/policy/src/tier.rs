@@ -45,6 +45,7 @@ pub mod shortage;
 mod tests;
 pub mod watch;
 
+use crate::log::{LogDevice, LogEverywhere, log_devices};
 use crate::placement::{AllocationHint, Fit, PlacementClass};
 use brindle_interval::gaps;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
@@ -225,6 +226,18 @@ impl TierPool {
     pub fn class(&self, devid: DevId) -> PlacementClass {
         let device = self.devices.iter().find(|device| device.devid == devid);
         device.map_or(PlacementClass::Bulk, |device| device.class)
+    }
+
+    /// Devices that get the superblocks of a log, or the reason for which all do.
+    pub fn log_devices(&self) -> Result<Vec<u64>, LogEverywhere> {
+        let device = |device: &TierDevice| LogDevice {
+            devid: device.devid.get(),
+            is_fast: device.class == PlacementClass::Fast,
+        };
+        let devices: Vec<LogDevice> = self.devices.iter().map(device).collect();
+        let metadata = self.chunks.iter().filter(|chunk| !chunk.kind.contains(BlockGroupType::DATA));
+        let tolerated = metadata.map(|chunk| chunk.profile().attributes().tolerated_failures).max();
+        log_devices(&devices, tolerated.unwrap_or(0))
     }
 
     /// Number of devices of a class.

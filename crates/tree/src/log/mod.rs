@@ -12,8 +12,8 @@
 //! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
 //! 3. syncs ([`Pool::sync_log`]): the first to get the commit lock writes for all that have entered something before that.
-//!    Changed blocks of the log get places and are written; flush; the first superblock of every device, that of the last
-//!    commit but for the root of the log; flush.
+//!    Changed blocks of the log get places and are written; devices that took writes are flushed; the first superblock of
+//!    the fast devices, or of all, is that of the last commit but for the root of the log; these are flushed.
 //!
 //! **Blocks.** They have places in metadata space, and nothing that refers to them: reserved, not used, as far as
 //! `space` knows. One that has been written is copied when it changes again, as a superblock reaches it. All places

@@ -62,7 +62,7 @@ impl Pool {
             writer.log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        if let Err(error) = self.write_log(root, &blocks) {
+        if let Err(error) = self.write_log(writer, root, &blocks) {
             tracing::warn!("a log was not written: {error}");
             writer.log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Devices));
@@ -107,15 +107,26 @@ impl Pool {
         }
     }
 
-    fn write_log(&self, root: TreeRoot, blocks: &[(Logical, Arc<Node>)]) -> Result<(), TreeError> {
+    /// Writes blocks of the log and the superblocks that point to them. What was written before, on whatever device, is
+    /// durable before the superblocks are; a device that took no write since is left alone.
+    fn write_log(
+        &self,
+        writer: &Writer,
+        root: TreeRoot,
+        blocks: &[(Logical, Arc<Node>)],
+    ) -> Result<(), TreeError> {
         let sealed: Vec<(Logical, Node)> =
             parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
         self.volume().write_blocks(&writes)?;
-        self.volume().make_whole(&DeviceSet::ALL)?;
+        let devices = match writer.space.log_devices() {
+            Ok(devices) => devices.into_iter().collect(),
+            Err(_) => DeviceSet::ALL,
+        };
+        self.volume().make_whole(&self.volume().unflushed_devices().union(&devices))?;
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
-        self.volume().write_log_superblocks(&superblock, &DeviceSet::ALL)?;
+        self.volume().write_log_superblocks(&superblock, &devices)?;
         Ok(())
     }
 }

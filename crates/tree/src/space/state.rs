@@ -6,6 +6,7 @@ use super::group::{Content, Group, PerContent, Totals};
 use super::membership::Membership;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
+use brindle_policy::log::LogEverywhere;
 use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub(super) struct State {
     pub(super) membership: Membership,
     /// The profile that new chunks are to have, where block groups are being converted.
     pub(super) targets: PerContent<Option<Profile>>,
+    /// Devices that get the superblocks of a log, once they are known: forgotten when metadata chunks or devices change.
+    pub(super) log_devices: Option<Result<Vec<DevId>, LogEverywhere>>,
     /// A chunk could not be made as its profile demands, and that was said.
     pub(super) has_warned: bool,
 }
@@ -129,6 +132,7 @@ impl State {
     /// Adds a group.
     pub(super) fn add(&mut self, mut group: Group) {
         group.is_fast = self.lies_on_fast_devices(&group);
+        self.log_devices = None;
         self.next_chunk = self.next_chunk.max(group.end());
         self.totals[group.content()].add(group.totals());
         self.groups.insert(group.start, group);
@@ -137,6 +141,7 @@ impl State {
     /// Takes a group away.
     pub(super) fn take_away(&mut self, start: u64) -> Option<Group> {
         let group = self.groups.remove(&start)?;
+        self.log_devices = None;
         self.totals[group.content()].subtract(group.totals());
         Some(group)
     }

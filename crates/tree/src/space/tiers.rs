@@ -11,7 +11,8 @@ use super::device::Device;
 use super::group::{Content, Group, Totals};
 use super::state::{State, content};
 use crate::{Pool, TreeError};
-use brindle_ondisk::{BlockGroupType, DevId};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_policy::log::{LogDevice, LogEverywhere, log_devices};
 use brindle_policy::placement::{
     AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, room_for_fast_data,
 };
@@ -66,6 +67,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Devices whose superblocks point to the log between two commits, or the reason for which those of all do.
+    pub fn log_devices(&self) -> Result<Result<Vec<DevId>, LogEverywhere>, TreeError> {
+        Ok(self.writer()?.space.log_devices())
+    }
+
     /// Returns true if data placement distinguishes fast and bulk devices.
     pub fn has_tiers(&self) -> bool {
         self.writer().is_ok_and(|writer| writer.space.lock().fast.is_some())
@@ -103,6 +109,24 @@ impl Space {
         tracing::info!("{mode}: metadata goes to devid {}, data to devid {}", ids(true), ids(false));
     }
 
+    /// Devices that get the superblocks of a log, or the reason for which all do.
+    pub(crate) fn log_devices(&self) -> Result<Vec<DevId>, LogEverywhere> {
+        let mut state = self.lock();
+        if let Some(known) = &state.log_devices {
+            return known.clone();
+        }
+        let fast = state.fast.clone().unwrap_or_default();
+        let device =
+            |device: &Device| LogDevice { devid: device.devid.get(), is_fast: fast.contains(&device.devid) };
+        let devices: Vec<LogDevice> = state.devices.iter().map(device).collect();
+        let metadata = state.groups().filter(|group| !group.kind.contains(BlockGroupType::DATA));
+        let tolerated = metadata.filter_map(|group| group.kind.profile()).map(Profile::attributes);
+        let tolerated = tolerated.map(|attributes| attributes.tolerated_failures).max().unwrap_or(0);
+        let chosen = log_devices(&devices, tolerated);
+        let chosen = chosen.map(|devids| devids.into_iter().map(DevId::new).collect());
+        state.log_devices.insert(chosen).clone()
+    }
+
     /// Finds out which devices are fast, and sorts the groups accordingly.
     pub(super) fn update_tiers(&self, state: &mut State) {
         let classes = classes(&state.summaries());
@@ -111,6 +135,7 @@ impl Space {
         let has_tiers = makes_difference && has(PlacementClass::Fast) && has(PlacementClass::Bulk);
         let devices = state.devices.iter().zip(&classes);
         let fast = devices.filter(|(_, class)| **class == PlacementClass::Fast);
+        state.log_devices = None;
         state.fast = has_tiers.then(|| fast.map(|(device, _)| device.devid).collect());
         let starts: Vec<u64> = state.groups().map(|group| group.start).collect();
         for start in starts {

@@ -50,7 +50,8 @@ impl Volume {
     }
 
     /// The writable devices that have taken writes since their last flush, or were not flushed since the pool was opened:
-    /// the others need no flush. What is being written while this is asked may be missing.
+    /// the others need no flush, but for copies of the superblock behind the first, which do not count here. What is being
+    /// written while this is asked may be missing.
     pub fn unflushed_devices(&self) -> DeviceSet {
         let pool = self.snapshot();
         let unflushed = |member: &&PoolDevice| member.writable.is_some() && member.durability.is_unflushed();
@@ -113,7 +114,8 @@ impl Volume {
 
     /// Writes the first superblock of every device of a set, and makes it durable: that of the last commit, pointing to
     /// another log. Of its generation there is one without, or with an older one, on a device that fails; so none of the
-    /// set may, and none of the pool may be behind. The devices outside of the set keep such a superblock.
+    /// set may, and none of the pool may be behind. The devices outside of the set keep such a superblock. The set was
+    /// flushed before, so that the other copies of the last commit are durable on it.
     pub fn write_log_superblocks(&self, template: &Superblock, set: &DeviceSet) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
@@ -165,7 +167,9 @@ fn write_copies(
         match device.write_at(offset, superblock.as_bytes()) {
             Err(error) if copy == 0 => first = Err(error),
             Err(error) => tracing::warn!("{error}"),
-            Ok(()) => member.durability.has_written(),
+            // The others have to be durable before the first is written again, no sooner: see `unflushed_devices`.
+            Ok(()) if copy == 0 => member.durability.has_written(),
+            Ok(()) => {}
         }
     }
     first

@@ -9,6 +9,7 @@
 mod apply;
 mod facts;
 mod files;
+mod log;
 mod plan;
 mod recover;
 mod state;

@@ -2,7 +2,7 @@
 
 mod bench;
 mod logged;
-mod patterns;
+pub(crate) mod patterns;
 mod random;
 mod rules;
 mod times;

@@ -11,18 +11,18 @@ use brindle_ondisk::ObjectId;
 const ROUNDS: u32 = 60;
 
 /// A directory tree, used as a program would by paths.
-struct Program<'f> {
+pub(crate) struct Program<'f> {
     filesystem: &'f Filesystem,
     top: InodeId,
 }
 
 impl<'f> Program<'f> {
-    fn new(filesystem: &'f Filesystem) -> Self {
+    pub(crate) fn new(filesystem: &'f Filesystem) -> Self {
         let top = InodeId { tree: RootId::FS_TREE, number: ObjectId::FIRST_FREE };
         Self { filesystem, top }
     }
 
-    fn find(&self, path: &str) -> Option<InodeId> {
+    pub(crate) fn find(&self, path: &str) -> Option<InodeId> {
         path.split('/').filter(|name| !name.is_empty()).try_fold(self.top, |directory, name| {
             self.filesystem.lookup(directory, name.as_bytes()).expect("a directory").map(|entry| entry.inode)
         })
@@ -33,65 +33,69 @@ impl<'f> Program<'f> {
         (self.find(above).expect("a directory"), name.as_bytes())
     }
 
-    fn make_directory(&self, path: &str) {
+    pub(crate) fn make_directory(&self, path: &str) {
         let (above, name) = self.place(path);
         let new = NewInode { mode: 0o040_755, ..NewInode::default() };
         self.filesystem.create(above, name, &new).expect("a new directory");
     }
 
-    fn symlink(&self, path: &str, target: &str) {
+    pub(crate) fn symlink(&self, path: &str, target: &str) {
         let (above, name) = self.place(path);
         let new = NewInode { mode: 0o120_777, target: Some(target.as_bytes()), ..NewInode::default() };
         self.filesystem.create(above, name, &new).expect("a new link");
     }
 
-    fn create(&self, path: &str) -> OpenFile {
+    pub(crate) fn create(&self, path: &str) -> OpenFile {
         let (above, name) = self.place(path);
         let new = NewInode { mode: 0o100_644, ..NewInode::default() };
         self.filesystem.create_open(above, name, &new).expect("a new file").1
     }
 
-    fn write(&self, file: &OpenFile, at: u64, bytes: &[u8]) {
+    pub(crate) fn open(&self, path: &str) -> OpenFile {
+        self.filesystem.open_file(self.find(path).expect("there")).expect("opens")
+    }
+
+    pub(crate) fn write(&self, file: &OpenFile, at: u64, bytes: &[u8]) {
         self.filesystem.write(file, at, bytes).expect("writes");
     }
 
-    fn sync(&self, file: &OpenFile) {
+    pub(crate) fn sync(&self, file: &OpenFile) {
         self.filesystem.sync_file(file).expect("syncs");
     }
 
-    fn close(&self, file: OpenFile) {
+    pub(crate) fn close(&self, file: OpenFile) {
         self.filesystem.close_file(file).expect("closes");
     }
 
     /// A new file with these contents, synced and closed.
-    fn put(&self, path: &str, bytes: &[u8]) {
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         let file = self.create(path);
         self.write(&file, 0, bytes);
         self.sync(&file);
         self.close(file);
     }
 
-    fn sync_directory(&self, path: &str) {
+    pub(crate) fn sync_directory(&self, path: &str) {
         self.filesystem.sync_directory(self.find(path).expect("a directory")).expect("syncs");
     }
 
-    fn rename(&self, from: &str, to: &str) {
+    pub(crate) fn rename(&self, from: &str, to: &str) {
         let ((from_directory, from), (to_directory, to)) = (self.place(from), self.place(to));
         let mode = RenameMode::Replace;
         self.filesystem.rename(from_directory, from, to_directory, to, mode).expect("renames");
     }
 
-    fn link(&self, existing: &str, path: &str) {
+    pub(crate) fn link(&self, existing: &str, path: &str) {
         let (above, name) = self.place(path);
         self.filesystem.link(self.find(existing).expect("there"), above, name).expect("links");
     }
 
-    fn unlink(&self, path: &str) {
+    pub(crate) fn unlink(&self, path: &str) {
         let (above, name) = self.place(path);
         self.filesystem.unlink(above, name).expect("unlinks");
     }
 
-    fn read(&self, path: &str) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, path: &str) -> Option<Vec<u8>> {
         let file = self.filesystem.open_file(self.find(path)?).expect("opens");
         let mut bytes = vec![0; usize::try_from(file.size()).expect("small")];
         let length = self.filesystem.read(&file, 0, &mut bytes).expect("reads");
@@ -99,7 +103,7 @@ impl<'f> Program<'f> {
         Some(bytes)
     }
 
-    fn names(&self, path: &str) -> Vec<String> {
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let directory = self.find(path).expect("a directory");
         let entries = self.filesystem.read_directory(directory, 0, usize::MAX).expect("reads");
         entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
@@ -166,7 +170,7 @@ fn an_upgrade_of_packages_is_logged() {
         },
         |program, round| {
             let (path, new_directory) = (path(round), format!("usr/new{}", round / 10));
-            if round % 10 == 0 {
+            if round.is_multiple_of(10) {
                 program.make_directory(&new_directory);
                 program.symlink(&format!("usr/link{}", round / 10), &new_directory);
             }
@@ -265,7 +269,7 @@ fn a_key_value_store_is_logged() {
         },
         |program, round| {
             let path = format!("store/{}.log", round / 10);
-            if round % 10 == 0 {
+            if round.is_multiple_of(10) {
                 let log = program.create(&path);
                 let allocated =
                     program.filesystem.allocate(&log, AllocateMode::AllocateKeepSize, 0, 256 << 10);
@@ -304,7 +308,7 @@ fn directories_that_move_are_logged() {
             program.put("a/b/file", b"first");
         },
         |program, round| {
-            let (from, to) = if round % 2 == 0 { ("a/b", "c/d") } else { ("c/d", "a/b") };
+            let (from, to) = if round.is_multiple_of(2) { ("a/b", "c/d") } else { ("c/d", "a/b") };
             program.rename(from, to);
             let file = program
                 .filesystem

@@ -36,6 +36,21 @@ fn two_mirrors() {
     run(&fsyncs("two_mirrors", 6100).of(4, 80, 500), &LibrarySubject::new(layout).logging());
 }
 
+/// The log is on the first device alone: the second one keeps the superblock of the commit.
+#[test]
+fn two_tiers() {
+    let layout = Layout { devices: 2, fast: 1, ..ONE };
+    run(&fsyncs("two_tiers", 6800).of(6, 80, 600), &LibrarySubject::new(layout).logging());
+    run(&fsyncs("two_tiers", 6850).of(3, 80, 500), &LibrarySubject::hasty(layout).logging());
+}
+
+/// The log is on two of four devices.
+#[test]
+fn two_tiers_of_mirrors() {
+    let layout = Layout { devices: 4, fast: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    run(&fsyncs("two_tiers_of_mirrors", 6900).of(5, 80, 500), &LibrarySubject::new(layout).logging());
+}
+
 #[test]
 fn parity() {
     let layout = Layout { devices: 3, data: Profile::Raid5, metadata: Profile::Raid5, ..ONE };

@@ -2,6 +2,7 @@
 
 mod kernel;
 mod ours;
+mod tiers;
 
 use crate::golden::{read_whole, top_level};
 use brindle_check::{CheckOptions, NoProgress};

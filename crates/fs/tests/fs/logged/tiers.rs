@@ -1,0 +1,219 @@
+//! Logs on fast devices alone: the disks are left alone by fsyncs, and every mount finds what was synced.
+
+use crate::contents::patterns::Program;
+use crate::kernel::pool::{run, try_run};
+use crate::kernel::{can_make, patiently};
+use crate::simulated::{Layout, Pool};
+use brindle_device::WritableDevice;
+use brindle_fs::Filesystem;
+use brindle_ondisk::{Profile, Uuid};
+use brindle_sim::{EventKind, Image, ImageDevice, LossMode, Random, Recorder};
+use brindle_testing::referee::btrfs_check;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Fsyncs of each program.
+const ROUNDS: u32 = 250;
+
+/// An SSD and a disk, metadata on the SSD.
+const ONE_OF_EACH: Layout = Layout {
+    devices: 2,
+    device_mib: 4096,
+    data: Profile::Single,
+    metadata: Profile::Dup,
+    nodesize: 16384,
+    features: "",
+    compression: None,
+    fast: 1,
+};
+
+/// Two SSDs and two disks.
+const TWO_OF_EACH: Layout =
+    Layout { devices: 4, data: Profile::Raid1, metadata: Profile::Raid1, fast: 2, ..ONE_OF_EACH };
+
+/// An empty pool, recorded from the first write on.
+fn recorded(layout: &Layout, uuid: u8) -> (Recorder, Filesystem) {
+    let new = |number| {
+        let name = format!("memory{number}");
+        Arc::new(ImageDevice::new(name, Image::new(layout.device_bytes()), layout.class(number)))
+    };
+    let devices: Vec<Arc<ImageDevice>> = (0..layout.devices).map(new).collect();
+    let writable: Vec<_> =
+        devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    // The kernel tells pools by their UUIDs, those that other tests have mounted included.
+    layout.mkfs_named(&writable, Uuid([uuid; 16]));
+    let recorder = Recorder::new();
+    let recorded = (0..).zip(&devices).map(|(number, device)| {
+        recorder.device(&format!("memory{number}"), device.image(), layout.class(number))
+            as Arc<dyn WritableDevice>
+    });
+    let mut pool = Pool::on(recorded.collect(), layout);
+    pool.write.tree_log = true;
+    (recorder, pool.open().expect("opens"))
+}
+
+fn mail(program: &Program<'_>, round: u32) {
+    program.put(&format!("mail/{round}.tmp"), format!("mail {round}").as_bytes());
+    program.rename(&format!("mail/{round}.tmp"), &format!("mail/{round}"));
+    program.sync_directory("mail");
+}
+
+fn package(program: &Program<'_>, round: u32) {
+    if round.is_multiple_of(20) {
+        program.make_directory(&format!("usr/{}", round / 20));
+    }
+    let path = format!("usr/{}/{}", round / 20, round % 10);
+    program.put(&format!("{path}.new"), &vec![3; 3000 + round as usize]);
+    program.rename(&format!("{path}.new"), &path);
+}
+
+fn journal(program: &Program<'_>, round: u32) {
+    program.put("db/journal", &[7; 4096]);
+    program.sync_directory("db");
+    let table = program.open("db/table");
+    program.write(&table, 0, &round.to_le_bytes());
+    program.sync(&table);
+    program.close(table);
+    program.unlink("db/journal");
+    program.sync_directory("db");
+}
+
+fn prepare(filesystem: &Filesystem) {
+    let program = Program::new(filesystem);
+    ["mail", "usr", "db"].iter().for_each(|path| program.make_directory(path));
+    program.put("db/table", &[0; 100]);
+    // Data has a block group on the fast devices before the commit.
+    program.put("first", &[1; 12 << 10]);
+    filesystem.sync().expect("commits");
+    // So does a log have its first blocks.
+    program.put("second", b"");
+}
+
+#[test]
+fn s0_fsyncs_ask_nothing_of_a_disk() {
+    for (layout, bulk) in [(ONE_OF_EACH, 1..2), (TWO_OF_EACH, 2..4)] {
+        let (recorder, filesystem) = recorded(&layout, 0x77);
+        prepare(&filesystem);
+        let program = Program::new(&filesystem);
+        for (name, act) in
+            [("mail", mail as fn(&Program<'_>, u32)), ("package", package), ("journal", journal)]
+        {
+            let statistics = || filesystem.pool().commit_statistics();
+            let (before, start) = (statistics(), recorder.position());
+            (0..ROUNDS).for_each(|round| act(&program, round));
+            let after = statistics();
+            let recording = recorder.recording();
+            let events = &recording.events()[start..];
+            let of_bulk = events.iter().filter(|event| bulk.contains(&event.device)).count();
+            let flushes =
+                events.iter().filter(|event| event.device == 0 && matches!(event.kind, EventKind::Flush));
+            let syncs = usize::try_from(after.log.syncs - before.log.syncs).expect("few");
+            assert_eq!(after.log.commits, before.log.commits, "{name}: fsyncs that were commits");
+            assert!(syncs >= ROUNDS as usize, "{name}: {syncs} syncs");
+            assert_eq!(flushes.count(), 2 * syncs, "{name}: flushes of the first device for {syncs} syncs");
+            assert_eq!(of_bulk, 0, "{name}: requests on disks for {syncs} syncs");
+            filesystem.sync().expect("commits");
+            program.put(&format!("behind {name}"), b"");
+        }
+    }
+}
+
+/// Devices of a crashed pool, attached as loop devices.
+struct Attached {
+    loops: Vec<PathBuf>,
+    _scratch: tempfile::TempDir,
+    mount_point: PathBuf,
+}
+
+impl Attached {
+    fn new(images: &[Image]) -> Self {
+        let scratch = tempfile::Builder::new().prefix("brindle-tiers-").tempdir().expect("room");
+        let mount_point = scratch.path().join("mount");
+        std::fs::create_dir(&mount_point).expect("room");
+        let loops = (0..).zip(images).map(|(number, image): (u32, _)| {
+            let path = scratch.path().join(number.to_string());
+            write_sparse(image, &path);
+            PathBuf::from(
+                patiently(|| try_run("losetup", ["--find", "--show"], [&path])).expect("a loop device"),
+            )
+        });
+        Self { loops: loops.collect(), mount_point, _scratch: scratch }
+    }
+
+    /// Mounts the pool by one device, after all were told to the kernel in an order; the names in a directory.
+    fn names(&self, order: &[usize], by: usize, directory: &str) -> Vec<String> {
+        for number in order {
+            run("btrfs", ["device", "scan"], [&self.loops[*number]]);
+        }
+        run("mount", ["-t", "btrfs"], [&self.loops[by], &self.mount_point]);
+        let entries = std::fs::read_dir(self.mount_point.join(directory)).expect("a directory");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        names.sort();
+        patiently(|| try_run("umount", [""; 0], [&self.mount_point])).expect("unmounts");
+        names
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // The kernel must not take devices of another pool of this UUID for these.
+        run("btrfs", ["device", "scan", "--forget"], &self.loops);
+        run("losetup", ["--detach"], &self.loops);
+    }
+}
+
+fn write_sparse(image: &Image, path: &Path) {
+    const PIECE_BYTES: usize = 64 << 10;
+    let file = File::create(path).expect("room");
+    file.set_len(image.size_bytes()).expect("room");
+    let mut piece = vec![0; PIECE_BYTES];
+    for offset in (0..image.size_bytes()).step_by(PIECE_BYTES) {
+        image.read(offset, &mut piece);
+        if piece.iter().any(|byte| *byte != 0) {
+            file.write_all_at(&piece, offset).expect("room");
+        }
+    }
+}
+
+#[test]
+fn the_kernel_finds_a_log_on_fast_devices_by_whatever_device_in_whatever_order() {
+    if !can_make() {
+        return;
+    }
+    for (layout, uuid) in [(ONE_OF_EACH, 0x78), (TWO_OF_EACH, 0x79)] {
+        let layout = Layout { device_mib: 256, ..layout };
+        let (recorder, filesystem) = recorded(&layout, uuid);
+        prepare(&filesystem);
+        let program = Program::new(&filesystem);
+        (0..20).for_each(|round| mail(&program, round));
+        assert!(filesystem.pool().log_devices().expect("written").is_ok(), "the log is on all devices");
+        let mut expected = program.names("mail");
+        expected.sort();
+        let recording = recorder.recording();
+        let end = recording.crash_points().len() - 1;
+        let images = recording.state_at(end, LossMode::Everything, &mut Random::new(1)).images();
+        let superblocks: Vec<Vec<u8>> = images
+            .iter()
+            .map(|image| {
+                let mut log_root = vec![0; 8];
+                // `log_root` of the first superblock.
+                image.read((64 << 10) + 0x60, &mut log_root);
+                log_root
+            })
+            .collect();
+        assert!(superblocks[0] != [0; 8] && superblocks[layout.devices - 1] == [0; 8], "{superblocks:?}");
+        drop(filesystem);
+        let forward: Vec<usize> = (0..layout.devices).collect();
+        let backward: Vec<usize> = forward.iter().rev().copied().collect();
+        for order in [forward, backward] {
+            for by in [0, layout.devices - 1] {
+                let attached = Attached::new(&images);
+                assert_eq!(attached.names(&order, by, "mail"), expected, "told {order:?}, mounted by {by}");
+                btrfs_check(&attached.loops[0]).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
+            }
+        }
+    }
+}
