@@ -106,6 +106,12 @@ proptest! {
 }
 
 #[test]
+fn an_empty_part_cuts_no_gap() {
+    let whole = Interval { start: 0, end: 42u64 };
+    assert_eq!(gaps(whole, [Interval { start: 1, end: 1 }]), [whole]);
+}
+
+#[test]
 fn the_last_address_is_an_end() {
     let mut set = IntervalSet::<u64>::default();
     set.insert(10..u64::MAX);
