@@ -2,7 +2,7 @@
 //! Must not know: FUSE, the command line.
 //!
 //! The walk of a read: [`Filesystem::open_file`] remembers the inode's size and flags; [`Filesystem::read`]
-//! finds the file extents of the range in the file's window of extents (loaded a few hundred at a time), looks
+//! finds the extents of the range in the map that the open file keeps (`extent`, a few hundred at a time), looks
 //! up the checksums of what lies on disk, has `volume` fill and verify the caller's buffer, or decompresses
 //! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next, as do
 //! small files that lie one behind the other.
@@ -22,7 +22,7 @@ mod data;
 mod defragment;
 mod directory;
 mod error;
-mod extents;
+mod extent;
 mod filesystem;
 mod hold;
 mod inode_flags;

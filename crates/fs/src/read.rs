@@ -1,12 +1,12 @@
 //! Reading the contents of a file.
 
 use crate::compression::decompress;
-use crate::extents::{CompressedExtent, Extent, ExtentWindow, Source, overlap};
+use crate::extent::{CompressedExtent, ExtentCache, ExtentMap, FileExtent, Source, Version};
 use crate::neighbours::SMALL_FILE_BYTES;
 use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeHold, InodeId};
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
-use brindle_sync::{Mutex, Rank};
+use brindle_sync::{Mutex, MutexGuard};
 use brindle_volume::DataChecksums;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -23,16 +23,9 @@ pub struct OpenFile {
     id: InodeId,
     inode: InodeHold,
     has_checksums: AtomicBool,
-    state: Mutex<ReaderState>,
+    cache: Mutex<ExtentCache>,
     /// Number of failed writebacks of the file that this handle has reported.
     pub(crate) known_failures: AtomicU64,
-}
-
-/// Version of a reader's cached lookups: of the file's items, and of the location of data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Version {
-    items: u64,
-    moves: u64,
 }
 
 /// A file that is read as of a version.
@@ -48,15 +41,6 @@ impl Deref for Reading<'_> {
     fn deref(&self) -> &OpenFile {
         self.file
     }
-}
-
-#[derive(Debug, Default)]
-struct ReaderState {
-    /// The version that the rest is of.
-    version: Version,
-    window: Option<Arc<ExtentWindow>>,
-    /// The compressed extent that was read last, and what it holds: the next read often wants more of it.
-    decompressed: Option<(Logical, Arc<[u8]>)>,
 }
 
 impl OpenFile {
@@ -75,8 +59,9 @@ impl OpenFile {
         &self.inode
     }
 
-    fn with_state<T>(&self, act: impl FnOnce(&mut ReaderState) -> T) -> T {
-        act(&mut self.state.lock())
+    /// Lookups that are kept for the next one.
+    pub(crate) fn cache(&self) -> MutexGuard<'_, ExtentCache> {
+        self.cache.lock()
     }
 }
 
@@ -121,13 +106,7 @@ impl Filesystem {
         }
         let known_failures = inode.data.memory().failures.into();
         let has_checksums = AtomicBool::new(has_checksums);
-        Ok(OpenFile {
-            id,
-            inode,
-            has_checksums,
-            state: Mutex::new(Rank::OpenFile, ReaderState::default()),
-            known_failures,
-        })
+        Ok(OpenFile { id, inode, has_checksums, cache: Mutex::default(), known_failures })
     }
 
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
@@ -164,22 +143,18 @@ impl Filesystem {
     fn read_once(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<Option<usize>, FsError> {
         // Before anything is looked up: what is freed from here on stays readable.
         let _held = self.pool().hold_freed_space();
-        let moves = self.pool().moves();
-        let (size, length, items, gaps) = {
-            let memory = file.inode.data.memory();
+        let (version, (size, length, gaps)) = self.versioned(file, |memory| {
             let length = to_usize(memory.size.saturating_sub(offset)).min(buffer.len());
             let gaps = if length == 0 { Vec::new() } else { memory.copy_to(offset, &mut buffer[..length]) };
-            (memory.size, length, memory.settled_version(), gaps)
-        };
+            (memory.size, length, gaps)
+        });
         if gaps.is_empty() {
             return Ok(Some(length));
         }
-        let Some(items) = items else { return Ok(None) };
-        let version = Version { items, moves };
-        file.with_state(|state| state.use_version(version));
+        let Some(version) = version else { return Ok(None) };
         let reading = Reading { file, version };
         let read = self.read_gaps(reading, size, offset, &mut buffer[..length], &gaps);
-        if file.inode.data.memory().settled_version() != Some(items) || self.pool().moves() != moves {
+        if self.versioned(file, |_| ()).0 != Some(version) {
             return Ok(None);
         }
         read.map(|()| Some(length))
@@ -205,7 +180,7 @@ impl Filesystem {
         for gap in gaps {
             let mut at = gap.start;
             while at < gap.end {
-                let window = self.window(file, at)?;
+                let window = self.data_map(&file, Some(file.version), at)?;
                 let piece_end = gap.end.min(window.end());
                 let range = overlap(offset, buffer.len(), at, piece_end);
                 self.read_window(file, &window, at, &mut buffer[range])?;
@@ -243,32 +218,17 @@ impl Filesystem {
         Ok(target)
     }
 
-    /// The window of extents that covers `offset`: the file's own, or a new one.
-    fn window(&self, file: Reading<'_>, offset: u64) -> Result<Arc<ExtentWindow>, FsError> {
-        let known = file.with_state(|state| state.of_version(file.version)?.window.clone());
-        if let Some(window) = known.filter(|window| window.covers(offset)) {
-            return Ok(window);
-        }
-        let window = Arc::new(self.extent_window(file.id, offset)?);
-        file.with_state(|state| {
-            if let Some(state) = state.of_version(file.version) {
-                state.window = Some(Arc::clone(&window));
-            }
-        });
-        Ok(window)
-    }
-
     /// Fills `buffer`, which begins at `offset` and lies within the window.
     fn read_window(
         &self,
         file: Reading<'_>,
-        window: &ExtentWindow,
+        window: &ExtentMap,
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
         let mut filled = 0;
         for extent in window.from(offset) {
-            let range = overlap(offset, buffer.len(), extent.start, extent.end());
+            let range = overlap(offset, buffer.len(), extent.start, extent.contents_end());
             if range.is_empty() {
                 break;
             }
@@ -285,25 +245,29 @@ impl Filesystem {
     fn read_extent(
         &self,
         file: Reading<'_>,
-        extent: &Extent,
+        extent: &FileExtent,
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
         let skip = offset - extent.start;
-        match &extent.source {
-            Source::Plain { address } => self.read_plain(file, offset, *address + skip, buffer),
+        match extent.source() {
+            Source::Plain { address } => self.read_plain(file, offset, address + skip, buffer),
+            Source::Zeros => {
+                buffer.fill(0);
+                Ok(())
+            }
             Source::Inline { data, compression: Compression::None } => {
                 copy_from(data, to_usize(skip), buffer);
                 Ok(())
             }
             Source::Inline { data, compression } => {
-                let mut whole = vec![0; to_usize(extent.length)];
-                self.decompress(file, extent.start, Logical::new(0), *compression, data, &mut whole)?;
+                let mut whole = vec![0; to_usize(extent.length())];
+                self.decompress(file, extent.start, Logical::new(0), compression, data, &mut whole)?;
                 copy_from(&whole, to_usize(skip), buffer);
                 Ok(())
             }
             Source::Compressed(compressed) => {
-                let whole = self.decompressed(file, offset, compressed)?;
+                let whole = self.decompressed(file, offset, &compressed)?;
                 copy_from(&whole, to_usize(compressed.offset.saturating_add(skip)), buffer);
                 Ok(())
             }
@@ -383,8 +347,8 @@ impl Filesystem {
         offset: u64,
         extent: &CompressedExtent,
     ) -> Result<Arc<[u8]>, FsError> {
-        let last = file.with_state(|state| state.of_version(file.version)?.decompressed.clone());
-        if let Some((_, whole)) = last.filter(|(address, _)| *address == extent.address) {
+        let known = file.cache().decompressed(file.version, extent.address);
+        if let Some(whole) = known {
             return Ok(whole);
         }
         let mut compressed = vec![0; to_usize(extent.disk_length)];
@@ -392,11 +356,7 @@ impl Filesystem {
         let mut whole = vec![0; to_usize(extent.ram_length)];
         self.decompress(file, offset, extent.address, extent.compression, &compressed, &mut whole)?;
         let whole: Arc<[u8]> = whole.into();
-        file.with_state(|state| {
-            if let Some(state) = state.of_version(file.version) {
-                state.decompressed = Some((extent.address, Arc::clone(&whole)));
-            }
-        });
+        file.cache().keep_decompressed(file.version, extent.address, Arc::clone(&whole));
         Ok(whole)
     }
 
@@ -425,16 +385,9 @@ impl Filesystem {
         if offset >= end {
             return Ok(());
         }
-        let window = self.window(file, offset)?;
+        let window = self.data_map(&file, Some(file.version), offset)?;
         let first = window.from(offset).first().filter(|extent| extent.start < end);
-        let place = first.and_then(|extent| match &extent.source {
-            Source::Plain { address } => {
-                let from = offset.max(extent.start);
-                Some((*address + (from - extent.start), extent.end().min(end) - from))
-            }
-            Source::Compressed(compressed) => Some((compressed.address, compressed.disk_length)),
-            Source::Inline { .. } => None,
-        });
+        let place = first.and_then(|extent| place_on_disk(extent, &(offset..end)));
         let next = place.and_then(|(address, length)| self.neighbours.note(address, length));
         if let Some((address, length)) = next {
             self.pool().volume().prefetch(address, length);
@@ -447,24 +400,17 @@ impl Filesystem {
         let Some(range) = file.inode.readahead().advance(offset, end, size) else {
             return Ok(());
         };
-        let window = self.window(file, range.start)?;
+        let window = self.data_map(&file, Some(file.version), range.start)?;
         for extent in window.from(range.start) {
             if extent.start >= range.end {
                 break;
             }
             let volume = self.pool().volume();
-            let (address, length) = match &extent.source {
-                Source::Plain { address } => {
-                    let from = range.start.max(extent.start);
-                    (*address + (from - extent.start), extent.end().min(range.end) - from)
-                }
-                Source::Compressed(compressed) => (compressed.address, compressed.disk_length),
-                Source::Inline { .. } => continue,
-            };
+            let Some((address, length)) = place_on_disk(extent, &range) else { continue };
             let done = volume.prefetch(address, length);
             file.inode.readahead().set_worth(volume.readahead_bytes(address));
             if done < length {
-                let reached = match extent.source {
+                let reached = match extent.source() {
                     Source::Plain { .. } => range.start.max(extent.start) + done,
                     _ => range.start.max(extent.start),
                 };
@@ -476,18 +422,24 @@ impl Filesystem {
     }
 }
 
-impl ReaderState {
-    /// Lookups from items of this version, if these are cached.
-    fn of_version(&mut self, version: Version) -> Option<&mut Self> {
-        (self.version == version).then_some(self)
-    }
-
-    /// Forgets what was read from items of another version.
-    fn use_version(&mut self, version: Version) {
-        if self.version != version {
-            (self.version, self.window, self.decompressed) = (version, None, None);
+/// Address and length of the data to be read for the part of an extent that is in a range.
+fn place_on_disk(extent: &FileExtent, range: &Range<u64>) -> Option<(Logical, u64)> {
+    match extent.source() {
+        Source::Plain { address } => {
+            let from = range.start.max(extent.start);
+            Some((address + (from - extent.start), extent.contents_end().min(range.end) - from))
         }
+        Source::Compressed(compressed) => Some((compressed.address, compressed.disk_length)),
+        Source::Inline { .. } | Source::Zeros => None,
     }
+}
+
+/// Part of `[start, end)` that fits a buffer that begins at `offset`, as a range of the buffer.
+fn overlap(offset: u64, length: usize, start: u64, end: u64) -> Range<usize> {
+    let buffer_end = offset.saturating_add(to_u64(length));
+    let from = start.clamp(offset, buffer_end) - offset;
+    let to = end.clamp(offset, buffer_end) - offset;
+    to_usize(from)..to_usize(to.max(from))
 }
 
 /// Copies what `source` holds from `skip` on; zeros where it holds nothing.
@@ -501,6 +453,16 @@ fn copy_from(source: &[u8], skip: usize, target: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overlap_is_what_both_ranges_share() {
+        assert_eq!(overlap(100, 50, 0, 1000), 0..50);
+        assert_eq!(overlap(100, 50, 110, 120), 10..20);
+        assert_eq!(overlap(100, 50, 140, 1000), 40..50);
+        assert!(overlap(100, 50, 200, 300).is_empty());
+        assert!(overlap(100, 50, 0, 100).is_empty());
+        assert_eq!(overlap(u64::MAX - 10, 50, 0, u64::MAX), 0..10);
+    }
 
     #[test]
     fn copying_past_the_source_gives_zeros() {

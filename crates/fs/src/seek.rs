@@ -1,5 +1,6 @@
 //! Seeks for data and holes in a file.
 
+use crate::extent::Version;
 use crate::{Filesystem, FsError, OpenFile};
 use std::ops::Range;
 
@@ -36,23 +37,28 @@ impl Filesystem {
     /// The first data that ends behind `offset`, in memory or on disk; the end of it is perhaps not all of it.
     fn data_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Range<u64>>, FsError> {
         // Memory first: what goes from there to the disk meanwhile is found twice, rather than not at all.
-        let in_memory = file.inode().data.memory().first_from(offset);
-        let on_disk = self.data_on_disk_from(file, offset)?;
+        let (version, in_memory) = self.versioned(file, |memory| memory.first_from(offset));
+        let on_disk = self.data_on_disk_from(file, version, offset)?;
         let first = [in_memory, on_disk].into_iter().flatten();
         Ok(first.min_by_key(|data| (data.start.max(offset), std::cmp::Reverse(data.end))))
     }
 
-    fn data_on_disk_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Range<u64>>, FsError> {
+    fn data_on_disk_from(
+        &self,
+        file: &OpenFile,
+        version: Option<Version>,
+        offset: u64,
+    ) -> Result<Option<Range<u64>>, FsError> {
         let mut at = offset;
         loop {
-            let window = self.extent_window(file.id(), at)?;
-            if let Some(extent) = window.from(at).first() {
-                return Ok(Some(extent.start..extent.end()));
+            let map = self.data_map(file, version, at)?;
+            if let Some(extent) = map.from(at).first() {
+                return Ok(Some(extent.start..extent.contents_end()));
             }
-            if window.end() == u64::MAX {
+            if map.end() == u64::MAX {
                 return Ok(None);
             }
-            at = window.end();
+            at = map.end();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::CompressionChoice;
 use crate::compression::{compress, is_promising};
-use crate::extents::COMPRESSED_MAX_BYTES;
+use crate::extent::COMPRESSED_MAX_BYTES;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, to_u64, to_usize};
 

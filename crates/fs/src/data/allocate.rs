@@ -2,10 +2,11 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::enter::need_of;
-use super::piece::{Piece, Place, Span};
 use super::promise::Promise;
 use super::write::{FILE_SIZE_MAX, Stamp};
+use crate::extent::{Contents, DiskPart, FileExtent};
 use crate::{Filesystem, FsError, Inode, OpenFile};
+use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Generation, to_usize};
 use brindle_tree::{Need, ReservedExtent, Tree};
@@ -124,12 +125,9 @@ impl Filesystem {
         let tree = self.tree(inode.id().tree)?;
         let mut at = range.start;
         loop {
-            let pieces = self.pieces(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
-            let to = match pieces.get(STEP_EXTENTS - 1) {
-                Some(last) => last.start,
-                None => range.end,
-            };
-            let transaction = self.pool().join(Need::freeing(need_of(1, pieces.len())))?;
+            let map = self.extent_map(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
+            let to = map.end();
+            let transaction = self.pool().join(Need::freeing(need_of(1, map.extents().len())))?;
             self.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, self, &tree, inode.id());
                 editor.make_room(&(at..to))?;
@@ -189,8 +187,8 @@ impl Filesystem {
     /// Writes all that is dirty back, and contents that are kept in the item to an extent of their own.
     pub(super) fn leave_item(&self, file: &OpenFile) -> Result<(), FsError> {
         let tree = self.tree(file.id().tree)?;
-        let first = self.pieces(&tree, file.id(), &(0..self.sector()), 1)?;
-        if first.iter().any(|piece| matches!(piece.place, Place::Inline(_))) {
+        let first = self.extent_at(&tree, file.id(), 0)?;
+        if first.is_some_and(|extent| matches!(extent.contents, Contents::Inline(_))) {
             let mut byte = [0];
             if self.read_inside(file, 0, &mut byte)? == 1 {
                 self.write_at_inside(file, 0, &byte, Stamp::Unchanged)?;
@@ -199,7 +197,7 @@ impl Filesystem {
         self.write_back_as(file.inode(), false)
     }
 
-    /// The parts of a range that no extent covers, in order.
+    /// The parts of a range that have no space, in order.
     pub(super) fn holes(
         &self,
         inode: &Inode,
@@ -208,24 +206,11 @@ impl Filesystem {
     ) -> Result<Vec<Range<u64>>, FsError> {
         let (mut at, mut holes) = (range.start, Vec::new());
         while at < range.end {
-            let pieces = self.pieces(tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
-            for piece in &pieces {
-                let is_hole = piece.span().is_none() && piece.is_zeros();
-                let (start, end) = (piece.start.max(at), piece.end(self.sector()).min(range.end));
-                if start > at {
-                    add_hole(&mut holes, at..start);
-                }
-                if is_hole {
-                    add_hole(&mut holes, start..end);
-                }
-                at = end;
-            }
-            if pieces.len() < STEP_EXTENTS {
-                break;
-            }
+            let map = self.extent_map(tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
+            holes.extend(map.without_space());
+            at = map.end();
         }
-        add_hole(&mut holes, at..range.end);
-        Ok(holes)
+        Ok(runs(holes).into_iter().map(Range::from).collect())
     }
 
     fn fill_hole(
@@ -240,8 +225,8 @@ impl Filesystem {
             let most = (hole.end - at).min(PREALLOC_MAX_BYTES);
             let reserved = promise.take_extent(self.sector(), most, hint)?;
             hint = reserved.start.checked_add(reserved.length);
-            let there = self.pieces(tree, inode.id(), &(at..at + reserved.length), STEP_EXTENTS)?.len();
             let length = reserved.length;
+            let there = self.extent_map(tree, inode.id(), &(at..at + length), STEP_EXTENTS)?.extents().len();
             self.enter_transaction(need_of(1, there), |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 editor.put(&preallocated(&reserved, at, transaction.generation()), true)?;
@@ -257,20 +242,9 @@ impl Filesystem {
     }
 }
 
-fn preallocated(reserved: &ReservedExtent<'_>, start: u64, generation: Generation) -> Piece {
+fn preallocated(reserved: &ReservedExtent<'_>, start: u64, generation: Generation) -> FileExtent {
     let length = reserved.length;
-    let span = Span { is_prealloc: true, disk: reserved.start, disk_length: length, offset: 0, length };
-    let (compression, place) = (Compression::None, Place::OnDisk(span));
-    Piece { start, generation, ram_bytes: length, compression, place }
-}
-
-/// Adds a hole, to the last one if it touches that.
-fn add_hole(holes: &mut Vec<Range<u64>>, hole: Range<u64>) {
-    if hole.is_empty() {
-        return;
-    }
-    match holes.last_mut().filter(|last| last.end == hole.start) {
-        Some(last) => last.end = hole.end,
-        None => holes.push(hole),
-    }
+    let span = DiskPart { is_prealloc: true, disk: reserved.start, disk_length: length, offset: 0, length };
+    let (compression, contents) = (Compression::None, Contents::OnDisk(span));
+    FileExtent { start, generation, ram_bytes: length, compression, contents }
 }

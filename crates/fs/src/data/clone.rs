@@ -2,9 +2,9 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
-use super::piece::{Piece, Place};
 use super::state::exclusive_both;
 use super::write::{FILE_SIZE_MAX, Stamp};
+use crate::extent::{Contents, FileExtent};
 use crate::{Filesystem, FsError, InodeFlags, OpenFile};
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_policy::placement::tier_of_owners;
@@ -228,9 +228,8 @@ impl Filesystem {
     /// extents.
     fn copy_inline(&self, pair: &Pair<'_>) -> Result<u64, FsError> {
         let (start, end) = (pair.target_range.start, pair.target_range.end);
-        let first = pair.source_start..pair.source_start + 1;
-        let first = self.pieces(&pair.source_tree, pair.source.id(), &first, 1)?;
-        let Some(inline) = first.first().filter(|piece| matches!(piece.place, Place::Inline(_))) else {
+        let first = self.extent_at(&pair.source_tree, pair.source.id(), pair.source_start)?;
+        let Some(inline) = first.filter(|extent| matches!(extent.contents, Contents::Inline(_))) else {
             return Ok(start);
         };
         let to = end.min(start + (inline.end(self.sector()) - pair.source_start));
@@ -244,22 +243,14 @@ impl Filesystem {
         Ok(to)
     }
 
-    /// End of one step in the target, and the source's pieces for it.
-    fn plan_step(&self, pair: &Pair<'_>, at: u64) -> Result<(u64, Vec<Piece>), FsError> {
+    /// End of one step in the target, and the source's extents for it.
+    fn plan_step(&self, pair: &Pair<'_>, at: u64) -> Result<(u64, Vec<FileExtent>), FsError> {
         let end = pair.target_range.end;
-        let there = self.pieces(&pair.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?;
-        let to = match there.get(STEP_EXTENTS - 1) {
-            Some(last) => last.start,
-            None => end,
-        };
+        let to = self.extent_map(&pair.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?.end();
         let source_at = pair.source_start + (at - pair.target_range.start);
         let source_range = source_at..source_at + (to - at);
-        let mut pieces = self.pieces(&pair.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
-        if pieces.len() < STEP_EXTENTS {
-            return Ok((to, pieces));
-        }
-        let last = pieces.pop().map_or(source_range.end, |last| last.start);
-        Ok((at + (last - source_at), pieces))
+        let map = self.extent_map(&pair.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
+        Ok((at + (map.end() - source_at), map.extents().to_vec()))
     }
 
     /// Shares the source's pieces; not if data has moved since they were looked up.
@@ -267,7 +258,7 @@ impl Filesystem {
         &self,
         pair: &Pair<'_>,
         range: &Range<u64>,
-        pieces: &[Piece],
+        pieces: &[FileExtent],
         moves: u64,
     ) -> Result<bool, FsError> {
         let source_at = pair.source_start + (range.start - pair.target_range.start);
@@ -280,8 +271,8 @@ impl Filesystem {
             let mut editor = FileEditor::new(transaction, self, &pair.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {
-                if !matches!(piece.place, Place::OnDisk(_))
-                    || (piece.span().is_none() && self.has_implicit_holes())
+                if !matches!(piece.contents, Contents::OnDisk(_))
+                    || (piece.disk_part().is_none() && self.has_implicit_holes())
                 {
                     continue;
                 }

@@ -1,13 +1,13 @@
 //! Changes of the extents of one file within a transaction. The caller has the file's gate alone, or its turn to
 //! write back, so that the items cannot change between being read and being changed.
 
-use super::piece::{Piece, Place};
 use super::plan::{DropPlan, Edit};
 use super::state::{FileState, Memory};
+use crate::extent::{Contents, FileExtent};
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{InodeFlags, InodeItem};
-use brindle_ondisk::{Defect, Incompat, Item, Key, KeyType};
-use brindle_tree::{Editor, Readahead, Tree};
+use brindle_ondisk::{Defect, Incompat, KeyType};
+use brindle_tree::{Editor, Tree};
 use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::FromBytes;
@@ -30,55 +30,6 @@ pub(super) struct FileEditor<'e, 'p> {
 }
 
 impl Filesystem {
-    /// The extents that share something with a range, in order, the first `limit` of them.
-    pub(crate) fn pieces(
-        &self,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        range: &Range<u64>,
-        limit: usize,
-    ) -> Result<Vec<Piece>, FsError> {
-        let (mut found, sector) = (Vec::new(), self.sector());
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
-        cursor.seek_last(&file.key(KeyType::EXTENT_DATA, range.start))?;
-        let is_extent = |key: Key| (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA);
-        if cursor.key().is_none_or(|key| !is_extent(key)) {
-            cursor.seek(&file.key(KeyType::EXTENT_DATA, 0))?;
-        }
-        while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(*key)) {
-            if key.offset() >= range.end || found.len() == limit {
-                break;
-            }
-            found.extend(Some(parse(file, key, data)?).filter(|piece| piece.end(sector) > range.start));
-            cursor.next()?;
-        }
-        Ok(found)
-    }
-
-    /// The last extents of a file that end behind `from`, in order, at most `limit`.
-    pub(crate) fn last_pieces(
-        &self,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        from: u64,
-        limit: usize,
-    ) -> Result<Vec<Piece>, FsError> {
-        let (mut found, sector) = (Vec::new(), self.sector());
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
-        cursor.seek_last(&file.key(KeyType::EXTENT_DATA, u64::MAX))?;
-        let is_extent = |key: Key| (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA);
-        while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(*key)) {
-            let piece = parse(file, key, data)?;
-            if piece.end(sector) <= from || found.len() == limit {
-                break;
-            }
-            found.push(piece);
-            cursor.previous()?;
-        }
-        found.reverse();
-        Ok(found)
-    }
-
     /// Returns true if holes need no items.
     pub(super) fn has_implicit_holes(&self) -> bool {
         self.pool().superblock().incompat().contains(Incompat::NO_HOLES)
@@ -107,7 +58,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Puts a new piece in the place of everything that is there; `is_new` if nothing refers to its extent yet.
-    pub(super) fn put(&mut self, piece: &Piece, is_new: bool) -> Result<(), FsError> {
+    pub(super) fn put(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
         let end = piece.end(self.filesystem.sector());
         let plan = self.plan(&(piece.start..end))?;
         self.entered.push(piece.start..end);
@@ -117,14 +68,14 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Puts a new piece where nothing is.
-    pub(super) fn add(&mut self, piece: &Piece, is_new: bool) -> Result<(), FsError> {
+    pub(super) fn add(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
         self.refer(piece, is_new);
         self.gained_bytes += piece.counted_bytes();
         self.insert(piece)
     }
 
     /// Puts contents in an item in the place of others.
-    pub(super) fn exchange_inline(&mut self, before: &Piece, after: &Piece) -> Result<(), FsError> {
+    pub(super) fn exchange_inline(&mut self, before: &FileExtent, after: &FileExtent) -> Result<(), FsError> {
         self.freed_bytes += before.counted_bytes();
         self.gained_bytes += after.counted_bytes();
         self.note(before);
@@ -134,7 +85,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Puts a longer piece in the place of one that begins where it does, and of everything that it grows over. The
     /// reference stays.
-    pub(super) fn lengthen(&mut self, from: &Piece, to: &Piece) -> Result<(), FsError> {
+    pub(super) fn lengthen(&mut self, from: &FileExtent, to: &FileExtent) -> Result<(), FsError> {
         let sector = self.filesystem.sector();
         self.make_room(&(from.end(sector)..to.end(sector)))?;
         self.entered.push(from.end(sector)..to.end(sector));
@@ -144,7 +95,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Puts other pieces that lie in the same extent in the place of one: the first begins where it did and has its
     /// reference, each other gets one of its own.
-    pub(super) fn divide(&mut self, pieces: &[Piece]) -> Result<(), FsError> {
+    pub(super) fn divide(&mut self, pieces: &[FileExtent]) -> Result<(), FsError> {
         for (number, piece) in pieces.iter().enumerate() {
             if number == 0 {
                 self.rewrite(piece)?;
@@ -161,20 +112,20 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     /// grows over the next one before that goes, and a reader that comes in between reads again.
     pub(super) fn join(&mut self, range: &Range<u64>) -> Result<(), FsError> {
         let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
-        let pieces = self.filesystem.pieces(self.tree, self.file, &around, usize::MAX)?;
-        for run in pieces.chunk_by(Piece::goes_on_in) {
+        let pieces = self.filesystem.extents(self.tree, self.file, &around)?;
+        for run in pieces.chunk_by(FileExtent::goes_on_in) {
             let [first, rest @ .., last] = run else {
                 continue;
             };
             let mut whole = first.part(first.start, first.start);
-            if let (Place::OnDisk(whole), Some(last_span)) = (&mut whole.place, last.span()) {
+            if let (Contents::OnDisk(whole), Some(last_span)) = (&mut whole.contents, last.disk_part()) {
                 whole.length = last.start - first.start + last_span.length;
             }
             whole.generation = self.editor.generation();
             self.rewrite(&whole)?;
             for piece in rest.iter().chain([last]) {
                 self.editor.remove(self.tree, &piece.key(self.file))?;
-                if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+                if let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(self.file)) {
                     self.editor.drop_data_reference(span.extent(), &reference);
                 }
             }
@@ -187,23 +138,13 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         if self.filesystem.has_implicit_holes() {
             return Ok(());
         }
-        let sector = self.filesystem.sector();
         let mut at = range.start;
         while at < range.end {
-            let pieces = self.filesystem.pieces(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
-            let is_all = pieces.len() < STEP_EXTENTS;
-            for piece in pieces {
-                if piece.start > at {
-                    self.insert(&Piece::hole(at, piece.start - at, self.editor.generation()))?;
-                }
-                at = piece.end(sector);
+            let map = self.filesystem.extent_map(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
+            for hole in map.without_item() {
+                self.insert(&FileExtent::hole(hole.start, hole.length(), self.editor.generation()))?;
             }
-            if is_all {
-                if at < range.end {
-                    self.insert(&Piece::hole(at, range.end - at, self.editor.generation()))?;
-                }
-                return Ok(());
-            }
+            at = map.end();
         }
         Ok(())
     }
@@ -260,11 +201,11 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
         let sector = self.filesystem.sector();
-        let pieces = self.filesystem.pieces(self.tree, self.file, range, usize::MAX)?;
+        let pieces = self.filesystem.extents(self.tree, self.file, range)?;
         self.note_range(range.clone());
         pieces.iter().for_each(|piece| self.note(piece));
         let cut = pieces.iter().find(|piece| {
-            let is_inline = matches!(piece.place, Place::Inline(_));
+            let is_inline = matches!(piece.contents, Contents::Inline(_));
             is_inline && (piece.start < range.start || piece.end(sector) > range.end)
         });
         if let Some(piece) = cut {
@@ -275,7 +216,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Does what a plan says, then inserts `new`, if there is something: in place, if an item of its key goes.
-    fn apply(&mut self, plan: DropPlan, new: Option<&Piece>) -> Result<(), FsError> {
+    fn apply(&mut self, plan: DropPlan, new: Option<&FileExtent>) -> Result<(), FsError> {
         self.freed_bytes += plan.freed_bytes;
         let mut new = new;
         for edit in plan.edits {
@@ -288,7 +229,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
                         }
                     }
                     // Not before: of a leaf that a snapshot has too, the copy's references come with the change of it.
-                    if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+                    if let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(self.file)) {
                         self.editor.drop_data_reference(span.extent(), &reference);
                     }
                 }
@@ -304,7 +245,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Notes for the log that the range of a piece has changed.
-    fn note(&self, piece: &Piece) {
+    fn note(&self, piece: &FileExtent) {
         self.note_range(piece.start..piece.end(self.filesystem.sector()));
     }
 
@@ -312,19 +253,19 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         self.filesystem.log_book.note(self.editor.generation(), self.file, range);
     }
 
-    fn refer(&self, piece: &Piece, is_new: bool) {
-        if let (Some(span), Some(reference)) = (piece.span(), piece.reference(self.file)) {
+    fn refer(&self, piece: &FileExtent, is_new: bool) {
+        if let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(self.file)) {
             self.editor.add_data_reference(span.extent(), &reference, is_new);
         }
     }
 
-    fn insert(&self, piece: &Piece) -> Result<(), FsError> {
+    fn insert(&self, piece: &FileExtent) -> Result<(), FsError> {
         self.note(piece);
         Ok(self.editor.insert(self.tree, &piece.key(self.file), &piece.to_item())?)
     }
 
     /// Changes an item that stays where it is, and as long as it is.
-    fn rewrite(&self, piece: &Piece) -> Result<(), FsError> {
+    fn rewrite(&self, piece: &FileExtent) -> Result<(), FsError> {
         self.note(piece);
         let item = piece.to_item();
         let key = piece.key(self.file);
@@ -358,12 +299,4 @@ pub(super) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Opti
 /// Sets flags of an inode item.
 pub(super) fn set_flags(item: &mut InodeItem, flags: InodeFlags) {
     item.flags = (item.flags.get() | flags.bits()).into();
-}
-
-fn parse(file: InodeId, key: Key, data: &[u8]) -> Result<Piece, FsError> {
-    let refuse = |defect| FsError::Item { file, key, defect };
-    match Item::parse(&key, data).map_err(refuse)? {
-        Item::FileExtent(extent) => Ok(Piece::from_item(key.offset(), &extent)),
-        _ => Err(refuse(Defect::new("item of another type", 0))),
-    }
 }

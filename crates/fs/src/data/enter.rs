@@ -2,7 +2,7 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::output::Output;
-use super::piece::{Piece, Place};
+use crate::extent::{Contents, FileExtent};
 use crate::{Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
@@ -83,7 +83,7 @@ impl Filesystem {
         output: &Output<'_>,
     ) -> Result<StepSize, FsError> {
         let (start, end) = (output.piece.start, output.piece.end(self.sector()));
-        let there = self.pieces(tree, inode.id(), &(start..end), STEP_ITEMS)?.len();
+        let there = self.extent_map(tree, inode.id(), &(start..end), STEP_ITEMS)?.extents().len();
         let touches = size.places > 0 && size.end == start;
         let checksums = output.checksums.len() / CHECKSUM_ITEM_BYTES * ITEMS_PER_LEAF;
         Ok(StepSize {
@@ -131,17 +131,13 @@ impl Filesystem {
     ) -> Result<(), FsError> {
         let Output { mut piece, mut reserved, mut checksums } = output;
         let end = piece.end(self.sector());
-        let mut entered: Option<Piece> = None;
+        let mut entered: Option<FileExtent> = None;
         loop {
             let at = entered.as_ref().map_or(piece.start, |entered| entered.end(self.sector()));
             if at == end {
                 return Ok(());
             }
-            let there = self.pieces(tree, inode.id(), &(at..end), STEP_EXTENTS)?;
-            let to = match there.get(STEP_EXTENTS - 1) {
-                Some(last) => last.start,
-                None => end,
-            };
+            let to = self.extent_map(tree, inode.id(), &(at..end), STEP_EXTENTS)?.end();
             let next = if to == end { behind } else { Some(to) };
             let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
             self.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
@@ -171,13 +167,12 @@ impl Filesystem {
         &self,
         tree: &Arc<Tree>,
         file: InodeId,
-        entered: &mut Piece,
-        whole: &mut Piece,
+        entered: &mut FileExtent,
+        whole: &mut FileExtent,
     ) -> Result<(), FsError> {
-        let start = entered.start;
-        if let Some(found) = self.pieces(tree, file, &(start..start + 1), 1)?.first()
-            && let (Place::OnDisk(now), Place::OnDisk(before), Place::OnDisk(whole)) =
-                (&found.place, &mut entered.place, &mut whole.place)
+        if let Some(found) = self.extent_at(tree, file, entered.start)?
+            && let (Contents::OnDisk(now), Contents::OnDisk(before), Contents::OnDisk(whole)) =
+                (&found.contents, &mut entered.contents, &mut whole.contents)
         {
             (before.disk, whole.disk) = (now.disk, now.disk);
         }
@@ -216,7 +211,7 @@ impl Filesystem {
 fn enter_one(
     editor: &mut FileEditor<'_, '_>,
     transaction: &Editor<'_>,
-    piece: &Piece,
+    piece: &FileExtent,
     checksums: &mut Vec<u8>,
 ) -> Result<(), FsError> {
     match piece.compression {
@@ -225,7 +220,7 @@ fn enter_one(
         Compression::None | Compression::Zlib => {}
     }
     editor.put(piece, true)?;
-    if let Some(span) = piece.span().filter(|_| !checksums.is_empty()) {
+    if let Some(span) = piece.disk_part().filter(|_| !checksums.is_empty()) {
         transaction.insert_checksums(span.disk, checksums)?;
         checksums.clear();
     }

@@ -6,9 +6,10 @@
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::output::{contents_of, write_all};
-use super::piece::{Piece, Place};
 use super::state::WritingPiece;
+use crate::extent::{Contents, FileExtent};
 use crate::{Filesystem, FsError, Inode, InodeId};
+use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Logical, to_usize};
 use brindle_tree::{Editor, Need, Tree};
@@ -23,7 +24,7 @@ const ITEMS_PER_EXTENT: usize = 4;
 /// One part of an extent that is written to.
 struct Overwrite {
     /// The extent as it is.
-    piece: Piece,
+    piece: FileExtent,
     /// The part of the file.
     range: Range<u64>,
     /// Address on disk.
@@ -47,29 +48,18 @@ impl Filesystem {
         range: &Range<u64>,
         flags: InodeFlags,
     ) -> Result<Vec<Range<u64>>, FsError> {
-        let mut parts: Vec<Range<u64>> = Vec::new();
         if !flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC) {
-            return Ok(parts);
+            return Ok(Vec::new());
         }
+        let (mut parts, sector) = (Vec::new(), self.sector());
         let mut at = range.start;
         while at < range.end {
-            let pieces = self.pieces(tree, file, &(at..range.end), STEP_EXTENTS)?;
-            for piece in &pieces {
-                let end = piece.end(self.sector()).min(range.end);
-                if is_candidate(piece, flags) {
-                    let part = piece.start.max(range.start)..end;
-                    match parts.last_mut().filter(|last| last.end == part.start) {
-                        Some(last) => last.end = part.end,
-                        None => parts.push(part),
-                    }
-                }
-                at = end;
-            }
-            if pieces.len() < STEP_EXTENTS {
-                break;
-            }
+            let map = self.extent_map(tree, file, &(at..range.end), STEP_EXTENTS)?;
+            let candidates = map.extents().iter().filter(|extent| is_candidate(extent, flags));
+            parts.extend(candidates.map(|extent| extent.interval(sector).intersection(&range.into())));
+            at = map.end();
         }
-        Ok(parts)
+        Ok(runs(parts).into_iter().map(Range::from).collect())
     }
 
     /// Returns true if a write to a range needs no space, because all of it goes in place.
@@ -80,7 +70,7 @@ impl Filesystem {
             return Ok(false);
         }
         let transaction = self.pool().join(Need::freeing(1))?;
-        for piece in self.pieces(&tree, file, range, usize::MAX)? {
+        for piece in self.extents(&tree, file, range)? {
             if !is_unshared(&transaction, &tree, file, &piece)? {
                 return Ok(false);
             }
@@ -104,7 +94,7 @@ impl Filesystem {
         while at < range.end {
             let rest = at..range.end;
             let unfinished = left.first().map(|left| left.start);
-            let there = self.pieces(tree, inode.id(), &rest, STEP_EXTENTS)?.len();
+            let there = self.extent_map(tree, inode.id(), &rest, STEP_EXTENTS)?.extents().len();
             let step = self.enter_transaction(need_of(2, there * ITEMS_PER_EXTENT), |transaction| {
                 self.overwrite_step(transaction, inode, tree, pieces, &rest, flags, unfinished.or(behind))
             })?;
@@ -127,20 +117,20 @@ impl Filesystem {
         flags: InodeFlags,
         behind: Option<u64>,
     ) -> Result<Step, FsError> {
-        let pieces = self.pieces(tree, inode.id(), range, STEP_EXTENTS)?;
+        let map = self.extent_map(tree, inode.id(), range, STEP_EXTENTS)?;
         let (mut overwrites, mut left, mut to) = (Vec::new(), Vec::new(), range.start);
-        for piece in pieces {
+        for piece in map.extents() {
             let part = piece.start.max(to)..piece.end(self.sector()).min(range.end);
             if part.start > to {
                 left.push(to..part.start);
             }
             to = part.end.min(part.start + STEP_BYTES);
             let part = part.start..to;
-            let may = is_candidate(&piece, flags) && is_unshared(transaction, tree, inode.id(), &piece)?;
-            match piece.span().filter(|_| may).copied() {
+            let may = is_candidate(piece, flags) && is_unshared(transaction, tree, inode.id(), piece)?;
+            match piece.disk_part().filter(|_| may).copied() {
                 Some(span) => {
                     let at = span.disk + (span.offset + (part.start - piece.start));
-                    overwrites.push(Overwrite { piece, range: part, at });
+                    overwrites.push(Overwrite { piece: piece.clone(), range: part, at });
                 }
                 None => left.push(part),
             }
@@ -199,32 +189,32 @@ impl Filesystem {
 }
 
 /// Returns true if an extent may be written in place unless it is shared.
-fn is_candidate(piece: &Piece, flags: InodeFlags) -> bool {
+fn is_candidate(piece: &FileExtent, flags: InodeFlags) -> bool {
     let may = |is_prealloc| is_prealloc || flags.contains(InodeFlags::NODATACOW);
-    piece.compression == Compression::None && piece.span().is_some_and(|span| may(span.is_prealloc))
+    piece.compression == Compression::None && piece.disk_part().is_some_and(|span| may(span.is_prealloc))
 }
 
 fn is_unshared(
     transaction: &Editor<'_>,
     tree: &Arc<Tree>,
     file: InodeId,
-    piece: &Piece,
+    piece: &FileExtent,
 ) -> Result<bool, FsError> {
-    match (piece.span(), piece.reference(file)) {
+    match (piece.disk_part(), piece.reference(file)) {
         (Some(span), Some(reference)) => Ok(!transaction.is_data_shared(tree, span.extent(), &reference)?),
         _ => Ok(false),
     }
 }
 
 /// A preallocated extent of which a part is written.
-fn written(piece: &Piece, part: &Range<u64>, transaction: &Editor<'_>) -> Vec<Piece> {
-    let Place::OnDisk(span) = &piece.place else {
+fn written(piece: &FileExtent, part: &Range<u64>, transaction: &Editor<'_>) -> Vec<FileExtent> {
+    let Contents::OnDisk(span) = &piece.contents else {
         return vec![piece.clone()];
     };
     let end = piece.start + span.length;
     let mut middle = piece.part(part.start, part.end);
     middle.generation = transaction.generation();
-    if let Place::OnDisk(span) = &mut middle.place {
+    if let Contents::OnDisk(span) = &mut middle.contents {
         span.is_prealloc = false;
     }
     let front = (piece.start < part.start).then(|| piece.part(piece.start, part.start));

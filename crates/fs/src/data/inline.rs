@@ -1,9 +1,9 @@
 //! Contents that are kept in the item; and how the contents of a file are kept at all.
 
 use super::output::Manner;
-use super::piece::{Piece, Place};
 use crate::compression::CompressionChoice;
 use crate::compression::compress;
+use crate::extent::{Contents, FileExtent};
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};
 use brindle_ondisk::{Generation, to_u64, to_usize};
@@ -65,7 +65,7 @@ pub(super) fn inline_piece(
     size: u64,
     compression: Option<CompressionChoice>,
     room: &InlineRoom,
-) -> Option<Piece> {
+) -> Option<FileExtent> {
     if size == 0 || size > room.sector || to_u64(contents.len()) != room.sector || room.bytes == 0 {
         return None;
     }
@@ -81,7 +81,7 @@ pub(super) fn inline_piece(
         None => return None,
     };
     let generation = Generation::new(0);
-    Some(Piece { start: 0, generation, ram_bytes: size, compression, place: Place::Inline(data) })
+    Some(FileExtent { start: 0, generation, ram_bytes: size, compression, contents: Contents::Inline(data) })
 }
 
 /// The choice of a property: an algorithm, perhaps with a level.
@@ -99,9 +99,9 @@ mod tests {
         let choice = compression.map(|algorithm| CompressionChoice { algorithm, level: None, force: false });
         let piece = inline_piece(contents, size, choice, &ROOM)?;
         assert_eq!(piece.ram_bytes, size);
-        match piece.place {
-            Place::Inline(data) => Some((piece.compression, data.len())),
-            Place::OnDisk(_) => None,
+        match piece.contents {
+            Contents::Inline(data) => Some((piece.compression, data.len())),
+            Contents::OnDisk(_) => None,
         }
     }
 

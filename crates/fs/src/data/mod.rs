@@ -16,7 +16,6 @@ mod enter;
 mod in_place;
 mod inline;
 mod output;
-mod piece;
 mod plan;
 mod promise;
 mod ranges;
@@ -31,5 +30,4 @@ mod writeback;
 
 pub use allocate::AllocateMode;
 pub(crate) use context::DataContext;
-pub(crate) use piece::{Piece, Place};
-pub(crate) use state::FileState;
+pub(crate) use state::{FileState, Memory};

@@ -1,12 +1,12 @@
 //! Output of contents as extents: compressing, finding space, computing checksums, writing. No transaction is joined, and
 //! nothing refers to what is written, until the extents enter the trees.
 
-use super::piece::{Piece, Place, Span};
 use super::promise::Promise;
 use super::state::WritingPiece;
 use crate::compression::CompressionChoice;
 use crate::compression::{compress, is_promising};
-use crate::extents::COMPRESSED_MAX_BYTES;
+use crate::extent::COMPRESSED_MAX_BYTES;
+use crate::extent::{Contents, DiskPart, FileExtent};
 use crate::tier::TierWish;
 use crate::{Filesystem, FsError};
 use brindle_ondisk::item::Compression;
@@ -35,7 +35,7 @@ pub(super) struct Manner {
 #[derive(Debug)]
 pub(super) struct Output<'p> {
     /// New piece of the file.
-    pub(super) piece: Piece,
+    pub(super) piece: FileExtent,
     /// The extent that is to be kept.
     pub(super) reserved: Option<ReservedExtent<'p>>,
     /// The checksums of the extent.
@@ -188,13 +188,14 @@ impl Filesystem {
 }
 
 fn new_extent(extent: ReservedExtent<'_>, start: u64, length: u64, compression: Compression) -> Output<'_> {
-    let span = Span { is_prealloc: false, disk: extent.start, disk_length: extent.length, offset: 0, length };
-    let piece = Piece {
+    let span =
+        DiskPart { is_prealloc: false, disk: extent.start, disk_length: extent.length, offset: 0, length };
+    let piece = FileExtent {
         start,
         generation: Generation::new(0),
         ram_bytes: length,
         compression,
-        place: Place::OnDisk(span),
+        contents: Contents::OnDisk(span),
     };
     Output { piece, reserved: Some(extent), checksums: Vec::new() }
 }

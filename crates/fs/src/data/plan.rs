@@ -1,28 +1,28 @@
 //! Plans that make room in a file: edits of the extents that lie in a range.
 
-use super::piece::{Piece, Place};
+use crate::extent::{Contents, FileExtent};
 
 /// Edit of one extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
     /// Removes it, with its reference.
-    Remove(Piece),
+    Remove(FileExtent),
     /// Cuts off its end; its reference stays.
-    Shorten(Piece),
+    Shorten(FileExtent),
     /// Cuts off its beginning: the item at `from` goes, `piece` comes. Its reference stays, for it is filed by the
     /// offset at which the extent would begin.
     Move {
         /// Offset of the item.
         from: u64,
         /// The rest.
-        piece: Piece,
+        piece: FileExtent,
     },
     /// Cuts out its middle: the rest in front stays in place, the rest after it comes, with a reference of its own.
     Split {
         /// The rest in front.
-        front: Piece,
+        front: FileExtent,
         /// The rest after it.
-        behind: Piece,
+        behind: FileExtent,
     },
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct DropPlan {
 impl DropPlan {
     /// Makes room from `from` to `to` (of whole sectors, or to the end of everything) among `pieces`, in order. What
     /// is in an item goes as a whole, if the range touches it: the range has to cover its sectors.
-    pub(crate) fn new(pieces: Vec<Piece>, from: u64, to: u64, sector: u64) -> Self {
+    pub(crate) fn new(pieces: Vec<FileExtent>, from: u64, to: u64, sector: u64) -> Self {
         let mut plan = Self::default();
         for piece in pieces {
             let end = piece.end(sector);
@@ -48,9 +48,9 @@ impl DropPlan {
             let before = piece.counted_bytes();
             let front = (piece.start < from).then(|| piece.part(piece.start, from));
             let behind = (end > to).then(|| piece.part(to, end));
-            let is_inline = matches!(piece.place, Place::Inline(_));
+            let is_inline = matches!(piece.contents, Contents::Inline(_));
             assert!(!is_inline || (front.is_none() && behind.is_none()), "what is in an item can't be cut");
-            let left = [&front, &behind].into_iter().flatten().map(Piece::counted_bytes).sum::<u64>();
+            let left = [&front, &behind].into_iter().flatten().map(FileExtent::counted_bytes).sum::<u64>();
             plan.freed_bytes += before - left;
             plan.edits.push(match (front, behind) {
                 (None, None) => Edit::Remove(piece),
@@ -66,7 +66,7 @@ impl DropPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::piece::Span;
+    use crate::extent::DiskPart;
     use brindle_ondisk::item::Compression;
     use brindle_ondisk::{Generation, Logical, to_usize};
     use proptest::prelude::*;
@@ -84,18 +84,18 @@ mod tests {
     }
 
     /// An extent is filed by its address and by where in the file it would begin.
-    fn file_of(piece: &Piece) -> Option<(u64, u64)> {
-        piece.span().map(|span| (span.disk.get(), piece.start.wrapping_sub(span.offset)))
+    fn file_of(piece: &FileExtent) -> Option<(u64, u64)> {
+        piece.disk_part().map(|span| (span.disk.get(), piece.start.wrapping_sub(span.offset)))
     }
 
-    fn facts(items: &BTreeMap<u64, Piece>) -> Facts {
+    fn facts(items: &BTreeMap<u64, FileExtent>) -> Facts {
         let mut facts = Facts { bytes: vec![None; to_usize(FILE)], nbytes: 0, references: BTreeMap::new() };
         let mut end = 0;
         for (start, piece) in items {
             assert!(*start == piece.start && *start >= end, "{piece:?} overlaps");
             end = piece.end(SECTOR);
             facts.nbytes += piece.counted_bytes();
-            if let Some(span) = piece.span() {
+            if let Some(span) = piece.disk_part() {
                 assert!(span.offset + span.length <= span.disk_length && span.length > 0);
                 *facts.references.entry(file_of(piece).expect("it is on disk")).or_default() += 1;
                 for at in 0..span.length {
@@ -107,7 +107,11 @@ mod tests {
     }
 
     /// Does what a plan says, and notes references as they are added and dropped.
-    fn apply(items: &mut BTreeMap<u64, Piece>, plan: DropPlan, references: &mut BTreeMap<(u64, u64), i64>) {
+    fn apply(
+        items: &mut BTreeMap<u64, FileExtent>,
+        plan: DropPlan,
+        references: &mut BTreeMap<(u64, u64), i64>,
+    ) {
         for edit in plan.edits {
             match edit {
                 Edit::Remove(piece) => {
@@ -135,7 +139,7 @@ mod tests {
         references.retain(|_, count| *count != 0);
     }
 
-    fn arbitrary_items() -> impl Strategy<Value = BTreeMap<u64, Piece>> {
+    fn arbitrary_items() -> impl Strategy<Value = BTreeMap<u64, FileExtent>> {
         let one = (0..4u64, 1..9u64, 0..5u64, 0..5u64, 0..4u8);
         prop::collection::vec(one, 0..8).prop_map(|parts| {
             let mut at = 0;
@@ -145,16 +149,16 @@ mod tests {
                 let disk = Logical::new(if kind == 0 { 0 } else { 1000 * (number as u64 + 1) });
                 let offset = if kind == 0 { 0 } else { offset };
                 let disk_length = if kind == 0 { 0 } else { offset + length + behind };
-                let span = Span { is_prealloc: kind == 1, disk, disk_length, offset, length };
+                let span = DiskPart { is_prealloc: kind == 1, disk, disk_length, offset, length };
                 let ram_bytes = if kind == 0 { length } else { disk_length };
                 let generation = Generation::new(7);
-                let place = Place::OnDisk(span);
+                let contents = Contents::OnDisk(span);
                 if at + length > FILE {
                     break;
                 }
                 items.insert(
                     at,
-                    Piece { start: at, generation, ram_bytes, compression: Compression::None, place },
+                    FileExtent { start: at, generation, ram_bytes, compression: Compression::None, contents },
                 );
                 at += length;
             }
@@ -188,12 +192,12 @@ mod tests {
 
     #[test]
     fn contents_in_an_item_go_as_a_whole() {
-        let inline = Piece {
+        let inline = FileExtent {
             start: 0,
             generation: Generation::new(7),
             ram_bytes: 100,
             compression: Compression::None,
-            place: Place::Inline(vec![1; 100]),
+            contents: Contents::Inline(vec![1; 100]),
         };
         let plan = DropPlan::new(vec![inline.clone()], 0, 4096, 4096);
         assert_eq!(plan, DropPlan { edits: vec![Edit::Remove(inline.clone())], freed_bytes: 100 });

@@ -1,11 +1,11 @@
 //! Extents that a log has, entered where the kernel would have committed them.
 
 use super::edit::FileEditor;
-use super::piece::{Piece, Place};
+use crate::extent::FileExtent;
 use crate::{Filesystem, FsError, InodeId};
-use brindle_ondisk::item::{Compression, FileExtent, InodeFlags, InodeItem};
+use brindle_ondisk::item::{self, Compression, InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, Incompat, Key};
-use brindle_tree::{DataRange, Editor, LogTree, Tree};
+use brindle_tree::{Editor, LogTree, Tree};
 use std::sync::Arc;
 
 impl Filesystem {
@@ -32,9 +32,9 @@ impl Filesystem {
         tree: &Arc<Tree>,
         log: &LogTree,
         (file, inode): (InodeId, &InodeItem),
-        (key, extent): (Key, &FileExtent<'_>),
+        (key, extent): (Key, &item::FileExtent<'_>),
     ) -> Result<(), FsError> {
-        let piece = Piece::from_item(key.offset(), extent);
+        let piece = FileExtent::from_item(key.offset(), extent);
         let end = piece.end(self.sector());
         if !inode.is_regular() && !inode.is_symlink() {
             let defect = Defect::new("file extent of a log is of no file, mode", inode.mode.get().into());
@@ -45,13 +45,11 @@ impl Filesystem {
                 Defect::new("file extent of a log is of the future, generation", piece.generation.get());
             return Err(FsError::Item { file, key, defect });
         }
-        let there = self.pieces(tree, file, &(piece.start..end), 1)?;
-        if there.first() == Some(&piece) {
+        if self.extent_at(tree, file, piece.start)?.as_ref() == Some(&piece) {
             return Ok(());
         }
         let mut change = FileEditor::new(editor, self, tree, file);
-        let is_hole = matches!(&piece.place, Place::OnDisk(span) if span.is_hole());
-        if is_hole && self.has_implicit_holes() {
+        if piece.is_hole() && self.has_implicit_holes() {
             change.make_room(&(piece.start..end))?;
             return change.finish_bytes();
         }
@@ -60,18 +58,14 @@ impl Filesystem {
             Compression::Zstd => editor.use_feature(Incompat::COMPRESS_ZSTD),
             Compression::None | Compression::Zlib => {}
         }
-        let is_new = match piece.span() {
+        let is_new = match piece.disk_part() {
             Some(span) => editor.claim_data(span.extent())?,
             None => false,
         };
         change.put(&piece, is_new)?;
         change.finish_bytes()?;
-        let Some(span) = piece.span().filter(|span| !span.is_prealloc) else { return Ok(()) };
+        let Some(range) = piece.checksummed() else { return Ok(()) };
         if !inode.inode_flags().contains(InodeFlags::NODATASUM) {
-            let range = match piece.compression {
-                Compression::None => DataRange { start: span.disk + span.offset, length: span.length },
-                _ => span.extent(),
-            };
             for (start, checksums) in editor.logged_checksums(log, range)? {
                 editor.insert_checksums(start, &checksums)?;
             }

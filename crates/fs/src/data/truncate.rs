@@ -5,8 +5,8 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
-use super::piece::{Piece, Place};
 use super::write::FILE_SIZE_MAX;
+use crate::extent::{Contents, FileExtent};
 use crate::{Filesystem, FsError, Inode, InodeId, OpenFile};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;
@@ -113,7 +113,7 @@ impl Filesystem {
     fn drop_from(&self, inode: &Arc<Inode>, tree: &Arc<Tree>, size: u64) -> Result<bool, FsError> {
         let end = size.next_multiple_of(self.sector());
         loop {
-            let pieces = self.last_pieces(tree, inode.id(), end, STEP_EXTENTS)?;
+            let pieces = self.last_extents(tree, inode.id(), end, STEP_EXTENTS)?;
             let is_last = pieces.len() < STEP_EXTENTS;
             let from = match pieces.first() {
                 Some(first) if !is_last => first.start.max(end),
@@ -148,22 +148,22 @@ impl Filesystem {
         file: InodeId,
         tree: &Arc<Tree>,
         size: u64,
-    ) -> Result<Option<(Piece, Piece)>, FsError> {
+    ) -> Result<Option<(FileExtent, FileExtent)>, FsError> {
         if size == 0 || size >= self.sector() {
             return Ok(None);
         }
-        let Some(before) = self.pieces(tree, file, &(0..self.sector()), 1)?.pop() else {
+        let Some(before) = self.extent_at(tree, file, 0)? else {
             return Ok(None);
         };
         if before.compression != Compression::None || before.ram_bytes <= size {
             return Ok(None);
         }
-        let Place::Inline(data) = &before.place else {
+        let Contents::Inline(data) = &before.contents else {
             return Ok(None);
         };
         let mut after = before.clone();
         after.ram_bytes = size;
-        after.place = Place::Inline(data[..to_usize(size)].to_vec());
+        after.contents = Contents::Inline(data[..to_usize(size)].to_vec());
         Ok(Some((before, after)))
     }
 }

@@ -231,10 +231,10 @@ impl Filesystem {
     /// Contents of a sector, zeros after the end of the file; `None` if it holds no data. In memory or on disk.
     pub(super) fn fetch_sector(&self, file: &OpenFile, start: u64) -> Result<Option<Vec<u8>>, FsError> {
         let range = start..start + self.sector();
-        if !file.inode().data.memory().covers(&range) {
-            let tree = self.tree(file.id().tree)?;
-            let pieces = self.pieces(&tree, file.id(), &range, 2)?;
-            if pieces.iter().all(super::piece::Piece::is_zeros) {
+        let (version, is_in_memory) = self.versioned(file, |memory| memory.covers(&range));
+        if !is_in_memory {
+            let map = self.data_map(file, version, start)?;
+            if map.from(start).first().is_none_or(|extent| extent.start >= range.end) {
                 return Ok(None);
             }
         }

@@ -231,7 +231,8 @@ impl<'p> Job<'p> {
         let room = self.filesystem.inline_room();
         let piece = inline_piece(contents, size, self.manner.compression, &room);
         let behind = self.filesystem.sector()..u64::MAX;
-        let is_alone = self.filesystem.pieces(&self.tree, self.inode.id(), &behind, 1)?.is_empty();
+        let is_alone =
+            self.filesystem.extent_map(&self.tree, self.inode.id(), &behind, 1)?.extents().is_empty();
         let output = |piece| vec![Output { piece, reserved: None, checksums: Vec::new() }];
         Ok(piece.filter(|_| is_alone).map(output))
     }

@@ -1,9 +1,9 @@
 //! Extents of a file for the log.
 
 use super::items::Items;
-use crate::data::{Piece, Place};
+use crate::extent::FileExtent;
 use crate::{Filesystem, FsError, InodeId};
-use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{Generation, KeyType, Logical, to_usize};
 use brindle_tree::{LogRange, Tree};
 use std::ops::Range;
@@ -28,7 +28,7 @@ impl Filesystem {
         let end = inode.size.get().next_multiple_of(self.sector());
         let mut changed = changed;
         // A replay begins with cutting off at the end.
-        if !self.last_pieces(tree, file, end, 1)?.is_empty() {
+        if !self.last_extents(tree, file, end, 1)?.is_empty() {
             let behind = changed.iter().position(|range| range.end > end).unwrap_or(changed.len());
             let start = changed.get(behind).map_or(end, |range| range.start.min(end));
             changed.truncate(behind);
@@ -49,12 +49,12 @@ impl Filesystem {
                 return Ok(None);
             }
             for piece in pieces.iter().filter(|piece| has_checksums && piece.generation >= generation) {
-                let Some(range) = checksummed(piece) else { continue };
-                let found = self.checksums(range.0, range.1)?;
-                if found.found != to_usize(range.1 / self.sector()) {
+                let Some(range) = piece.checksummed() else { continue };
+                let found = self.checksums(range.start, range.length)?;
+                if found.found != to_usize(range.length / self.sector()) {
                     return Ok(None);
                 }
-                checksums.push((range.0, found.bytes));
+                checksums.push((range.start, found.bytes));
             }
             let items = self.with_holes(&pieces, range.start..range.end.min(end), generation);
             let items = items.iter().map(|piece| (piece.key(file), piece.to_item())).collect();
@@ -71,12 +71,12 @@ impl Filesystem {
         log: Option<&Arc<Tree>>,
         file: InodeId,
         range: Range<u64>,
-    ) -> Result<(Range<u64>, Vec<Piece>), FsError> {
+    ) -> Result<(Range<u64>, Vec<FileExtent>), FsError> {
         let mut range = range;
         loop {
-            let now = self.pieces(tree, file, &range, usize::MAX)?;
+            let now = self.extents(tree, file, &range)?;
             let logged = match log {
-                Some(log) => self.pieces(log, file, &range, usize::MAX)?,
+                Some(log) => self.extents(log, file, &range)?,
                 None => Vec::new(),
             };
             let all = || now.iter().chain(&logged);
@@ -90,30 +90,23 @@ impl Filesystem {
     }
 
     /// Pieces with what lies between them in a range.
-    fn with_holes(&self, pieces: &[Piece], range: Range<u64>, generation: Generation) -> Vec<Piece> {
+    fn with_holes(
+        &self,
+        pieces: &[FileExtent],
+        range: Range<u64>,
+        generation: Generation,
+    ) -> Vec<FileExtent> {
         let (mut all, mut at) = (Vec::new(), range.start);
         for piece in pieces {
             if piece.start > at {
-                all.push(Piece::hole(at, piece.start - at, generation));
+                all.push(FileExtent::hole(at, piece.start - at, generation));
             }
             at = piece.end(self.sector());
             all.push(piece.clone());
         }
         if at < range.end {
-            all.push(Piece::hole(at, range.end - at, generation));
+            all.push(FileExtent::hole(at, range.end - at, generation));
         }
         all
     }
-}
-
-/// Range of data that a piece has checksums of.
-fn checksummed(piece: &Piece) -> Option<(Logical, u64)> {
-    let Place::OnDisk(span) = &piece.place else { return None };
-    if span.is_hole() || span.is_prealloc {
-        return None;
-    }
-    Some(match piece.compression {
-        Compression::None => (span.disk + span.offset, span.length),
-        _ => (span.disk, span.disk_length),
-    })
 }
