@@ -60,7 +60,7 @@ pub use brindle_tree::{
 pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
-pub use data::AllocateMode;
+pub use data::{AllocateMode, RangePair};
 pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 pub use directory::DirectoryEntry;
 pub use error::FsError;

@@ -31,6 +31,25 @@ pub enum AllocateMode {
     ZeroRangeKeepSize,
 }
 
+/// A call of `fallocate`.
+struct Allocation<'f> {
+    file: &'f OpenFile,
+    mode: AllocateMode,
+    offset: u64,
+    length: u64,
+    stamp: Stamp,
+}
+
+impl Allocation<'_> {
+    /// The range, which is not empty, and within what a file can hold.
+    fn range(&self) -> Result<Range<u64>, FsError> {
+        let file = self.file.id();
+        let end = self.offset.checked_add(self.length).filter(|end| *end <= FILE_SIZE_MAX);
+        let range = self.offset..end.ok_or(FsError::TooLarge(file))?;
+        if range.is_empty() { Err(FsError::Invalid { file, why: "an empty range" }) } else { Ok(range) }
+    }
+}
+
 impl Filesystem {
     /// Gives a range of a file space, or takes it.
     pub fn allocate(
@@ -40,7 +59,7 @@ impl Filesystem {
         offset: u64,
         length: u64,
     ) -> Result<(), FsError> {
-        self.allocate_stamped(file, mode, offset, length, Stamp::Now)
+        self.allocate_as(&Allocation { file, mode, offset, length, stamp: Stamp::Now })
     }
 
     /// The same, on behalf of a host that tells the time of the change by itself.
@@ -51,29 +70,19 @@ impl Filesystem {
         offset: u64,
         length: u64,
     ) -> Result<(), FsError> {
-        self.allocate_stamped(file, mode, offset, length, Stamp::ByHost)
+        self.allocate_as(&Allocation { file, mode, offset, length, stamp: Stamp::ByHost })
     }
 
-    fn allocate_stamped(
-        &self,
-        file: &OpenFile,
-        mode: AllocateMode,
-        offset: u64,
-        length: u64,
-        stamp: Stamp,
-    ) -> Result<(), FsError> {
+    fn allocate_as(&self, wanted: &Allocation<'_>) -> Result<(), FsError> {
         let _writing = self.writing()?;
-        let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX);
-        let range = offset..end.ok_or(FsError::TooLarge(file.id()))?;
-        if range.is_empty() {
-            return Err(FsError::Invalid { file: file.id(), why: "an empty range" });
-        }
+        let Allocation { file, .. } = *wanted;
+        let range = wanted.range()?;
         let subvolume = self.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
-        let done = match mode {
-            AllocateMode::PunchHole => self.punch(file, &range, stamp),
-            _ => self.preallocate(file, &range, mode, stamp),
+        let done = match wanted.mode {
+            AllocateMode::PunchHole => self.punch(file, &range, wanted.stamp),
+            _ => self.preallocate(wanted, &range),
         };
         self.data.note(file.inode(), &mut file.inode().data.memory());
         done
@@ -143,13 +152,8 @@ impl Filesystem {
     }
 
     /// Gives a range space, and zeros if they are asked for.
-    fn preallocate(
-        &self,
-        file: &OpenFile,
-        range: &Range<u64>,
-        mode: AllocateMode,
-        stamp: Stamp,
-    ) -> Result<(), FsError> {
+    fn preallocate(&self, wanted: &Allocation<'_>, range: &Range<u64>) -> Result<(), FsError> {
+        let Allocation { file, mode, stamp, .. } = *wanted;
         let may_grow = matches!(mode, AllocateMode::Allocate | AllocateMode::ZeroRange);
         let zeros = matches!(mode, AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize);
         let (inode, sector) = (file.inode(), self.sector());

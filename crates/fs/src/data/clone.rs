@@ -15,132 +15,132 @@ use std::sync::Arc;
 /// Unit of copying byte by byte, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Two ranges of the same length.
-struct Pair<'f> {
-    source: &'f OpenFile,
+/// A range of a file, and one of the same length in another file or the same one.
+#[derive(Clone, Copy, Debug)]
+pub struct RangePair<'f> {
+    /// The file that is copied from.
+    pub source: &'f OpenFile,
+    /// Start of the range in the source, in bytes.
+    pub source_offset: u64,
+    /// The file that is copied to.
+    pub target: &'f OpenFile,
+    /// Start of the range in the target, in bytes.
+    pub target_offset: u64,
+    /// The length of both ranges, in bytes.
+    pub length: u64,
+}
+
+/// Two ranges that are to share extents.
+struct Sharing<'f> {
+    pair: RangePair<'f>,
     source_tree: Arc<Tree>,
-    source_start: u64,
-    target: &'f OpenFile,
     target_tree: Arc<Tree>,
-    /// Start and, except for a part of the last sector, end of the target's range.
+    /// The target's range, of whole sectors.
     target_range: Range<u64>,
-    /// Lower bound of the target's size after it.
-    target_size: u64,
     stamp: Stamp,
 }
 
-impl Filesystem {
-    /// Lets a range of `target` have the extents of a range of `source` (`FICLONERANGE`), which may be the same file,
-    /// or one of another subvolume. Offsets and length are multiples of the sector size, or the length reaches the
-    /// end of the source and the range the end of the target; a length of 0 means up to the end. Returns how
-    /// much.
-    pub fn clone_range(
-        &self,
-        source: &OpenFile,
-        source_offset: u64,
-        target: &OpenFile,
-        target_offset: u64,
-        length: u64,
-    ) -> Result<u64, FsError> {
-        self.clone_stamped(source, source_offset, target, target_offset, length, Stamp::Now)
+impl RangePair<'_> {
+    /// Returns true if both ranges are of one file, and have a byte in common.
+    fn overlaps(&self) -> bool {
+        self.source.id() == self.target.id() && self.source_offset.abs_diff(self.target_offset) < self.length
     }
 
-    fn clone_stamped(
-        &self,
-        source: &OpenFile,
-        source_offset: u64,
-        target: &OpenFile,
-        target_offset: u64,
-        length: u64,
-        stamp: Stamp,
-    ) -> Result<u64, FsError> {
+    /// Returns true if both ranges begin between sectors of this size.
+    fn begins_at_sectors(&self, sector: u64) -> bool {
+        self.source_offset.is_multiple_of(sector) && self.target_offset.is_multiple_of(sector)
+    }
+
+    /// Returns true if the ranges reach the ends of both files. They have passed no check.
+    fn reaches_both_ends(&self) -> bool {
+        let end = |offset: u64| offset.saturating_add(self.length);
+        end(self.source_offset) == self.source.size() && end(self.target_offset) >= self.target.size()
+    }
+}
+
+impl Sharing<'_> {
+    /// Lower bound of the target's size after it.
+    fn target_size(&self) -> u64 {
+        self.pair.target_offset + self.pair.length
+    }
+
+    /// The offset in the source of what the target gets at an offset.
+    fn source_of(&self, target_offset: u64) -> u64 {
+        self.pair.source_offset + (target_offset - self.pair.target_offset)
+    }
+}
+
+impl Filesystem {
+    /// Lets the target's range have the extents of the source's (`FICLONERANGE`); the files may be of two subvolumes.
+    /// Offsets and length are multiples of the sector size, or the length reaches the end of the source and the range
+    /// the end of the target; a length of 0 means up to the end. Returns the number of bytes.
+    pub fn clone_range(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
+        self.clone_stamped(*pair, Stamp::Now)
+    }
+
+    fn clone_stamped(&self, mut pair: RangePair<'_>, stamp: Stamp) -> Result<u64, FsError> {
+        let RangePair { source, target, .. } = pair;
         let _writing = self.writing()?;
         let subvolume = self.subvolume_state(target.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = exclusive_both(source.inode(), target.inode());
         // From the end to the end there is nothing, wherever it would go.
-        if length == 0 && source_offset == source.size() {
+        if pair.length == 0 && pair.source_offset == source.size() {
             return Ok(0);
         }
-        let rest = source.size().saturating_sub(source_offset);
-        let length = if length == 0 { rest } else { length };
-        self.check_clone(source, source_offset, target, target_offset, length)?;
-        if length == 0 {
+        if pair.length == 0 {
+            pair.length = source.size().saturating_sub(pair.source_offset);
+        }
+        self.check_clone(&pair)?;
+        if pair.length == 0 {
             return Ok(0);
         }
         self.write_back_as(source.inode(), true)?;
         self.write_back_as(target.inode(), true)?;
-        if target_offset > 0 {
+        if pair.target_offset > 0 {
             self.leave_item(target)?;
         }
-        if target_offset > target.size() {
+        if pair.target_offset > target.size() {
             self.settle_tail_inside(target)?;
             self.write_back_as(target.inode(), false)?;
         }
-        let pair = Pair {
-            source,
+        let sharing = Sharing {
+            pair,
             source_tree: self.tree(source.id().tree)?,
-            source_start: source_offset,
-            target,
             target_tree: self.tree(target.id().tree)?,
-            target_range: target_offset..target_offset + length.next_multiple_of(self.sector()),
-            target_size: target_offset + length,
+            target_range: pair.target_offset
+                ..pair.target_offset + pair.length.next_multiple_of(self.sector()),
             stamp,
         };
-        let done = self.share(&pair);
+        let done = self.share(&sharing);
         self.data.note(target.inode(), &mut target.inode().data.memory());
-        done.map(|()| length)
+        done.map(|()| pair.length)
     }
 
     /// Copies a range (`copy_file_range`): shares what can be shared and lies where the target wants it too, copies the
-    /// rest. Returns how much; 0 at the end of
-    /// the source.
-    pub fn copy_range(
-        &self,
-        source: &OpenFile,
-        source_offset: u64,
-        target: &OpenFile,
-        target_offset: u64,
-        length: u64,
-    ) -> Result<u64, FsError> {
-        self.copy_stamped(source, source_offset, target, target_offset, length, Stamp::Now)
+    /// rest. Returns the number of bytes; 0 at the end of the source.
+    pub fn copy_range(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
+        self.copy_stamped(*pair, Stamp::Now)
     }
 
     /// The same, on behalf of a host that tells the time of the change by itself.
-    pub fn copy_range_for_host(
-        &self,
-        source: &OpenFile,
-        source_offset: u64,
-        target: &OpenFile,
-        target_offset: u64,
-        length: u64,
-    ) -> Result<u64, FsError> {
-        self.copy_stamped(source, source_offset, target, target_offset, length, Stamp::ByHost)
+    pub fn copy_range_for_host(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
+        self.copy_stamped(*pair, Stamp::ByHost)
     }
 
-    fn copy_stamped(
-        &self,
-        source: &OpenFile,
-        source_offset: u64,
-        target: &OpenFile,
-        target_offset: u64,
-        length: u64,
-        stamp: Stamp,
-    ) -> Result<u64, FsError> {
+    fn copy_stamped(&self, mut pair: RangePair<'_>, stamp: Stamp) -> Result<u64, FsError> {
+        let RangePair { source, source_offset, target, target_offset, .. } = pair;
         let _writing = self.writing()?;
-        let length = length.min(source.size().saturating_sub(source_offset));
-        let overlap = source_offset.abs_diff(target_offset) < length;
-        if source.id() == target.id() && overlap {
+        pair.length = pair.length.min(source.size().saturating_sub(source_offset));
+        if pair.overlaps() {
             return Err(FsError::Invalid { file: target.id(), why: "the ranges overlap" });
         }
-        let sector = self.sector();
-        let is_aligned = source_offset.is_multiple_of(sector) && target_offset.is_multiple_of(sector);
-        let reaches_both_ends =
-            source_offset + length == source.size() && target_offset.saturating_add(length) >= target.size();
-        let shared = if reaches_both_ends { length } else { length / sector * sector };
+        let (length, sector) = (pair.length, self.sector());
+        let shared = if pair.reaches_both_ends() { length } else { length / sector * sector };
+        let may_share = pair.begins_at_sectors(sector) && shared > 0;
         let mut done = 0;
-        if is_aligned && shared > 0 && !self.belongs_elsewhere(source, target, target_offset + shared)? {
-            match self.clone_stamped(source, source_offset, target, target_offset, shared, stamp) {
+        if may_share && !self.belongs_elsewhere(source, target, target_offset.saturating_add(shared))? {
+            match self.clone_stamped(RangePair { length: shared, ..pair }, stamp) {
                 Ok(cloned) => done = cloned,
                 // Such as files with and without checksums, or one that has changed meanwhile.
                 Err(FsError::Invalid { .. }) => {}
@@ -171,31 +171,23 @@ impl Filesystem {
         Ok(tier_of_owners([of_source, of_target]) != of_source)
     }
 
-    fn check_clone(
-        &self,
-        source: &OpenFile,
-        source_offset: u64,
-        target: &OpenFile,
-        target_offset: u64,
-        length: u64,
-    ) -> Result<(), FsError> {
+    fn check_clone(&self, pair: &RangePair<'_>) -> Result<(), FsError> {
+        let RangePair { source, target, length, .. } = *pair;
         let refuse = |why| Err(FsError::Invalid { file: target.id(), why });
         let sector = self.sector();
-        let source_end = source_offset.checked_add(length).filter(|end| *end <= source.size());
-        let Some(source_end) = source_end else {
+        if pair.source_offset.checked_add(length).is_none_or(|end| end > source.size()) {
             return refuse("the source ends before the range does");
-        };
-        let Some(target_end) = target_offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX) else {
+        }
+        if pair.target_offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return Err(FsError::TooLarge(target.id()));
-        };
-        if !source_offset.is_multiple_of(sector) || !target_offset.is_multiple_of(sector) {
+        }
+        if !pair.begins_at_sectors(sector) {
             return refuse("a range that begins between sectors can't be shared");
         }
-        let ends_both = source_end == source.size() && target_end >= target.size();
-        if !length.is_multiple_of(sector) && !ends_both {
+        if !length.is_multiple_of(sector) && !pair.reaches_both_ends() {
             return refuse("a range that ends between sectors can't be shared");
         }
-        if source.id() == target.id() && source_offset.abs_diff(target_offset) < length {
+        if pair.overlaps() {
             return refuse("the ranges overlap");
         }
         let flag =
@@ -211,12 +203,12 @@ impl Filesystem {
     }
 
     /// Shares extents, in steps; contents in an item are copied.
-    fn share(&self, pair: &Pair<'_>) -> Result<(), FsError> {
-        let mut at = self.copy_inline(pair)?;
-        while at < pair.target_range.end {
+    fn share(&self, sharing: &Sharing<'_>) -> Result<(), FsError> {
+        let mut at = self.copy_inline(sharing)?;
+        while at < sharing.target_range.end {
             let moves = self.pool().moves();
-            let (to, pieces) = self.plan_step(pair, at)?;
-            if self.share_step(pair, &(at..to), &pieces, moves)? {
+            let (to, pieces) = self.plan_step(sharing, at)?;
+            if self.share_step(sharing, &(at..to), &pieces, moves)? {
                 at = to;
             }
         }
@@ -226,16 +218,17 @@ impl Filesystem {
     /// Writes the source's inline contents to the target, like an ordinary write: old contents go when the new ones
     /// come, not before, so that a crash leaves the ones or the others. Returns the offset from which on there are
     /// extents.
-    fn copy_inline(&self, pair: &Pair<'_>) -> Result<u64, FsError> {
-        let (start, end) = (pair.target_range.start, pair.target_range.end);
-        let first = self.extent_at(&pair.source_tree, pair.source.id(), pair.source_start)?;
+    fn copy_inline(&self, sharing: &Sharing<'_>) -> Result<u64, FsError> {
+        let pair = &sharing.pair;
+        let (start, end) = (sharing.target_range.start, sharing.target_range.end);
+        let first = self.extent_at(&sharing.source_tree, pair.source.id(), pair.source_offset)?;
         let Some(inline) = first.filter(|extent| matches!(extent.contents, Contents::Inline(_))) else {
             return Ok(start);
         };
-        let to = end.min(start + (inline.end(self.sector()) - pair.source_start));
-        let mut contents = vec![0; to_usize(to.min(pair.target_size) - start)];
-        self.read_inside(pair.source, pair.source_start, &mut contents)?;
-        self.write_at_inside(pair.target, start, &contents, pair.stamp)?;
+        let to = end.min(start + (inline.end(self.sector()) - pair.source_offset));
+        let mut contents = vec![0; to_usize(to.min(sharing.target_size()) - start)];
+        self.read_inside(pair.source, pair.source_offset, &mut contents)?;
+        self.write_at_inside(pair.target, start, &contents, sharing.stamp)?;
         if to < end {
             // Contents in an item are alone in their file.
             self.write_back_as(pair.target.inode(), false)?;
@@ -244,31 +237,31 @@ impl Filesystem {
     }
 
     /// End of one step in the target, and the source's extents for it.
-    fn plan_step(&self, pair: &Pair<'_>, at: u64) -> Result<(u64, Vec<FileExtent>), FsError> {
-        let end = pair.target_range.end;
-        let to = self.extent_map(&pair.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?.end();
-        let source_at = pair.source_start + (at - pair.target_range.start);
+    fn plan_step(&self, sharing: &Sharing<'_>, at: u64) -> Result<(u64, Vec<FileExtent>), FsError> {
+        let (pair, end) = (&sharing.pair, sharing.target_range.end);
+        let to = self.extent_map(&sharing.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?.end();
+        let source_at = sharing.source_of(at);
         let source_range = source_at..source_at + (to - at);
-        let map = self.extent_map(&pair.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
+        let map = self.extent_map(&sharing.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
         Ok((at + (map.end() - source_at), map.extents().to_vec()))
     }
 
     /// Shares the source's pieces; not if data has moved since they were looked up.
     fn share_step(
         &self,
-        pair: &Pair<'_>,
+        sharing: &Sharing<'_>,
         range: &Range<u64>,
         pieces: &[FileExtent],
         moves: u64,
     ) -> Result<bool, FsError> {
-        let source_at = pair.source_start + (range.start - pair.target_range.start);
+        let (pair, source_at) = (&sharing.pair, sharing.source_of(range.start));
         let source_end = source_at + (range.end - range.start);
         self.enter_transaction(need_of(1, STEP_EXTENTS + pieces.len()), |transaction| {
             if self.pool().moves() != moves {
                 return Ok(false);
             }
             self.log_book.note(transaction.generation(), pair.target.id(), range.clone());
-            let mut editor = FileEditor::new(transaction, self, &pair.target_tree, pair.target.id());
+            let mut editor = FileEditor::new(transaction, self, &sharing.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {
                 if !matches!(piece.contents, Contents::OnDisk(_))
@@ -284,8 +277,8 @@ impl Filesystem {
             }
             editor.tell_holes(range)?;
             editor.finish(&pair.target.inode().data, |item, memory| {
-                memory.size = memory.size.max(range.end.min(pair.target_size));
-                self.stamp(memory, pair.stamp);
+                memory.size = memory.size.max(range.end.min(sharing.target_size()));
+                self.stamp(memory, sharing.stamp);
                 settle(item, memory, None);
             })?;
             Ok(true)

@@ -29,5 +29,6 @@ mod write;
 mod writeback;
 
 pub use allocate::AllocateMode;
+pub use clone::RangePair;
 pub(crate) use context::DataContext;
 pub(crate) use state::{FileState, Memory};

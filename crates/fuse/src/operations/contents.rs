@@ -5,7 +5,8 @@ use crate::handles::{Handle, Opened};
 use crate::permission::Caller;
 use crate::refusals::Refusal;
 use brindle_fs::{
-    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, RootId, SetIdRight, Whence,
+    AllocateMode, AttributeChange, Attributes, FsError, InodeFlags, OpenFile, RangePair, RootId, SetIdRight,
+    Whence,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -252,7 +253,13 @@ impl Operations {
                 self.filesystem.check_writable(target.id())?;
                 self.check_appends(target, self.only_appends(handle), at)?;
                 self.drop_privileges(node, target.inode(), |before| caller.set_id_right(before.gid))?;
-                self.filesystem.copy_range_for_host(source, source_at, target, at, length)
+                self.filesystem.copy_range_for_host(&RangePair {
+                    source,
+                    source_offset: source_at,
+                    target,
+                    target_offset: at,
+                    length,
+                })
             };
             Ok(self.with_file(node, handle, copy))
         })??;

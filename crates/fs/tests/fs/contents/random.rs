@@ -3,8 +3,8 @@
 use super::bench::{Bench, Setup, create};
 use brindle_care::mkfs::Features;
 use brindle_fs::{
-    AllocateMode, Compression, CompressionChoice, Filesystem, FsError, InodeFlags, InodeId, OpenFile, Whence,
-    WriteOptions,
+    AllocateMode, Compression, CompressionChoice, Filesystem, FsError, InodeFlags, InodeId, OpenFile,
+    RangePair, Whence, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -230,7 +230,13 @@ impl<'b> Life<'b> {
         let allowed = from + wanted <= size(source)
             && (wanted % SECTOR == 0 || ends_both)
             && (source != target || from.abs_diff(to) >= wanted);
-        let done = self.filesystem().clone_range(&self.files[source], from, &self.files[target], to, length);
+        let done = self.filesystem().clone_range(&RangePair {
+            source: &self.files[source],
+            source_offset: from,
+            target: &self.files[target],
+            target_offset: to,
+            length,
+        });
         match done {
             Ok(done) => {
                 assert!(allowed && done == wanted, "{done} of {wanted}, allowed: {allowed}");
@@ -243,7 +249,13 @@ impl<'b> Life<'b> {
 
     fn copy(&mut self, source: usize, target: usize, from: u64, to: u64, length: u64) {
         let wanted = length.min((self.model[source].len() as u64).saturating_sub(from));
-        let done = self.filesystem().copy_range(&self.files[source], from, &self.files[target], to, length);
+        let done = self.filesystem().copy_range(&RangePair {
+            source: &self.files[source],
+            source_offset: from,
+            target: &self.files[target],
+            target_offset: to,
+            length,
+        });
         match done {
             Ok(done) => {
                 assert_eq!(done, wanted);

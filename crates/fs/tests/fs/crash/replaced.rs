@@ -4,7 +4,7 @@ use super::ONE;
 use super::subject::LibrarySubject;
 use crate::simulated::Pool;
 use brindle_device::WritableDevice;
-use brindle_fs::{AllocateMode, Filesystem, InodeId, NewInode, OpenFile, RenameMode};
+use brindle_fs::{AllocateMode, Filesystem, InodeId, NewInode, OpenFile, RangePair, RenameMode};
 use brindle_sim::{LossMode, Random, Recorder};
 use brindle_testing::crash::Subject;
 use std::ops::Range;
@@ -61,7 +61,14 @@ fn replace(fs: &Filesystem, way: Way, bytes: &[u8]) {
             let new = create(fs, b"new");
             write(fs, new, false, bytes);
             let source = fs.open_file(new).expect("there");
-            fs.clone_range(&source, 0, &open(fs, b"name"), 0, 0).expect("room");
+            fs.clone_range(&RangePair {
+                source: &source,
+                source_offset: 0,
+                target: &open(fs, b"name"),
+                target_offset: 0,
+                length: 0,
+            })
+            .expect("room");
             return fs.unlink(root, b"new").map(drop).expect("there");
         }
         Way::Anew => {

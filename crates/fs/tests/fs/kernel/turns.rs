@@ -4,8 +4,8 @@ use super::can_make;
 use super::pool::{KernelPool, run};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{
-    AllocateMode, Compression, CompressionChoice, Filesystem, InodeId, OpenFile, OpenOptions, RootId,
-    SubvolumeChoice, WriteOptions,
+    AllocateMode, Compression, CompressionChoice, Filesystem, InodeId, OpenFile, OpenOptions, RangePair,
+    RootId, SubvolumeChoice, WriteOptions,
 };
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -152,7 +152,13 @@ fn by_brindle(filesystem: &Filesystem, files: &[OpenFile], file: u64, change: &C
         }
         Change::Clone { source, sectors, from, to } => {
             let source = &files[usize(*source)];
-            let shared = filesystem.clone_range(source, from * 4096, open, to * 4096, sectors * 4096);
+            let shared = filesystem.clone_range(&RangePair {
+                source,
+                source_offset: from * 4096,
+                target: open,
+                target_offset: to * 4096,
+                length: sectors * 4096,
+            });
             assert_eq!(shared.expect("shares"), sectors * 4096);
         }
     }

@@ -3,7 +3,7 @@
 use super::pool::Pool;
 use super::rules::{create, directory, file};
 use brindle_fs::{
-    AllocateMode, AttributeChange, Filesystem, FsError, InodeId, NewTime, Remaining, XattrMode,
+    AllocateMode, AttributeChange, Filesystem, FsError, InodeId, NewTime, RangePair, Remaining, XattrMode,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -243,7 +243,15 @@ fn change(fs: &Filesystem, id: InodeId, turn: usize) -> Result<(), FsError> {
         }
         5 => {
             let open = fs.open_file(id)?;
-            let copied = fs.copy_range(&open, 0, &open, 1 << 20, 8192).map(|_| ());
+            let copied = fs
+                .copy_range(&RangePair {
+                    source: &open,
+                    source_offset: 0,
+                    target: &open,
+                    target_offset: 1 << 20,
+                    length: 8192,
+                })
+                .map(|_| ());
             copied.and(fs.close_file(open))
         }
         _ => fs.note_access(id),

@@ -4,7 +4,7 @@ use super::pool::{NEW_SUBVOLUME, Pool};
 use crate::walk::{Limits, Walk};
 use brindle_fs::{
     AllocateMode, AttributeChange, Attributes, FileType, Filesystem, FsError, InodeId, NewInode, NewTime,
-    OpenFile, Remaining, RenameMode, Timestamp, XattrMode,
+    OpenFile, RangePair, Remaining, RenameMode, Timestamp, XattrMode,
 };
 use brindle_testing::manifest::{Device, Manifest};
 use brindle_testing::model::{Errno, Node, RenameRule, TreePath, XattrRule};
@@ -277,7 +277,15 @@ impl System {
                 let target = self.open_to_write(to)?;
                 let source = self.resolve(from)?;
                 let source = fs.open_file(source).map_err(errno)?;
-                fs.clone_range(&source, *from_offset, &target, *to_offset, *length).map(|_| ()).map_err(errno)
+                fs.clone_range(&RangePair {
+                    source: &source,
+                    source_offset: *from_offset,
+                    target: &target,
+                    target_offset: *to_offset,
+                    length: *length,
+                })
+                .map(|_| ())
+                .map_err(errno)
             }
             _ => self.attributes_of(operation),
         }

@@ -2,8 +2,8 @@
 
 use super::ground::{Ground, plain};
 use brindle_fs::{
-    AttributeChange, DefragmentScope, Filesystem, FsError, InodeId, NewInode, Remaining, RenameMode,
-    XattrMode,
+    AttributeChange, DefragmentScope, Filesystem, FsError, InodeId, NewInode, RangePair, Remaining,
+    RenameMode, XattrMode,
 };
 use brindle_ondisk::BlockGroupType;
 use std::ops::ControlFlow;
@@ -148,7 +148,13 @@ fn places(fs: &Filesystem, ground: &mut Ground) -> Result<(), FsError> {
     pool.reset_device_statistics(brindle_ondisk::DevId::new(1))?;
     ground.sync(fs)?;
     let (_, target) = fs.create_open(fs.root(), b"snap-clone", &plain())?;
-    fs.clone_range(&file, 0, &target, 8192, 4096)?;
+    fs.clone_range(&RangePair {
+        source: &file,
+        source_offset: 0,
+        target: &target,
+        target_offset: 8192,
+        length: 4096,
+    })?;
     fs.unlink(fs.root(), b"snap-clone")?;
     fs.close_file(target)?;
     fs.close_file(file)?;

@@ -5,7 +5,7 @@ use super::{DATA, MIB, devices_of_file, fill};
 use brindle_care::balance::{self, BalanceError, LookEnded};
 use brindle_care::job::{Control, Ended, Progress};
 use brindle_device::DeviceClass::{Rotating, Solid};
-use brindle_fs::{Filesystem, InodeId, NewInode};
+use brindle_fs::{Filesystem, InodeId, NewInode, RangePair};
 use brindle_ondisk::Profile;
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::files::FileTiers;
@@ -147,7 +147,17 @@ fn long_extents_go_in_parts_where_free_space_is_in_pieces() {
     let clone = fs.create(fs.root(), b"clone", &NewInode { mode: 0o100_644, ..NewInode::default() });
     let clone = clone.expect("room").id;
     let (source, target) = (fs.open_file(long[1]).expect("there"), fs.open_file(clone).expect("there"));
-    assert_eq!(fs.copy_range(&source, 1 << 20, &target, 0, 3 << 20).expect("room"), 3 << 20);
+    assert_eq!(
+        fs.copy_range(&RangePair {
+            source: &source,
+            source_offset: 1 << 20,
+            target: &target,
+            target_offset: 0,
+            length: 3 << 20
+        })
+        .expect("room"),
+        3 << 20
+    );
     fs.write_back(&target).expect("room");
     drop((source, target));
     let snapshot = fs.snapshot(volume.tree, above, b"snapshot", true).expect("room");
@@ -179,7 +189,17 @@ fn parts_that_belong_elsewhere_than_their_extent_did_go_there_at_once() {
     let clone = fs.create(fs.root(), b"clone", &NewInode { mode: 0o100_644, ..NewInode::default() });
     let clone = clone.expect("room").id;
     let (source, target) = (fs.open_file(large).expect("there"), fs.open_file(clone).expect("there"));
-    assert_eq!(fs.copy_range(&source, 512 << 10, &target, 0, 256 << 10).expect("room"), 256 << 10);
+    assert_eq!(
+        fs.copy_range(&RangePair {
+            source: &source,
+            source_offset: 512 << 10,
+            target: &target,
+            target_offset: 0,
+            length: 256 << 10
+        })
+        .expect("room"),
+        256 << 10
+    );
     fs.write_back(&target).expect("room");
     drop((source, target));
     mark(&fs, clone, "fast");
@@ -227,7 +247,17 @@ fn shared_extents_stay_shared_and_go_to_the_best_tier_of_their_owners() {
     let clone = fs.create(fs.root(), b"clone", &NewInode { mode: 0o100_644, ..NewInode::default() });
     let clone = clone.expect("room").id;
     let (source, target) = (fs.open_file(large).expect("there"), fs.open_file(clone).expect("there"));
-    assert_eq!(fs.copy_range(&source, 0, &target, 0, 2 << 20).expect("room"), 2 << 20);
+    assert_eq!(
+        fs.copy_range(&RangePair {
+            source: &source,
+            source_offset: 0,
+            target: &target,
+            target_offset: 0,
+            length: 2 << 20
+        })
+        .expect("room"),
+        2 << 20
+    );
     fs.write_back(&target).expect("room");
     drop((source, target));
     fs.snapshot(volume.tree, above, b"snapshot", true).expect("room");

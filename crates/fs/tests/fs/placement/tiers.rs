@@ -6,7 +6,7 @@ use super::ground::{
 use super::{DATA, MIB, fill};
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{
-    AllocateMode, Compression, CompressionChoice, Filesystem, NewInode, PlacementMode, XattrMode,
+    AllocateMode, Compression, CompressionChoice, Filesystem, NewInode, PlacementMode, RangePair, XattrMode,
 };
 use brindle_ondisk::Profile;
 
@@ -93,7 +93,17 @@ fn a_shared_extent_has_the_best_tier_of_its_owners() {
             fs.create(parent, name, &NewInode { mode: 0o100_644, ..NewInode::default() }).expect("room").id;
         let (source, target) = (fs.open_file(from).expect("there"), fs.open_file(to).expect("there"));
         let length = source.size();
-        assert_eq!(fs.copy_range(&source, 0, &target, 0, length).expect("room"), length);
+        assert_eq!(
+            fs.copy_range(&RangePair {
+                source: &source,
+                source_offset: 0,
+                target: &target,
+                target_offset: 0,
+                length
+            })
+            .expect("room"),
+            length
+        );
         fs.write_back(&target).expect("room");
         to
     };

@@ -6,7 +6,7 @@ use crate::model::pool::NEW_SUBVOLUME;
 use crate::model::target::{System, errno};
 use brindle_fs::{
     AllocateMode, AttributeChange, DefragmentScope, FileFlags, Filesystem, FsError, InodeHold, InodeId,
-    NewInode, NewTime, OpenFile, RenameMode, Timestamp, XattrMode,
+    NewInode, NewTime, OpenFile, RangePair, RenameMode, Timestamp, XattrMode,
 };
 use brindle_testing::model::{Errno, RenameRule, TreePath, XattrRule, path};
 use brindle_testing::operations::Operation;
@@ -261,7 +261,14 @@ impl<'f> Ground<'f> {
             Operation::CloneRange { from, from_offset, to, to_offset, length } => {
                 self.with_written(to, |target| {
                     let share = |source: &OpenFile| {
-                        fs.clone_range(source, *from_offset, target, *to_offset, *length).map(|_| ())
+                        fs.clone_range(&RangePair {
+                            source,
+                            source_offset: *from_offset,
+                            target,
+                            target_offset: *to_offset,
+                            length: *length,
+                        })
+                        .map(|_| ())
                     };
                     Ok(self.with_file(from, share))
                 })?
