@@ -1,7 +1,7 @@
 //! A device of the pool, there or not, and what it has got wrong so far.
 
 use crate::DeviceCounters;
-use crate::lost_writes::LostWrites;
+use crate::lost_writes::{LostWrites, Places};
 use crate::read::Load;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
@@ -84,6 +84,13 @@ impl Durability {
     }
 }
 
+/// A flush that failed.
+pub(crate) struct FailedFlush {
+    pub(crate) error: DeviceError,
+    /// Writes that the device had taken, and may have lost: the host reports that once, and the next flush succeeds.
+    pub(crate) doubtful: Places,
+}
+
 /// Error counters of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -146,8 +153,13 @@ impl PoolDevice {
     }
 
     /// Makes durable what it has taken. Several threads may do so at once.
-    pub(crate) fn flush(&self, device: &dyn WritableDevice) -> Result<(), DeviceError> {
-        self.durability.flush(|| device.flush())
+    pub(crate) fn flush(&self, device: &dyn WritableDevice) -> Result<(), FailedFlush> {
+        let mut doubtful = self.unflushed.take();
+        self.durability.flush(|| device.flush()).map_err(|error| {
+            // The host may have tried to write them too.
+            doubtful.absorb(&self.unflushed.take());
+            FailedFlush { error, doubtful }
+        })
     }
 
     /// Returns true if it joined the pool and never had a superblock of it.

@@ -212,6 +212,13 @@ pub enum WriteError {
         /// Failures.
         failures: Vec<DeviceError>,
     },
+    /// A flush has failed that too many devices had a part in. What they took before it may be lost, though a later flush
+    /// succeeds: a host reports a failed write once. Nothing is committed any more.
+    #[error("writes may be lost, for these devices failed to flush before: {}", .devices.join(", "))]
+    Unflushed {
+        /// Names of the devices.
+        devices: Vec<String>,
+    },
     /// Too many devices failed to take something, and fail still.
     #[error("too many devices lack what could not be written to them: {}", .devices.join(", "))]
     Behind {

@@ -96,6 +96,21 @@ impl LostWrites {
     }
 }
 
+impl Places {
+    /// Returns true if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && !self.everywhere
+    }
+
+    /// Adds other places.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        let sum = LostWrites::default();
+        sum.absorb(self);
+        sum.absorb(other);
+        *self = sum.take();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use brindle_ondisk::item::{Chunk, DevItem};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use brindle_sync::{Rank, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A pool's devices behind one logical address space.
 ///
@@ -27,6 +27,8 @@ pub struct Volume {
     pub(crate) opened: Generation,
     pool: RwLock<Arc<Pool>>,
     pub(crate) locks: Locks,
+    /// Devices whose failed flush was too much for the pool: nothing is committed any more.
+    pub(crate) unflushed: OnceLock<Vec<String>>,
 }
 
 impl Volume {
@@ -75,6 +77,7 @@ impl Volume {
             is_writable,
             pool: RwLock::new(Rank::VolumePool, Arc::new(pool)),
             locks: Locks::default(),
+            unflushed: OnceLock::new(),
         })
     }
 

@@ -150,3 +150,48 @@ fn devices_of_what_cannot_be_written_are_refused() {
     let beyond = volume.devices_of([(START, to_u64(pool.contents.len() + SECTOR))]);
     assert!(matches!(beyond, Err(WriteError::Request { .. })), "{beyond:?}");
 }
+
+/// A pool whose devices lose what was written since the last flush when a flush fails, and succeed in the next.
+fn forgetful(profile: Profile, seed: u8) -> (TestPool, Volume, Vec<Arc<Flaky>>) {
+    let pool = TestPool::new(profile, 2, 1, &mut rng(seed));
+    let (volume, devices) = pool.open_writable(&[]);
+    devices.iter().for_each(|device| device.forgets_what_is_not_flushed());
+    (pool, volume, devices)
+}
+
+#[test]
+fn a_flush_after_one_that_lost_something_everywhere_does_not_succeed() {
+    let (pool, volume, devices) = forgetful(Profile::Raid1, 74);
+    volume.write_data(START, &[1; SECTOR]).expect("nothing fails");
+    devices.iter().for_each(|device| device.fails_flushes.store(true, Relaxed));
+    let failed = volume.flush(&DeviceSet::ALL);
+    assert!(matches!(&failed, Err(WriteError::Flush { failures }) if failures.len() == 2), "{failed:?}");
+    devices.iter().for_each(|device| device.fails_flushes.store(false, Relaxed));
+    assert!(devices.iter().zip(&pool.images).all(|(device, image)| device.bytes() == *image), "it is gone");
+    let failed = volume.make_whole(&DeviceSet::ALL);
+    assert!(matches!(&failed, Err(WriteError::Unflushed { devices }) if devices.len() == 2), "{failed:?}");
+    let failed = volume.write_superblocks(&superblock_of_log(&volume, 0), &[], SuperblockCopies::First);
+    assert!(matches!(&failed, Err(WriteError::Unflushed { .. })), "{failed:?}");
+}
+
+#[test]
+fn a_flush_of_a_log_superblock_that_fails_makes_what_was_written_before_doubtful() {
+    let (_, volume, devices) = forgetful(Profile::Raid1, 75);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    volume.write_data(START, &[1; SECTOR]).expect("nothing fails");
+    devices[1].fails_flushes.store(true, Relaxed);
+    let failed = volume.write_log_superblocks(&superblock_of_log(&volume, 4096), &DeviceSet::ALL);
+    assert!(
+        matches!(&failed, Err(WriteError::Superblocks { failures }) if failures.len() == 1),
+        "{failed:?}"
+    );
+    assert_eq!(volume.devices_to_mark(), [DevId::new(2)], "its data are lost");
+    devices[1].fails_flushes.store(false, Relaxed);
+    volume.make_whole(&DeviceSet::ALL).expect("the first one has everything");
+    assert!(volume.devices_to_mark().is_empty());
+    let mut bytes = [0; SECTOR];
+    for mirror in 0..2 {
+        volume.read_mirror(START, mirror, &mut bytes).expect("no device fails");
+        assert_eq!(bytes, [1; SECTOR], "mirror {mirror}");
+    }
+}

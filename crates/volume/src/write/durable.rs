@@ -1,6 +1,7 @@
 //! Making durable what was written, and the superblocks that make it count.
 
-use crate::device::{PoolDevice, count};
+use crate::device::{FailedFlush, PoolDevice, count};
+use crate::lost_writes::Places;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{DeviceError, WritableDevice};
@@ -29,24 +30,40 @@ impl Volume {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
+        self.check_flushed()?;
         let pool = self.snapshot();
         let failed = on_each(&pool, set, |member, device| {
-            let unflushed = member.unflushed.take();
-            member.flush(device).map_err(|error| {
-                tracing::warn!("{error}");
+            member.flush(device).inspect_err(|failed| {
+                tracing::warn!("{}", failed.error);
                 count(&member.counters.flush_errors);
-                (error, unflushed)
             })
         });
-        let (failures, lost): (Vec<_>, Vec<_>) = failed
-            .into_iter()
-            .map(|(index, (error, unflushed))| ((index, error), (index, unflushed)))
-            .unzip();
-        tolerated(&pool, failures, &[]).map_err(|failures| WriteError::Flush { failures })?;
-        for (index, unflushed) in lost {
-            pool.devices[index].lost_writes.absorb(&unflushed);
+        let (lost, failures) = split_failures(failed);
+        if self.bear(&pool, lost) { Ok(()) } else { Err(WriteError::Flush { failures }) }
+    }
+
+    /// Refuses if a flush has failed that the pool could not do without.
+    fn check_flushed(&self) -> Result<(), WriteError> {
+        match self.unflushed.get() {
+            Some(devices) => Err(WriteError::Unflushed { devices: devices.clone() }),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Takes note of failed flushes: of what was lost by each device, if every chunk can be read without these; returns
+    /// false if not. Then there may be no good copy, and no later flush means anything.
+    fn bear(&self, pool: &Pool, lost: Vec<(usize, Places)>) -> bool {
+        let failed: Vec<usize> = lost.iter().map(|(index, _)| *index).collect();
+        if !tolerates(pool, &failed, &[]) {
+            let names = failed.iter().map(|index| pool.devices[*index].name());
+            // The first such failure tells enough.
+            let _ = self.unflushed.set(names.collect());
+            return false;
+        }
+        for (index, places) in lost {
+            pool.devices[index].lost_writes.absorb(&places);
+        }
+        true
     }
 
     /// The writable devices that have taken writes since their last flush, or were not flushed since the pool was opened:
@@ -68,7 +85,12 @@ impl Volume {
             let given = device_items.iter().find(|item| item.devid == member.devid);
             let Some(item) = given.filter(|_| member.is_new() && !is_behind) else { return Ok(()) };
             let written = write_copies(template, item, member, device, SuperblockCopies::All);
-            let durable = written.and_then(|()| member.flush(device));
+            let durable = written.and_then(|()| {
+                member.flush(device).map_err(|failed| {
+                    member.lost_writes.absorb(&failed.doubtful);
+                    failed.error
+                })
+            });
             durable.inspect_err(|error| {
                 tracing::warn!("{error}");
                 count(&member.counters.write_errors);
@@ -89,6 +111,7 @@ impl Volume {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
+        self.check_flushed()?;
         let pool = self.snapshot();
         let behind = pool.behind();
         let failed = on_each(&pool, &DeviceSet::ALL, |member, device| {
@@ -107,7 +130,10 @@ impl Volume {
                 count(&member.counters.write_errors);
             })
         });
-        tolerated(&pool, failed, &behind).map_err(|failures| WriteError::Superblocks { failures })?;
+        let (failed, failures): (Vec<_>, Vec<_>) = failed.into_iter().unzip();
+        if !tolerates(&pool, &failed, &behind) {
+            return Err(WriteError::Superblocks { failures });
+        }
         self.set_superblock(template.clone());
         Ok(())
     }
@@ -120,19 +146,23 @@ impl Volume {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
+        self.check_flushed()?;
         let pool = self.snapshot();
         if let Some(index) = pool.behind().first() {
             return Err(WriteError::Behind { devices: vec![pool.devices[*index].name()] });
         }
         let failed = on_each(&pool, set, |member, device| {
             let written = write_copies(template, &member.item, member, device, SuperblockCopies::First);
-            written.and_then(|()| member.flush(device)).inspect_err(|error| {
-                tracing::warn!("{error}");
+            let unwritten = |error| FailedFlush { error, doubtful: Places::default() };
+            written.map_err(unwritten).and_then(|()| member.flush(device)).inspect_err(|failed| {
+                tracing::warn!("{}", failed.error);
                 count(&member.counters.write_errors);
             })
         });
         if !failed.is_empty() {
-            let failures = failed.into_iter().map(|(_, error)| error).collect();
+            let (mut lost, failures) = split_failures(failed);
+            lost.retain(|(_, places)| !places.is_empty());
+            self.bear(&pool, lost);
             return Err(WriteError::Superblocks { failures });
         }
         self.set_superblock(template.clone());
@@ -200,19 +230,13 @@ fn on_each<E: Send>(
     })
 }
 
-/// Returns true if everything can be read without the devices that failed and those that are behind, and one is
-/// neither.
-fn tolerated(
-    pool: &Pool,
-    failed: Vec<(usize, DeviceError)>,
-    behind: &[usize],
-) -> Result<(), Vec<DeviceError>> {
-    if failed.is_empty() {
-        return Ok(());
-    }
-    let is_lost = |index: usize| failed.iter().any(|(failed, _)| *failed == index) || behind.contains(&index);
-    if pool.survives(is_lost) {
-        return Ok(());
-    }
-    Err(failed.into_iter().map(|(_, error)| error).collect())
+/// Failed flushes, as what was lost by which device, and the errors.
+fn split_failures(failed: Vec<(usize, FailedFlush)>) -> (Vec<(usize, Places)>, Vec<DeviceError>) {
+    failed.into_iter().map(|(index, failed)| ((index, failed.doubtful), failed.error)).unzip()
+}
+
+/// Returns true if no device failed, or if everything can be read without those that did and those that are behind, and
+/// one is neither.
+fn tolerates(pool: &Pool, failed: &[usize], behind: &[usize]) -> bool {
+    failed.is_empty() || pool.survives(|index| failed.contains(&index) || behind.contains(&index))
 }
