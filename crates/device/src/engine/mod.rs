@@ -62,8 +62,8 @@ pub(crate) fn submit(target: &Target, requests: &[crate::ReadRequest]) -> Vec<Pe
     static URING: OnceLock<Option<Arc<Uring>>> = OnceLock::new();
     static THREADS: OnceLock<Arc<Threads>> = OnceLock::new();
     match URING.get_or_init(|| Uring::new().ok().map(Arc::new)) {
-        Some(uring) => uring.submit(reads.collect()),
-        None => THREADS.get_or_init(Arc::default).submit(reads.collect()),
+        Some(uring) if !uring.is_given_up() => uring.submit(reads.collect()),
+        _ => THREADS.get_or_init(Arc::default).submit(reads.collect()),
     }
 }
 
@@ -160,6 +160,49 @@ mod tests {
                 other => panic!("{name}: {other}"),
             }
         }
+    }
+
+    #[test]
+    fn a_ring_that_the_host_forbids_answers_what_it_has_and_what_it_has_not() {
+        use rustix::io::Errno;
+        use std::sync::atomic::Ordering::Relaxed;
+        let (_image, target, bytes) = image();
+        for errno in [Errno::PERM, Errno::AGAIN] {
+            let Ok(uring) = Uring::new() else { return println!("skipped: no io_uring") };
+            let uring = Arc::new(uring);
+            let batch =
+                |from: u64| uring.submit((from..from + 20).map(|n| read(&target, n * 4096, 4096)).collect());
+            let before = batch(0);
+            uring.fault.store(errno.raw_os_error(), Relaxed);
+            let after = batch(20);
+            std::thread::scope(|scope| {
+                for (n, pending) in before.into_iter().chain(after).enumerate() {
+                    let bytes = &bytes;
+                    scope.spawn(move || {
+                        assert!(
+                            *pending.wait().expect("answered") == bytes[n * 4096..][..4096],
+                            "{errno}: {n}"
+                        );
+                    });
+                }
+            });
+            assert!(uring.is_given_up());
+            let pending = batch(0).remove(0);
+            assert!(pending.is_answered() && *pending.wait().expect("read") == bytes[..4096]);
+        }
+    }
+
+    #[test]
+    fn a_failure_that_passes_does_not_end_a_ring() {
+        use std::sync::atomic::Ordering::Relaxed;
+        let (_image, target, bytes) = image();
+        let Ok(uring) = Uring::new() else { return println!("skipped: no io_uring") };
+        let uring = Arc::new(uring);
+        uring.fault.store(rustix::io::Errno::AGAIN.raw_os_error(), Relaxed);
+        let pending = uring.submit(vec![read(&target, 4096, 4096)]).remove(0);
+        assert!(!pending.is_answered());
+        uring.fault.store(0, Relaxed);
+        assert!(*pending.wait().expect("answered") == bytes[4096..8192] && !uring.is_given_up());
     }
 
     #[test]

@@ -4,6 +4,14 @@
 //! collector: it waits in the kernel, and hands each answer that comes to its read, until its own is there; then it wakes
 //! one of those that still wait, which collects on. A lone reader so pays one system call to submit and one to wait.
 //!
+//! **Submission.** The kernel is given requests under the lock of the state alone; a thread that waits in the kernel
+//! without that lock submits nothing. So those that the kernel has not taken are known, and stay ours.
+//!
+//! **Errors.** `io_uring_enter` may fail for a moment (a signal, little memory). If it fails for good (a host that forbids
+//! it from now on, a descriptor that was closed), or for too long, the ring is given up: the kernel is given nothing any
+//! more, requests that it did not take are made by their waiters, and the answers to the others are looked for in the
+//! memory that it shares with us.
+//!
 //! **Memory.** The kernel writes into the buffer of a read until the read's answer has been collected. The buffer
 //! belongs to the engine for that long, whatever becomes of the waiter; the engine is not dropped before, for it waits
 //! for what is under way.
@@ -13,20 +21,32 @@ use super::Read;
 use crate::{PendingRead, ReadAnswer, ReadUnderWay};
 use brindle_sync::{Mutex, MutexGuard, Rank};
 use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 /// Room in the submission queue. The completion queue has twice that, and the kernel keeps what does not fit.
 const ENTRIES: u32 = 256;
+/// Number of successive failures that may pass, after which the ring is given up.
+const FAILURES_MAX: u32 = 10_000;
+/// Time after which an answer is looked for again in a ring that was given up.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// `IORING_ENTER_GETEVENTS`.
+const GET_EVENTS: u32 = 1;
 
 /// A ring, and the reads that are under way in it.
 #[derive(Debug)]
 pub(super) struct Uring {
     ring: RingCell,
     state: Mutex<State>,
+    /// Errno that each system call fails with, if not 0.
+    #[cfg(test)]
+    pub(super) fault: std::sync::atomic::AtomicI32,
 }
 
 struct RingCell(IoUring);
@@ -46,6 +66,11 @@ struct State {
     is_collected: bool,
     /// Numbers of the reads whose waiters went to sleep; some have been answered since.
     sleepers: Vec<usize>,
+    /// Numbers of the reads in the submission queue, in its order: the kernel has not taken them.
+    queued: VecDeque<usize>,
+    /// Failures of the system call since it last succeeded.
+    failures: u32,
+    is_given_up: bool,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +100,17 @@ impl Uring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let state = Mutex::new(Rank::DeviceQueue, State::default());
-        Ok(Self { ring: RingCell(ring), state })
+        Ok(Self {
+            ring: RingCell(ring),
+            state,
+            #[cfg(test)]
+            fault: std::sync::atomic::AtomicI32::new(0),
+        })
+    }
+
+    /// Returns true if no more reads are given to the kernel.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.state.lock().is_given_up
     }
 
     /// Submits reads. Those that the kernel does not take are made by their waiters.
@@ -99,6 +134,9 @@ impl Uring {
     /// Puts a read into the submission queue; false if there is no room.
     fn push(&self, state: &mut MutexGuard<'_, State>, number: usize) -> bool {
         for _ in 0..2 {
+            if state.is_given_up {
+                return false;
+            }
             let read = state.slots[number].read.as_mut().expect("a read was just put there");
             let (fd, length) = (types::Fd(read.target.file.as_raw_fd()), read.buffer.len());
             let Ok(length) = u32::try_from(length) else { return false };
@@ -108,6 +146,7 @@ impl Uring {
             // buffer and the file of the entry live in the slot until the kernel's answer has been collected.
             let pushed = unsafe { self.ring.0.submission_shared().push(&entry) };
             if pushed.is_ok() {
+                state.queued.push_back(number);
                 return true;
             }
             self.enter(state);
@@ -117,8 +156,35 @@ impl Uring {
 
     /// Gives the kernel what is in the submission queue. What it can't take now, it is given with the next batch or by
     /// the next waiter.
-    fn enter(&self, _state: &mut MutexGuard<'_, State>) {
-        let _ = self.ring.0.submit();
+    fn enter(&self, state: &mut MutexGuard<'_, State>) {
+        if state.queued.is_empty() {
+            return;
+        }
+        // SAFETY: as below.
+        let is_full = unsafe { self.ring.0.submission_shared() }.cq_overflow();
+        let flags = if is_full { GET_EVENTS } else { 0 };
+        let entered = self.call(u32::try_from(state.queued.len()).unwrap_or(u32::MAX), 0, flags);
+        // SAFETY: the only use of the submission queue is here and in `push`, under the lock of the state.
+        let left = unsafe { self.ring.0.submission_shared() }.len();
+        let taken = state.queued.len().saturating_sub(left);
+        state.queued.drain(..taken);
+        state.note(entered);
+    }
+
+    /// Waits in the kernel until there is an answer. The state is not locked, so nothing is submitted.
+    fn await_answer(&self) -> io::Result<()> {
+        self.call(0, 1, GET_EVENTS)
+    }
+
+    fn call(&self, submitted: u32, awaited: u32, flags: u32) -> io::Result<()> {
+        #[cfg(test)]
+        match self.fault.load(Relaxed) {
+            0 => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+        // SAFETY: no argument is passed by address. What is submitted are entries that `push` has made; see there.
+        let entered = unsafe { self.ring.0.submitter().enter::<()>(submitted, awaited, flags, None) };
+        entered.map(drop)
     }
 
     /// Hands what the completion queue holds to the reads. Does nothing while a thread collects in the kernel: that one
@@ -150,15 +216,34 @@ impl Uring {
                 drop(state);
                 thread::park();
                 state = self.state.lock();
-            } else {
-                state.is_collected = true;
-                drop(state);
-                // An interrupted wait is begun anew.
-                let _ = self.ring.0.submit_and_wait(1);
-                state = self.state.lock();
-                state.is_collected = false;
+                continue;
             }
+            state = self.wait_for_any(state);
         }
+    }
+
+    /// Waits until there may be another answer, as the one thread that does.
+    fn wait_for_any<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.enter(&mut state);
+        if state.is_given_up {
+            // Requests that the kernel did not take are answered by now.
+            drop(state);
+            thread::park_timeout(LOOK_INTERVAL);
+            return self.state.lock();
+        }
+        if !state.queued.is_empty() {
+            // Nothing of what is waited for may be under way.
+            drop(state);
+            thread::yield_now();
+            return self.state.lock();
+        }
+        state.is_collected = true;
+        drop(state);
+        let entered = self.await_answer();
+        let mut state = self.state.lock();
+        state.is_collected = false;
+        state.note(entered);
+        state
     }
 }
 
@@ -174,6 +259,33 @@ impl State {
                 self.slots.push(slot);
                 self.slots.len() - 1
             }
+        }
+    }
+
+    /// Takes note of a system call: the ring is given up if it will fail again.
+    fn note(&mut self, entered: io::Result<()>) {
+        let Err(error) = entered else {
+            self.failures = 0;
+            return;
+        };
+        let passes = [Errno::INTR, Errno::AGAIN, Errno::BUSY];
+        let errno = Errno::from_io_error(&error);
+        if errno != Some(Errno::INTR) {
+            self.failures += 1;
+        }
+        if self.is_given_up
+            || (errno.is_some_and(|errno| passes.contains(&errno)) && self.failures < FAILURES_MAX)
+        {
+            return;
+        }
+        self.is_given_up = true;
+        for number in std::mem::take(&mut self.queued) {
+            // Not a byte of it: the waiter reads it all.
+            self.answer(number, 0);
+        }
+        // They look for their answers themselves.
+        for slot in &mut self.slots {
+            slot.waiters.drain(..).for_each(|waiter| waiter.unpark());
         }
     }
 
@@ -217,7 +329,7 @@ impl Drop for Uring {
             if state.slots.iter().all(|slot| slot.read.is_none() || slot.result.is_some()) {
                 return;
             }
-            let _ = self.ring.0.submit_and_wait(1);
+            state = self.wait_for_any(state);
         }
     }
 }
