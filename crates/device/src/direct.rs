@@ -64,6 +64,16 @@ impl DirectFile {
             && !self.is_refused.load(Ordering::Relaxed)
     }
 
+    /// The file that is written.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Returns true if the device can take pieces from where they are in memory.
+    pub(crate) fn takes(pieces: &[&[u8]]) -> bool {
+        are_aligned(pieces)
+    }
+
     /// Writes pieces that lie one behind the other; false if the device does not take them this way.
     pub(crate) fn write(&self, offset: u64, pieces: &[&[u8]]) -> io::Result<bool> {
         let written = match are_aligned(pieces) {

@@ -4,8 +4,10 @@ use crate::class::{
     can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
 };
 use crate::direct::DirectFile;
-use crate::engine::{self, Target};
-use crate::{Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, wait};
+use crate::engine::{self, FileRequest, Target};
+use crate::{
+    Batch, Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, WriteRequest, wait,
+};
 use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
     seek,
@@ -141,6 +143,16 @@ impl FileDevice {
         preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
     }
 
+    /// The file as it was opened first.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The way around the host's cache, if adjacent pieces are to take it.
+    pub(crate) fn direct_for(&self, offset: u64, pieces: &[&[u8]]) -> Option<&DirectFile> {
+        self.direct.get().and_then(Option::as_ref).filter(|direct| direct.wants(offset, pieces))
+    }
+
     fn check_range(&self, offset: u64, length: usize) -> Result<(), DeviceError> {
         let size_bytes = self.size_bytes();
         if fits(offset, length, size_bytes) {
@@ -244,13 +256,24 @@ impl WritableDevice for FileDevice {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         self.check_range(offset, length)?;
         let device = self.name.to_string();
-        let direct = self.direct.get().and_then(Option::as_ref).filter(|direct| direct.wants(offset, pieces));
-        let written = match direct.map(|direct| direct.write(offset, pieces)) {
+        let written = match self.direct_for(offset, pieces).map(|direct| direct.write(offset, pieces)) {
             Some(Ok(true)) => return Ok(()),
             Some(Err(source)) => Err(source),
             None | Some(Ok(false)) => write_all_vectored(&self.file, offset, pieces),
         };
         written.map_err(|source| DeviceError::Write { device, offset, length: length as u64, source })
+    }
+
+    fn submit_write<'a>(&'a self, write: WriteRequest<'a>, batch: &mut Batch<'a>) {
+        let length = write.pieces.iter().map(|piece| piece.len()).sum();
+        match self.check_range(write.offset, length) {
+            Ok(()) => batch.plan(FileRequest::write(self, write)),
+            Err(error) => batch.answer(Err(error)),
+        }
+    }
+
+    fn submit_flush<'a>(&'a self, batch: &mut Batch<'a>) {
+        batch.plan(FileRequest::flush(self));
     }
 
     fn bypass_cache(&self) {
@@ -302,7 +325,7 @@ impl WritableDevice for FileDevice {
 }
 
 /// The most pieces that one system call takes (`IOV_MAX`).
-const PIECES_MAX: usize = 1024;
+pub(crate) const PIECES_MAX: usize = 1024;
 
 pub(crate) fn write_all_vectored(file: &File, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
     let mut at = offset;

@@ -6,8 +6,12 @@
 //! device that has no engine (memory, a simulation) answers as it is asked. A single read that is wanted at once has no
 //! use for an engine: [`Device::read_at`] makes it by the calling thread. Where nothing need be known of what is under
 //! way, and the host caches the device, [`Device::prefetch`] spares a copy: the host fetches into its own memory.
+//!
+//! The walk of a write: devices add their parts of it to a [`Batch`], which the engine makes all at once while the caller
+//! waits; likewise flushes. One write to one device is made by the calling thread.
 //! Must not know: btrfs.
 
+mod batch;
 mod buffer;
 mod class;
 mod direct;
@@ -20,6 +24,7 @@ mod request;
 mod sparse;
 mod wait;
 
+pub use batch::{Batch, WriteRequest, write_now};
 pub use buffer::Buffer;
 pub use class::DeviceClass;
 pub use direct::DIRECT_ALIGNMENT;
@@ -88,6 +93,17 @@ pub trait WritableDevice: Device {
             [one] => self.write_at(offset, one),
             several => self.write_at(offset, &several.concat()),
         }
+    }
+
+    /// Adds a write to a batch. A device without an engine makes it at once.
+    fn submit_write<'a>(&'a self, write: WriteRequest<'a>, batch: &mut Batch<'a>) {
+        batch.answer(write_now(self, &write));
+    }
+
+    /// Adds a flush of everything written before to a batch: writes of the same batch are not covered. A device without
+    /// an engine makes it at once.
+    fn submit_flush<'a>(&'a self, batch: &mut Batch<'a>) {
+        batch.answer(self.flush());
     }
 
     /// Says that much will be written from now on, in long runs that are not read soon: pieces aligned to

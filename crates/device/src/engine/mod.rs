@@ -1,5 +1,6 @@
-//! Engines: reads of files, many at once. An engine takes a batch of reads, each into a buffer of its own, and answers
-//! them in any order. There is one for the process, which all its devices share.
+//! Engines: requests of files, many at once. An engine takes a batch of reads, each into a buffer of its own, and answers
+//! them in any order; or it makes a batch of writes and flushes ([`writes`]) while the caller waits. There is one for the
+//! process, which all its devices share.
 //!
 //! - [`uring`]: the kernel's `io_uring`: a batch is one system call, and no thread of ours waits for it.
 //! - [`threads`]: `pread` by a few threads, where the host forbids `io_uring`.
@@ -9,6 +10,9 @@
 
 mod threads;
 mod uring;
+mod writes;
+
+pub(crate) use writes::FileRequest;
 
 use crate::{Buffer, PendingRead};
 use std::fs::File;
@@ -59,12 +63,23 @@ pub(crate) fn submit(target: &Target, requests: &[crate::ReadRequest]) -> Vec<Pe
         offset: request.offset,
         buffer: Buffer::new(request.length),
     });
-    static URING: OnceLock<Option<Arc<Uring>>> = OnceLock::new();
     static THREADS: OnceLock<Arc<Threads>> = OnceLock::new();
-    match URING.get_or_init(|| Uring::new().ok().map(Arc::new)) {
-        Some(uring) if !uring.is_given_up() => uring.submit(reads.collect()),
-        _ => THREADS.get_or_init(Arc::default).submit(reads.collect()),
+    match uring() {
+        Some(uring) => uring.submit(reads.collect()),
+        None => THREADS.get_or_init(Arc::default).submit(reads.collect()),
     }
+}
+
+/// Makes writes and flushes, all at the same time, and waits for them; the answers are in the order of the requests.
+pub(crate) fn make(requests: &[&FileRequest<'_>]) -> Vec<Result<(), crate::DeviceError>> {
+    writes::make(requests, uring())
+}
+
+/// The process' ring, unless the host has none, or it was given up.
+fn uring() -> Option<&'static Arc<Uring>> {
+    static URING: OnceLock<Option<Arc<Uring>>> = OnceLock::new();
+    let uring = URING.get_or_init(|| Uring::new().ok().map(Arc::new)).as_ref();
+    uring.filter(|uring| !uring.is_given_up())
 }
 
 #[cfg(test)]

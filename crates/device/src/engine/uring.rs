@@ -1,4 +1,4 @@
-//! Reads by the kernel's `io_uring`.
+//! Reads, writes and flushes by the kernel's `io_uring`.
 //!
 //! **Collecting.** Answers come to one completion queue. A thread that waits and finds no other collecting becomes the
 //! collector: it waits in the kernel, and hands each answer that comes to its read, until its own is there; then it wakes
@@ -14,16 +14,18 @@
 //!
 //! **Memory.** The kernel writes into the buffer of a read until the read's answer has been collected. The buffer
 //! belongs to the engine for that long, whatever becomes of the waiter; the engine is not dropped before, for it waits
-//! for what is under way.
+//! for what is under way. The bytes of a write are lent by the caller of [`Uring::perform`], which does not return, nor
+//! unwind, before the kernel has answered.
 #![expect(unsafe_code, reason = "the kernel is given addresses of buffers; this module keeps them alive")]
 
 use super::Read;
 use crate::{PendingRead, ReadAnswer, ReadUnderWay};
 use brindle_sync::{Mutex, MutexGuard, Rank};
-use io_uring::{IoUring, opcode, types};
-use rustix::io::Errno;
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -36,6 +38,10 @@ const ENTRIES: u32 = 256;
 const FAILURES_MAX: u32 = 10_000;
 /// Time after which an answer is looked for again in a ring that was given up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// Result of a request that the kernel has not been given: the waiter makes it.
+const NOT_TAKEN: i32 = -Errno::CANCELED.raw_os_error();
+/// `RWF_DSYNC`.
+const WRITE_DURABLE: i32 = ReadWriteFlags::DSYNC.bits().cast_signed();
 /// `IORING_ENTER_GETEVENTS`.
 const GET_EVENTS: u32 = 1;
 
@@ -73,15 +79,46 @@ struct State {
     is_given_up: bool,
 }
 
+/// A request that the caller waits for: one system call's worth.
+pub(super) struct Part<'a> {
+    pub(super) file: &'a File,
+    pub(super) kind: PartKind<'a>,
+}
+
+pub(super) enum PartKind<'a> {
+    Write {
+        offset: u64,
+        /// At most `IOV_MAX`.
+        slices: &'a [IoSlice<'a>],
+        /// Their length in bytes.
+        length: usize,
+        is_durable: bool,
+    },
+    Flush,
+}
+
+#[derive(Debug)]
+enum Request {
+    Read(Read),
+    /// Part of a batch that is waited for, which keeps all that the kernel was given addresses of.
+    Lent,
+}
+
 #[derive(Debug, Default)]
 struct Slot {
-    /// The read; none in a free slot.
-    read: Option<Read>,
-    /// Bytes read, or an errno below zero, of an answered read.
+    /// The request; none in a free slot.
+    request: Option<Request>,
+    /// Bytes read or written, or an errno below zero, of an answered request.
     result: Option<i32>,
     /// Threads that sleep until there is an answer, or until they are to collect.
     waiters: Vec<Thread>,
     is_given_up: bool,
+}
+
+/// Parts that were submitted, and were lent what the kernel was given addresses of. Dropped, they are waited for.
+struct Lent<'u> {
+    uring: &'u Uring,
+    numbers: VecDeque<usize>,
 }
 
 /// A read that was submitted.
@@ -118,11 +155,11 @@ impl Uring {
         let mut state = self.state.lock();
         let mut pending = Vec::with_capacity(reads.len());
         for read in reads {
-            let number = state.add(read);
-            let taken = self.push(&mut state, number);
-            if !taken {
-                // Not a byte of it: the waiter reads it all.
-                state.answer(number, 0);
+            let number = state.add(Request::Read(read));
+            if let Some(entry) = state.read_entry(number) {
+                self.push(&mut state, number, &entry);
+            } else {
+                state.answer(number, NOT_TAKEN);
             }
             let submitted = Submitted { uring: Arc::clone(self), number, is_taken: AtomicBool::new(false) };
             pending.push(PendingRead::under_way(submitted));
@@ -131,27 +168,38 @@ impl Uring {
         pending
     }
 
-    /// Puts a read into the submission queue; false if there is no room.
-    fn push(&self, state: &mut MutexGuard<'_, State>, number: usize) -> bool {
+    /// Makes requests, all at the same time, and waits for them; their results as the kernel gives them, or [`NOT_TAKEN`].
+    pub(super) fn perform(&self, parts: &[Part<'_>]) -> Vec<i32> {
+        let mut lent = Lent { uring: self, numbers: VecDeque::with_capacity(parts.len()) };
+        let mut state = self.state.lock();
+        for part in parts {
+            let entry = part.entry();
+            // From here on it is waited for, so nothing may panic before it is submitted.
+            let number = state.add(Request::Lent);
+            lent.numbers.push_back(number);
+            self.push(&mut state, number, &entry.user_data(number as u64));
+        }
+        self.enter(&mut state);
+        drop(state);
+        std::iter::from_fn(|| lent.wait_for_next()).collect()
+    }
+
+    /// Puts a request into the submission queue, or answers that it was not taken.
+    fn push(&self, state: &mut MutexGuard<'_, State>, number: usize, entry: &squeue::Entry) {
         for _ in 0..2 {
             if state.is_given_up {
-                return false;
+                break;
             }
-            let read = state.slots[number].read.as_mut().expect("a read was just put there");
-            let (fd, length) = (types::Fd(read.target.file.as_raw_fd()), read.buffer.len());
-            let Ok(length) = u32::try_from(length) else { return false };
-            let entry = opcode::Read::new(fd, read.buffer.as_mut_ptr(), length).offset(read.offset).build();
-            let entry = entry.user_data(number as u64);
-            // SAFETY: the only use of the submission queue is here and in `enter`, under the lock of the state. The
-            // buffer and the file of the entry live in the slot until the kernel's answer has been collected.
-            let pushed = unsafe { self.ring.0.submission_shared().push(&entry) };
+            // SAFETY: the only use of the submission queue is here and in `enter`, under the lock of the state. What the
+            // entry of a read points to lives in its slot until the kernel's answer has been collected; that of a part
+            // is borrowed by `perform` until then.
+            let pushed = unsafe { self.ring.0.submission_shared().push(entry) };
             if pushed.is_ok() {
-                state.queued.push_back(number);
-                return true;
+                return state.queued.push_back(number);
             }
             self.enter(state);
         }
-        false
+        state.answer(number, NOT_TAKEN);
     }
 
     /// Gives the kernel what is in the submission queue. What it can't take now, it is given with the next batch or by
@@ -201,13 +249,12 @@ impl Uring {
         }
     }
 
-    /// Waits for the answer to a read. Another waiter may take it first, and its slot is another read's then.
-    fn wait(&self, submitted: &Submitted) {
-        let number = submitted.number;
+    /// Waits for the answer to a request. Another waiter may take it first, and its slot is another request's then.
+    fn wait(&self, number: usize, is_taken: impl Fn() -> bool) {
         let mut state = self.state.lock();
         loop {
             self.collect(&mut state);
-            if submitted.is_taken.load(Relaxed) || state.slots[number].result.is_some() {
+            if is_taken() || state.slots[number].result.is_some() {
                 return state.wake_collector();
             }
             if state.is_collected {
@@ -247,9 +294,62 @@ impl Uring {
     }
 }
 
+impl Lent<'_> {
+    /// Waits for the next part's answer, and takes it.
+    fn wait_for_next(&mut self) -> Option<i32> {
+        let number = *self.numbers.front()?;
+        self.uring.wait(number, || false);
+        let mut state = self.uring.state.lock();
+        let result = state.slots[number].result;
+        state.free(number);
+        self.numbers.pop_front();
+        Some(result.expect("an answer is waited for"))
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // Only if a thread has panicked: locks let a thread in that unwinds.
+        while self.wait_for_next().is_some() {}
+    }
+}
+
+impl Part<'_> {
+    fn entry(&self) -> squeue::Entry {
+        let fd = types::Fd(self.file.as_raw_fd());
+        match &self.kind {
+            PartKind::Flush => opcode::Fsync::new(fd).build(),
+            PartKind::Write { offset, slices, is_durable, .. } => {
+                let flags = if *is_durable { WRITE_DURABLE } else { 0 };
+                let count = u32::try_from(slices.len()).expect("at most IOV_MAX");
+                // An `IoSlice` is an `iovec`.
+                let write = opcode::Writev::new(fd, slices.as_ptr().cast(), count);
+                write.offset(*offset).rw_flags(flags).build()
+            }
+        }
+    }
+
+    /// The result if everything was done.
+    pub(super) fn length(&self) -> usize {
+        match &self.kind {
+            PartKind::Write { length, .. } => *length,
+            PartKind::Flush => 0,
+        }
+    }
+}
+
 impl State {
-    fn add(&mut self, read: Read) -> usize {
-        let slot = Slot { read: Some(read), ..Slot::default() };
+    /// The submission of a read; `None` if it is too long for one.
+    fn read_entry(&mut self, number: usize) -> Option<squeue::Entry> {
+        let Some(Request::Read(read)) = &mut self.slots[number].request else { return None };
+        let length = u32::try_from(read.buffer.len()).ok()?;
+        let fd = types::Fd(read.target.file.as_raw_fd());
+        let entry = opcode::Read::new(fd, read.buffer.as_mut_ptr(), length).offset(read.offset).build();
+        Some(entry.user_data(number as u64))
+    }
+
+    fn add(&mut self, request: Request) -> usize {
+        let slot = Slot { request: Some(request), ..Slot::default() };
         match self.free.pop() {
             Some(number) => {
                 self.slots[number] = slot;
@@ -280,8 +380,7 @@ impl State {
         }
         self.is_given_up = true;
         for number in std::mem::take(&mut self.queued) {
-            // Not a byte of it: the waiter reads it all.
-            self.answer(number, 0);
+            self.answer(number, NOT_TAKEN);
         }
         // They look for their answers themselves.
         for slot in &mut self.slots {
@@ -292,7 +391,7 @@ impl State {
     /// Notes the answer to a read, and wakes its waiter.
     fn answer(&mut self, number: usize, result: i32) {
         let slot = &mut self.slots[number];
-        assert!(slot.read.is_some() && slot.result.is_none(), "one answer to each read");
+        assert!(slot.request.is_some() && slot.result.is_none(), "one answer to each request");
         slot.result = Some(result);
         if slot.is_given_up {
             self.free(number);
@@ -301,10 +400,10 @@ impl State {
         }
     }
 
-    fn free(&mut self, number: usize) -> Read {
+    fn free(&mut self, number: usize) -> Request {
         let slot = std::mem::take(&mut self.slots[number]);
         self.free.push(number);
-        slot.read.expect("a slot in use has a read")
+        slot.request.expect("a slot in use has a request")
     }
 
     /// Wakes a thread that sleeps, so that it collects. It sleeps no more in any case, so its read leaves the list.
@@ -326,7 +425,7 @@ impl Drop for Uring {
         let mut state = self.state.lock_after_panic();
         loop {
             self.collect(&mut state);
-            if state.slots.iter().all(|slot| slot.read.is_none() || slot.result.is_some()) {
+            if state.slots.iter().all(|slot| slot.request.is_none() || slot.result.is_some()) {
                 return;
             }
             state = self.wait_for_any(state);
@@ -342,7 +441,7 @@ impl ReadUnderWay for Submitted {
     }
 
     fn wait(&self) {
-        self.uring.wait(self);
+        self.uring.wait(self.number, || self.is_taken.load(Relaxed));
     }
 
     fn take(&self) -> ReadAnswer {
@@ -352,6 +451,7 @@ impl ReadUnderWay for Submitted {
             let result = state.slots[self.number].result.expect("an answer is waited for");
             (state.free(self.number), result)
         };
+        let Request::Read(read) = read else { unreachable!("parts have waiters of their own") };
         match usize::try_from(result) {
             Ok(length) if length == read.buffer.len() => Ok(read.buffer),
             // The kernel may stop in the middle, or refuse a way of reading; the rest says why, or is there.

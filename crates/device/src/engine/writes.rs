@@ -1,0 +1,398 @@
+//! Writes and flushes of files, many at once, which the caller waits for.
+//!
+//! What costs the host no more than a note in memory is done soonest by the calling thread: small writes through the
+//! host's cache, and several of one device, of which the host takes one after the other anyway. The rest is given to
+//! the ring in one system call. Where there is none, each device gets a thread for as long as that takes.
+
+use super::uring::{Part, PartKind, Uring};
+use crate::direct::DirectFile;
+use crate::file::PIECES_MAX;
+use crate::{Buffer, DeviceError, FileDevice, WritableDevice, WriteRequest, write_now};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Less than this is written through the host's cache by the calling thread, device after device, in bytes.
+const APART_BYTES_MIN: usize = 128 << 10;
+/// Bytes of one buffer of a copy.
+const COPY_BYTES: usize = 1 << 20;
+
+/// A write or a flush of a file.
+#[derive(Debug)]
+pub(crate) struct FileRequest<'a> {
+    device: &'a FileDevice,
+    kind: FileRequestKind<'a>,
+}
+
+#[derive(Debug)]
+enum FileRequestKind<'a> {
+    Write(WriteRequest<'a>),
+    Flush,
+}
+
+/// A request as the ring is given it.
+struct Lent<'r> {
+    file: &'r File,
+    /// Where the bytes are not aligned as the device wants them: a copy that is.
+    copy: Vec<Buffer>,
+}
+
+impl<'a> FileRequest<'a> {
+    /// A write that lies within the device.
+    pub(crate) fn write(device: &'a FileDevice, write: WriteRequest<'a>) -> Self {
+        Self { device, kind: FileRequestKind::Write(write) }
+    }
+
+    pub(crate) fn flush(device: &'a FileDevice) -> Self {
+        Self { device, kind: FileRequestKind::Flush }
+    }
+
+    /// Makes the request by the calling thread.
+    fn make(&self) -> Result<(), DeviceError> {
+        match &self.kind {
+            FileRequestKind::Write(write) => write_now(self.device, write),
+            FileRequestKind::Flush => self.device.flush(),
+        }
+    }
+
+    fn direct(&self) -> Option<&DirectFile> {
+        match &self.kind {
+            FileRequestKind::Write(write) => self.device.direct_for(write.offset, &write.pieces),
+            FileRequestKind::Flush => None,
+        }
+    }
+
+    /// Bytes that the host only takes note of; `None` if the device has to work before there is an answer.
+    fn noted_bytes(&self) -> Option<usize> {
+        match &self.kind {
+            FileRequestKind::Write(write) if !write.is_durable && self.direct().is_none() => {
+                Some(write.pieces.iter().map(|piece| piece.len()).sum())
+            }
+            _ => None,
+        }
+    }
+
+    fn lend(&self) -> Lent<'_> {
+        let direct = self.direct();
+        let copy = match (&self.kind, direct) {
+            (FileRequestKind::Write(write), Some(_)) if !DirectFile::takes(&write.pieces) => {
+                copied(&write.pieces)
+            }
+            _ => Vec::new(),
+        };
+        Lent { file: direct.map_or(self.device.file(), DirectFile::file), copy }
+    }
+
+    /// The bytes to be written.
+    fn slices<'r>(&'r self, lent: &'r Lent<'_>) -> Vec<IoSlice<'r>> {
+        match &self.kind {
+            FileRequestKind::Write(_) if !lent.copy.is_empty() => {
+                lent.copy.iter().map(|buffer| IoSlice::new(buffer)).collect()
+            }
+            FileRequestKind::Write(write) => write.pieces.iter().map(|piece| IoSlice::new(piece)).collect(),
+            FileRequestKind::Flush => Vec::new(),
+        }
+    }
+
+    /// The request in parts of which each is one system call.
+    fn parts<'r>(&self, lent: &Lent<'r>, slices: &'r [IoSlice<'r>]) -> Vec<Part<'r>> {
+        let file = lent.file;
+        let FileRequestKind::Write(write) = &self.kind else {
+            return vec![Part { file, kind: PartKind::Flush }];
+        };
+        let mut offset = write.offset;
+        let part = |slices: &'r [IoSlice<'r>]| {
+            let length = slices.iter().map(|slice| slice.len()).sum();
+            let kind = PartKind::Write { offset, slices, length, is_durable: write.is_durable };
+            offset += length as u64;
+            Part { file, kind }
+        };
+        slices.chunks(PIECES_MAX).map(part).collect()
+    }
+
+    /// The answer, by the results of the parts.
+    fn judge(&self, parts: &[Part<'_>], results: &[i32]) -> Result<(), DeviceError> {
+        let mut is_done = true;
+        for (part, result) in parts.iter().zip(results) {
+            match usize::try_from(*result) {
+                Ok(length) => is_done &= length == part.length(),
+                Err(_) if is_refusal(*result) => is_done = false,
+                Err(_) => return Err(self.failed(*result)),
+            }
+        }
+        // The host may stop in the middle, or refuse to do it this way.
+        if is_done { Ok(()) } else { self.make() }
+    }
+
+    fn failed(&self, result: i32) -> DeviceError {
+        let source = Errno::from_raw_os_error(result.saturating_neg()).into();
+        let device = crate::Device::name(self.device).to_owned();
+        match &self.kind {
+            FileRequestKind::Write(write) if !write.is_durable => {
+                let length = write.pieces.iter().map(|piece| piece.len() as u64).sum();
+                DeviceError::Write { device, offset: write.offset, length, source }
+            }
+            // Also of a durable write: the host reports the failures of earlier ones to it.
+            _ => DeviceError::Flush { device, source },
+        }
+    }
+}
+
+/// Results that say nothing of the device. A flush that was refused was not begun.
+fn is_refusal(result: i32) -> bool {
+    let refusals = [Errno::INTR, Errno::AGAIN, Errno::INVAL, Errno::OPNOTSUPP, Errno::CANCELED];
+    refusals.iter().any(|errno| errno.raw_os_error() == result.saturating_neg())
+}
+
+/// A copy of adjacent pieces, aligned.
+fn copied(pieces: &[&[u8]]) -> Vec<Buffer> {
+    let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let mut copy: Vec<Buffer> = Vec::with_capacity(left.div_ceil(COPY_BYTES));
+    let mut at = COPY_BYTES;
+    for piece in pieces {
+        let mut rest = *piece;
+        while !rest.is_empty() {
+            if copy.last().is_none_or(|last| at == last.len()) {
+                copy.push(Buffer::new(left.min(COPY_BYTES)));
+                at = 0;
+            }
+            let last = copy.last_mut().expect("one was just added");
+            let (now, later) = rest.split_at(rest.len().min(last.len() - at));
+            last[at..at + now.len()].copy_from_slice(now);
+            (at, left, rest) = (at + now.len(), left - now.len(), later);
+        }
+    }
+    copy
+}
+
+/// Makes requests, all at the same time, and waits for them.
+pub(super) fn make(
+    requests: &[&FileRequest<'_>],
+    uring: Option<&Arc<Uring>>,
+) -> Vec<Result<(), DeviceError>> {
+    if !is_worth_a_ring(requests) {
+        return requests.iter().map(|request| request.make()).collect();
+    }
+    match uring {
+        Some(uring) => make_by_ring(requests, uring),
+        None => make_by_threads(requests),
+    }
+}
+
+/// Returns true if devices would wait for each other, or one could do several things at once.
+fn is_worth_a_ring(requests: &[&FileRequest<'_>]) -> bool {
+    let Some((first, rest)) = requests.split_first() else { return false };
+    let works = requests.iter().filter(|request| request.noted_bytes().is_none()).count();
+    if rest.iter().all(|request| std::ptr::eq(request.device, first.device)) {
+        return works > 1;
+    }
+    works > 0 || requests.iter().filter_map(|request| request.noted_bytes()).sum::<usize>() >= APART_BYTES_MIN
+}
+
+fn make_by_ring(requests: &[&FileRequest<'_>], uring: &Arc<Uring>) -> Vec<Result<(), DeviceError>> {
+    let lent: Vec<Lent<'_>> = requests.iter().map(|request| request.lend()).collect();
+    let slices: Vec<Vec<IoSlice<'_>>> =
+        requests.iter().zip(&lent).map(|(request, lent)| request.slices(lent)).collect();
+    let mut parts = Vec::new();
+    let mut counts = Vec::with_capacity(requests.len());
+    for ((request, lent), slices) in requests.iter().zip(&lent).zip(&slices) {
+        let of_one = request.parts(lent, slices);
+        counts.push(of_one.len());
+        parts.extend(of_one);
+    }
+    let results = uring.perform(&parts);
+    let mut at = 0;
+    let judge = |(request, count): (&&FileRequest<'_>, &usize)| {
+        let range = at..at + count;
+        at = range.end;
+        request.judge(&parts[range.clone()], &results[range])
+    };
+    requests.iter().zip(&counts).map(judge).collect()
+}
+
+/// Gives each device a thread, but for the first, which is the calling thread's.
+fn make_by_threads(requests: &[&FileRequest<'_>]) -> Vec<Result<(), DeviceError>> {
+    let mut devices: Vec<Vec<usize>> = Vec::new();
+    for (index, request) in requests.iter().enumerate() {
+        let is_its = |known: &&mut Vec<usize>| std::ptr::eq(requests[known[0]].device, request.device);
+        match devices.iter_mut().find(is_its) {
+            Some(known) => known.push(index),
+            None => devices.push(vec![index]),
+        }
+    }
+    let make = |indices: &Vec<usize>| -> Vec<(usize, Result<(), DeviceError>)> {
+        indices.iter().map(|index| (*index, requests[*index].make())).collect()
+    };
+    let mut answers = std::thread::scope(|scope| {
+        let others: Vec<_> = devices[1..].iter().map(|indices| scope.spawn(move || make(indices))).collect();
+        let mut answers = make(&devices[0]);
+        answers.extend(others.into_iter().flat_map(|it| it.join().expect("writing does not panic")));
+        answers
+    });
+    answers.sort_unstable_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, Device};
+    use std::path::Path;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const SIZE: usize = 4 << 20;
+
+    /// A generator of test numbers (xorshift).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % limit as u64).expect("small")
+        }
+    }
+
+    type Make = Box<dyn Fn(&[&FileRequest<'_>]) -> Vec<Result<(), DeviceError>>>;
+
+    /// The engines, one of them a ring that is forbidden half of the time.
+    fn engines() -> Vec<(&'static str, Make)> {
+        let mut engines: Vec<(&str, Make)> = vec![("threads", Box::new(|requests| make(requests, None)))];
+        match Uring::new().and_then(|ring| Ok((ring, Uring::new()?))) {
+            Ok((ring, forbidden)) => {
+                let (ring, forbidden) = (Arc::new(ring), Arc::new(forbidden));
+                engines.push(("io_uring", Box::new(move |requests| make(requests, Some(&ring)))));
+                engines.push((
+                    "forbidden io_uring",
+                    Box::new(move |requests| {
+                        let answers = make(requests, Some(&forbidden));
+                        forbidden.fault.store(Errno::PERM.raw_os_error(), Relaxed);
+                        answers
+                    }),
+                ));
+            }
+            Err(error) => println!("skipped: no io_uring: {error}"),
+        }
+        engines
+    }
+
+    fn devices(directory: &Path) -> Vec<FileDevice> {
+        let new = |number| {
+            let device =
+                FileDevice::create(&directory.join(format!("image{number}")), SIZE as u64).expect("create");
+            // The last ones are written around the cache, where the filesystem can.
+            if number > 0 {
+                device.bypass_cache();
+            }
+            device
+        };
+        (0..3).map(new).collect()
+    }
+
+    /// A write of random bytes and pieces, and the model's part.
+    fn write<'a>(numbers: &mut Numbers, offset: usize, bytes: &'a [u8]) -> WriteRequest<'a> {
+        let mut pieces = Vec::new();
+        let mut rest = bytes;
+        // Few pieces, pages, or more than a system call takes.
+        let most = [rest.len().max(1), 4096, 100][numbers.below(3)];
+        while !rest.is_empty() {
+            let length = if most == 4096 { 4096 } else { 1 + numbers.below(most) };
+            let (now, later) = rest.split_at(length.min(rest.len()));
+            pieces.push(now);
+            rest = later;
+        }
+        WriteRequest { offset: offset as u64, pieces, is_durable: numbers.below(4) == 0 }
+    }
+
+    #[test]
+    fn batches_leave_what_a_plain_vector_holds() {
+        let mut source = Buffer::new(SIZE + 7);
+        source.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 31 / 7).to_le_bytes()[0]);
+        for (name, make) in engines() {
+            let directory = tempfile::tempdir().expect("temporary directory");
+            let devices = devices(directory.path());
+            let mut models = vec![vec![0u8; SIZE]; devices.len()];
+            let mut numbers = Numbers(0x5eed);
+            for round in 0..60 {
+                let mut requests = Vec::new();
+                let unit = [1, 512, 4096][numbers.below(3)];
+                for (device, model) in devices.iter().zip(&mut models).take(1 + numbers.below(3)) {
+                    let mut at = numbers.below(SIZE / 4) / unit * unit;
+                    for _ in 0..numbers.below(5) {
+                        let longest = [3000, 700_000][numbers.below(2)];
+                        let length = (1 + numbers.below(longest)).next_multiple_of(unit);
+                        if at + length > SIZE {
+                            break;
+                        }
+                        let from = numbers.below(SIZE + 7 - length) / unit * unit;
+                        let bytes = &source[from..from + length];
+                        model[at..at + length].copy_from_slice(bytes);
+                        requests.push(FileRequest::write(device, write(&mut numbers, at, bytes)));
+                        at += length + numbers.below(3) * unit;
+                    }
+                    if numbers.below(3) == 0 {
+                        requests.push(FileRequest::flush(device));
+                    }
+                }
+                let answers = make(&requests.iter().collect::<Vec<_>>());
+                assert_eq!(answers.len(), requests.len());
+                answers.into_iter().for_each(|answer| answer.expect("nothing fails"));
+                for (device, model) in devices.iter().zip(&models) {
+                    let mut found = vec![1; SIZE];
+                    device.read_at(0, &mut found).expect("read");
+                    assert!(found == *model, "{name}, round {round}: {}", device.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_failure_is_that_of_its_request_alone() {
+        let bytes = vec![7; 200_000];
+        for (name, make) in engines() {
+            let directory = tempfile::tempdir().expect("temporary directory");
+            let devices = devices(directory.path());
+            let read_only = FileDevice::open(&directory.path().join("image2")).expect("open");
+            let write = |device, is_durable| {
+                FileRequest::write(device, WriteRequest { offset: 4096, pieces: vec![&bytes], is_durable })
+            };
+            let requests = [write(&devices[0], false), write(&read_only, false), write(&devices[1], true)];
+            let answers = make(&requests.each_ref());
+            assert!(answers[0].is_ok() && answers[2].is_ok(), "{name}: {answers:?}");
+            match &answers[1] {
+                Err(DeviceError::Write { device, offset: 4096, length: 200_000, .. }) => {
+                    assert!(device.ends_with("image2"), "{name}: {device}");
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_answers_in_the_order_of_its_requests() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let devices = devices(directory.path());
+        let memory = crate::SparseDevice::new("memory", 8192, crate::DeviceClass::Solid);
+        let bytes = [5; 4096];
+        let at =
+            |offset| WriteRequest { offset, pieces: vec![&bytes[..1000], &bytes[1000..]], is_durable: true };
+        let mut batch = Batch::default();
+        devices[0].submit_write(at(0), &mut batch);
+        devices[0].submit_write(at(SIZE as u64 - 1), &mut batch);
+        memory.submit_write(at(4096), &mut batch);
+        memory.submit_write(at(4097), &mut batch);
+        devices[1].submit_write(at(8192), &mut batch);
+        devices[1].submit_flush(&mut batch);
+        let answers: Vec<bool> = batch.run().into_iter().map(|answer| answer.is_ok()).collect();
+        assert_eq!(answers, [true, false, true, false, true, true]);
+        let read = |device: &dyn Device, offset| {
+            let mut found = [0; 4096];
+            device.read_at(offset, &mut found).expect("read");
+            found == bytes
+        };
+        assert!(read(&devices[0], 0) && read(&memory, 4096) && read(&devices[1], 8192));
+        assert!(Batch::default().run().is_empty());
+    }
+}
