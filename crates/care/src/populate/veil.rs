@@ -1,6 +1,6 @@
 //! Deferred superblocks: a pool that is not recognised as one until it is whole.
 
-use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
+use brindle_device::{Batch, Device, DeviceClass, DeviceError, WritableDevice, WriteRequest, write_now};
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,6 +94,19 @@ impl WritableDevice for Veiled {
         }
         self.forget(offset, pieces.iter().map(|piece| to_u64(piece.len())).sum());
         self.device.write_pieces_at(offset, pieces)
+    }
+
+    fn submit_write<'a>(&'a self, write: WriteRequest<'a>, batch: &mut Batch<'a>) {
+        let length = write.pieces.iter().map(|piece| piece.len()).sum();
+        if length == SUPERBLOCK_SIZE {
+            return batch.answer(write_now(self, &write));
+        }
+        self.forget(write.offset, to_u64(length));
+        self.device.submit_write(write, batch);
+    }
+
+    fn submit_flush<'a>(&'a self, batch: &mut Batch<'a>) {
+        self.device.submit_flush(batch);
     }
 
     fn bypass_cache(&self) {

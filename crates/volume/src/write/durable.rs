@@ -4,7 +4,7 @@ use crate::device::{FailedFlush, PoolDevice, count};
 use crate::lost_writes::Places;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
-use brindle_device::{DeviceError, WritableDevice};
+use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,12 +32,11 @@ impl Volume {
         }
         self.check_flushed()?;
         let pool = self.snapshot();
-        let failed = on_each(&pool, set, |member, device| {
-            member.flush(device).inspect_err(|failed| {
-                tracing::warn!("{}", failed.error);
-                count(&member.counters.flush_errors);
-            })
-        });
+        let failed = flush_all(&Member::of(&pool, set));
+        for (index, failed) in &failed {
+            tracing::warn!("{}", failed.error);
+            count(&pool.devices[*index].counters.flush_errors);
+        }
         let (lost, failures) = split_failures(failed);
         if self.bear(&pool, lost) { Ok(()) } else { Err(WriteError::Flush { failures }) }
     }
@@ -80,22 +79,20 @@ impl Volume {
     pub fn introduce_devices(&self, template: &Superblock, device_items: &[DevItem]) {
         let pool = self.snapshot();
         let behind = pool.behind();
-        on_each(&pool, &DeviceSet::ALL, |member, device| {
-            let is_behind = behind.iter().any(|index| pool.devices[*index].devid == member.devid);
-            let given = device_items.iter().find(|item| item.devid == member.devid);
-            let Some(item) = given.filter(|_| member.is_new() && !is_behind) else { return Ok(()) };
-            let written = write_copies(template, item, member, device, SuperblockCopies::All);
-            let durable = written.and_then(|()| {
-                member.flush(device).map_err(|failed| {
-                    member.lost_writes.absorb(&failed.doubtful);
-                    failed.error
-                })
-            });
-            durable.inspect_err(|error| {
-                tracing::warn!("{error}");
-                count(&member.counters.write_errors);
-            })
+        let is_introduced = |one: &Member<'_>| {
+            let is_given = device_items.iter().any(|item| item.devid == one.member.devid);
+            is_given && one.member.is_new() && !behind.contains(&one.index)
+        };
+        let mut members = Member::of(&pool, &DeviceSet::ALL);
+        members.retain(is_introduced);
+        let copies = Copies::new(template, device_items, SuperblockCopies::All, &members);
+        let failed = copies.write(&members, false);
+        members.retain(|one| failed.iter().all(|(index, _)| *index != one.index));
+        let unflushed = flush_all(&members).into_iter().map(|(index, failed)| {
+            pool.devices[index].lost_writes.absorb(&failed.doubtful);
+            (index, failed.error)
         });
+        report(&pool, failed.into_iter().chain(unflushed).collect());
     }
 
     /// Writes a superblock to every device, on all of them at the same time: each with its own device item (as
@@ -114,22 +111,15 @@ impl Volume {
         self.check_flushed()?;
         let pool = self.snapshot();
         let behind = pool.behind();
-        let failed = on_each(&pool, &DeviceSet::ALL, |member, device| {
-            if behind.iter().any(|index| pool.devices[*index].devid == member.devid) {
-                return Ok(());
-            }
-            // Its first superblock is not one of before it joined.
-            if copies == SuperblockCopies::Others && member.is_new() {
-                return Ok(());
-            }
-            member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
-            let given = device_items.iter().find(|item| item.devid == member.devid);
-            let written = write_copies(template, given.unwrap_or(&member.item), member, device, copies);
-            written.inspect_err(|error| {
-                tracing::warn!("{error}");
-                count(&member.counters.write_errors);
-            })
-        });
+        let mut members = Member::of(&pool, &DeviceSet::ALL);
+        // Of a new device, the first superblock is not one of before it joined.
+        let waits = |one: &Member<'_>| copies == SuperblockCopies::Others && one.member.is_new();
+        members.retain(|one| !behind.contains(&one.index) && !waits(one));
+        for one in &members {
+            one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
+        }
+        let failed = Copies::new(template, device_items, copies, &members).write(&members, false);
+        let failed = report(&pool, failed);
         let (failed, failures): (Vec<_>, Vec<_>) = failed.into_iter().unzip();
         if !tolerates(&pool, &failed, &behind) {
             return Err(WriteError::Superblocks { failures });
@@ -151,18 +141,17 @@ impl Volume {
         if let Some(index) = pool.behind().first() {
             return Err(WriteError::Behind { devices: vec![pool.devices[*index].name()] });
         }
-        let failed = on_each(&pool, set, |member, device| {
-            let written = write_copies(template, &member.item, member, device, SuperblockCopies::First);
-            let unwritten = |error| FailedFlush { error, doubtful: Places::default() };
-            written.map_err(unwritten).and_then(|()| member.flush(device)).inspect_err(|failed| {
-                tracing::warn!("{}", failed.error);
-                count(&member.counters.write_errors);
-            })
-        });
+        let members = Member::of(&pool, set);
+        let failed = Copies::new(template, &[], SuperblockCopies::First, &members).write(&members, true);
         if !failed.is_empty() {
-            let (mut lost, failures) = split_failures(failed);
-            lost.retain(|(_, places)| !places.is_empty());
+            let is_flush = |(_, error): &&(usize, DeviceError)| matches!(error, DeviceError::Flush { .. });
+            let doubtful = failed.iter().filter(is_flush).map(|(index, _)| {
+                let places = pool.devices[*index].unflushed.take();
+                (*index, places)
+            });
+            let lost = doubtful.filter(|(_, places)| !places.is_empty()).collect();
             self.bear(&pool, lost);
+            let failures = report(&pool, failed).into_iter().map(|(_, error)| error).collect();
             return Err(WriteError::Superblocks { failures });
         }
         self.set_superblock(template.clone());
@@ -170,64 +159,117 @@ impl Volume {
     }
 }
 
-/// Writes one device's copies. The first one counts: the others are ignored while it is there.
-fn write_copies(
-    template: &Superblock,
-    item: &DevItem,
-    member: &PoolDevice,
-    device: &dyn WritableDevice,
-    copies: SuperblockCopies,
-) -> Result<(), DeviceError> {
-    let size_bytes = item.total_bytes.get().min(device.size_bytes());
-    let fits = |offset: &u64| offset + to_u64(SUPERBLOCK_SIZE) <= size_bytes;
-    let is_wanted = |copy: usize| match copies {
-        SuperblockCopies::All => true,
-        SuperblockCopies::First => copy == 0,
-        SuperblockCopies::Others => copy > 0,
-    };
-    let mut superblock = Box::new(template.clone());
-    superblock.dev_item = *item;
-    let mut first = Ok(());
-    let offsets = SUPERBLOCK_OFFSETS.into_iter().filter(fits).enumerate();
-    for (copy, offset) in offsets.filter(|(copy, _)| is_wanted(*copy)) {
-        superblock.bytenr.set(offset);
-        let checksum = superblock.compute_checksum(superblock.checksum_type());
-        superblock.csum.fill(0);
-        superblock.csum[..checksum.as_bytes().len()].copy_from_slice(checksum.as_bytes());
-        match device.write_at(offset, superblock.as_bytes()) {
-            Err(error) if copy == 0 => first = Err(error),
-            Err(error) => tracing::warn!("{error}"),
-            // The others have to be durable before the first is written again, no sooner: see `unflushed_devices`.
-            Ok(()) if copy == 0 => member.durability.has_written(),
-            Ok(()) => {}
-        }
-    }
-    first
+/// A device that is asked for something.
+struct Member<'p> {
+    index: usize,
+    member: &'p PoolDevice,
+    device: &'p dyn WritableDevice,
 }
 
-/// Does something with every device of a set that may be written, all at the same time; answers with those that failed.
-fn on_each<E: Send>(
-    pool: &Pool,
-    set: &DeviceSet,
-    act: impl Fn(&PoolDevice, &dyn WritableDevice) -> Result<(), E> + Sync,
-) -> Vec<(usize, E)> {
-    let there = |(index, member)| {
-        let member: &PoolDevice = member;
-        member.writable.as_ref().map(|device| (index, member, device.as_ref()))
-    };
-    let asked = pool.devices.iter().enumerate().filter(|(_, member)| set.contains(member.devid));
-    let there: Vec<_> = asked.filter_map(there).collect();
-    let act = &act;
-    let do_one = move |(index, member, device): (usize, &PoolDevice, &dyn WritableDevice)| {
-        act(member, device).err().map(|error| (index, error))
-    };
-    if let [only] = there[..] {
-        return do_one(only).into_iter().collect();
+impl<'p> Member<'p> {
+    /// The devices of a set that may be written.
+    fn of(pool: &'p Pool, set: &DeviceSet) -> Vec<Self> {
+        let asked = pool.devices.iter().enumerate().filter(|(_, member)| set.contains(member.devid));
+        let there = |(index, member): (usize, &'p PoolDevice)| {
+            member.writable.as_deref().map(|device| Self { index, member, device })
+        };
+        asked.filter_map(there).collect()
     }
-    brindle_sync::thread::scope(|scope| {
-        let threads: Vec<_> = there.into_iter().map(|one| scope.spawn(move || do_one(one))).collect();
-        threads.into_iter().filter_map(|it| it.join().expect("writing does not panic")).collect()
-    })
+}
+
+/// Copies of the superblock, each for one place of a device.
+struct Copies(Vec<Copy>);
+
+struct Copy {
+    /// Number of the device among those given.
+    number: usize,
+    /// True for the first copy of the device, which counts: the others are ignored while it is there.
+    is_first: bool,
+    superblock: Box<Superblock>,
+}
+
+impl Copies {
+    /// The wanted copies for each device, with its own device item (as given, or else what it has), its place and its
+    /// checksum.
+    fn new(
+        template: &Superblock,
+        device_items: &[DevItem],
+        wanted: SuperblockCopies,
+        members: &[Member<'_>],
+    ) -> Self {
+        let mut copies = Vec::new();
+        for (number, one) in members.iter().enumerate() {
+            let given = device_items.iter().find(|item| item.devid == one.member.devid);
+            let item = given.unwrap_or(&one.member.item);
+            let size_bytes = item.total_bytes.get().min(one.device.size_bytes());
+            let fits = |offset: &u64| offset + to_u64(SUPERBLOCK_SIZE) <= size_bytes;
+            let offsets = SUPERBLOCK_OFFSETS.into_iter().filter(fits).enumerate();
+            for (copy, offset) in offsets.filter(|(copy, _)| wanted.has(*copy)) {
+                let mut superblock = Box::new(template.clone());
+                superblock.dev_item = *item;
+                superblock.bytenr.set(offset);
+                let checksum = superblock.compute_checksum(superblock.checksum_type());
+                superblock.csum.fill(0);
+                superblock.csum[..checksum.as_bytes().len()].copy_from_slice(checksum.as_bytes());
+                copies.push(Copy { number, is_first: copy == 0, superblock });
+            }
+        }
+        Self(copies)
+    }
+
+    /// Writes all of them at the same time; answers with the devices whose first copy failed.
+    fn write(&self, members: &[Member<'_>], is_durable: bool) -> Vec<(usize, DeviceError)> {
+        let mut batch = Batch::default();
+        for copy in &self.0 {
+            let (offset, pieces) = (copy.superblock.bytenr.get(), vec![copy.superblock.as_bytes()]);
+            let request = WriteRequest { offset, pieces, is_durable };
+            members[copy.number].device.submit_write(request, &mut batch);
+        }
+        let mut failed = Vec::new();
+        for (copy, answer) in self.0.iter().zip(batch.run()) {
+            let one = &members[copy.number];
+            match answer {
+                // The others have to be durable before the first is written again, no sooner: see `unflushed_devices`.
+                Ok(()) if copy.is_first && !is_durable => one.member.durability.has_written(),
+                Ok(()) => {}
+                Err(error) if copy.is_first => failed.push((one.index, error)),
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
+        failed
+    }
+}
+
+impl SuperblockCopies {
+    /// Returns true if a copy is to be written.
+    fn has(self, copy: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::First => copy == 0,
+            Self::Others => copy > 0,
+        }
+    }
+}
+
+/// Flushes devices, all at the same time; answers with those that failed.
+fn flush_all(members: &[Member<'_>]) -> Vec<(usize, FailedFlush)> {
+    let begun: Vec<_> = members.iter().map(|one| one.member.begin_flush()).collect();
+    let mut batch = Batch::default();
+    members.iter().for_each(|one| one.device.submit_flush(&mut batch));
+    let answers = members.iter().zip(begun).zip(batch.run());
+    let ended = answers.map(|((one, flush), answer)| (one.index, one.member.end_flush(flush, answer)));
+    ended.filter_map(|(index, ended)| Some((index, ended.err()?))).collect()
+}
+
+/// Counts devices that failed to take a superblock.
+fn report(pool: &Pool, failed: Vec<(usize, DeviceError)>) -> Vec<(usize, DeviceError)> {
+    failed
+        .into_iter()
+        .inspect(|(index, error)| {
+            tracing::warn!("{error}");
+            count(&pool.devices[*index].counters.write_errors);
+        })
+        .collect()
 }
 
 /// Failed flushes, as what was lost by which device, and the errors.

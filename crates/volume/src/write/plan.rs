@@ -5,22 +5,17 @@ use crate::device::{PoolDevice, count};
 use crate::layout::{Run, Way};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, WriteError};
-use brindle_device::{DeviceError, WritableDevice};
+use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::{BlockGroupType, Logical, Physical, to_u64};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-
-/// Less than this is written by the caller's own thread, device after device: a write that the host only
-/// takes note of is done sooner than another thread begins.
-const PARALLEL_BYTES: u64 = 128 << 10;
 
 /// Writes to be made, by device.
 #[derive(Debug, Default)]
 pub(super) struct Plan<'a> {
     units: Vec<Unit>,
     devices: BTreeMap<usize, Vec<Piece<'a>>>,
-    bytes: u64,
 }
 
 /// Bytes that are lost together, when more than `spare` stripes fail: the copies of a run, or a row.
@@ -104,7 +99,6 @@ impl<'a> Plan<'a> {
     ) {
         let place = &chunk.stripes[stripe];
         let physical = place.physical.get() + stripe_offset;
-        self.bytes += to_u64(bytes.len());
         let run = chunk.layout.run_on(stripe, stripe_offset, to_u64(bytes.len()));
         let is_parity = run.column >= chunk.layout.columns();
         self.devices.entry(place.device).or_default().push(Piece {
@@ -116,22 +110,26 @@ impl<'a> Plan<'a> {
         });
     }
 
-    /// Writes everything, devices at the same time. Everything is tried, whatever fails.
+    /// Writes everything in one batch: pieces that lie one behind the other at once, devices at the same time. Everything
+    /// is tried, whatever fails.
     pub(super) fn run(mut self, pool: &Pool) -> Result<(), WriteError> {
         for pieces in self.devices.values_mut() {
             pieces.sort_by_key(|piece| piece.physical);
         }
-        let write = |(device, pieces): (&usize, &Vec<Piece<'_>>)| write_to(pool, *device, pieces);
-        let failures: Vec<Failure> = if self.devices.len() < 2 || self.bytes < PARALLEL_BYTES {
-            self.devices.iter().flat_map(write).collect()
-        } else {
-            brindle_sync::thread::scope(|scope| {
-                let work = self.devices.iter().map(|work| scope.spawn(move || write(work)));
-                let threads: Vec<_> = work.collect();
-                threads.into_iter().flat_map(|it| it.join().expect("writing does not panic")).collect()
-            })
-        };
-        self.judge(pool, failures)
+        let follows = |a: &Piece<'_>, b: &Piece<'_>| a.physical + to_u64(a.bytes.len()) == b.physical;
+        let by_device = self.devices.iter();
+        let runs: Vec<(usize, &[Piece<'_>])> = by_device
+            .flat_map(|(index, pieces)| pieces.chunk_by(follows).map(|together| (*index, together)))
+            .collect();
+        let mut batch = Batch::default();
+        for (index, together) in &runs {
+            let pieces = together.iter().map(|piece| piece.bytes.as_ref()).collect();
+            let request = WriteRequest { offset: together[0].physical, pieces, is_durable: false };
+            writable(pool, *index).submit_write(request, &mut batch);
+        }
+        let answers = runs.iter().zip(batch.run());
+        let failures = answers.flat_map(|((index, together), answer)| settle(pool, *index, together, answer));
+        self.judge(pool, failures.collect())
     }
 
     /// Returns an error if the failures can't be tolerated.
@@ -208,25 +206,31 @@ pub(super) fn missing_attempt(pool: &Pool, chunk: &Chunk, stripe: usize, stripe_
     }
 }
 
-/// Writes sorted pieces to one device, those that lie one behind the other at once.
-fn write_to(pool: &Pool, index: usize, pieces: &[Piece<'_>]) -> Vec<Failure> {
+/// A device that is planned for.
+fn writable(pool: &Pool, index: usize) -> &dyn WritableDevice {
+    pool.devices[index].writable.as_deref().expect("only devices that are there are planned for")
+}
+
+/// Takes note of the answer to a write of pieces that lie one behind the other.
+fn settle(
+    pool: &Pool,
+    index: usize,
+    together: &[Piece<'_>],
+    answer: Result<(), DeviceError>,
+) -> Vec<Failure> {
     let member = &pool.devices[index];
-    let device = member.writable.as_ref().expect("only devices that are there are planned for");
-    let follows = |a: &Piece<'_>, b: &Piece<'_>| a.physical + to_u64(a.bytes.len()) == b.physical;
-    let mut failures = Vec::new();
-    for together in pieces.chunk_by(follows) {
-        let bytes: Vec<&[u8]> = together.iter().map(|piece| piece.bytes.as_ref()).collect();
-        let length = bytes.iter().map(|bytes| to_u64(bytes.len())).sum();
-        match device.write_pieces_at(together[0].physical, &bytes) {
-            Ok(()) => member.has_taken(together[0].physical, length),
-            Err(error) => {
-                tracing::warn!("{error}");
-                count(&member.counters.write_errors);
-                failures.extend(write_apart(member, device.as_ref(), index, together, error));
-            }
+    let length = together.iter().map(|piece| to_u64(piece.bytes.len())).sum();
+    match answer {
+        Ok(()) => {
+            member.has_taken(together[0].physical, length);
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::warn!("{error}");
+            count(&member.counters.write_errors);
+            write_apart(member, writable(pool, index), index, together, error)
         }
     }
-    failures
 }
 
 /// Of pieces whose write has failed, writes each by itself: what is bad is seldom all of it.
