@@ -75,7 +75,7 @@ impl Durability {
         self.writes.load(Acquire)
     }
 
-    /// A flush of so many writes has succeeded.
+    /// A flush that covers this number of writes has succeeded.
     fn end_flush(&self, seen: u64) {
         self.durable.fetch_max(seen, Release);
     }

@@ -34,7 +34,7 @@ enum FileRequestKind<'a> {
 /// A request as the ring is given it.
 struct Lent<'r> {
     file: &'r File,
-    /// Where the bytes are not aligned as the device wants them: a copy that is.
+    /// An aligned copy of bytes that are not aligned as the device wants them; else empty.
     copy: Vec<Buffer>,
 }
 
