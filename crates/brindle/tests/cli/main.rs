@@ -13,6 +13,7 @@ mod files;
 mod inspect;
 mod logged;
 mod mount;
+mod names;
 mod placement;
 mod racing;
 mod reads;
