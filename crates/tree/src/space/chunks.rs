@@ -9,7 +9,7 @@ use crate::{Pool, TreeError};
 use brindle_interval::Interval;
 use brindle_ondisk::item::{ChunkHeader, Stripe};
 use brindle_ondisk::{
-    BlockGroupType, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, Physical, Profile, RootId,
+    BlockGroupType, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, Profile, RootId,
     SYS_CHUNK_ARRAY_SIZE, to_usize,
 };
 use brindle_policy::placement::{
@@ -257,7 +257,7 @@ fn take_stripes(state: &mut State, plan: &ChunkPlan) -> Vec<Stripe> {
         let device = state.devices.iter_mut().find(|device| device.devid == *devid);
         let device = device.expect("placement chooses among the devices given");
         let offset = device.take(plan.stripe_bytes).expect("placement has seen room for it");
-        Stripe { devid: *devid, offset: Physical::new(offset), dev_uuid: device.uuid }
+        Stripe { devid: *devid, offset, dev_uuid: device.uuid }
     };
     plan.stripes.iter().map(stripe).collect()
 }
@@ -265,7 +265,7 @@ fn take_stripes(state: &mut State, plan: &ChunkPlan) -> Vec<Stripe> {
 fn give_back(state: &mut State, stripe: &Stripe, length: u64) {
     if let Some(device) = state.devices.iter_mut().find(|device| device.devid == stripe.devid) {
         device.give_up(length);
-        device.release(Interval::new(stripe.offset.get(), length));
+        device.release(Interval::new(stripe.offset, length));
     }
 }
 

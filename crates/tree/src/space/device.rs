@@ -1,12 +1,14 @@
 //! Devices: which parts of them belong to no chunk.
 
-use super::FreeRanges;
-use brindle_interval::Interval;
-use brindle_ondisk::{DevId, Uuid};
+use brindle_interval::{ByLength, Interval, IntervalSet};
+use brindle_ondisk::{DevId, Physical, Uuid};
 use brindle_policy::placement::{AllocationHint, DeviceSummary, PlacementClass, STRIP_BYTES};
 
 /// Nothing is allocated before this on any device (`BTRFS_DEVICE_RANGE_RESERVED`).
 const RESERVED_BYTES: u64 = 1 << 20;
+
+/// Ranges of a device that belong to no chunk.
+pub(super) type Unallocated = IntervalSet<Physical, ByLength<Physical>>;
 
 /// A device that chunks may be placed on.
 #[derive(Clone, Debug)]
@@ -23,11 +25,11 @@ pub(super) struct Device {
     /// Future `bytes_used` of its device item.
     pub(super) used_bytes: u64,
     /// Ranges that belong to no chunk, and may be taken.
-    pub(super) free: FreeRanges,
+    pub(super) free: Unallocated,
     /// Nothing is taken from here on: the device is about to end here, or (0) to leave.
     pub(super) end: u64,
     /// Ranges after that which belong to no chunk.
-    pub(super) withheld: FreeRanges,
+    pub(super) withheld: Unallocated,
     /// The device item does not say so yet.
     pub(super) is_changed: bool,
 }
@@ -46,7 +48,7 @@ impl Device {
     }
 
     /// Takes `length` bytes from the first free range that has them.
-    pub(super) fn take(&mut self, length: u64) -> Option<u64> {
+    pub(super) fn take(&mut self, length: u64) -> Option<Physical> {
         let start = self.free.iter().find(|free| free.length() >= length)?.start;
         self.free.remove(Interval::new(start, length));
         self.used_bytes += length;
@@ -55,9 +57,10 @@ impl Device {
     }
 
     /// A range belongs to no chunk (any more), and that is durable.
-    pub(super) fn release(&mut self, span: Interval) {
-        self.free.insert(Interval { end: span.end.min(self.end), ..span });
-        self.withheld.insert(Interval { start: span.start.max(self.end), ..span });
+    pub(super) fn release(&mut self, span: Interval<Physical>) {
+        let end = Physical::new(self.end);
+        self.free.insert(Interval { end: span.end.min(end), ..span });
+        self.withheld.insert(Interval { start: span.start.max(end), ..span });
     }
 
     /// Nothing is taken from an offset on, and what is free before it may be.
@@ -82,8 +85,8 @@ impl Device {
 }
 
 /// Ranges of a device that belong to no chunk, given those that do.
-pub(super) fn unallocated(total_bytes: u64, extents: &[Interval]) -> FreeRanges {
-    let mut free = FreeRanges::of(RESERVED_BYTES..total_bytes);
+pub(super) fn unallocated(total_bytes: u64, extents: &[Interval<Physical>]) -> Unallocated {
+    let mut free = Unallocated::of(Physical::new(RESERVED_BYTES)..Physical::new(total_bytes));
     for extent in extents {
         free.remove(*extent);
     }
@@ -97,11 +100,15 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn ranges(free: &FreeRanges) -> Vec<Range<u64>> {
-        free.iter().map(Range::from).collect()
+    fn interval(start: u64, length: u64) -> Interval<Physical> {
+        Interval::new(Physical::new(start), length)
     }
 
-    fn device(total_bytes: u64, extents: &[Interval]) -> Device {
+    fn ranges(free: &Unallocated) -> Vec<Range<u64>> {
+        free.iter().map(|range| range.start.get()..range.end.get()).collect()
+    }
+
+    fn device(total_bytes: u64, extents: &[Interval<Physical>]) -> Device {
         Device {
             devid: DevId::new(1),
             uuid: Uuid::default(),
@@ -113,14 +120,14 @@ mod tests {
             used_bytes: extents.iter().map(Interval::length).sum(),
             free: unallocated(total_bytes, extents),
             end: total_bytes,
-            withheld: FreeRanges::default(),
+            withheld: Unallocated::default(),
             is_changed: false,
         }
     }
 
     #[test]
     fn the_beginning_is_reserved_and_what_belongs_to_chunks_is_not_free() {
-        let extents = [Interval::new(4 * MIB, 8 * MIB), Interval::new(90 * MIB, 10 * MIB)];
+        let extents = [interval(4 * MIB, 8 * MIB), interval(90 * MIB, 10 * MIB)];
         let free = unallocated(100 * MIB, &extents);
         assert_eq!(ranges(&free), [MIB..4 * MIB, 12 * MIB..90 * MIB]);
         assert!(unallocated(MIB / 2, &[]).is_empty());
@@ -128,9 +135,9 @@ mod tests {
 
     #[test]
     fn the_first_hole_that_is_large_enough_is_taken() {
-        let mut device = device(100 * MIB, &[Interval::new(4 * MIB, 8 * MIB)]);
-        assert_eq!(device.take(4 * MIB), Some(12 * MIB));
-        assert_eq!(device.take(2 * MIB), Some(MIB));
+        let mut device = device(100 * MIB, &[interval(4 * MIB, 8 * MIB)]);
+        assert_eq!(device.take(4 * MIB), Some(Physical::new(12 * MIB)));
+        assert_eq!(device.take(2 * MIB), Some(Physical::new(MIB)));
         assert_eq!(device.take(100 * MIB), None);
         assert_eq!(device.used_bytes, 14 * MIB);
         assert_eq!(device.summary().max_available_bytes, 84 * MIB);
@@ -138,11 +145,11 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_behind_the_end_that_a_device_is_to_have() {
-        let mut device = device(100 * MIB, &[Interval::new(4 * MIB, 8 * MIB)]);
+        let mut device = device(100 * MIB, &[interval(4 * MIB, 8 * MIB)]);
         device.set_end(50 * MIB);
         assert_eq!(device.summary().max_available_bytes, 38 * MIB);
-        device.release(Interval::new(40 * MIB, 20 * MIB));
-        device.release(Interval::new(70 * MIB, MIB));
+        device.release(interval(40 * MIB, 20 * MIB));
+        device.release(interval(70 * MIB, MIB));
         assert_eq!((device.free.bytes(), device.withheld.bytes()), (41 * MIB, 50 * MIB));
         device.set_end(0);
         assert_eq!((device.take(MIB), device.takes_chunks()), (None, false));

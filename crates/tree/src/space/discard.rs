@@ -4,7 +4,7 @@ use super::Space;
 use super::group::Group;
 use crate::{Pool, TreeError};
 use brindle_interval::Interval;
-use brindle_ondisk::{DevId, Logical};
+use brindle_ondisk::{DevId, Logical, Physical};
 use std::ops::Range;
 
 /// The longest range that is taken at once, in bytes.
@@ -47,7 +47,7 @@ impl Pool {
         if !is_all {
             return Ok(done);
         }
-        let unallocated: Vec<(DevId, Interval)> = {
+        let unallocated: Vec<(DevId, Interval<Physical>)> = {
             let state = space.lock();
             let ranges = state.devices.iter().map(|device| (device.devid, &device.free));
             ranges.flat_map(|(devid, free)| free.iter().map(move |span| (devid, span))).collect()
@@ -105,8 +105,14 @@ impl Space {
     }
 
     /// Discards what of a range of a device belongs to no chunk.
-    fn discard_unallocated(&self, pool: &Pool, devid: DevId, span: Interval, min_bytes: u64) -> u64 {
-        let take = |parts: &mut Vec<Interval>| {
+    fn discard_unallocated(
+        &self,
+        pool: &Pool,
+        devid: DevId,
+        span: Interval<Physical>,
+        min_bytes: u64,
+    ) -> u64 {
+        let take = |parts: &mut Vec<Interval<Physical>>| {
             let mut state = self.lock();
             if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
                 *parts = device.free.remove(span);
@@ -117,7 +123,7 @@ impl Space {
         let mut done = 0;
         for part in parts {
             if part.length() >= min_bytes {
-                done += pool.volume().discard_device(devid, part.start, part.length());
+                done += pool.volume().discard_device(devid, part.start.get(), part.length());
             }
             let mut state = self.lock();
             if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {

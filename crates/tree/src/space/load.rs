@@ -8,7 +8,7 @@
 use super::FreeRanges;
 use super::Space;
 use super::delta::Delta;
-use super::device::{Device, unallocated};
+use super::device::{Device, Unallocated, unallocated};
 use super::estimate::TreeSizes;
 use super::free_space::{Bounds, FreeSpace, FreeSpaceItem};
 use super::group::{Group, Role};
@@ -18,7 +18,7 @@ use super::tiers::placement_of;
 use crate::{Pool, Readahead, TreeError, WriterOptions};
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::BlockGroupItem;
-use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, RootId};
+use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, Physical, RootId};
 use brindle_policy::placement::PlacementClass;
 use brindle_volume::{ChunkStatus, WritableDeviceStatus};
 use std::collections::BTreeMap;
@@ -212,8 +212,11 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
 /// The devices that may be written, and what of them belongs to no chunk.
 /// `chosen`: the class that the user wants a device to have, by its name.
 fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Result<Vec<Device>, TreeError> {
-    let extent = |start: u64, length| Interval { start, end: start.saturating_add(length) };
-    let mut extents: BTreeMap<u64, Vec<Interval>> = BTreeMap::new();
+    let extent = |start: u64, length| {
+        let end = Physical::new(start.saturating_add(length));
+        Interval { start: Physical::new(start), end }
+    };
+    let mut extents: BTreeMap<u64, Vec<Interval<Physical>>> = BTreeMap::new();
     for chunk in pool.volume().chunks() {
         for stripe in &chunk.stripes {
             extents.entry(stripe.devid.get()).or_default().push(extent(stripe.physical.get(), stripe.length));
@@ -243,7 +246,7 @@ fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Resul
 /// A device, of which these parts belong to chunks.
 pub(super) fn device_of(
     status: &WritableDeviceStatus,
-    extents: &[Interval],
+    extents: &[Interval<Physical>],
     chosen: Option<PlacementClass>,
 ) -> Device {
     let item = status.item;
@@ -259,7 +262,7 @@ pub(super) fn device_of(
         used_bytes: item.bytes_used.get(),
         free: unallocated(total_bytes, extents),
         end: total_bytes,
-        withheld: FreeRanges::default(),
+        withheld: Unallocated::default(),
         is_changed: false,
     }
 }

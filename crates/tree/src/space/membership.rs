@@ -16,7 +16,7 @@ use crate::transaction::Need;
 use crate::{Pool, TreeError};
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{DevId, Key, KeyType, ObjectId, RootId, Uuid};
+use brindle_ondisk::{DevId, Key, KeyType, ObjectId, Physical, RootId, Uuid};
 use brindle_policy::placement::AllocationHint;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
@@ -125,7 +125,7 @@ impl Pool {
         }
         device.set_end(total_bytes.min(before));
         device.withheld = Default::default();
-        device.free.insert(before..total_bytes);
+        device.free.insert(Physical::new(before)..Physical::new(total_bytes));
         (device.total_bytes, device.end, device.is_changed) = (total_bytes, total_bytes, true);
         state.membership.added_bytes += total_bytes.saturating_sub(before);
         state.membership.cut_bytes += before.saturating_sub(total_bytes);

@@ -4,7 +4,7 @@ use super::group::Group;
 use super::{DiscardMode, Space};
 use crate::Pool;
 use brindle_interval::{Interval, IntervalSet};
-use brindle_ondisk::Logical;
+use brindle_ondisk::{Logical, Physical};
 use std::sync::Arc;
 
 /// Space freed in a transaction, to be used again only when it is durable.
@@ -116,11 +116,12 @@ impl Space {
             let mut stripes = group.stripes.clone();
             stripes.dedup();
             for (devid, start) in stripes {
+                let extent = Interval::new(Physical::new(start), group.stripe_bytes);
                 if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
-                    device.release(Interval::new(start, group.stripe_bytes));
+                    device.release(extent);
                 }
                 if self.discard == DiscardMode::Async {
-                    state.to_discard_on_devices.push((devid, Interval::new(start, group.stripe_bytes)));
+                    state.to_discard_on_devices.push((devid, extent));
                 }
             }
             state.to_discard.remove(group.interval());

@@ -17,11 +17,11 @@ impl Space {
         let mut state = self.lock();
         let mut cut_bytes = 0;
         for device in &mut state.devices {
-            let last = device.free.iter().next_back().filter(|free| free.end == device.total_bytes);
+            let last = device.free.iter().next_back().filter(|free| free.end.get() == device.total_bytes);
             if let Some(unused) = last {
                 device.free.remove(unused);
-                device.total_bytes = unused.start;
-                device.end = unused.start;
+                device.total_bytes = unused.start.get();
+                device.end = unused.start.get();
                 device.is_changed = true;
                 cut_bytes += unused.length();
             }

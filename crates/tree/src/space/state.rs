@@ -5,7 +5,7 @@ use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::membership::Membership;
 use brindle_interval::{Interval, IntervalSet};
-use brindle_ondisk::{BlockGroupType, DevId, Profile, Uuid};
+use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
 use brindle_policy::log::LogEverywhere;
 use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,7 +61,7 @@ pub(super) struct State {
     /// Ranges to be discarded, if they still are free then.
     pub(super) to_discard: IntervalSet<u64>,
     /// Unallocated ranges of devices that are to be discarded.
-    pub(super) to_discard_on_devices: Vec<(DevId, Interval)>,
+    pub(super) to_discard_on_devices: Vec<(DevId, Interval<Physical>)>,
     /// Number of free ranges that stay in memory.
     pub(super) ranges_max: usize,
     /// First problem found; nothing is written any more.

@@ -3,7 +3,8 @@
 use super::Space;
 use super::group::{Content, Group, PerContent, Totals};
 use super::state::State;
-use brindle_interval::{Interval, IntervalSet};
+use brindle_interval::{Interval, IntervalSet, Point};
+use brindle_ondisk::Physical;
 
 impl Space {
     /// Panics unless all sums agree with recounts. No operation is under way.
@@ -70,9 +71,12 @@ impl State {
                     .collect();
                 starts.dedup();
                 let bytes = group.stripe_bytes;
-                starts.into_iter().map(move |start| Interval::new(start, bytes)).collect::<Vec<Interval>>()
+                starts
+                    .into_iter()
+                    .map(move |start| Interval::new(Physical::new(start), bytes))
+                    .collect::<Vec<_>>()
             };
-            let mut stripes: Vec<Interval> = self.groups().flat_map(of_group).collect();
+            let mut stripes: Vec<Interval<Physical>> = self.groups().flat_map(of_group).collect();
             stripes.sort_unstable();
             assert_disjoint(&stripes, "stripes of a device");
             device.free.verify();
@@ -98,7 +102,7 @@ impl Group {
     }
 }
 
-fn assert_disjoint(ranges: &[Interval], which: &str) {
+fn assert_disjoint<K: Point>(ranges: &[Interval<K>], which: &str) {
     let both = ranges.windows(2).find(|pair| pair[0].end > pair[1].start);
     assert_eq!(both, None, "{which} overlap");
 }
