@@ -216,6 +216,7 @@ write() {
 mount_written() {
     case $1 in
         kernel) mkfs.btrfs -q -f "$loop" >/dev/null && mount -o noatime "$loop" "$mnt" ;;
+        ext4) mkfs.ext4 -q -F "$loop" && mount -o noatime "$loop" "$mnt" ;;
         brindle) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime "$loop" "$mnt" ;;
         notreelog) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime,notreelog "$loop" "$mnt" ;;
         fuse2fs) mkfs.ext4 -q -F "$loop" && fuse2fs -o noatime "$loop" "$mnt" ;;
@@ -252,6 +253,30 @@ fsync() {
             timed fsync-4k-1000 "$who" "${fio[@]}" --name=once --bs=4k --size=128M --io_size=4M --overwrite=1
             timed fsync-4k-8x500 "$who" "${fio[@]}" --name=once --bs=4k --size=128M --io_size=2M --numjobs=8 --overwrite=1
             timed fsync-mixed-8x16M "$who" "${fio[@]}" --name=once --bssplit="$mixed" --size=128M --io_size=16M --numjobs=8 --overwrite=1
+            unmount_written "$who"
+            losetup -d "$loop"
+            loop=
+        done
+    done
+    rm -f "$image"
+}
+
+# Programs whose fsyncs are of new and renamed files, and of directories.
+names() {
+    local image=$dir/names.img who run
+    for run in $(seq "$runs"); do
+        for who in ext4 kernel notreelog brindle; do
+            echo "names: run $run of $runs, $who" >&2
+            rm -f "$image"
+            truncate -s 8G "$image"
+            loop=$(losetup --find --show "$image")
+            mount_written "$who"
+            mkdir "$mnt"/{spool,eight,package,sqlite,wal}
+            timed spool-1000 "$who" python3 "$here/bench-names.py" spool "$mnt/spool" 1000 1
+            timed spool-8x250 "$who" python3 "$here/bench-names.py" spool "$mnt/eight" 250 8
+            timed package-2000 "$who" python3 "$here/bench-names.py" package "$mnt/package" 2000 1
+            timed sqlite-500 "$who" python3 "$here/bench-names.py" sqlite "$mnt/sqlite" 500 1
+            timed sqlite-wal-1000 "$who" python3 "$here/bench-names.py" sqlite-wal "$mnt/wal" 1000 1
             unmount_written "$who"
             losetup -d "$loop"
             loop=
@@ -330,7 +355,7 @@ published_reads() {
 }
 
 cases=("$@")
-[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write fsync growth)
+[ ${#cases[@]} -eq 0 ] && cases=(restore mount check memory rootdir write fsync names growth)
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
 for case in "${cases[@]}"; do
     case $case in
@@ -353,9 +378,10 @@ for case in "${cases[@]}"; do
         rootdir) rootdir ;;
         write) write ;;
         fsync) fsync ;;
+        names) names ;;
         growth) growth ;;
         published-reads) published_reads ;;
-        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, fsync, growth, published-reads" >&2; exit 2 ;;
+        *) echo "bench.sh: no case $case; there are restore, mount, check, memory, rootdir, write, fsync, names, growth, published-reads" >&2; exit 2 ;;
     esac
 done
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
