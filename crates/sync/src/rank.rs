@@ -42,6 +42,8 @@ ranks! {
     // Transactions: `tree`.
     /// The commit: one at a time.
     Commit,
+    /// A sync of the log: one at a time, and none while the log ends.
+    LogSync,
     /// Part in the running transaction, or its gate closed. No lock; a commit waits for it.
     Transaction,
     /// Position and caches of an open file: read under a hold, and trees are read meanwhile.

@@ -133,6 +133,7 @@ impl Logging<'_> {
         if log.is_forbidden(self.generation()) {
             return Ok(Err(Unlogged::Layout));
         }
+        state.generation = self.generation();
         let entered = changes.iter().map(|change| self.enter_locked(&mut state, change));
         let entered: Result<usize, TreeError> = entered.sum();
         if let Err(error) = &entered {

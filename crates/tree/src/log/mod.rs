@@ -11,9 +11,12 @@
 //!    changes that several items tell together are logged while nothing changes ([`Pool::begin_logging_alone`]);
 //! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
-//! 3. syncs ([`Pool::sync_log`]): the first to get the commit lock writes for all that have entered something before that.
+//! 3. syncs ([`Pool::sync_log`]): the first to get the log's lock writes for all that have entered something before that.
 //!    Changed blocks of the log get places and are written; devices that took writes are flushed; the first superblock of
 //!    the fast devices, or of all, is that of the last commit but for the root of the log; these are flushed.
+//!
+//! Syncs run one at a time, beside entries for the next one and beside operations, but not beside the end of the log in a
+//! commit, nor beside an exclusive change. Of a log that has ended, the commit makes durable what was entered.
 //!
 //! **Blocks.** They have places in metadata space, and nothing that refers to them: reserved, not used, as far as
 //! `space` knows. One that has been written is copied when it changes again, as a superblock reaches it. All places
@@ -47,6 +50,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Log {
     state: Mutex<LogState>,
+    /// Held during a sync, and by what syncs must not run beside: the end of the log, and exclusive changes.
+    sync: Mutex<()>,
     /// Blocks that have places, by these; copies that have been replaced stay until the commit.
     blocks: RwLock<IdMap<Logical, Arc<Node>>>,
     /// Until this transaction is durable, nothing is logged.
@@ -57,6 +62,8 @@ pub(crate) struct Log {
 /// State of a log.
 #[derive(Debug, Default)]
 struct LogState {
+    /// The transaction whose changes are logged.
+    generation: Generation,
     /// The log trees, by subvolume.
     trees: BTreeMap<RootId, Arc<Tree>>,
     /// The tree of log trees.
@@ -126,6 +133,7 @@ impl Default for Log {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
+            sync: Mutex::new(Rank::LogSync, ()),
             blocks: RwLock::new(Rank::LogBlocks, IdMap::default()),
             unfit: AtomicU64::new(0),
             statistics: Mutex::default(),
@@ -153,6 +161,12 @@ impl Log {
         self.state.lock()
     }
 
+    /// Keeps syncs away. A holder that panics stops the pool on its way out.
+    #[track_caller]
+    pub(crate) fn lock_sync(&self) -> MutexGuard<'_, ()> {
+        self.sync.lock_after_panic()
+    }
+
     /// A block of the log, by its place.
     pub(crate) fn block(&self, at: Logical) -> Option<Arc<Node>> {
         self.blocks.read().get(&at).map(Arc::clone)
@@ -167,7 +181,8 @@ impl Log {
         self.unfit.load(Ordering::Acquire) >= generation.get()
     }
 
-    /// Ends the log: the transaction is being committed, with everything logged, and has no other participants.
+    /// Ends the log: the transaction is being committed, with everything logged, and has no other participants. Syncs are
+    /// kept away.
     pub(crate) fn end(&self, writer: &Writer, nodesize: u32) {
         let mut state = self.state();
         let blocks = std::mem::take(&mut *self.blocks.write());

@@ -43,9 +43,18 @@ impl Pool {
             return Ok(Ok(()));
         }
         writer.log.counts().fsyncs += 1;
-        let durable = writer.lock_commit()?;
-        if durable.generation >= ticket.generation || writer.log.state().synced >= ticket.number {
+        let alone = writer.log.lock_sync();
+        writer.check_alive()?;
+        let (is_synced, has_ended) = {
+            let state = writer.log.state();
+            (state.synced >= ticket.number, state.generation != ticket.generation)
+        };
+        if is_synced && !has_ended {
             return Ok(Ok(()));
+        }
+        if has_ended {
+            drop(alone);
+            return self.wait_for_commit_of(writer, ticket);
         }
         let editor = Editor { pool: self, writer, generation: ticket.generation };
         if !self.is_fit_for_log(writer, ticket.generation)? {
@@ -75,6 +84,16 @@ impl Pool {
         counts.syncs += 1;
         counts.blocks += to_u64(blocks.len());
         Ok(Ok(()))
+    }
+
+    /// The commit that ended the log of an entry has everything that was entered: waits until it is durable.
+    fn wait_for_commit_of(
+        &self,
+        writer: &Writer,
+        ticket: LogTicket,
+    ) -> Result<Result<(), Unlogged>, TreeError> {
+        let durable = writer.lock_commit()?;
+        Ok(if durable.generation >= ticket.generation { Ok(()) } else { Err(Unlogged::Layout) })
     }
 
     /// Returns true if everything the log refers to can be found by way of the last commit.

@@ -85,10 +85,12 @@ impl Pool {
         drop(inside);
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
+        let no_syncs = writer.log.lock_sync();
         let mut closed = writer.close_gate();
         let generation = closed.generation();
         self.check_sound(writer)?;
         writer.log.end(writer, self.nodesize());
+        drop(no_syncs);
         tally.ends(CommitPhase::Close);
         let editor = Editor { pool: self, writer, generation };
         let frozen = editor.settle(&mut tally).and_then(|()| editor.freeze(&mut tally));

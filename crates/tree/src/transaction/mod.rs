@@ -239,6 +239,7 @@ impl Pool {
         let writer = self.writer()?;
         let _stops = StopOnPanic::of(writer);
         let _durable = writer.lock_commit()?;
+        let _no_syncs = writer.log.lock_sync();
         let closed = writer.close_gate();
         self.check_sound(writer)?;
         // What is done now may move what files have, and a log would not know.
