@@ -72,7 +72,7 @@ pub(crate) fn submit(target: &Target, requests: &[crate::ReadRequest]) -> Vec<Pe
 
 /// Makes writes and flushes, all at the same time, and waits for them; the answers are in the order of the requests.
 pub(crate) fn make(requests: &[&FileRequest<'_>]) -> Vec<Result<(), crate::DeviceError>> {
-    // The ring is the process' own: who has no request of a file leaves it alone.
+    // The ring is shared by the whole process: without a request of a file it is left alone.
     if requests.is_empty() { Vec::new() } else { writes::make(requests, uring()) }
 }
 
