@@ -12,8 +12,9 @@ use std::ops::Range;
 const RANGES_MAX: usize = 4096;
 /// Upper bound on remembered ranges of all files together.
 const ALL_RANGES_MAX: usize = 1 << 18;
-/// Upper bound on remembered changes of names: a log of more is not faster than a commit.
-const NAMES_MAX: usize = 1 << 17;
+/// Upper bound on remembered changes of names, two or three for each new file: nothing else changes while they are logged,
+/// and for more a commit keeps others waiting for less time.
+const NAMES_MAX: usize = 1 << 14;
 
 /// Changes of the running transaction that the log does not have.
 #[derive(Debug, Default)]
@@ -189,6 +190,13 @@ impl LogBook {
             *book = Book { generation, ..Book::default() };
         }
         book
+    }
+}
+
+impl NameChanges {
+    /// Returns true if no name has changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::bench::{Bench, Setup};
 use brindle_fs::{
-    AllocateMode, FileType, Filesystem, InodeId, LogStatistics, NewInode, OpenFile, RenameMode, RootId,
-    Unlogged,
+    AllocateMode, FileType, Filesystem, InodeId, LogStatistics, NewInode, OpenFile, Remaining, RenameMode,
+    RootId, Unlogged,
 };
 use brindle_ondisk::ObjectId;
 
@@ -324,6 +324,36 @@ fn directories_that_move_are_logged() {
             assert_eq!(program.names("c"), [""; 0]);
         },
     );
+}
+
+/// A file without a name that the last commit has, and that gets its name and more contents before an fsync.
+#[test]
+fn a_file_that_was_committed_without_a_name_has_the_name_that_was_synced() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let program = Program::new(&filesystem);
+    program.put("first", &[1; 1 << 20]);
+    let new = NewInode { mode: 0o100_600, ..NewInode::default() };
+    let (attributes, hold) = filesystem.create_unnamed(program.top, &new).expect("room");
+    let file = filesystem.open_file(attributes.id).expect("opens");
+    program.write(&file, 0, &[2; 50_000]);
+    filesystem.sync().expect("commits");
+    program.write(&file, 40_000, &[3; 50_000]);
+    filesystem.link(attributes.id, program.top, b"name").expect("links");
+    program.sync(&file);
+    let log = filesystem.pool().commit_statistics().log;
+    assert_eq!(log.commits.iter().sum::<u64>(), 1, "the first file has the first chunk");
+    let expected = [vec![2; 40_000], vec![3; 50_000]].concat();
+    assert!(program.read("name").expect("there") == expected);
+    drop((file, hold, filesystem));
+    for _ in 0..2 {
+        let filesystem = bench.open();
+        while filesystem.background_step().expect("works").is_some() {}
+        assert!(Program::new(&filesystem).read("name").expect("there") == expected);
+        filesystem.shutdown().expect("closes");
+        bench.assert_clean("replayed");
+        bench.assert_btrfs_check("replayed");
+    }
 }
 
 /// Contents that replace others without an fsync are there when another file's fsync logs the name.
