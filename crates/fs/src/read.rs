@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Number of times a read that has met a writeback, or data that moved, begins anew, until it waits for the
 /// writeback.
-const READ_AGAIN_MAX: usize = 3;
+pub(crate) const READ_AGAIN_MAX: usize = 3;
 
 /// An open file, to be shared by threads. It keeps its inode, also when that loses its last name:
 /// [`Filesystem::close_file`] removes it then; where the file is dropped instead, background work does.

@@ -1,6 +1,7 @@
 //! Seeks for data and holes in a file.
 
 use crate::extent::Version;
+use crate::read::READ_AGAIN_MAX;
 use crate::{Filesystem, FsError, OpenFile};
 use std::ops::Range;
 
@@ -36,22 +37,41 @@ impl Filesystem {
 
     /// The first data that ends behind `offset`, in memory or on disk; the end of it is perhaps not all of it.
     fn data_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Range<u64>>, FsError> {
-        // Memory first: what goes from there to the disk meanwhile is found twice, rather than not at all.
+        for _ in 0..READ_AGAIN_MAX {
+            if let Some(found) = self.settled_data_from(file, offset)? {
+                return Ok(found);
+            }
+        }
+        let _turn = file.inode().data.writeback_turn();
+        loop {
+            if let Some(found) = self.settled_data_from(file, offset)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The same; `None` if the file's items have changed meanwhile: while writeback cuts an extent, its rest is nowhere for
+    /// a moment.
+    fn settled_data_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Option<Range<u64>>>, FsError> {
         let (version, in_memory) = self.versioned(file, |memory| memory.first_from(offset));
+        let Some(version) = version else { return Ok(None) };
         let on_disk = self.data_on_disk_from(file, version, offset)?;
+        if self.versioned(file, |_| ()).0 != Some(version) {
+            return Ok(None);
+        }
         let first = [in_memory, on_disk].into_iter().flatten();
-        Ok(first.min_by_key(|data| (data.start.max(offset), std::cmp::Reverse(data.end))))
+        Ok(Some(first.min_by_key(|data| (data.start.max(offset), std::cmp::Reverse(data.end)))))
     }
 
     fn data_on_disk_from(
         &self,
         file: &OpenFile,
-        version: Option<Version>,
+        version: Version,
         offset: u64,
     ) -> Result<Option<Range<u64>>, FsError> {
         let mut at = offset;
         loop {
-            let map = self.data_map(file, version, at)?;
+            let map = self.data_map(file, Some(version), at)?;
             if let Some(extent) = map.from(at).first() {
                 return Ok(Some(extent.start..extent.contents_end()));
             }

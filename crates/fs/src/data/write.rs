@@ -232,9 +232,11 @@ impl Filesystem {
     pub(super) fn fetch_sector(&self, file: &OpenFile, start: u64) -> Result<Option<Vec<u8>>, FsError> {
         let range = start..start + self.sector();
         let (version, is_in_memory) = self.versioned(file, |memory| memory.covers(&range));
-        if !is_in_memory {
+        if !is_in_memory && version.is_some() {
             let map = self.data_map(file, version, start)?;
-            if map.from(start).first().is_none_or(|extent| extent.start >= range.end) {
+            let is_hole = map.from(start).first().is_none_or(|extent| extent.start >= range.end);
+            // While writeback cuts an extent, its rest is nowhere for a moment.
+            if is_hole && self.versioned(file, |_| ()).0 == version {
                 return Ok(None);
             }
         }

@@ -354,3 +354,39 @@ fn reads_while_extents_are_joined_find_what_was_written() {
     filesystem.commit().expect("commits");
     bench.assert_clean("read meanwhile");
 }
+
+/// Writeback cuts an extent in two steps: between them its rest is nowhere, and a write to a part of a sector there must
+/// not take the sector for a hole.
+#[test]
+fn a_sector_that_is_written_in_part_beside_writeback_keeps_its_rest() {
+    const SECTOR: u64 = 4096;
+    const SECTORS: u64 = 48;
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let file = filesystem.open_file(create(&filesystem, 0, InodeFlags::empty())).expect("opens");
+    for round in 0..60 {
+        filesystem
+            .write(&file, 0, &vec![1; usize::try_from(SECTORS * SECTOR).expect("small")])
+            .expect("room");
+        filesystem.write_back(&file).expect("room");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for sector in 0..SECTORS / 2 {
+                    filesystem.write(&file, sector * 2 * SECTOR, &[2; 4096]).expect("room");
+                    filesystem.write_back(&file).expect("room");
+                }
+            });
+            for pair in (0..SECTORS / 2).rev() {
+                let sector = pair * 2 + 1;
+                filesystem.write(&file, sector * SECTOR + 100, &[3; 10]).expect("room");
+            }
+        });
+        let mut found = vec![0; usize::try_from(SECTORS * SECTOR).expect("small")];
+        filesystem.read(&file, 0, &mut found).expect("reads");
+        for (number, sector) in (0u64..).zip(found.chunks(4096)) {
+            let expected = if number % 2 == 0 { 2 } else { 1 };
+            let rest = sector[..100].iter().chain(&sector[110..]);
+            assert!(rest.clone().all(|byte| *byte == expected), "round {round}, sector {number}");
+        }
+    }
+}
