@@ -2,7 +2,8 @@
 
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::{Item, KeyType, name_hash};
-use brindle_tree::Readahead;
+use brindle_tree::{Readahead, Tree};
+use std::sync::Arc;
 
 /// One extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,7 @@ impl Filesystem {
             return Ok(None);
         }
         let key = id.key(KeyType::XATTR_ITEM, name_hash(name));
-        let find = |data: &[u8]| {
+        let find = |data: &[u8]| -> Result<Option<Vec<u8>>, FsError> {
             let refuse = |defect| FsError::Item { file: id, key, defect };
             let Item::Xattr(mut entries) = Item::parse(&key, data).map_err(refuse)? else {
                 return Ok(None);
@@ -28,8 +29,18 @@ impl Filesystem {
             let entry = entries.find(|entry| entry.as_ref().map_or(true, |entry| entry.name == name));
             Ok(entry.transpose().map_err(refuse)?.map(|entry| entry.value.to_vec()))
         };
-        let found = self.pool().with_item(&self.tree(id.tree)?, &key, find)?;
-        found.unwrap_or(Ok(None))
+        let tree = self.tree(id.tree)?;
+        let found = self.pool().with_item(&tree, &key, find)?.unwrap_or(Ok(None))?;
+        if found.is_none() {
+            self.check_is_there(&tree, id)?;
+        }
+        Ok(found)
+    }
+
+    /// Refuses an inode that is gone: it has no attributes, but that is not the reason to give.
+    fn check_is_there(&self, tree: &Arc<Tree>, id: InodeId) -> Result<(), FsError> {
+        let is_there = self.pool().with_item(tree, &id.key(KeyType::INODE_ITEM, 0), |_| ())?;
+        is_there.ok_or(FsError::NoInode(id))
     }
 
     /// Every extended attribute, in the order of the hashes of their names.
@@ -38,7 +49,8 @@ impl Filesystem {
         if id.is_empty_subvolume() {
             return Ok(found);
         }
-        let mut cursor = self.pool().cursor(&self.tree(id.tree)?, Readahead::None);
+        let tree = self.tree(id.tree)?;
+        let mut cursor = self.pool().cursor(&tree, Readahead::None);
         cursor.seek(&id.key(KeyType::XATTR_ITEM, 0))?;
         while let Some((key, data)) = cursor.item() {
             if (key.objectid, key.item_type) != (id.number, KeyType::XATTR_ITEM) {
@@ -52,6 +64,9 @@ impl Filesystem {
                 }
             }
             cursor.next()?;
+        }
+        if found.is_empty() {
+            self.check_is_there(&tree, id)?;
         }
         Ok(found)
     }
