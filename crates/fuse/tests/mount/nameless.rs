@@ -1,13 +1,12 @@
 //! Inodes without a name that the kernel still knows.
 
 use crate::support::{Written, can_mount, patiently, run};
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// The inodes that the image marks as having no name, as of the next commit.
 fn orphans(ours: &Written) -> usize {
-    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    ours.commit();
     let dump = run(Command::new("btrfs").args(["inspect-internal", "dump-tree", "-t", "5"]).arg(&ours.image));
     String::from_utf8_lossy(&dump.stdout).matches("ORPHAN_ITEM").count()
 }

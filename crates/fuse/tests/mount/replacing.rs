@@ -2,7 +2,7 @@
 
 use crate::support::{Written, can_mount, noise, run};
 use brindle_device::FileDevice;
-use brindle_fs::{Filesystem, OpenOptions};
+use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use rustix::fs::{CWD, RenameFlags};
 use std::fs::File;
 use std::io::Write;
@@ -12,14 +12,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Contents of a file as a crash after the next commit would leave them: names are committed, contents without a sync
-/// are not.
-fn after_a_commit(ours: &Written, name: &str) -> Vec<u8> {
+/// Contents of a file as a crash would leave them after names were synced: contents without a sync are not.
+fn after_a_sync_of_names(ours: &Written, name: &str) -> Vec<u8> {
     let copy = ours.scratch.path().join("crashed");
     File::open(ours.root()).expect("open").sync_all().expect("durable");
     run(Command::new("cp").arg("--sparse=always").args([&ours.image, &copy]));
     let device = FileDevice::open(&copy).expect("a copy");
-    let filesystem = Filesystem::open(vec![Arc::new(device)], &OpenOptions::default()).expect("sound");
+    let (open, write) = (OpenOptions::default(), WriteOptions::default());
+    let filesystem = Filesystem::open_replayed(vec![Arc::new(device)], &open, &write).expect("sound");
     let id = filesystem.resolve(filesystem.root(), name.as_bytes()).expect("it has always been there");
     let file = filesystem.open_file(id).expect("there");
     let mut bytes = vec![0; usize::try_from(file.size()).expect("small")];
@@ -33,7 +33,7 @@ fn write_durably(path: &Path, contents: &[u8]) {
 }
 
 #[test]
-fn a_file_that_is_closed_and_takes_anothers_name_is_whole_in_the_next_commit() {
+fn a_file_that_is_closed_and_takes_anothers_name_is_whole_when_names_are_synced() {
     if !can_mount() {
         return;
     }
@@ -44,7 +44,7 @@ fn a_file_that_is_closed_and_takes_anothers_name_is_whole_in_the_next_commit() {
         let contents = noise(length, round);
         std::fs::write(&new, &contents).expect("write");
         std::fs::rename(&new, &name).expect("rename");
-        assert!(after_a_commit(&ours, "name") == contents, "{length} bytes");
+        assert!(after_a_sync_of_names(&ours, "name") == contents, "{length} bytes");
     }
     ours.finish();
 }
@@ -62,7 +62,7 @@ fn a_file_that_is_still_open_and_takes_anothers_name_is_too() {
         let mut file = File::create_new(&new).expect("create");
         file.write_all(&contents).expect("write");
         std::fs::rename(&new, &name).expect("rename");
-        assert!(after_a_commit(&ours, "name") == contents, "{length} bytes");
+        assert!(after_a_sync_of_names(&ours, "name") == contents, "{length} bytes");
         // It goes on, and what comes later is not lost either.
         file.write_all(b"more").expect("write");
         drop(file);
@@ -74,8 +74,8 @@ fn a_file_that_is_still_open_and_takes_anothers_name_is_too() {
         file.write_all_at(contents, 0).expect("write");
     }
     rustix::fs::renameat_with(CWD, &new, CWD, &name, RenameFlags::EXCHANGE).expect("exchange");
-    assert!(after_a_commit(&ours, "name") == contents[1]);
-    assert!(after_a_commit(&ours, "new") == contents[0]);
+    assert!(after_a_sync_of_names(&ours, "name") == contents[1]);
+    assert!(after_a_sync_of_names(&ours, "new") == contents[0]);
     drop(files);
     ours.finish();
 }

@@ -33,7 +33,7 @@ fn fstrim_makes_holes_of_what_is_not_used() {
     fill(&ours.root().join("gone"), 64);
     let full = allocated(&ours.image);
     std::fs::remove_file(ours.root().join("gone")).expect("unlink");
-    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    ours.commit();
     let said = run(Command::new("fstrim").arg("-v").arg(ours.root()));
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.contains("trimmed"), "{said}");
@@ -84,7 +84,7 @@ fn freed_space_is_discarded_in_the_background() {
     fill(&ours.root().join("gone"), 64);
     let full = allocated(&ours.image);
     std::fs::remove_file(ours.root().join("gone")).expect("unlink");
-    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    ours.commit();
     let end = Instant::now() + Duration::from_secs(60);
     while allocated(&ours.image) + (60 << 20) > full {
         assert!(Instant::now() < end, "{full} bytes before, {} after", allocated(&ours.image));
@@ -264,13 +264,13 @@ fn a_full_pool_has_no_room_while_contents_wait() {
     file.sync_all().ok();
     let (available, unused) = free();
     assert!(available < 8 << 20, "{available} bytes of {empty:?}");
-    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    ours.commit();
     let (durable, unused_then) = free();
     assert!(durable < 8 << 20, "{durable} bytes");
     assert!(unused.abs_diff(unused_then) < 8 << 20, "{unused} bytes and then {unused_then}");
     file.set_len(0).expect("shorter");
     drop(file);
-    File::open(ours.root()).expect("open").sync_all().expect("durable");
+    ours.commit();
     let (again, _) = free();
     assert!(again + (8 << 20) > empty.0, "{again} bytes of {empty:?}");
     ours.finish();

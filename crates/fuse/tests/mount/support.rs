@@ -158,6 +158,11 @@ impl Written {
         handle.wait().expect("all of it is durable");
     }
 
+    /// Has everything committed.
+    pub(crate) fn commit(&self) {
+        run(Command::new("btrfs").args(["filesystem", "sync"]).arg(self.root()));
+    }
+
     /// Unmounts, and has btrfs-progs look at every block.
     pub(crate) fn finish(&mut self) {
         self.unmount();
