@@ -37,8 +37,6 @@ const WORD_LIST: &str = "xtask/src/language.rs";
 /// A new finding is refused, and a mended one has to be struck off here: numbers go down only. An entry at zero is removed.
 const UNMENDED: &[(&str, usize)] = &[
     // An entry a line, so that branches can shrink different ones.
-    ("crates/admin", 115),
-    ("crates/uapi", 77),
 ];
 
 /// A word or phrase that the language of the sources does without.

@@ -11,18 +11,18 @@ use brindle_uapi::verb;
 use rustix::io::Errno;
 use zerocopy::FromZeros;
 
-/// How the relocation of a chunk ended.
+/// Outcome of the relocation of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relocated {
-    /// It is done, or the chunk had gone already.
+    /// Done, or the chunk had gone already.
     Done,
-    /// Somebody cancelled it; what was moved stays where it is now.
+    /// Cancelled; what was moved stays where it is now.
     Cancelled,
     /// There is no room elsewhere; what was moved stays where it is now.
     NoSpace,
 }
 
-/// What the kernel has to say of balances.
+/// State of balances, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalanceState {
     /// There is none.
@@ -57,7 +57,7 @@ impl Mounted {
         }
     }
 
-    /// Whether there is a balance, and the first address of the chunk that it is for if it is one of
+    /// State of a balance, and the first address of the chunk that it is for if it is one of
     /// [`relocate_chunk`](Self::relocate_chunk).
     pub fn balance_state(&self) -> Result<(BalanceState, Option<Logical>), ControlError> {
         match call::get::<verb::FollowBalance>(&self.file) {
@@ -71,7 +71,7 @@ impl Mounted {
     }
 }
 
-/// What a mount of ours is asked; it does the work itself.
+/// Requests to a mount of ours; it does the work itself.
 impl Mounted {
     /// Has it begin a balance, or go on with one.
     pub fn start_balance(&self, start: BalanceStart) -> Result<(), ControlError> {
@@ -93,7 +93,7 @@ impl Mounted {
         }
     }
 
-    /// How far one is.
+    /// Progress of a balance.
     pub fn balance_report(&self) -> Result<BalanceReport, ControlError> {
         let what = "state of a balance";
         self.require_ours(what)?;

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use zerocopy::FromZeros;
 
-/// Whether the row has this direction, and its number the size of a value of this type.
+/// Returns true if the row has this direction, and its number the size of a value of this type.
 const fn fits<V: Verb, T>(direction: Direction) -> bool {
     V::ROW.direction as u32 == direction as u32 && V::ROW.argument_bytes() == size_of::<T>()
 }

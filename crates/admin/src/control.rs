@@ -24,14 +24,14 @@ pub struct Mounted {
     kind: Kind,
 }
 
-/// Who answers.
+/// Server of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Kernel,
     Brindle,
 }
 
-/// What a sync has made durable.
+/// Outcome of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synced {
     /// Everything.
@@ -43,33 +43,33 @@ pub enum Synced {
 /// One subvolume of a list.
 #[derive(Clone, Debug)]
 pub struct SubvolumeRecord {
-    /// What there is to know of it.
+    /// Facts about it.
     pub info: SubvolumeInfo,
     /// Its path from the top level.
     pub path: Vec<u8>,
 }
 
-/// Why a mounted filesystem did not do what it was asked to.
+/// Reason for which a mounted filesystem did not do what it was asked to.
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// The path cannot be opened, or the request was refused.
     #[error("{path}: {what}: {source}")]
     Refused {
-        /// What was asked.
+        /// Path that was asked.
         path: PathBuf,
-        /// What for.
+        /// The request.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         source: Errno,
     },
     /// The pool is not written.
     #[error("{path}: {what}: the pool is mounted read-only: {why}")]
     ReadOnly {
-        /// What was asked.
+        /// Path that was asked.
         path: PathBuf,
-        /// What for.
+        /// The request.
         what: &'static str,
-        /// Why it is so.
+        /// The reason.
         why: String,
     },
     /// Neither a btrfs of the kernel nor a mount of ours.
@@ -78,34 +78,34 @@ pub enum ControlError {
     /// Only a mount of ours can do that.
     #[error("{path}: {what}: only a mount of brindle answers that; use btrfs(8) on a mount of the kernel")]
     KernelMount {
-        /// What was asked.
+        /// Path that was asked.
         path: PathBuf,
-        /// What for.
+        /// The request.
         what: &'static str,
     },
     /// No name for a subvolume.
     #[error("{}: no name for a subvolume: 1 to 255 bytes, no slash", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
-    /// It can't be done while something else is being done.
+    /// Another operation is under way, and only one can be.
     #[error("{path}: {what}: the pool is busy with something else (balance, resize, or a change of devices)")]
     Busy {
-        /// What was asked.
+        /// Path that was asked.
         path: PathBuf,
-        /// What for.
+        /// The request.
         what: &'static str,
     },
     /// The kernel keeps a device that the others need.
     #[error("{path}: a device can't be removed: too few would be left for a profile that is in use")]
     TooFewDevices {
-        /// What was asked.
+        /// Path that was asked.
         path: PathBuf,
     },
     /// The kernel answered something that cannot be.
     #[error("{path}: {what}: the kernel answered nonsense")]
     Nonsense {
-        /// What was asked.
+        /// Path that was asked.
         path: PathBuf,
-        /// What for.
+        /// The request.
         what: &'static str,
     },
     /// Not the root directory of a subvolume.
@@ -144,18 +144,18 @@ impl Mounted {
         &self.path
     }
 
-    /// Whether the kernel serves it, and not we.
+    /// Returns true if the kernel serves it.
     pub fn is_of_kernel(&self) -> bool {
         self.kind == Kind::Kernel
     }
 
-    /// Who serves a mount of ours.
+    /// Server of a mount of ours.
     pub fn server(&self) -> Result<ServerInfo, ControlError> {
         let answer = call::get::<verb::DescribeServer>(&self.file);
-        self.explain("who serves it", answer)
+        self.explain("its server", answer)
     }
 
-    /// How much space there is; of a mount of ours.
+    /// Space of a mount of ours.
     pub fn space(&self) -> Result<SpaceReport, ControlError> {
         let what = "space";
         match self.kind {
@@ -194,7 +194,7 @@ impl Mounted {
         self.explain(what, call::set::<verb::SetPlacement>(&self.file, mode))
     }
 
-    /// What commits did since it was mounted; of a mount of ours.
+    /// Commits since it was mounted; of a mount of ours.
     pub fn commits(&self) -> Result<CommitsReport, ControlError> {
         let what = "what commits did";
         match self.kind {
@@ -203,7 +203,7 @@ impl Mounted {
         }
     }
 
-    /// What there is to know of the filesystem.
+    /// Facts about the filesystem.
     pub fn filesystem(&self) -> Result<FilesystemInfo, ControlError> {
         let answer = call::get::<verb::DescribeFilesystem>(&self.file);
         self.explain("filesystem", answer)
@@ -227,7 +227,7 @@ impl Mounted {
         Ok(found)
     }
 
-    /// What a device has got wrong; the counters begin anew if that is wanted.
+    /// Error counters of a device; they begin anew if that is wanted.
     pub fn device_statistics(&self, devid: u64, reset: bool) -> Result<[u64; 5], ControlError> {
         let flags = if reset { message::RESET_STATISTICS } else { 0 };
         let mut asked = DeviceStatistics { devid, count: 5, flags, ..DeviceStatistics::new_zeroed() };
@@ -241,7 +241,7 @@ impl Mounted {
         Ok(self.is_of_kernel() && host::is_missing(&Uuid(self.filesystem()?.fsid), DevId::new(devid)))
     }
 
-    /// Why a mount of brindle's is not written, or not any more; `None` if it is, if nobody wanted it to be, or if it is
+    /// Reason for which a mount of brindle's is not written, or not any more; `None` if it is, if it was mounted read-only, or if it is
     /// the kernel's.
     pub fn read_only_reason(&self) -> Result<Option<String>, ControlError> {
         if self.kind == Kind::Kernel {
@@ -258,12 +258,12 @@ impl Mounted {
         if self.kind == Kind::Kernel || self.server()?.is_writable != 0 {
             return Ok(());
         }
-        let why = self.read_only_reason()?.unwrap_or_else(|| "nobody wanted it to be written".to_owned());
+        let why = self.read_only_reason()?.unwrap_or_else(|| "it was mounted read-only".to_owned());
         Err(ControlError::ReadOnly { path: self.path.clone(), what, why })
     }
 
-    /// Makes durable all that was written. That some of it, since the last sync, found no room is for those to hear
-    /// who wrote it, and is no reason not to go on here.
+    /// Makes durable all that was written. That some of it, since the last sync, found no room is for its writers
+    /// to hear, and is no reason not to go on here.
     pub fn sync(&self) -> Result<Synced, ControlError> {
         // What the kernel still has of files that are open comes first.
         let handed_over = rustix::fs::syncfs(&self.file);
@@ -273,7 +273,7 @@ impl Mounted {
             self.explain("sync", handed_over)?;
         }
         if had_no_room[1] {
-            // The server keeps an error until somebody has heard of it: a second try says whether it is over.
+            // The server keeps an error until it was told: a second try says whether it is over.
             synced = call::tell::<verb::Sync>(&self.file);
         }
         self.explain("sync", synced)?;
@@ -329,13 +329,13 @@ impl Mounted {
         self.explain("delete the subvolume", answer)
     }
 
-    /// What there is to know of the subvolume that this lies in.
+    /// Facts about the subvolume that this lies in.
     pub fn subvolume(&self) -> Result<SubvolumeInfo, ControlError> {
         let answer = call::get::<verb::DescribeSubvolume>(&self.file);
         self.explain("subvolume", answer)
     }
 
-    /// Whether the subvolume of which this is the root is read-only.
+    /// Returns true if the subvolume of which this is the root is read-only.
     pub fn is_read_only(&self) -> Result<bool, ControlError> {
         let answer = call::get::<verb::SubvolumeGetFlags>(&self.file);
         Ok(self.explain("subvolume flags", answer)? & READ_ONLY != 0)
@@ -423,7 +423,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_btrfs_is_refused() {
+    fn a_path_outside_of_btrfs_is_refused() {
         let error = Mounted::open(Path::new("/proc")).expect_err("no btrfs");
         assert!(matches!(error, ControlError::NotBtrfs(_)), "{error}");
         let error = Mounted::open(Path::new("/nowhere")).expect_err("nothing there");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn an_impossible_name_is_refused() {
         for name in [&b""[..], b"a/b", b"..", b"a\0b", &[b'x'; 256]] {
             assert!(matches!(named(name, 0), Err(ControlError::Name(_))));
         }

@@ -12,12 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use zerocopy::FromZeros;
 
-/// What a resize answers, as a number and not as an error, while something else is under way
+/// Answer to a resize, as a number and not as an error, while something else is under way
 /// (`BTRFS_ERROR_DEV_EXCL_RUN_IN_PROGRESS`).
 const IN_PROGRESS: i32 = 8;
 
 impl Mounted {
-    /// What there is to know of a device; none of this id is `None`.
+    /// Facts about a device; `None` if there is none of this id.
     pub fn device(&self, devid: DevId) -> Result<Option<DeviceInfo>, ControlError> {
         let mut info = DeviceInfo { devid: devid.get(), ..DeviceInfo::new_zeroed() };
         match call::update::<verb::DescribeDevice>(&self.file, &mut info) {
@@ -79,7 +79,7 @@ impl Mounted {
     }
 }
 
-/// What a mount of ours is asked; it does the work itself.
+/// Requests to a mount of ours; it does the work itself.
 impl Mounted {
     /// Has it begin a change of devices.
     pub fn start_device_change(&self, start: DeviceStart) -> Result<(), ControlError> {
@@ -98,7 +98,7 @@ impl Mounted {
         }
     }
 
-    /// How far it is.
+    /// Progress of a change of devices.
     pub fn device_report(&self) -> Result<DeviceReport, ControlError> {
         let answer = call::get::<verb::ReportDeviceChange>(&self.file);
         self.explain("state of a change of devices", answer)

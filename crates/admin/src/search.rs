@@ -19,7 +19,7 @@ impl Mounted {
         Ok(found)
     }
 
-    /// The same, one by one, until somebody has seen enough.
+    /// The same, one by one, until the caller has seen enough.
     pub fn search_each(
         &self,
         tree: RootId,

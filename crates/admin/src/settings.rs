@@ -24,7 +24,7 @@ impl Mounted {
         self.explain(what, call::set::<verb::SetSetting>(&self.file, setting))
     }
 
-    /// What readers wanted of the devices.
+    /// Reads of the devices.
     pub fn reads(&self) -> Result<ReadsReport, ControlError> {
         let what = "what was read";
         self.only_ours(what)?;

@@ -1,4 +1,4 @@
-//! What ioctls carry, in the machine's own byte order.
+//! Messages of ioctls, in the machine's own byte order.
 
 mod balance;
 mod defragment;
@@ -94,7 +94,7 @@ pub struct Time {
     pub padding: u32,
 }
 
-/// What there is to know of a subvolume (`btrfs_ioctl_get_subvol_info_args`).
+/// Facts about a subvolume (`btrfs_ioctl_get_subvol_info_args`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SubvolumeInfo {
@@ -125,13 +125,13 @@ pub struct SubvolumeInfo {
 }
 const _: () = assert!(size_of::<SubvolumeInfo>() == 504);
 
-/// What there is to know of a filesystem (`btrfs_ioctl_fs_info_args`).
+/// Facts about a filesystem (`btrfs_ioctl_fs_info_args`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct FilesystemInfo {
     /// The greatest device id.
     pub devid_max: u64,
-    /// How many devices there are.
+    /// Number of devices.
     pub devices: u64,
     /// UUID of the filesystem.
     pub fsid: [u8; 16],
@@ -139,13 +139,13 @@ pub struct FilesystemInfo {
     pub nodesize: u32,
     /// Size of a sector, in bytes.
     pub sectorsize: u32,
-    /// What cloned ranges are multiples of, in bytes.
+    /// Unit of cloned ranges, in bytes.
     pub clone_alignment: u32,
     /// Number of the checksum algorithm.
     pub checksum_type: u16,
     /// Size of a checksum, in bytes.
     pub checksum_size: u16,
-    /// What below was asked for and is answered; nothing here.
+    /// Fields below that are asked for, and answered; none here.
     pub flags: u64,
     /// The last committed transaction.
     pub generation: u64,
@@ -156,11 +156,11 @@ pub struct FilesystemInfo {
 }
 const _: () = assert!(size_of::<FilesystemInfo>() == 1024);
 
-/// What there is to know of a device (`btrfs_ioctl_dev_info_args`).
+/// Facts about a device (`btrfs_ioctl_dev_info_args`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DeviceInfo {
-    /// Which device.
+    /// Id of the device.
     pub devid: u64,
     /// Its UUID.
     pub uuid: [u8; 16],
@@ -177,13 +177,13 @@ pub struct DeviceInfo {
 }
 const _: () = assert!(size_of::<DeviceInfo>() == 4096);
 
-/// What a device has got wrong (`btrfs_ioctl_get_dev_stats`).
+/// Error counters of a device (`btrfs_ioctl_get_dev_stats`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DeviceStatistics {
-    /// Which device.
+    /// Id of the device.
     pub devid: u64,
-    /// How many counters are asked for, and answered.
+    /// Number of counters asked for, and answered.
     pub count: u64,
     /// [`RESET_STATISTICS`].
     pub flags: u64,
@@ -202,19 +202,19 @@ pub const RESET_STATISTICS: u64 = 1;
 #[repr(C)]
 pub struct Label(pub [u8; 256]);
 
-/// What to give back (`fstrim_range`).
+/// Range to be discarded (`fstrim_range`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TrimRange {
     /// From here on.
     pub start: u64,
-    /// So much; the answer says how much was given back.
+    /// Length in bytes; the answer has the number of bytes discarded.
     pub length: u64,
     /// No shorter pieces.
     pub minimum: u64,
 }
 
-/// Which items of a tree are wanted, and room for them (`btrfs_ioctl_search_args`).
+/// Range of items of a tree, and room for them (`btrfs_ioctl_search_args`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TreeSearch {
@@ -236,7 +236,7 @@ pub struct TreeSearch {
     pub type_min: u32,
     /// The greatest, of the greatest object id.
     pub type_max: u32,
-    /// Asked for: so many at the most; answered: so many there are.
+    /// Asked for: upper bound on the items; answered: their number.
     pub items: u32,
     /// Nothing.
     pub unused: u32,
@@ -247,7 +247,7 @@ pub struct TreeSearch {
 }
 const _: () = assert!(size_of::<TreeSearch>() == 4096);
 
-/// What stands before the bytes of an item (`btrfs_ioctl_search_header`).
+/// Header before the bytes of an item (`btrfs_ioctl_search_header`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct FoundItem {
@@ -259,18 +259,18 @@ pub struct FoundItem {
     pub offset: u64,
     /// The middle part.
     pub item_type: u32,
-    /// How many bytes follow.
+    /// Number of bytes that follow.
     pub length: u32,
 }
 const _: () = assert!(size_of::<FoundItem>() == 32);
 
-/// Which chunks of a kind a balance is for (`btrfs_balance_args`).
+/// Filters of a balance for one kind of chunks (`btrfs_balance_args`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct BalanceFilter {
     /// Profiles, a bit each.
     pub profiles: u64,
-    /// How full they are, in percent.
+    /// Usage of the chunks, in percent.
     pub usage: u64,
     /// A device.
     pub devid: u64,
@@ -284,11 +284,11 @@ pub struct BalanceFilter {
     pub logical_end: u64,
     /// The profile to convert to.
     pub target: u64,
-    /// Which of the others count.
+    /// Filters that count.
     pub flags: u64,
-    /// How many chunks.
+    /// Number of chunks.
     pub limit: u64,
-    /// How many stripes they have, at the least and at the most.
+    /// Number of their stripes: least and greatest.
     pub stripes: [u32; 2],
     /// Nothing.
     pub unused: [u64; 6],
@@ -302,7 +302,7 @@ pub const BALANCE_LOGICAL_RANGE: u64 = 1 << 4;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Balance {
-    /// Which kinds of chunks: bits of the block group type.
+    /// Kinds of chunks: bits of the block group type.
     pub flags: u64,
     /// Answered: [`BALANCE_RUNNING`] and the like.
     pub state: u64,
@@ -350,7 +350,7 @@ pub struct SubvolumePage {
     pub records: [u8; 15_000],
 }
 
-/// Who serves a mount (ours).
+/// Server of a mount (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ServerInfo {
@@ -362,7 +362,7 @@ pub struct ServerInfo {
     pub is_writable: u32,
 }
 
-/// Why nothing is written any more (ours): a text with a zero behind it.
+/// Reason for which nothing is written any more (ours): a text with a zero behind it.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ReadOnlyReason(pub [u8; 1024]);
@@ -373,18 +373,18 @@ pub struct ReadOnlyReason(pub [u8; 1024]);
 pub struct HintRequest {
     /// The device.
     pub devid: u64,
-    /// What the pool is to store of it (`dev_item.type`).
+    /// Hint that the pool is to store for it (`dev_item.type`).
     pub stored_type: u64,
 }
 
-/// What one commit did, or several together (ours).
+/// Work of one commit, or of several together (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct CommitReport {
     /// Tree blocks written by kind of tree (files, extents, checksums, free space, block groups, chunks, roots,
     /// other) and level.
     pub blocks: [[u64; 8]; 8],
-    /// What these blocks take, in bytes, once.
+    /// Size of these blocks, in bytes, each counted once.
     pub metadata_bytes: u64,
     /// Extents whose references were applied.
     pub references: u64,
@@ -394,19 +394,19 @@ pub struct CommitReport {
     pub phases_ns: [u64; 5],
 }
 
-/// What the commits of a mount did (ours).
+/// Commits of a mount (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct CommitsReport {
-    /// How many there were.
+    /// Number of commits.
     pub commits: u64,
-    /// How long the longest took, in nanoseconds.
+    /// Duration of the longest, in nanoseconds.
     pub longest_ns: u64,
     /// The last one.
     pub last: CommitReport,
     /// All together.
     pub total: CommitReport,
-    /// How often a log was written, for how many fsyncs, with how many items, in how many blocks.
+    /// Syncs of the log, the fsyncs that they were for, items, and blocks.
     pub log: [u64; 4],
     /// Fsyncs that were commits, by reason.
     pub log_commits: [u64; 8],
@@ -416,9 +416,9 @@ pub struct CommitsReport {
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Setting {
-    /// Which.
+    /// Name of the setting.
     pub name: [u8; 64],
-    /// What it is, or is to be.
+    /// Value of the setting, or its new value.
     pub value: [u8; 1024],
 }
 

@@ -10,47 +10,47 @@ use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, fences_for, h
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How a plan is to be carried out.
+/// Options of carrying out a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyOptions {
-    /// What is to be moved.
+    /// Contents to be moved.
     pub wanted: Wanted,
     /// The most that may be moved in a second on the average, in bytes.
     pub rate: Option<u64>,
-    /// How long to wait for the lock.
+    /// Time to wait for the lock.
     pub patience: Duration,
 }
 
-/// Who looks on, and may have it stopped.
+/// Observer of the work, which can stop it.
 pub trait Observer {
-    /// Whether to stop.
+    /// Returns true if the work is to stop.
     fn is_stopped(&self) -> bool;
     /// A plan is about to be carried out.
     fn planned(&mut self, plan: &Plan);
     /// A chunk is about to be moved.
     fn moving(&mut self, chunk: &Move);
-    /// It was.
+    /// A chunk was moved.
     fn moved(&mut self, chunk: &Move);
-    /// What a process that is no more had put up was taken down.
+    /// Fences of a process that has ended were taken down.
     fn recovered(&mut self);
 }
 
-/// How it ended, where nothing went wrong.
+/// Outcome, where nothing went wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Chunks that were relocated.
     pub chunks: u64,
-    /// What was used of them, in bytes.
+    /// Used bytes of these.
     pub bytes: u64,
-    /// It was stopped before all was done.
+    /// True if it was stopped before all was done.
     pub is_stopped: bool,
 }
 
-/// How often the observer is asked whether to stop.
+/// Interval at which the observer is asked whether to stop.
 const TICK: Duration = Duration::from_millis(50);
 /// For longer pauses than this fences are taken down.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often it is tried again what holes in fenced devices have attracted.
+/// Upper bound on the rounds in which chunks that holes in fenced devices have attracted are tried again.
 const ROUNDS_MAX: usize = 10;
 
 /// Moves what lies wrong. The classes of devices are the caller's: `classify` makes of an inventory a pool.
@@ -69,7 +69,7 @@ pub fn apply(
     apply_locked(mounted, directory, classify, options, observer)
 }
 
-/// The same, by who has the lock and no fence standing.
+/// The same, by a caller that has the lock, with no fence standing.
 pub(super) fn apply_locked(
     mounted: &Mounted,
     directory: &StateDirectory,
@@ -94,12 +94,12 @@ pub(super) fn apply_locked(
     Ok(work.done)
 }
 
-/// Which pass is next. One that did not help waits for the other, which may make room for it.
+/// Choice of the next pass. One that did not help waits for the other, which may make room for it.
 #[derive(Debug)]
 struct Rounds {
     /// The least that lay wrong so far.
     least: usize,
-    /// How many rounds it is since that became less.
+    /// Number of rounds since that became less.
     in_vain: usize,
 }
 
@@ -110,7 +110,7 @@ impl Default for Rounds {
 }
 
 impl Rounds {
-    /// What of a plan is to be carried out; `None` if all of it has been tried, and nothing helped.
+    /// Part of a plan that is to be carried out; `None` if all of it has been tried, and nothing helped.
     fn next<'p>(&mut self, plan: &'p Plan) -> Option<&'p Pass> {
         if plan.chunks() < self.least {
             (self.least, self.in_vain) = (plan.chunks(), 0);
@@ -190,7 +190,7 @@ impl Work<'_> {
         self.fences.close(&fences, &inventory.devices)
     }
 
-    /// What moves nothing to where it belongs, but what lies highest on the devices that are fenced for the first pass of a
+    /// A pass that moves nothing to where it belongs, but what lies highest on the devices that are fenced for the first pass of a
     /// plan, into holes: the next fence leaves less of them. None if that can't help.
     fn squeeze(&self, plan: &Plan, inventory: &Inventory) -> Option<Pass> {
         let (pool, target) = ((self.classify)(inventory), plan.passes.first()?.target);
@@ -200,7 +200,7 @@ impl Work<'_> {
         (!pass.moves.is_empty()).then_some(pass)
     }
 
-    /// What there is, and what is to be done.
+    /// The pool as it is, and the plan for it.
     fn look(&self) -> Result<(Inventory, Plan), TierError> {
         // What is used of a block group is told as of the last commit.
         self.mounted.sync()?;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_help_waits_for_the_other_pass_and_all_ends_when_neither_does() {
+    fn a_pass_that_did_not_help_waits_for_the_other_and_all_ends_when_neither_does() {
         let mut rounds = Rounds::default();
         let mut next = |passes: &[_]| rounds.next(&plan_of(passes)).map(|pass| pass.target);
         assert_eq!(next(&[(Fast, 2), (Bulk, 2)]), Some(Fast));

@@ -1,4 +1,4 @@
-//! Why tiers could not be put right.
+//! Reasons for which tiers could not be put right.
 
 use crate::control::ControlError;
 use brindle_ondisk::DevId;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why tiers could not be put right.
+/// Reason for which tiers could not be put right.
 #[derive(Debug, Error)]
 pub enum TierError {
     /// The kernel did not do what it was asked.
@@ -16,20 +16,20 @@ pub enum TierError {
     /// A file beside the pool could not be read or written.
     #[error("{path}: {source}")]
     State {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// A journal is not what we write.
     #[error("{path}: no journal of fences: {why}")]
     Journal {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// Somebody else is at it.
+    /// Another process works on the tiers.
     #[error("{0}: another process works on the tiers of this pool")]
     Locked(PathBuf),
     /// The kernel does something that excludes all else.
@@ -38,22 +38,22 @@ pub enum TierError {
     /// A device is not there.
     #[error("device {0} is missing: nothing is moved in a degraded pool")]
     Missing(DevId),
-    /// What was watched is another pool now.
+    /// The pool that was watched is another one now.
     #[error("the devices of the pool are others than before: begin anew, to tell which of them are fast")]
     OtherDevices,
     /// There is no room for it.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<NoRoom>),
-    /// It was tried, and did not help.
+    /// Moves were tried, and did not help.
     #[error(
         "{chunks} chunks with {bytes} bytes are still misplaced: the kernel has put their contents into free space between what \
              the fenced devices hold, has no room for a chunk, or has passed over them (swap files); `btrfs balance start \
              -dusage=50` before may help"
     )]
     Stuck {
-        /// How many chunks.
+        /// Number of chunks.
         chunks: usize,
-        /// How much in them, in bytes.
+        /// Used bytes in them.
         bytes: u64,
     },
     /// A fenced device has gone, or is another.
@@ -62,9 +62,9 @@ pub enum TierError {
     /// A fence could not be taken down.
     #[error("{source}; the sizes of devices are to be restored by `brindle tier recover`{}", after(.first.as_deref()))]
     Fenced {
-        /// Why not.
+        /// The reason.
         source: Box<TierError>,
-        /// What had gone wrong before.
+        /// The earlier failure.
         first: Option<Box<TierError>>,
     },
 }

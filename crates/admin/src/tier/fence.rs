@@ -18,9 +18,9 @@ pub struct Fences<'a> {
 /// A device that was fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// It has the size that it had, in bytes.
+    /// The device has its old size, in bytes.
     Size(DevId, u64),
-    /// Somebody has given it another size meanwhile, in bytes, and it was left at that.
+    /// The device has got another size meanwhile, in bytes, and keeps it.
     Left(DevId, u64),
 }
 
@@ -30,7 +30,7 @@ impl<'a> Fences<'a> {
         Self { mounted, directory, journal: Journal::new(fsid, mounted.path()) }
     }
 
-    /// Whether any stands.
+    /// Returns true if any fence stands.
     pub fn is_closed(&self) -> bool {
         !self.journal.devices.is_empty()
     }
@@ -108,7 +108,7 @@ impl Drop for Fences<'_> {
 
 /// A pool whose devices may have been left fenced, however it is reached.
 pub trait FencedPool {
-    /// Why something could not be done with it.
+    /// Failure of a request.
     type Error: From<TierError>;
 
     /// UUID and size of a device, in bytes; none of this id is `None`.
@@ -118,7 +118,7 @@ pub trait FencedPool {
     fn resize(&self, devid: DevId, bytes: u64) -> Result<(), Self::Error>;
 
     /// Ends the balance of a single chunk that a crash has left: no device can be resized beside it. Another balance is
-    /// somebody's own, and is left.
+    /// another program's, and is left.
     fn end_balance_of_chunk(&self) -> Result<(), Self::Error>;
 }
 
@@ -162,14 +162,14 @@ pub(super) fn refuse_if_busy(fsid: &Uuid) -> Result<(), TierError> {
     }
 }
 
-/// What is to be done about a device.
+/// Action for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Nothing,
     Resize,
-    /// Somebody else has resized it.
+    /// The device was resized by another program.
     Leave,
-    /// It is another device.
+    /// There is another device.
     Refuse,
 }
 

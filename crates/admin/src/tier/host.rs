@@ -1,27 +1,27 @@
-//! What the kernel says in `/sys/fs/btrfs/UUID`.
+//! Facts in `/sys/fs/btrfs/UUID`.
 
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::tier::watch::Fullness;
 use std::fs;
 use std::path::PathBuf;
 
-/// What is being done to the pool that nothing else may be done beside (`exclusive_operation`): `none`, `balance`,
+/// Operation of which the kernel runs one at a time (`exclusive_operation`): `none`, `balance`,
 /// `balance paused`, `resize`, ...; kernels before 5.10 do not say.
 pub fn exclusive_operation(fsid: &Uuid) -> Option<String> {
     read(fsid, "exclusive_operation")
 }
 
-/// Whether a device belongs to another pool, of which this one is a sprout.
+/// Returns true if a device belongs to another pool, of which this one is a sprout.
 pub(crate) fn is_seed(fsid: &Uuid, devid: DevId) -> bool {
     read(fsid, &format!("devinfo/{devid}/fsid")).is_some_and(|found| found != fsid.to_string())
 }
 
-/// Whether a device is not there.
+/// Returns true if a device is not there.
 pub(crate) fn is_missing(fsid: &Uuid, devid: DevId) -> bool {
     read(fsid, &format!("devinfo/{devid}/missing")).is_some_and(|found| found == "1")
 }
 
-/// How full the chunks are that hold `data`, `metadata` or `system`, at this moment: with what is used, what is freed but
+/// Fullness of the chunks that hold `data`, `metadata` or `system`, at this moment: with what is used, what is freed but
 /// may not be used again yet, and what running transactions were promised.
 pub(crate) fn fullness(fsid: &Uuid, content: &str) -> Option<Fullness> {
     let number = |name: &str| read(fsid, &format!("allocation/{content}/{name}"))?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! What a mounted pool consists of.
+//! Devices and chunks of a mounted pool.
 
 use super::host;
 use crate::control::{ControlError, Mounted};
@@ -34,11 +34,11 @@ pub struct MountedDevice {
     pub path: PathBuf,
     /// Its size as the pool has it, in bytes.
     pub total_bytes: u64,
-    /// What the pool stores (`dev_item.type`).
+    /// Hint that the pool stores (`dev_item.type`).
     pub stored: u64,
-    /// It is not there.
+    /// True if it is not there.
     pub is_missing: bool,
-    /// It belongs to the seed that the pool has grown from.
+    /// True if it belongs to the seed that the pool has grown from.
     pub is_seed: bool,
 }
 
@@ -87,7 +87,7 @@ impl Mounted {
         Ok(devices)
     }
 
-    /// How much is used of each block group, where they have a tree of their own.
+    /// Used bytes of each block group, where they have a tree of their own.
     fn block_groups_of_their_own_tree(&self) -> Result<Option<HashMap<Logical, u64>>, ControlError> {
         match self.search(RootId::BLOCK_GROUP_TREE, Key::MIN, Key::MAX) {
             Ok(items) => {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The form of the file.
 const VERSION: u32 = 1;
 
-/// What sizes the devices of a pool had before they were fenced.
+/// Sizes of the devices of a pool before they were fenced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journal {
     version: u32,
@@ -47,11 +47,11 @@ impl Journal {
     }
 }
 
-/// Where journals are kept.
+/// Directory of journals.
 #[derive(Clone, Debug)]
 pub struct StateDirectory(PathBuf);
 
-/// Nobody else works on the tiers of the pool while this is held.
+/// Lock on the tiers of a pool: one process at a time works on them.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held open, for the lock is the open file's")] File);
 
@@ -61,8 +61,8 @@ impl StateDirectory {
         Self(path)
     }
 
-    /// Waits a while for the lock of a pool: who was killed may hold it for as long as the kernel needs to stop what
-    /// it does for him.
+    /// Waits a while for the lock of a pool: a killed process may hold it for as long as the kernel needs to stop what
+    /// it does for the process.
     pub fn lock(&self, fsid: &Uuid, patience: Duration) -> Result<Lock, TierError> {
         let path = self.0.join(format!("tier-{fsid}.lock"));
         fs::create_dir_all(&self.0).map_err(|source| state(&self.0, source))?;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_gone_when_removed() {
+    fn a_written_journal_is_read_and_gone_when_removed() {
         let place = tempfile::tempdir().expect("room");
         let directory = StateDirectory::new(place.path().join("below"));
         assert!(directory.all().expect("none is no error").is_empty());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_journal_is_said() {
+    fn a_file_that_is_no_journal_is_named() {
         let place = tempfile::tempdir().expect("room");
         let directory = StateDirectory::new(place.path().to_owned());
         let path = place.path().join(format!("tier-{}.json", Uuid([1; 16])));

@@ -18,7 +18,7 @@
 //!
 //! A relocation is the kernel's own, with its own transactions; what was moved stays moved. What a crash can leave
 //! behind is a fence: devices that are smaller than they were. No byte of data is in danger by that; the pool
-//! has less room until somebody resizes the devices. The journal says to what:
+//! has less room until the devices are resized. The journal says to what:
 //!
 //! | crash | what is there |
 //! |---|---|
@@ -26,8 +26,8 @@
 //! | after that, before the last size is restored | the journal; each device has its old size or one of the fences in the journal |
 //! | before the journal is deleted | the journal; all sizes as before, so that restoring them again changes nothing |
 //!
-//! Whoever takes a fence down changes a size only where he finds one that the journal has as a fence: a size that
-//! somebody else has set meanwhile stays. One process at a time works on a pool: a lock beside the journal. A
+//! A process that takes a fence down changes a size only where it finds one that the journal has as a fence: a size that
+//! was set by another program meanwhile stays. One process at a time works on a pool: a lock beside the journal. A
 //! killed process holds it until the kernel has let go of it.
 
 pub mod apply;

@@ -12,20 +12,20 @@ use brindle_policy::tier::{Content, TierPool};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How a pool is watched.
+/// Options of watching a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
-    /// How often it is looked at.
+    /// Interval between two looks.
     pub interval: Duration,
     /// When a fence is due.
     pub marks: Marks,
-    /// How what has gone wrong is put right.
+    /// Options of putting right what has gone wrong.
     pub apply: ApplyOptions,
 }
 
-/// How often the observer is asked whether to stop.
+/// Interval at which the observer is asked whether to stop.
 const TICK: Duration = Duration::from_millis(50);
-/// After a failure it is tried again to put things right when there are other chunks, or so much later.
+/// Time after which a failed repair is tried again, if no other chunks come first.
 const RETRY: Duration = Duration::from_secs(3600);
 
 /// Watches until the observer says to stop; then no fence stands.
@@ -57,7 +57,7 @@ struct Guard<'a> {
     fsid: Uuid,
     devices: Vec<DevId>,
     fences: Fences<'a>,
-    /// How long the metadata chunks were when they were last looked at one by one.
+    /// Length of the metadata chunks when they were last looked at one by one.
     seen: Option<u64>,
     /// When putting things right failed.
     stays_wrong: Option<Instant>,

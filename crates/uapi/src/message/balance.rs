@@ -1,4 +1,4 @@
-//! What a mount of ours is told of a balance, and tells.
+//! Messages to a mount of ours about a balance, and its answers.
 
 use super::work::WorkReport;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct BalanceStart {
-    /// What it is for, as the pool keeps it (`btrfs_balance_item`); nothing, to go on with one.
+    /// Its filters, as the pool keeps them (`btrfs_balance_item`); zeros, to go on with one.
     pub item: [u8; 448],
     /// No more bytes in a second; 0 for as many as can be.
     pub rate: u64,
@@ -25,15 +25,15 @@ pub const BALANCE_STOP_PAUSE: u32 = 1;
 /// A balance that runs, or is paused, is to end (ours).
 pub const BALANCE_STOP_CANCEL: u32 = 2;
 
-/// How far a balance is (ours).
+/// Progress of a balance (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct BalanceReport {
-    /// What it is for; nothing if there is none.
+    /// Its filters; zeros if there is none.
     pub item: [u8; 448],
     /// [`BALANCE_REPORT_NONE`] and the following.
     pub state: u64,
-    /// How far it is.
+    /// Its progress.
     pub work: WorkReport,
 }
 

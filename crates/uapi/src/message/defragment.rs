@@ -1,4 +1,4 @@
-//! What a mount of ours is told of a defragmentation of metadata, and tells.
+//! Messages to a mount of ours about a defragmentation of metadata, and its answers.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -16,9 +16,9 @@ pub struct DefragmentPiece {
     pub item_type: u64,
     /// Its offset.
     pub offset: u64,
-    /// How many leaves were looked at.
+    /// Number of leaves looked at.
     pub leaves: u64,
-    /// How many of them were written anew.
+    /// Number of these that were written anew.
     pub moved: u64,
 }
 

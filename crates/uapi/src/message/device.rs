@@ -1,4 +1,4 @@
-//! What a mount of ours is told of a change of its devices, and tells.
+//! Messages to a mount of ours about a change of its devices, and its answers.
 
 use super::work::WorkReport;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -18,13 +18,13 @@ pub struct DeviceStart {
     pub change: u64,
     /// The device that leaves or gets another size; 0 for the first that is missing.
     pub devid: u64,
-    /// How the new size is said: [`SIZE_MAX`] and the following.
+    /// Meaning of the new size: [`SIZE_MAX`] and the following.
     pub size_kind: u64,
     /// Its bytes.
     pub size_bytes: u64,
     /// Of a device that joins: [`DEVICE_FORCE`], [`DEVICE_DISCARD`], [`DEVICE_FAST`], [`DEVICE_BULK`].
     pub flags: u64,
-    /// Where a device is that joins: an absolute path, with a zero at the end.
+    /// Path of a device that joins: absolute, with a zero at the end.
     pub path: [u8; 4096],
 }
 
@@ -37,32 +37,32 @@ pub const DEVICE_RESIZE: u64 = 3;
 
 /// All of the device.
 pub const SIZE_MAX: u64 = 0;
-/// So many bytes of it.
+/// A size in bytes.
 pub const SIZE_TO: u64 = 1;
-/// So many bytes more.
+/// Bytes to grow by.
 pub const SIZE_GROW: u64 = 2;
-/// So many bytes less.
+/// Bytes to shrink by.
 pub const SIZE_SHRINK: u64 = 3;
 
 /// Also if something lies on it.
 pub const DEVICE_FORCE: u64 = 1 << 0;
 /// Its space is given back first.
 pub const DEVICE_DISCARD: u64 = 1 << 1;
-/// It counts as fast.
+/// Marks the device as fast.
 pub const DEVICE_FAST: u64 = 1 << 2;
-/// It does not count as fast.
+/// Marks the device as bulk.
 pub const DEVICE_BULK: u64 = 1 << 3;
 
-/// How far a change of devices is (ours).
+/// Progress of a change of devices (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DeviceReport {
-    /// Whether there is one under way.
+    /// 1 if a change is under way, else 0.
     pub is_running: u64,
-    /// What it is, or the last one was: [`DEVICE_ADD`] and the following.
+    /// Kind of the change, or of the last one: [`DEVICE_ADD`] and the following.
     pub change: u64,
-    /// Which device it is about, as soon as that is known.
+    /// Id of the device, as soon as it is known.
     pub devid: u64,
-    /// How far it is.
+    /// Its progress.
     pub work: WorkReport,
 }

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// What readers wanted of a device (ours).
+/// Reads of a device (ours).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DeviceReads {
@@ -10,23 +10,23 @@ pub struct DeviceReads {
     pub devid: u64,
     /// Reads that it has not answered yet.
     pub in_flight: u64,
-    /// Ranges that it was told to fetch, and that nobody has read yet.
+    /// Ranges that it was told to fetch, and that are not read yet.
     pub expected: u64,
     /// Reads that it has answered.
     pub reads: u64,
-    /// What these were long.
+    /// Length of these, in bytes.
     pub bytes: u64,
-    /// What it was asked for.
+    /// Number of requests to the device.
     pub requests: u64,
     /// Of these, how many began where the one before had ended.
     pub local_requests: u64,
-    /// Where the last one ended.
+    /// End of the last one, in bytes of the device.
     pub end: u64,
-    /// How long a read takes lately, in nanoseconds.
+    /// Recent duration of a read, in nanoseconds.
     pub latency_ns: u64,
-    /// How long a read keeps it from others lately, in nanoseconds.
+    /// Recent time for which a read keeps the device from others, in nanoseconds.
     pub service_ns: u64,
-    /// How fast it streamed lately; 0 if that is not known.
+    /// Recent speed of a stream; 0 if it is unknown.
     pub bytes_per_second: u64,
 }
 

@@ -10,7 +10,7 @@ pub struct GroupSpace {
     pub kind: u64,
     /// Their logical length.
     pub total_bytes: u64,
-    /// What of it is taken.
+    /// Used bytes of it.
     pub used_bytes: u64,
     /// Over which devices: 0 both classes or no difference, 1 fast ones alone, 2 others alone.
     pub spread: u64,
@@ -22,13 +22,13 @@ pub struct GroupSpace {
 pub struct DeviceSpace {
     /// Its id; 0 for an entry that is not used.
     pub devid: u64,
-    /// What of it the pool uses.
+    /// Bytes of it that the pool uses.
     pub total_bytes: u64,
-    /// What belongs to no chunk.
+    /// Bytes that belong to no chunk.
     pub unallocated_bytes: u64,
     /// The class that it counts as: 1 fast, 2 bulk; 0 if it takes no chunks.
     pub class: u64,
-    /// What the pool stores of it (`dev_item.type`).
+    /// Hint that the pool stores for it (`dev_item.type`).
     pub stored_type: u64,
     /// [`DEVICE_MISSING`](super::DEVICE_MISSING) and the like; 0 if nothing is wrong with it.
     pub state: u64,

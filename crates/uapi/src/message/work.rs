@@ -1,24 +1,24 @@
-//! How far a mount of ours is with what takes long.
+//! Progress of long work of a mount of ours.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// How far long work is, and how the last one ended.
+/// Progress of long work, and outcome of the last one.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct WorkReport {
-    /// How the last one ended: [`WORK_ENDED_DONE`] and the following, 0 if none has.
+    /// Outcome of the last one: [`WORK_ENDED_DONE`] and the following, 0 if none has ended.
     pub ended: u64,
-    /// How many block groups are to be emptied.
+    /// Number of block groups to be emptied.
     pub expected: u64,
-    /// How many have been.
+    /// Number of those that were emptied.
     pub done: u64,
-    /// How many had no room elsewhere.
+    /// Number of those that had no room elsewhere.
     pub left: u64,
-    /// How many bytes are used in all that are to be emptied.
+    /// Used bytes in all that are to be emptied.
     pub expected_bytes: u64,
-    /// How many bytes have been moved.
+    /// Bytes moved.
     pub moved_bytes: u64,
-    /// Why it failed, with a zero at the end.
+    /// Reason of its failure, with a zero at the end.
     pub error: [u8; 512],
 }
 
