@@ -1,6 +1,5 @@
 //! The language of comments and messages: plain technical English that names the noun first. A doc block does not begin
 //! with a question word, and processes and people are named: "the caller", "the writer".
-//! Folders that still hold findings are counted in [`UNMENDED`]; a count may only shrink.
 
 use crate::sources::{read, relative, rust_sources};
 use anyhow::Result;
@@ -33,11 +32,6 @@ const PERSONS: [&str; 11] = [
 
 /// This source: its messages are the refused words.
 const WORD_LIST: &str = "xtask/src/language.rs";
-/// Folders with findings, each with their number. An entry counts the sources below it that no longer entry counts.
-/// A new finding is refused, and a mended one has to be struck off here: numbers go down only. An entry at zero is removed.
-const UNMENDED: &[(&str, usize)] = &[
-    // An entry a line, so that branches can shrink different ones.
-];
 
 /// A word or phrase that the language of the sources does without.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,23 +61,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Complaints about the language of all sources: findings outside of [`UNMENDED`], and entries of it whose number is wrong.
+/// Complaints about the language of all sources.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let mut counts = vec![0; UNMENDED.len()];
-    let mut complaints = Vec::new();
-    for (place, finding) in findings(root)? {
-        match entry_of(UNMENDED, &place) {
-            Some(entry) => counts[entry] += 1,
-            None => complaints.push(format!("{place}:{}: {finding}", finding.line)),
-        }
-    }
-    for ((folder, allowed), count) in UNMENDED.iter().zip(counts) {
-        complaints.extend(judge(folder, *allowed, count));
-    }
-    Ok(complaints)
+    let complaint = |(place, finding): (String, Finding)| format!("{place}:{}: {finding}", finding.line);
+    Ok(findings(root)?.into_iter().map(complaint).collect())
 }
 
-/// Prints each finding whose path begins with `below`, listed folders included.
+/// Prints each finding whose path begins with `below`.
 pub(crate) fn list(root: &Path, below: &str) -> Result<()> {
     let found: Vec<_> = findings(root)?.into_iter().filter(|(place, _)| place.starts_with(below)).collect();
     for (place, finding) in &found {
@@ -105,26 +89,6 @@ fn findings(root: &Path) -> Result<Vec<(String, Finding)>> {
         }
     }
     Ok(found)
-}
-
-/// Index of the longest entry that is a prefix of `place`.
-fn entry_of(entries: &[(&str, usize)], place: &str) -> Option<usize> {
-    let holds = |folder: &str| {
-        place.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let holding = entries.iter().enumerate().filter(|(_, (folder, _))| holds(folder));
-    holding.max_by_key(|(_, (folder, _))| folder.len()).map(|(index, _)| index)
-}
-
-/// Complaint about a listed folder whose count differs from the number in the list.
-fn judge(folder: &str, allowed: usize, count: usize) -> Option<String> {
-    if count > allowed {
-        let list = format!("`cargo xtask language {folder}` lists them");
-        return Some(format!("{folder}: {count} findings of language, {allowed} allowed; {list}"));
-    }
-    (count < allowed).then(|| {
-        format!("{folder}: {count} findings of language: lower its number in xtask/src/language.rs from {allowed} to {count}")
-    })
 }
 
 /// Findings of one source, in the order of lines. Messages of tests are not looked at: they may be data.
@@ -392,20 +356,5 @@ mod tests {
         assert_eq!(of("\nfn who_asked_is_told() {}\n"), [(2, Kind::Name, "who".to_owned())]);
         assert_eq!(of("fn what_is_written() {}\n"), [(1, Kind::Name, "what".to_owned())]);
         assert!(of("fn header_of_the_whole() {}\n").is_empty());
-    }
-
-    #[test]
-    fn longest_listed_folder_counts_a_source() {
-        let entries = [("crates/fs", 3), ("crates/fs/src/data", 2)];
-        assert_eq!(entry_of(&entries, "crates/fs/src/data/write.rs"), Some(1));
-        assert_eq!(entry_of(&entries, "crates/fs/src/data.rs"), Some(0));
-        assert_eq!(entry_of(&entries, "crates/fsx/src/lib.rs"), None);
-    }
-
-    #[test]
-    fn listed_number_is_exact() {
-        assert_eq!(judge("crates/fs", 3, 3), None);
-        assert!(judge("crates/fs", 3, 4).is_some_and(|complaint| complaint.contains("4 findings")));
-        assert!(judge("crates/fs", 3, 2).is_some_and(|complaint| complaint.contains("from 3 to 2")));
     }
 }

@@ -29,7 +29,7 @@ enum Task {
     Test,
     /// Check the layers, the sizes of modules, the language of comments, and code that sources must not hold
     Tidy,
-    /// List the findings of language in the sources of a folder, those that tidy counts included
+    /// List the findings of language in the sources of a folder
     Language {
         /// A path below the workspace's folder, `crates/tree` for one
         #[arg(default_value = "")]
