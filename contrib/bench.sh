@@ -170,12 +170,12 @@ rootdir() {
 }
 
 # Writing, through mounts of four kinds on one loop device, made anew for each run; `null` is a FUSE filesystem that
-# does nothing (crates/fuse/examples/null.rs), and says what FUSE itself costs.
+# does nothing (crates/transport/examples/null.rs), and says what FUSE itself costs.
 write() {
     local null=${NULL:-$here/../target/release/examples/null} image=$dir/write.img who run
     local fio=(--directory="$mnt" --end_fsync=1 --fallocate=none --minimal)
     if has_peer null && [ ! -x "$null" ]; then
-        echo "bench.sh: no $null: cargo build --release -p brindle-fuse --example null" >&2
+        echo "bench.sh: no $null: cargo build --release -p brindle-transport --example null" >&2
         exit 1
     fi
     command -v fuse2fs >/dev/null || echo "write: fuse2fs is not installed" >&2

@@ -20,8 +20,6 @@ const RULES: [Rule; 2] = [
         imports: &["brindle_ondisk", "brindle_policy"],
         why: "a mount knows files, and nothing under them",
         exceptions: &[
-            "adapter/mod.rs",
-            "adapter/writes.rs",
             "directory_handles.rs",
             "handles.rs",
             "idle.rs",

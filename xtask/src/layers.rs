@@ -4,9 +4,10 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "brindle-sync",
     "brindle-interval",
+    "brindle-transport",
     "brindle-ondisk",
     "brindle-policy",
     "brindle-uapi",

@@ -20,6 +20,7 @@ pub(crate) struct Stat {
     pub(crate) accessed: Timestamp,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
+    pub(crate) created: Timestamp,
 }
 
 /// The size of a block, as `st_blksize` tells it.
@@ -44,6 +45,7 @@ impl Stat {
             accessed: never,
             modified: never,
             changed: never,
+            created: never,
         }
     }
 
@@ -62,6 +64,7 @@ impl Stat {
             accessed: attributes.accessed,
             modified: attributes.modified,
             changed: attributes.changed,
+            created: attributes.created,
         }
     }
 
@@ -80,6 +83,7 @@ impl Stat {
             accessed: Timestamp::default(),
             modified: Timestamp::default(),
             changed: Timestamp::default(),
+            created: Timestamp::default(),
         }
     }
 }

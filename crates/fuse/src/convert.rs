@@ -1,98 +1,73 @@
-//! Attributes and errors in the words of `fuser`.
+//! Attributes, times and flags in the words of the transport.
 
 use crate::attributes::{BLOCK_BYTES, Stat};
 use crate::operations::WriteOrigin;
 use crate::permission::Caller;
 use brindle_fs::{FileType, NewInode, NewTime, Timestamp};
-use fuser::{Errno, FileAttr, FopenFlags, INodeNo, Request, TimeOrNow, WriteFlags};
+use brindle_transport::{Attributes, DesiredTime, OpenAnswers, Time, WriteKind};
 use rustix::fs::OFlags;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 // Types in `st_mode`, as files are made with them.
 pub(crate) const REGULAR: u32 = 0o100_000;
 pub(crate) const DIRECTORY: u32 = 0o040_000;
 pub(crate) const SYMLINK: u32 = 0o120_777;
 
-pub(crate) fn errno(errno: rustix::io::Errno) -> Errno {
-    Errno::from_i32(errno.raw_os_error())
-}
-
-pub(crate) fn file_attr(stat: &Stat) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(stat.ino),
+pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
+    Attributes {
+        ino: stat.ino,
         size: stat.size,
         blocks: stat.blocks,
-        atime: system_time(stat.accessed),
-        mtime: system_time(stat.modified),
-        ctime: system_time(stat.changed),
-        crtime: UNIX_EPOCH,
-        kind: file_type(stat.kind),
-        perm: stat.permissions,
+        accessed: time_of(stat.accessed),
+        modified: time_of(stat.modified),
+        changed: time_of(stat.changed),
+        mode: type_bits(stat.kind) | u32::from(stat.permissions),
         nlink: stat.nlink,
         uid: stat.uid,
         gid: stat.gid,
         rdev: stat.rdev,
-        blksize: BLOCK_BYTES,
-        flags: 0,
+        block_bytes: BLOCK_BYTES,
     }
 }
 
-pub(crate) fn file_type(kind: FileType) -> fuser::FileType {
+/// The type in a mode (`S_IF*`).
+pub(crate) fn type_bits(kind: FileType) -> u32 {
     match kind {
-        FileType::Directory => fuser::FileType::Directory,
-        FileType::CharDevice => fuser::FileType::CharDevice,
-        FileType::BlockDevice => fuser::FileType::BlockDevice,
-        FileType::Fifo => fuser::FileType::NamedPipe,
-        FileType::Socket => fuser::FileType::Socket,
-        FileType::Symlink => fuser::FileType::Symlink,
-        FileType::Regular | FileType::Xattr => fuser::FileType::RegularFile,
+        FileType::Directory => DIRECTORY,
+        FileType::CharDevice => 0o020_000,
+        FileType::BlockDevice => 0o060_000,
+        FileType::Fifo => 0o010_000,
+        FileType::Socket => 0o140_000,
+        FileType::Symlink => 0o120_000,
+        FileType::Regular | FileType::Xattr => REGULAR,
     }
 }
 
-/// The nanoseconds count forward, before 1970 too. A time that has no `SystemTime` becomes 1970.
-pub(crate) fn system_time(time: Timestamp) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole =
-        if time.seconds < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
-    let nanoseconds = Duration::from_nanos(time.nanoseconds.into());
-    whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+pub(crate) fn time_of(time: Timestamp) -> Time {
+    Time { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
-/// The time that a request carries. `fuser` 0.18 takes the nanoseconds of a time before 1970, which count forward, for
-/// ones that count backward: this takes them as they were.
-pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp {
-            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            nanoseconds: since.subsec_nanos(),
-        },
-        Err(error) => {
-            let before = error.duration();
-            let seconds = 0i64.checked_sub_unsigned(before.as_secs()).unwrap_or(i64::MIN);
-            Timestamp { seconds, nanoseconds: before.subsec_nanos() }
-        }
-    }
+pub(crate) fn timestamp(time: Time) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
-pub(crate) fn new_time(time: TimeOrNow) -> NewTime {
+pub(crate) fn new_time(time: DesiredTime) -> NewTime {
     match time {
-        TimeOrNow::Now => NewTime::Now,
-        TimeOrNow::SpecificTime(time) => NewTime::At(timestamp(time)),
+        DesiredTime::Now => NewTime::Now,
+        DesiredTime::At(time) => NewTime::At(timestamp(time)),
     }
 }
 
 /// Caller of a request.
-pub(crate) fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+pub(crate) fn caller(caller: brindle_transport::Caller) -> Caller {
+    Caller { uid: caller.uid, gid: caller.gid, pid: caller.pid }
 }
 
 /// The origin of a write.
-pub(crate) fn write_origin(request: &Request, how: WriteFlags) -> WriteOrigin {
-    if how.contains(WriteFlags::FUSE_WRITE_CACHE) {
+pub(crate) fn write_origin(caller: Caller, kind: WriteKind) -> WriteOrigin {
+    if kind.contains(WriteKind::CACHE) {
         return WriteOrigin::PageCache;
     }
-    let keeps_set_ids = !how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-    WriteOrigin::Program { caller: caller(request), keeps_set_ids }
+    WriteOrigin::Program { caller, keeps_set_ids: !kind.contains(WriteKind::KILL_SUIDGID) }
 }
 
 /// A device number as it lies on disk, of the 32 bits that the kernel shares with userspace (`new_encode_dev`).
@@ -102,57 +77,22 @@ pub(crate) fn device_on_disk(encoded: u32) -> u64 {
 }
 
 /// Reads and writes around the page cache go side by side; the kernel keeps them apart from mapped pages.
-pub(crate) fn open_flags(flags: OFlags, is_past_cache: bool) -> FopenFlags {
+pub(crate) fn open_answers(flags: OFlags, is_past_cache: bool) -> OpenAnswers {
     if is_past_cache || flags.contains(OFlags::DIRECT) {
-        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_KEEP_CACHE
+        OpenAnswers::DIRECT_IO | OpenAnswers::PARALLEL_DIRECT_WRITES | OpenAnswers::KEEP_CACHE
     } else {
-        FopenFlags::FOPEN_KEEP_CACHE
+        OpenAnswers::KEEP_CACHE
     }
 }
 
 /// New inode for the caller.
-pub(crate) fn new_inode<'a>(request: &Request, mode: u32, umask: u32) -> NewInode<'a> {
-    NewInode { mode, umask, uid: request.uid(), gid: request.gid(), rdev: 0, target: None }
+pub(crate) fn new_inode<'a>(caller: Caller, mode: u32, umask: u32) -> NewInode<'a> {
+    NewInode { mode, umask, uid: caller.uid, gid: caller.gid, rdev: 0, target: None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_before_1970_count_forward() {
-        let time = system_time(Timestamp { seconds: -2, nanoseconds: 800_000_000 });
-        assert_eq!(UNIX_EPOCH.duration_since(time).expect("before"), Duration::from_millis(1200));
-        let extreme = system_time(Timestamp { seconds: i64::MIN, nanoseconds: 0 });
-        assert!(extreme <= UNIX_EPOCH);
-        assert!(system_time(Timestamp { seconds: i64::MAX, nanoseconds: 999_999_999 }) >= UNIX_EPOCH);
-    }
-
-    #[test]
-    fn times_of_requests_are_taken_as_they_were_sent() {
-        let nearly = 999_999_999;
-        for (seconds, nanoseconds) in
-            [(0, 0), (-2, 800_000_000), (-2, 0), (5, 1), (-1, nearly), (i64::MIN, 0), (i64::MAX, nearly)]
-        {
-            // As fuser reads it.
-            let whole = Duration::new(seconds.unsigned_abs(), nanoseconds);
-            let read =
-                if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-            assert_eq!(timestamp(read.expect("a time")), Timestamp { seconds, nanoseconds });
-        }
-    }
-
-    #[test]
-    fn the_extremes_of_time_are_shown_as_they_are() {
-        for (seconds, nanoseconds) in [(i64::MIN, 0), (i64::MIN, 1), (i64::MAX, 0), (-1, 999_999_999)] {
-            let shown = system_time(Timestamp { seconds, nanoseconds });
-            let whole = match shown.duration_since(UNIX_EPOCH) {
-                Ok(since) => i128::try_from(since.as_nanos()).expect("it fits"),
-                Err(error) => -i128::try_from(error.duration().as_nanos()).expect("it fits"),
-            };
-            assert_eq!(whole, i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds));
-        }
-    }
 
     #[test]
     fn device_numbers_are_spread_as_on_disk() {

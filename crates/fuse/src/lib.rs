@@ -1,9 +1,8 @@
 //! Files to a mount: serves a [`Filesystem`](brindle_fs::Filesystem) over FUSE. errno is made here.
 //! Must not know: anything under `fs`.
 //!
-//! `mount` gets a connection from the kernel, by itself as root, with the help of `fusermount3` otherwise, and
-//! ends it. `operations` answers requests in terms of the filesystem; it knows nothing of the transport.
-//! `adapter` carries requests and answers between it and `fuser`, and chooses the thread that waits for the next request.
+//! `mount` is the life of a mount. `operations` answers requests in terms of the filesystem; it knows nothing of the
+//! transport. `adapter` carries requests and answers between it and the crate `transport`.
 //!
 //! What the kernel caches it keeps, for the pool changes through the mount only: names, attributes, missing names,
 //! links and contents are asked for once, and `negotiation` says what else is agreed. A change behind

@@ -6,61 +6,56 @@
 //! immutable files, and an opening of such a file to write it is to be refused then, not when the dirty pages are
 //! written back; and a directory that is open has a listing with a bound, and outlives its name.
 
-use fuser::{InitFlags, KernelConfig};
+use brindle_transport::{Agreement, Features, Wishes};
 
 /// The largest request, in bytes; the kernel's own limit (`fs.fuse.max_pages_limit`) is the same by default.
-pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Upper bound on the kernel's background requests: readahead and writeback.
 const BACKGROUND_MAX: u16 = 64;
 
-/// Flags that we ask the kernel for, if it has them.
-const ALWAYS: [InitFlags; 8] = [
-    InitFlags::FUSE_ASYNC_READ,
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_POSIX_ACL,
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-];
+/// Features of every mount.
+const ALWAYS: Features = Features::ASYNC_READ
+    .union(Features::ASYNC_DIO)
+    .union(Features::MAX_PAGES)
+    .union(Features::DO_READDIRPLUS)
+    .union(Features::READDIRPLUS_AUTO)
+    .union(Features::PARALLEL_DIROPS)
+    .union(Features::CACHE_SYMLINKS)
+    .union(Features::POSIX_ACL)
+    .union(Features::EXPLICIT_INVAL_DATA)
+    .union(Features::INIT_EXT);
 
-/// Further flags for a mount that is written. Set-user-id bits are cleared by us (`HANDLE_KILLPRIV_V2`), for
+/// Further features of a mount that is written. Set-user-id bits are cleared by us (`HANDLE_KILLPRIV_V2`), for
 /// otherwise the kernel would ask for `security.capability` before each write. The umask is applied by us, for a
 /// default ACL counts instead of it (`DONT_MASK`).
-const WRITABLE: [InitFlags; 6] = [
-    InitFlags::FUSE_BIG_WRITES,
-    InitFlags::FUSE_WRITEBACK_CACHE,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-];
+const WRITABLE: Features = Features::BIG_WRITES
+    .union(Features::WRITEBACK_CACHE)
+    .union(Features::ATOMIC_O_TRUNC)
+    .union(Features::HANDLE_KILLPRIV_V2)
+    .union(Features::DONT_MASK)
+    .union(Features::DIRECT_IO_ALLOW_MMAP);
 
-/// Agreement with the kernel.
+/// Further features of a mount that is only read.
+const READ_ONLY: Features = Features::NO_OPEN_SUPPORT.union(Features::NO_OPENDIR_SUPPORT);
+
+/// Openings that the kernel does without us, once told that it may.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Agreement {
-    /// Directories are opened without asking us, once told that they may.
-    pub(crate) opens_directories_alone: bool,
-    /// Files are opened without asking us, once told that they may.
-    pub(crate) opens_alone: bool,
+pub(crate) struct OpensAlone {
+    pub(crate) files: bool,
+    pub(crate) directories: bool,
 }
 
-/// Asks the kernel for all that we want and it can do.
-pub(crate) fn negotiate(config: &mut KernelConfig, is_writable: bool) -> Agreement {
-    let more: &[InitFlags] = if is_writable { &WRITABLE } else { &[] };
-    for capability in ALWAYS.iter().chain(more) {
-        // What it does not know it does without.
-        config.add_capabilities(*capability).ok();
-    }
-    // Each takes the nearest possible value when refused.
-    if let Err(nearest) = config.set_max_write(REQUEST_BYTES_MAX) {
-        config.set_max_write(nearest).ok();
-    }
-    config.set_max_background(BACKGROUND_MAX).ok();
-    let offers = config.capabilities();
-    Agreement {
-        opens_alone: !is_writable && offers.contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
-        opens_directories_alone: !is_writable && offers.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+/// Features and limits of a mount.
+pub(crate) fn wishes(is_writable: bool) -> Wishes {
+    let features = ALWAYS | if is_writable { WRITABLE } else { READ_ONLY };
+    Wishes { features, request_bytes: REQUEST_BYTES_MAX, background: BACKGROUND_MAX }
+}
+
+impl OpensAlone {
+    pub(crate) fn of(agreement: &Agreement) -> Self {
+        Self {
+            files: agreement.features.contains(Features::NO_OPEN_SUPPORT),
+            directories: agreement.features.contains(Features::NO_OPENDIR_SUPPORT),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use brindle_fs::AtimeMode;
 use brindle_policy::defragment::idle::AutoDefragment;
+use rustix::mount::MountFlags;
 use std::path::Path;
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub enum Synchronous {
     Everything,
 }
 
+/// Type of our mounts, behind `fuse.`.
+const SUBTYPE: &str = "brindle";
 /// The least and greatest number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=64;
 const THREADS_DEFAULT: usize = 8;
@@ -96,6 +99,28 @@ impl MountOptions {
         Self { source: names.join(":"), ..Self::default() }
     }
 
+    /// The options that concern the kernel.
+    pub(crate) fn for_kernel(&self) -> brindle_transport::MountOptions {
+        let choices = [
+            (self.read_only, MountFlags::RDONLY),
+            (!self.devices, MountFlags::NODEV),
+            (!self.set_user_id, MountFlags::NOSUID),
+            (!self.execute, MountFlags::NOEXEC),
+            (self.atime == AtimeMode::Never, MountFlags::NOATIME),
+            (self.synchronous == Synchronous::Everything, MountFlags::SYNCHRONOUS),
+            (self.synchronous == Synchronous::Names, MountFlags::DIRSYNC),
+        ];
+        let set = choices.into_iter().filter(|(is_set, _)| *is_set);
+        brindle_transport::MountOptions {
+            source: self.source.clone(),
+            subtype: SUBTYPE,
+            flags: set.fold(MountFlags::empty(), |all, (_, flag)| all | flag),
+            allow_other: self.allow_other,
+            default_permissions: self.default_permissions,
+            auto_unmount: self.auto_unmount,
+        }
+    }
+
     /// The number of threads, within reason.
     pub(crate) fn thread_count(&self) -> usize {
         self.threads.clamp(*THREADS.start(), *THREADS.end())
@@ -105,6 +130,12 @@ impl MountOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_dangerous_is_on_by_default() {
+        let flags = MountOptions::default().for_kernel().flags;
+        assert_eq!(flags, MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID);
+    }
 
     #[test]
     fn the_source_names_every_device() {

@@ -6,19 +6,19 @@
 //! kernel is asked for its pages: by a thread that serves no requests, for the kernel hands them over as requests.
 
 use super::Adapter;
-use super::turns::Pace;
 use crate::attributes::Stat;
-use crate::convert::{errno, file_attr};
+use crate::convert::{attributes_of, new_time, time_of, timestamp};
+use crate::permission::Caller;
 use crate::recent_writes::UNSETTLED_TTL;
-use brindle_fs::FileType;
-use fuser::{FileHandle, Generation, INodeNo, ReplyAttr, ReplyEntry};
+use brindle_fs::{AttributeChange, FileType};
+use brindle_transport as transport;
+use brindle_transport::{Entry, Extended, Reply, kind};
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Time for which the kernel may keep answers: it makes every change itself, or is told of it.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// Numbers are never used twice, so that a number alone says which inode is meant.
-pub(super) const GENERATION: Generation = Generation(0);
 
 /// The pages that the kernel is asked for first, and next if a file still has no blocks.
 const PAGES: [std::ops::Range<u64>; 2] = [0..1 << 20, 0..u64::MAX];
@@ -33,33 +33,72 @@ impl Adapter {
         }
     }
 
-    pub(super) fn reply_entry(&self, made: Result<Stat, rustix::io::Errno>, reply: ReplyEntry) {
-        match made {
-            Ok(stat) => reply.entry_with_ttls(&self.ttl(&stat), &TTL, &file_attr(&stat), GENERATION),
-            Err(error) => reply.error(errno(error)),
-        }
+    /// A name and its inode, as the kernel may keep them.
+    pub(super) fn entry(&self, stat: &Stat) -> Entry {
+        let attributes_ttl = if stat.ino == 0 { TTL } else { self.ttl(stat) };
+        Entry { node: stat.ino, name_ttl: TTL, attributes_ttl, attributes: attributes_of(stat) }
     }
 
-    pub(super) fn reply_attributes(&self, stat: &Stat, reply: ReplyAttr) {
-        reply.attr(&self.ttl(stat), &file_attr(stat));
+    pub(super) fn reply_entry(&self, made: Result<Stat, Errno>, reply: Reply<kind::Entry>) {
+        reply.settle(made, |reply, stat| reply.entry(&self.entry(&stat)));
+    }
+
+    fn reply_attributes(&self, stat: &Stat, reply: Reply<kind::Attributes>) {
+        reply.attributes(self.ttl(stat), &attributes_of(stat));
     }
 
     /// Answers a request for attributes. The kernel names a handle before write(2), and not for stat(2).
-    pub(super) fn attributes(&self, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let is_refused = self.operations.has_refusal(node.0);
-        let _turn = self.turns.begin(if is_refused { Pace::Slow } else { Pace::Quick });
-        if let Some(handle) = handle.filter(|_| is_refused)
-            && let Some(error) = self.operations.refusal_for(node.0, handle.0)
+    pub(super) fn attributes(&self, node: u64, handle: Option<u64>, reply: Reply<kind::Attributes>) {
+        if let Some(handle) = handle.filter(|_| self.operations.has_refusal(node))
+            && let Some(error) = self.operations.refusal_for(node, handle)
         {
-            return reply.error(errno(error));
+            return reply.error(error);
         }
-        match self.operations.stat(node.0) {
+        match self.operations.stat(node) {
             Ok(stat) if handle.is_none() && self.may_lack_pages(&stat) => {
-                self.gather_pages_first(stat, reply);
+                self.gather_pages_first(stat, move |ttl, stat| reply.attributes(ttl, &attributes_of(stat)));
             }
-            Ok(stat) => self.reply_attributes(&stat, reply),
-            Err(error) => reply.error(errno(error)),
+            stat => reply.settle(stat, |reply, stat| self.reply_attributes(&stat, reply)),
         }
+    }
+
+    /// Answers a request for attributes with the time of birth.
+    pub(super) fn extended_attributes(&self, node: u64, reply: Reply<kind::Extended>) {
+        let extended =
+            |stat: &Stat| Extended { attributes: attributes_of(stat), born: Some(time_of(stat.created)) };
+        match self.operations.stat(node) {
+            Ok(stat) if self.may_lack_pages(&stat) => {
+                self.gather_pages_first(stat, move |ttl, stat| reply.extended(ttl, &extended(stat)));
+            }
+            stat => reply.settle(stat, |reply, stat| reply.extended(self.ttl(&stat), &extended(&stat))),
+        }
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        caller: Caller,
+        node: u64,
+        change: &transport::AttributeChange,
+        reply: Reply<kind::Attributes>,
+    ) {
+        let transport::AttributeChange { mode, uid, gid, size, accessed, modified, changed, handle } =
+            *change;
+        let changes_owner = (uid.is_some() || gid.is_some()) && mode.is_none();
+        let change = AttributeChange {
+            mode,
+            uid,
+            gid,
+            size,
+            accessed: accessed.map(new_time),
+            modified: modified.map(new_time),
+            changed: changed.map(timestamp),
+            created: None,
+            drop_privileges: changes_owner,
+            drop_set_group_id: false,
+            by_writer: false,
+        };
+        let set = self.operations.set_attributes(caller, node, handle.is_some(), &change);
+        reply.settle(set, |reply, stat| self.reply_attributes(&stat, reply));
     }
 
     /// Returns true if a file is said to have no blocks, and the kernel may have pages of it that it has not handed over.
@@ -69,7 +108,7 @@ impl Adapter {
             && self.operations.has_writer(stat.ino).unwrap_or(false)
     }
 
-    fn gather_pages_first(&self, before: Stat, reply: ReplyAttr) {
+    fn gather_pages_first(&self, before: Stat, answer: impl FnOnce(Duration, &Stat) + Send + 'static) {
         let operations = Arc::clone(&self.operations);
         self.stale_pages.run(Box::new(move || {
             let mut stat = before;
@@ -81,7 +120,7 @@ impl Adapter {
                 }
             }
             operations.tells_unsettled(&stat);
-            reply.attr(&UNSETTLED_TTL, &file_attr(&stat));
+            answer(UNSETTLED_TTL, &stat);
         }));
     }
 }

@@ -1,70 +1,85 @@
 //! Opening and listing directories.
 
 use super::Adapter;
-use super::attributes::GENERATION;
+use super::attributes::TTL;
 use crate::attributes::Stat;
-use crate::convert::{errno, file_attr, file_type};
-use crate::operations::Listed;
-use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyOpen};
-use std::ffi::OsStr;
+use crate::convert::{attributes_of, type_bits};
+use crate::operations;
+use brindle_transport::{DirectoryOperation, Entry, Listed, OpenAnswers, Opened, Reply, kind};
+use rustix::io::Errno;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 impl Adapter {
-    /// Opens a directory. On a mount that is only read the kernel needs no answer, and asks no more.
-    pub(super) fn open_directory(&self, node: INodeNo, reply: ReplyOpen) {
-        let cached = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
-        if self.agreement.opens_directories_alone {
-            return reply.error(Errno::ENOSYS);
-        }
-        if !self.operations.is_written() {
-            return reply.opened(FileHandle(0), cached);
-        }
-        match self.operations.open_directory(node.0) {
-            Ok((handle, true)) => reply.opened(FileHandle(handle), cached),
-            Ok((handle, false)) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
-            Err(error) => reply.error(errno(error)),
+    pub(super) fn serve_directory(&self, node: u64, operation: DirectoryOperation) {
+        match operation {
+            DirectoryOperation::Open { reply } => {
+                reply.settle(self.open_directory(node), |reply, opened| reply.opened(&opened));
+            }
+            DirectoryOperation::Release { handle, reply } => {
+                self.operations.close_directory(handle);
+                reply.done();
+            }
+            DirectoryOperation::Read { handle, offset, reply } => self.list(node, handle, offset, reply),
+            DirectoryOperation::ReadPlus { handle, offset, reply } => {
+                self.list_with_attributes(node, handle, offset, reply);
+            }
+            DirectoryOperation::Sync { reply } => {
+                let synced = self.if_written(|| self.operations.sync_directory(node));
+                reply.settle(synced, |reply, ()| reply.done());
+            }
         }
     }
 
+    /// Opens a directory. On a mount that is only read the kernel needs no answer, and asks no more.
+    fn open_directory(&self, node: u64) -> Result<Opened, Errno> {
+        let cached = OpenAnswers::KEEP_CACHE | OpenAnswers::CACHE_DIR;
+        if self.opens_alone.directories {
+            return Err(Errno::NOSYS);
+        }
+        if !self.operations.is_written() {
+            return Ok(Opened { handle: 0, answers: cached });
+        }
+        let (handle, fills_cache) = self.operations.open_directory(node)?;
+        Ok(Opened { handle, answers: if fills_cache { cached } else { OpenAnswers::KEEP_CACHE } })
+    }
+
     /// Lists names.
-    pub(super) fn list(&self, node: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn list(&self, node: u64, handle: u64, offset: u64, mut reply: Reply<kind::Names>) {
         let mut is_empty = true;
-        let mut emit = |entry: Listed<'_>| {
-            let name = OsStr::from_bytes(entry.name);
-            let is_full = reply.add(INodeNo(entry.ino), entry.offset, file_type(entry.kind), name);
+        let mut emit = |entry: operations::Listed<'_>| {
+            let is_full = reply.add(&listed(&entry));
             is_empty &= is_full;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match self.operations.list((node.0, handle.0), offset, false, &mut emit) {
+        match self.operations.list((node, handle), offset, false, &mut emit) {
             // Entries that were listed before the error are not lost; the error comes with the next call.
-            Err(error) if is_empty => reply.error(errno(error)),
-            _ => reply.ok(),
+            Err(error) if is_empty => reply.error(error),
+            _ => reply.listed(),
         }
     }
 
     /// Lists names, with the attributes of all that is named.
-    pub(super) fn list_with_attributes(
-        &self,
-        node: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
+    fn list_with_attributes(&self, node: u64, handle: u64, offset: u64, mut reply: Reply<kind::NamesPlus>) {
         let mut is_empty = true;
-        let mut emit = |entry: Listed<'_>| {
-            let name = OsStr::from_bytes(entry.name);
+        let mut emit = |entry: operations::Listed<'_>| {
             // Attributes that could not be read are asked for again when they are needed, and fail then.
-            let ttl = entry.stat.as_ref().map_or(Duration::ZERO, |stat| self.ttl(stat));
-            let attr = file_attr(&entry.stat.unwrap_or(Stat::of_entry(entry.ino, entry.kind)));
-            let is_full = reply.add(INodeNo(entry.ino), entry.offset, name, &ttl, &attr, GENERATION);
+            let attributes_ttl = entry.stat.as_ref().map_or(Duration::ZERO, |stat| self.ttl(stat));
+            let attributes = attributes_of(&entry.stat.unwrap_or(Stat::of_entry(entry.ino, entry.kind)));
+            // The kernel makes no nodes of these.
+            let node = if matches!(entry.name, b"." | b"..") { 0 } else { entry.ino };
+            let is_full =
+                reply.add(&listed(&entry), &Entry { node, name_ttl: TTL, attributes_ttl, attributes });
             is_empty &= is_full;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match self.operations.list((node.0, handle.0), offset, true, &mut emit) {
-            Err(error) if is_empty => reply.error(errno(error)),
-            _ => reply.ok(),
+        match self.operations.list((node, handle), offset, true, &mut emit) {
+            Err(error) if is_empty => reply.error(error),
+            _ => reply.listed(),
         }
     }
+}
+
+fn listed<'a>(entry: &operations::Listed<'a>) -> Listed<'a> {
+    Listed { name: entry.name, ino: entry.ino, offset: entry.offset, mode: type_bits(entry.kind) }
 }

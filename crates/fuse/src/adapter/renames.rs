@@ -9,9 +9,8 @@
 //! slowly; but nearly all that programs rename over others is closed before, and has nothing to ask for.
 
 use super::Adapter;
-use super::replies::reply_empty;
 use crate::operations::Rename;
-use fuser::ReplyEmpty;
+use brindle_transport::{Reply, kind};
 use std::sync::Arc;
 
 /// Range of all of a file.
@@ -19,17 +18,17 @@ const ALL: std::ops::Range<u64> = 0..u64::MAX;
 
 impl Adapter {
     /// Renames, and answers; perhaps later, once the kernel has written back what it has of the files that move.
-    pub(super) fn rename_with_contents(&self, rename: Rename, reply: ReplyEmpty) {
+    pub(super) fn rename_with_contents(&self, rename: Rename, reply: Reply<kind::Done>) {
         let unwritten = self.operations.unwritten_movers(&rename);
         if unwritten.is_empty() {
-            return reply_empty(self.operations.rename(&rename), reply);
+            return reply.settle(self.operations.rename(&rename), |reply, ()| reply.done());
         }
         let operations = Arc::clone(&self.operations);
         self.renames.run(Box::new(move || {
             for node in unwritten {
                 operations.forget_contents(node, &ALL);
             }
-            reply_empty(operations.rename(&rename), reply);
+            reply.settle(operations.rename(&rename), |reply, ()| reply.done());
         }));
     }
 }

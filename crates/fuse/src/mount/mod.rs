@@ -6,19 +6,20 @@
 //! its last user has gone. Should this process be killed, the mount stays, answers every call with `ENOTCONN`,
 //! and is removed by `fusermount3 -u` or `umount`.
 
-mod connection;
+mod ending;
 mod error;
 mod mount_id;
 
+pub(crate) use ending::Ending;
 pub use error::MountError;
 
 use crate::MountOptions;
-use crate::adapter::{Adapter, NotifiedKernel, Turns};
+use crate::adapter::{Adapter, NotifiedKernel};
+use crate::negotiation::{OpensAlone, wishes};
 use crate::operations::Operations;
 use crate::upkeep::Upkeep;
 use brindle_fs::Filesystem;
-use connection::{Connection, Guard};
-use fuser::{BackgroundSession, Config, Session, SessionACL};
+use brindle_transport::{Channel, Connection, Guard, Session, connect};
 use mount_id::MountId;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -28,11 +29,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A mount that is being served. Dropped without [`wait`](Self::wait), it is unmounted, or detached if busy.
 #[derive(Debug)]
 pub struct MountHandle {
-    session: Option<BackgroundSession>,
+    session: Option<Session>,
+    ending: Arc<Ending>,
     place: Arc<Place>,
     filesystem: Arc<Filesystem>,
-    /// Upkeep of a mount that is written.
-    upkeep: Option<Upkeep>,
 }
 
 /// Ends a mount from any thread, such as one that waits for signals.
@@ -63,13 +63,13 @@ pub fn mount(
         return Err(MountError::NotWritable);
     }
     let mountpoint = check_mountpoint(mountpoint)?;
-    let Connection { device, guard } = connection::connect(&mountpoint, options)?;
+    let Connection { device, guard } = connect(&mountpoint, &options.for_kernel())?;
     let id = MountId::on(&mountpoint);
     let place = Arc::new(Place { mountpoint, id, guard: Mutex::new(guard) });
     match serve(&filesystem, device, options) {
-        Ok((session, upkeep)) => {
+        Ok((session, ending)) => {
             place.widen_readahead();
-            Ok(MountHandle { session: Some(session), place, filesystem, upkeep })
+            Ok(MountHandle { session: Some(session), ending, place, filesystem })
         }
         Err(error) => {
             place.unmount(UnmountFlags::DETACH).ok();
@@ -82,18 +82,17 @@ fn serve(
     filesystem: &Arc<Filesystem>,
     device: std::os::fd::OwnedFd,
     options: &MountOptions,
-) -> std::io::Result<(BackgroundSession, Option<Upkeep>)> {
-    let mut config = Config::default();
-    config.n_threads = Some(options.thread_count());
+) -> std::io::Result<(Session, Arc<Ending>)> {
     let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
-    // The kernel decides which users may ask: it knows `allow_other`.
-    let turns = Turns::new(device.try_clone()?, options.thread_count())?;
-    let adapter = Adapter::new(Arc::clone(&operations), turns)?;
-    let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
-    operations.set_kernel_cache(Box::new(NotifiedKernel(session.notifier())));
-    let session = session.spawn()?;
-    let upkeep = operations.is_written().then(|| Upkeep::start(operations, Arc::clone(filesystem), options));
-    Ok((session, upkeep.transpose()?))
+    let (channel, agreement) = Channel::open(device, &wishes(operations.is_written()))?;
+    let channel = Arc::new(channel);
+    operations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
+    let upkeep = || Upkeep::start(Arc::clone(&operations), Arc::clone(filesystem), options);
+    let upkeep = operations.is_written().then(upkeep).transpose()?;
+    let ending = Arc::new(Ending::new(Arc::clone(&operations), Arc::clone(filesystem), upkeep));
+    let adapter = Adapter::new(operations, OpensAlone::of(&agreement), Arc::clone(&ending))?;
+    let session = Session::start(&channel, &Arc::new(adapter), options.thread_count())?;
+    Ok((session, ending))
 }
 
 fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
@@ -136,30 +135,17 @@ impl MountHandle {
 
     /// Waits for the end of the mount, and makes durable what was written.
     fn end(&mut self) -> Result<(), MountError> {
-        let served = match self.session.take() {
-            Some(session) => has_ended(session.join()),
-            None => Ok(()),
-        };
-        if let Some(upkeep) = self.upkeep.take() {
-            drop(upkeep);
-            self.filesystem.shutdown().map_err(|error| MountError::Lost(Box::new(error)))?;
+        let served = self.session.take().map_or(Ok(()), Session::join).map_err(MountError::Serve);
+        self.ending.finish();
+        match self.ending.take_error() {
+            Some(error) => Err(MountError::Lost(Box::new(error))),
+            None => served,
         }
-        served
     }
 
     /// Unmounts; [`wait`](Self::wait) then returns. Fails if the mount is busy, which then goes on.
     pub fn unmount(&self) -> Result<(), MountError> {
         self.place.unmount(UnmountFlags::empty())
-    }
-}
-
-/// Result of serving. The kernel tells threads that wait for a request of the end of the connection by `ENODEV`,
-/// which the session takes for what it is; but one that was being handed a request just then (a file closed by the
-/// last user of a detached mount) is told by `ECONNABORTED`.
-fn has_ended(served: std::io::Result<()>) -> Result<(), MountError> {
-    match served {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::CONNABORTED) => Ok(()),
-        served => served.map_err(MountError::Serve),
     }
 }
 
@@ -207,18 +193,10 @@ impl UnmountHandle {
 
 impl Place {
     fn unmount(&self, how: UnmountFlags) -> Result<(), MountError> {
-        let is_lazy = how.contains(UnmountFlags::DETACH);
         let Some(at) = self.current() else {
             return Ok(());
         };
-        match rustix::mount::unmount(&at, how | UnmountFlags::NOFOLLOW) {
-            Ok(()) => {}
-            // Not mounted there: another unmount was faster.
-            Err(Errno::INVAL | Errno::NOENT) => {}
-            Err(Errno::BUSY) => return Err(MountError::Busy(at)),
-            Err(Errno::PERM | Errno::ACCESS) => connection::unmount_with_help(&at, is_lazy)?,
-            Err(source) => return Err(MountError::Unmount { path: at, source }),
-        }
+        brindle_transport::unmount(&at, how)?;
         drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
     }
@@ -244,18 +222,5 @@ impl Place {
                 tracing::debug!("{knob}: {error}");
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_that_ends_while_a_request_is_handed_over_has_ended_well() {
-        assert!(has_ended(Ok(())).is_ok());
-        assert!(has_ended(Err(Errno::CONNABORTED.into())).is_ok());
-        let error = has_ended(Err(Errno::IO.into())).expect_err("that is no end");
-        assert!(matches!(error, MountError::Serve(_)), "{error}");
     }
 }

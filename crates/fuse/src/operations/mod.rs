@@ -155,6 +155,11 @@ impl Operations {
         Ok(())
     }
 
+    /// Makes everything durable, for syncfs(2): the kernel has written back its pages before.
+    pub(crate) fn sync_filesystem(&self) -> Result<(), Errno> {
+        number(self.sync_all())
+    }
+
     /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of.
     pub(crate) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Stat>, Errno> {
         let directory = self.inode(directory)?;

@@ -56,6 +56,27 @@ impl Operations {
         Ok((self.remembered(&made), handle))
     }
 
+    /// Makes a file without a name and opens it (`O_TMPFILE`). The kernel remembers both. The file stays until the kernel has
+    /// forgotten it, or gets a name by [`link`](Self::link).
+    pub(crate) fn create_unnamed(
+        &self,
+        parent: u64,
+        new: &NewInode<'_>,
+        how: Opened,
+    ) -> Result<(Stat, u64), Errno> {
+        let (made, hold) = number(self.filesystem.create_unnamed(self.inode(parent)?, new))?;
+        let file = match number(self.filesystem.open_known(&made)) {
+            Ok(file) => file,
+            Err(error) => {
+                number(self.filesystem.release(hold))?;
+                return Err(error);
+            }
+        };
+        let stat = self.remembered(&made);
+        self.nameless.keep(stat.ino, hold);
+        Ok((stat, self.handles.add(Handle::new(file, how))))
+    }
+
     /// Gives a node one more name. The kernel is told of it once more.
     pub(crate) fn link(&self, node: u64, parent: u64, name: &[u8]) -> Result<Stat, Errno> {
         let (id, parent) = (self.inode(node)?, self.inode(parent)?);

@@ -230,7 +230,7 @@ fn a_busy_mount_stays_until_it_is_free() {
     let handle = rich.mount("ours");
     let unmount = handle.unmount_handle();
     let file = File::open(handle.mountpoint().join("plain/large")).expect("open");
-    assert!(matches!(unmount.unmount(), Err(MountError::Busy(_))));
+    assert!(matches!(unmount.unmount(), Err(MountError::Kernel(brindle_transport::MountError::Busy(_)))));
     assert_eq!(std::fs::read(handle.mountpoint().join("plain/small")).expect("it still answers"), b"hello");
     drop(file);
     wait_until("an end to the use", || unmount.unmount().is_ok());

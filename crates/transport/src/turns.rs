@@ -14,14 +14,11 @@
 //! Where devices are waited for again and again, all that would be in vain: no thread is parked or polls then, all
 //! threads sleep in the kernel, and each request wakes one.
 //!
-//! A mount ends when the waiting thread is told so by the kernel. What it leaves behind in its thread then calls all the
-//! others, so that they are told, too. Threads that have not had a request yet (*strangers*) know nothing of all this:
-//! they are in the kernel, and one thread that is none always waits beside them.
+//! A mount ends when the waiting thread is told so by the kernel. When it goes it calls all the others, so that they
+//! are told, too; a thread that panics does so as well.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::channel::Channel;
 use rustix::thread::{Pid, gettid};
-use std::cell::RefCell;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,7 +38,7 @@ const IDLE_TICKS: u32 = 64;
 
 /// Expected duration of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub enum Pace {
     /// Data likely to be in memory.
     Quick,
     /// Data in memory, or else on a device.
@@ -54,13 +51,33 @@ pub(super) enum Pace {
 #[derive(Debug)]
 pub(crate) struct Turns(Arc<Shared>);
 
+/// A thread of a mount. Dropped, all the others are called.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    thread: Pid,
+    /// True if it has polled in vain since its last request.
+    is_tired: bool,
+}
+
 /// A request that is being done; ends when it is dropped, after the answer.
 #[must_use = "a request lasts as long as this"]
-pub(super) struct Turn<'t>(&'t Shared);
+pub(crate) struct Turn<'w>(&'w Shared);
+
+/// Told by a thread of a mount that it is about to wait for a device.
+#[derive(Clone, Debug)]
+pub struct DeviceWaits(Arc<Shared>);
+
+impl DeviceWaits {
+    /// The calling thread, which does a request, is about to wait for a device.
+    pub fn begin(&self) {
+        self.0.device_is_waited_for();
+    }
+}
 
 #[derive(Debug)]
 struct Shared {
-    device: OwnedFd,
+    channel: Arc<Channel>,
     lookout: Duration,
     /// Number of requests that may be done at a time before it takes a slow one to call a thread.
     crew: usize,
@@ -69,12 +86,11 @@ struct Shared {
     watched: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
+    /// Threads that there are.
     threads: usize,
-    /// Threads that have not had a request yet.
-    strangers: usize,
-    /// Others that wait for a request, or are about to.
+    /// Those that wait for a request, or are about to.
     waiting: usize,
     parked: usize,
     /// Number of them that are called; they count as waiting already.
@@ -91,61 +107,48 @@ struct State {
     is_over: bool,
 }
 
-/// State of a thread that has had a request.
-struct Mark {
-    shared: Arc<Shared>,
-    thread: Pid,
-    /// True if it has polled in vain since its last request.
-    is_tired: bool,
-}
-
-thread_local! {
-    static MARK: RefCell<Option<Mark>> = const { RefCell::new(None) };
-}
-
-impl Mark {
-    fn new(shared: &Arc<Shared>) -> Self {
-        let called = Arc::clone(shared);
-        brindle_fs::before_wait(move || called.device_is_waited_for());
-        Self { shared: Arc::clone(shared), thread: gettid(), is_tired: false }
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        self.shared.end();
-    }
-}
-
 impl Turns {
-    /// Turns of `threads` threads that read requests from `device`.
-    pub(crate) fn new(device: OwnedFd, threads: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(device, threads));
+    /// Turns of threads that read requests from a channel.
+    pub(crate) fn new(channel: Arc<Channel>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::new(channel));
         let watcher = Arc::clone(&shared);
         std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch())?;
         Ok(Self(shared))
     }
 
-    /// A request begins, in one of the threads.
-    pub(super) fn begin(&self, pace: Pace) -> Turn<'_> {
-        let (is_stranger, thread) = MARK.with_borrow_mut(|mark| {
-            let is_stranger = mark.is_none();
-            let mark = mark.get_or_insert_with(|| Mark::new(&self.0));
-            mark.is_tired = false;
-            (is_stranger, mark.thread)
-        });
-        self.0.begin(pace, is_stranger, thread);
-        Turn(&self.0)
+    /// Makes the calling thread one of them, and returns when it is to wait for a request.
+    pub(crate) fn enter(&self) -> Worker {
+        let worker = Worker { shared: Arc::clone(&self.0), thread: gettid(), is_tired: false };
+        self.0.enter();
+        worker
+    }
+}
+
+impl Worker {
+    /// A request begins.
+    pub(crate) fn begin(&mut self, pace: Pace) -> Turn<'_> {
+        self.is_tired = false;
+        self.shared.begin(pace, self.thread);
+        Turn(&self.shared)
     }
 
     /// One of those requests is done that are nothing much, have no answer, and come many at a time: the thread waits
     /// as before, and looks out for the next request once.
-    pub(super) fn pass(&self) {
-        MARK.with_borrow_mut(|mark| {
-            if let Some(mark) = mark.as_mut().filter(|mark| !mark.is_tired) {
-                mark.is_tired = !self.0.look_out();
-            }
-        });
+    pub(crate) fn pass(&mut self) {
+        if !self.is_tired {
+            self.is_tired = !self.shared.look_out();
+        }
+    }
+
+    /// For the server, to tell of waits for devices.
+    pub(crate) fn device_waits(&self) -> DeviceWaits {
+        DeviceWaits(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.end();
     }
 }
 
@@ -157,7 +160,7 @@ impl Drop for Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // A thread that panics goes, and its mark calls the others.
+        // A thread that panics goes, and calls the others.
         if !std::thread::panicking() {
             self.0.finish();
         }
@@ -165,39 +168,32 @@ impl Drop for Turn<'_> {
 }
 
 impl Shared {
-    fn new(device: OwnedFd, threads: usize) -> Self {
+    fn new(channel: Arc<Channel>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let state = State {
-            threads,
-            strangers: threads,
-            waiting: 0,
-            parked: 0,
-            calls: 0,
-            begun: 0,
-            worker: None,
-            caution: 0,
-            ease: 0,
-            is_watched: false,
-            is_over: false,
-        };
         Self {
-            device,
+            channel,
             // With one processor no request can come meanwhile.
             lookout: if processors > 1 { LOOKOUT } else { Duration::ZERO },
             crew: (processors / 2).max(1),
-            state: Mutex::new(state),
+            state: Mutex::default(),
             called: Condvar::new(),
             watched: Condvar::new(),
         }
     }
 
-    fn begin(&self, pace: Pace, is_stranger: bool, thread: Pid) {
+    fn enter(&self) {
         let mut state = self.state();
-        if is_stranger {
-            state.strangers -= 1;
+        state.threads += 1;
+        if state.waiting == 0 || state.is_over {
+            state.waiting += 1;
         } else {
-            state.waiting -= 1;
+            self.park(state);
         }
+    }
+
+    fn begin(&self, pace: Pace, thread: Pid) {
+        let mut state = self.state();
+        state.waiting -= 1;
         state.begun += 1;
         state.worker = Some(thread);
         if !state.is_watched {
@@ -208,7 +204,7 @@ impl Shared {
         let may_be_slow = pace == Pace::Unknown || state.busy() < self.crew;
         state.caution = state.caution.saturating_sub(1);
         state.ease = state.ease.saturating_sub(1);
-        if state.is_unattended() && (is_slow || may_be_slow && self.has_request()) {
+        if state.waiting == 0 && (is_slow || may_be_slow && self.channel.has_message()) {
             self.call(&mut state);
         }
     }
@@ -224,8 +220,13 @@ impl Shared {
             state.waiting += 1;
             drop(state);
             self.look_out();
-            return;
+        } else {
+            self.park(state);
         }
+    }
+
+    /// Sleeps until called.
+    fn park(&self, mut state: MutexGuard<'_, State>) {
         state.parked += 1;
         let wait = self.called.wait_while(state, |state| state.calls == 0 && !state.is_over);
         let mut state = wait.unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +241,7 @@ impl Shared {
     fn device_is_waited_for(&self) {
         let mut state = self.state();
         state.ease = EASE;
-        if state.is_unattended() {
+        if state.waiting == 0 {
             self.call(&mut state);
         }
     }
@@ -263,7 +264,7 @@ impl Shared {
     /// Waits for the next request without going to sleep; whether there is one.
     fn look_out(&self) -> bool {
         // Under load a request is there already, and no time is lost.
-        if self.has_request() {
+        if self.channel.has_message() {
             return true;
         }
         let begin = Instant::now();
@@ -273,18 +274,11 @@ impl Shared {
                 return false;
             }
             std::thread::yield_now();
-            let is_there = self.has_request();
+            let is_there = self.channel.has_message();
             if is_there || before.elapsed() >= GIVEN_AWAY {
                 return is_there;
             }
         }
-    }
-
-    /// Returns true if reading would not have to wait.
-    fn has_request(&self) -> bool {
-        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut devices = [PollFd::new(&self.device, PollFlags::IN)];
-        poll(&mut devices, Some(&NOW)).is_ok_and(|ready| ready > 0)
     }
 
     fn watch(&self) {
@@ -298,12 +292,12 @@ impl Shared {
             state = patient.unwrap_or_else(PoisonError::into_inner).0;
             if state.begun != begun {
                 idle = 0;
-            } else if state.is_unattended() {
+            } else if state.waiting == 0 {
                 let worker = state.worker;
                 drop(state);
-                let is_kept_waiting = self.has_request() && !worker.is_some_and(could_go_on);
+                let is_kept_waiting = self.channel.has_message() && !worker.is_some_and(could_go_on);
                 state = self.state();
-                if state.begun == begun && state.is_unattended() {
+                if state.begun == begun && state.waiting == 0 {
                     state.caution = if is_kept_waiting { CAUTION } else { state.caution };
                     self.call(&mut state);
                 }
@@ -320,15 +314,10 @@ impl Shared {
 }
 
 impl State {
-    /// Returns true if no thread waits for requests.
-    fn is_unattended(&self) -> bool {
-        self.waiting == 0 && self.strangers == 0
-    }
-
     /// Number of requests being done.
     fn busy(&self) -> usize {
         // Those that are called are parked still, and count as waiting.
-        self.threads - self.strangers - self.waiting - (self.parked - self.calls)
+        self.threads - self.waiting - (self.parked - self.calls)
     }
 }
 
@@ -343,31 +332,34 @@ fn could_go_on(thread: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{self, Sender};
     use std::thread::JoinHandle;
+
+    fn channel(stream: &UnixStream) -> Arc<Channel> {
+        Arc::new(Channel::new(stream.try_clone().expect("a copy").into(), 0))
+    }
 
     /// Threads that take a byte each from a stream, as those of a mount take requests.
     fn threads(stream: &UnixStream, act: impl Fn(u8) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
         const THREADS: usize = 8;
-        let device = stream.try_clone().expect("a copy").into();
-        let turns = Arc::new(Turns::new(device, THREADS).expect("a watcher"));
-        let act = Arc::new(act);
+        let (channel, act) = (channel(stream), Arc::new(act));
+        let turns = Arc::new(Turns::new(Arc::clone(&channel)).expect("a watcher"));
         let one = || {
-            let (turns, act) = (Arc::clone(&turns), Arc::clone(&act));
-            let mut stream = stream.try_clone().expect("a copy");
+            let (turns, act, channel) = (Arc::clone(&turns), Arc::clone(&act), Arc::clone(&channel));
             std::thread::spawn(move || {
+                let mut worker = turns.enter();
                 let mut byte = [0];
-                while stream.read(&mut byte).is_ok_and(|length| length > 0) {
-                    let pace = match byte[0] % 7 {
+                while let Some([byte]) = channel.receive(&mut byte).expect("a stream") {
+                    let pace = match byte % 7 {
                         0 => Pace::Slow,
                         1 => Pace::Unknown,
                         _ => Pace::Quick,
                     };
-                    let _turn = turns.begin(pace);
-                    act(byte[0]);
+                    let _turn = worker.begin(pace);
+                    act(*byte);
                 }
             })
         };
@@ -385,7 +377,7 @@ mod tests {
             });
             for number in 0..count {
                 let byte = u8::try_from(number % 251).expect("less than 256");
-                kernel.write_all(&[byte]).expect("somebody reads");
+                kernel.write_all(&[byte]).expect("a thread reads");
             }
             drop(kernel);
             for thread in threads {
@@ -400,17 +392,15 @@ mod tests {
         const WAITS: u8 = 1;
         const IS_WAITED_FOR: u8 = 2;
         let (mut kernel, ours) = UnixStream::pair().expect("a pair");
-        let (sender, receiver) = channel::<()>();
+        let (sender, receiver) = mpsc::channel::<()>();
         let (sender, receiver): (Mutex<Sender<()>>, _) = (Mutex::new(sender), Mutex::new(receiver));
         let threads = threads(&ours, move |byte| match byte {
-            WAITS => receiver.lock().expect("nobody panics").recv().expect("the other one comes"),
-            IS_WAITED_FOR => sender.lock().expect("nobody panics").send(()).expect("somebody waits"),
+            WAITS => receiver.lock().expect("no thread panics").recv().expect("the other one comes"),
+            IS_WAITED_FOR => sender.lock().expect("no thread panics").send(()).expect("a thread waits"),
             _ => {}
         });
-        // First as many as make all threads known.
-        let rounds = [3; 50].into_iter().chain([WAITS, 3, WAITS, IS_WAITED_FOR, 3, IS_WAITED_FOR].repeat(20));
-        for byte in rounds {
-            kernel.write_all(&[byte]).expect("somebody reads");
+        for byte in [WAITS, 3, WAITS, IS_WAITED_FOR, 3, IS_WAITED_FOR].repeat(20) {
+            kernel.write_all(&[byte]).expect("a thread reads");
         }
         drop(kernel);
         for thread in threads {
@@ -420,10 +410,10 @@ mod tests {
 
     #[test]
     fn working_threads_are_told_from_waiting_ones() {
-        let (is_over, thread) = (Arc::new(AtomicUsize::new(0)), channel::<Pid>());
+        let (is_over, thread) = (Arc::new(AtomicUsize::new(0)), mpsc::channel::<Pid>());
         let (watched, teller) = (Arc::clone(&is_over), thread.0.clone());
         let works = std::thread::spawn(move || {
-            teller.send(gettid()).expect("somebody asks");
+            teller.send(gettid()).expect("the test asks");
             while watched.load(Ordering::SeqCst) == 0 {
                 std::hint::spin_loop();
             }
@@ -434,9 +424,9 @@ mod tests {
         }
         is_over.store(1, Ordering::SeqCst);
         works.join().expect("no thread panics");
-        let (end, ended) = channel::<()>();
+        let (end, ended) = mpsc::channel::<()>();
         let waits = std::thread::spawn(move || {
-            thread.0.send(gettid()).expect("somebody asks");
+            thread.0.send(gettid()).expect("the test asks");
             ended.recv().expect_err("nothing is said");
         });
         let waiter = thread.1.recv().expect("it runs");
@@ -450,16 +440,16 @@ mod tests {
     #[test]
     fn another_one_waits_for_requests_while_a_device_is_waited_for() {
         let (kernel, ours) = UnixStream::pair().expect("a pair");
-        let shared = Shared::new(ours.into(), 3);
+        let shared = Shared::new(channel(&ours));
         {
             let mut state = shared.state();
-            (state.strangers, state.waiting, state.parked) = (0, 1, 2);
+            (state.threads, state.waiting, state.parked) = (3, 1, 2);
         }
         let counts = || {
             let state = shared.state();
             (state.waiting, state.calls, state.ease)
         };
-        shared.begin(Pace::Quick, false, gettid());
+        shared.begin(Pace::Quick, gettid());
         assert_eq!(counts(), (0, 0, 0));
         shared.device_is_waited_for();
         shared.device_is_waited_for();
@@ -468,7 +458,7 @@ mod tests {
         shared.finish();
         assert_eq!(counts(), (2, 1, EASE));
         for left in (0..EASE).rev() {
-            shared.begin(Pace::Quick, false, gettid());
+            shared.begin(Pace::Quick, gettid());
             assert_eq!(counts(), (1, 1, left));
             if left > 0 {
                 shared.finish();

@@ -1,34 +1,23 @@
-//! Connection to the kernel: a file descriptor of `/dev/fuse` that a mount belongs to. Root makes
-//! the mount itself; others are helped by `fusermount3`, which sends the descriptor through a socket.
+//! Mounts of users other than root, and mounts that end with their server: with the help of other programs.
 
-use super::MountError;
-use crate::{MountOptions, Synchronous};
-use brindle_fs::AtimeMode;
-use rustix::fs::{Mode, OFlags};
+use super::{Connection, MountError, MountOptions, kernel_words};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use std::ffi::CString;
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A connection to the kernel.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    /// `/dev/fuse`.
-    pub(crate) device: OwnedFd,
-    /// With `auto_unmount`: by which another process sees that we are gone.
-    pub(crate) guard: Option<Guard>,
-}
-
 /// With `auto_unmount`: what another process waits for, which unmounts when we are gone. To be dropped after an unmount.
 #[derive(Debug)]
-pub(crate) enum Guard {
+pub struct Guard(Watcher);
+
+#[derive(Debug)]
+enum Watcher {
     /// `fusermount3` sees the end of its socket, and looks whether the mount has lost its server.
     Helper(#[expect(dead_code, reason = "it is held, not read")] UnixStream),
     /// A shell reads a line, or that there comes none any more.
@@ -37,7 +26,7 @@ pub(crate) enum Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Self::Shell(line) = self {
+        if let Watcher::Shell(line) = &mut self.0 {
             // Without it there would be another attempt, at whatever is mounted there later.
             line.write_all(b"\n").ok();
         }
@@ -47,66 +36,27 @@ impl Drop for Guard {
 /// Waits for a line, and unmounts if none comes. The signals that end us are for the terminal's whole group.
 const SHELL_GUARD: &str = r#"trap "" HUP INT TERM; read -r line || exec fusermount3 -u -z -- "$0""#;
 
-const TYPE: &str = "fuse.brindle";
-const SUBTYPE: &str = "brindle";
 const HELPER: &str = "fusermount3";
 /// The helper answers on this descriptor, its standard input.
 const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
 
-/// Mounts on a directory whose path is canonical.
-pub(crate) fn connect(mountpoint: &Path, options: &MountOptions) -> Result<Connection, MountError> {
-    if !options.auto_unmount
-        && let Some(device) = mount_directly(mountpoint, options)?
-    {
-        return Ok(Connection { device, guard: None });
-    }
-    // Before the mount, so that there is none without it. Dropped without one, it does nothing.
-    let needs_shell = options.auto_unmount && !helper_unmounts(options);
-    let shell = needs_shell.then(|| shell_guard(mountpoint)).transpose().map_err(MountError::NoGuard)?;
-    let connection = mount_with_help(mountpoint, options)?;
-    Ok(Connection { guard: shell.or(connection.guard), ..connection })
-}
-
 /// Returns true if `fusermount3` can do it: it is a program of root, which may not look into the mount of an ordinary
 /// user.
-fn helper_unmounts(options: &MountOptions) -> bool {
+pub(super) fn helper_unmounts(options: &MountOptions) -> bool {
     options.auto_unmount && (options.allow_other || rustix::process::getuid().is_root())
 }
 
 /// Starts the shell that unmounts when we are gone.
-fn shell_guard(mountpoint: &Path) -> std::io::Result<Guard> {
+pub(super) fn shell_guard(mountpoint: &Path) -> std::io::Result<Guard> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(SHELL_GUARD).arg(mountpoint).current_dir("/").process_group(0);
     let shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    Ok(Guard::Shell(shell.stdin.expect("it was asked for")))
-}
-
-/// Mounts by ourselves; `None` if we may not.
-fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<OwnedFd>, MountError> {
-    let device = match rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(device) => device,
-        Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => return Err(MountError::NoFuse),
-        Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
-        Err(error) => return Err(MountError::Device(error)),
-    };
-    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let mut data = format!("fd={},rootmode=40000,user_id={user},group_id={group}", device.as_raw_fd());
-    for word in kernel_words(options) {
-        data.push(',');
-        data.push_str(word);
-    }
-    let data = CString::new(data).expect("numbers and words have no zero in them");
-    match rustix::mount::mount(options.source.as_str(), mountpoint, TYPE, flags(options), data.as_c_str()) {
-        Ok(()) => Ok(Some(device)),
-        Err(Errno::PERM) => Ok(None),
-        Err(Errno::NODEV) => Err(MountError::NoFuse),
-        Err(source) => Err(MountError::Mount { path: mountpoint.to_owned(), source }),
-    }
+    Ok(Guard(Watcher::Shell(shell.stdin.expect("it was asked for"))))
 }
 
 /// Mounts by `fusermount3`.
-fn mount_with_help(mountpoint: &Path, options: &MountOptions) -> Result<Connection, MountError> {
-    let failed = |error: std::io::Error| MountError::Session(error);
+pub(super) fn mount_with_help(mountpoint: &Path, options: &MountOptions) -> Result<Connection, MountError> {
+    let failed = MountError::HelperFailed;
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let mut helper = Command::new(HELPER);
     helper.arg("-o").arg(helper_words(options)).arg("--").arg(mountpoint);
@@ -120,7 +70,7 @@ fn mount_with_help(mountpoint: &Path, options: &MountOptions) -> Result<Connecti
     };
     if helper_unmounts(options) {
         // The helper stays, to see us go.
-        return Ok(Connection { device, guard: Some(Guard::Helper(ours)) });
+        return Ok(Connection { device, guard: Some(Guard(Watcher::Helper(ours))) });
     }
     drop(ours);
     child.wait().map_err(failed)?;
@@ -175,7 +125,7 @@ fn explain(mountpoint: &Path, message: &str) -> MountError {
 }
 
 /// Ends a mount with the help of `fusermount3`.
-pub(crate) fn unmount_with_help(mountpoint: &Path, is_lazy: bool) -> Result<(), MountError> {
+pub(super) fn unmount_with_help(mountpoint: &Path, is_lazy: bool) -> Result<(), MountError> {
     let mut helper = Command::new(HELPER);
     helper.arg("-u").args(is_lazy.then_some("-z")).arg("--").arg(mountpoint);
     helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -188,38 +138,19 @@ pub(crate) fn unmount_with_help(mountpoint: &Path, is_lazy: bool) -> Result<(), 
     }
 }
 
-fn flags(options: &MountOptions) -> MountFlags {
-    let choices = [
-        (options.read_only, MountFlags::RDONLY),
-        (!options.devices, MountFlags::NODEV),
-        (!options.set_user_id, MountFlags::NOSUID),
-        (!options.execute, MountFlags::NOEXEC),
-        (options.atime == AtimeMode::Never, MountFlags::NOATIME),
-        (options.synchronous == Synchronous::Everything, MountFlags::SYNCHRONOUS),
-        (options.synchronous == Synchronous::Names, MountFlags::DIRSYNC),
-    ];
-    choices.iter().filter(|(is_set, _)| *is_set).fold(MountFlags::empty(), |all, (_, flag)| all | *flag)
-}
-
-/// The words that the kernel's FUSE understands.
-fn kernel_words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
-    let choices =
-        [(options.default_permissions, "default_permissions"), (options.allow_other, "allow_other")];
-    choices.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word)
-}
-
 /// Everything, as `fusermount3` wants it.
 fn helper_words(options: &MountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let mut words = vec![format!("fsname={source}"), format!("subtype={SUBTYPE}")];
+    let mut words = vec![format!("fsname={source}"), format!("subtype={}", options.subtype)];
+    let has = |flag| options.flags.contains(flag);
     let choices = [
-        (options.read_only, "ro"),
-        (options.devices, "dev"),
-        (options.set_user_id, "suid"),
-        (!options.execute, "noexec"),
-        (options.atime == AtimeMode::Never, "noatime"),
-        (options.synchronous == Synchronous::Everything, "sync"),
-        (options.synchronous == Synchronous::Names, "dirsync"),
+        (has(MountFlags::RDONLY), "ro"),
+        (!has(MountFlags::NODEV), "dev"),
+        (!has(MountFlags::NOSUID), "suid"),
+        (has(MountFlags::NOEXEC), "noexec"),
+        (has(MountFlags::NOATIME), "noatime"),
+        (has(MountFlags::SYNCHRONOUS), "sync"),
+        (has(MountFlags::DIRSYNC), "dirsync"),
         (helper_unmounts(options), "auto_unmount"),
     ];
     let set = choices.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word);
@@ -233,15 +164,16 @@ mod tests {
 
     #[test]
     fn a_comma_in_a_name_is_no_end() {
-        let options = MountOptions { source: "a,b\\c".to_owned(), ..MountOptions::default() };
+        let options = MountOptions {
+            source: "a,b\\c".to_owned(),
+            subtype: "brindle",
+            flags: MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID,
+            allow_other: false,
+            default_permissions: true,
+            auto_unmount: false,
+        };
         let words = helper_words(&options);
         assert_eq!(words, "fsname=a\\,b\\\\c,subtype=brindle,ro,default_permissions");
-    }
-
-    #[test]
-    fn nothing_dangerous_is_on_by_default() {
-        let flags = flags(&MountOptions::default());
-        assert_eq!(flags, MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID);
     }
 
     #[test]

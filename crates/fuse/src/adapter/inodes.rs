@@ -1,0 +1,57 @@
+//! Attributes, links, extended attributes and ioctls.
+
+use super::Adapter;
+use crate::operations::{Ioctl, is_slow};
+use crate::permission::Caller;
+use brindle_transport::{InodeOperation, Reply, kind};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// `access`'s bit for writing.
+const W_OK: u32 = 2;
+
+impl Adapter {
+    pub(super) fn serve_inode(&self, caller: Caller, node: u64, operation: InodeOperation<'_>) {
+        let operations = &self.operations;
+        match operation {
+            InodeOperation::GetAttributes { handle, reply } => self.attributes(node, handle, reply),
+            InodeOperation::GetExtendedAttributes { reply } => self.extended_attributes(node, reply),
+            InodeOperation::SetAttributes { change, reply } => {
+                self.set_attributes(caller, node, &change, reply);
+            }
+            InodeOperation::ReadLink { reply } => {
+                reply.settle(operations.read_link(node), |reply, target| reply.data(&target));
+            }
+            InodeOperation::GetXattr { name, reply } => {
+                reply.settle(operations.xattr(node, name), |reply, value| reply.value(&value));
+            }
+            InodeOperation::ListXattr { reply } => {
+                reply.settle(operations.xattr_names(node), |reply, names| reply.value(&names));
+            }
+            InodeOperation::SetXattr { name, value, flags, reply } => {
+                let set = operations.set_xattr(caller, node, name, value, flags.cast_signed());
+                reply.settle(set, |reply, ()| reply.done());
+            }
+            InodeOperation::RemoveXattr { name, reply } => {
+                reply.settle(operations.remove_xattr(node, name), |reply, ()| reply.done());
+            }
+            InodeOperation::Access { mask, reply } => {
+                let is_refused = mask & W_OK != 0 && !operations.is_written();
+                let allowed = if is_refused { Err(Errno::ROFS) } else { Ok(()) };
+                reply.settle(allowed, |reply, ()| reply.done());
+            }
+            InodeOperation::Ioctl { command, input, reply } => {
+                self.ioctl(Ioctl { caller, node, command, input: input.to_vec() }, reply);
+            }
+        }
+    }
+
+    fn ioctl(&self, ioctl: Ioctl, reply: Reply<kind::Ioctl>) {
+        let answer = |reply: Reply<kind::Ioctl>, result: Vec<u8>| reply.result(&result);
+        if !is_slow(ioctl.command) {
+            return reply.settle(self.operations.ioctl(&ioctl), answer);
+        }
+        let operations = Arc::clone(&self.operations);
+        self.control.run(Box::new(move || reply.settle(operations.ioctl(&ioctl), answer)));
+    }
+}

@@ -1,0 +1,42 @@
+//! Requests of the kernel's FUSE, and their answers.
+//! Must not know: anything of btrfs, of pools, or of what a request means.
+//!
+//! A mount is a descriptor of `/dev/fuse` ([`Channel`]). The handshake (`handshake`) agrees on features, sizes and limits.
+//! Then threads ([`Session`]) read one message at a time into a buffer of their own, `decode` makes a [`Request`] of it
+//! that borrows names and data from that buffer, and the [`Server`] answers by the [`Reply`] that came with the operation:
+//! at once, or later and from any thread. A reply has methods only for what its operation may be answered with; dropped
+//! without an answer it answers with EIO, so that no process waits for ever. An answer is one vectored write of a
+//! header, a fixed part, and bytes that are not copied.
+//!
+//! [`connect`] makes a mount, by itself as root, with the help of `fusermount3` otherwise; [`unmount`] ends it.
+//! `turns` chooses the thread that waits for the next request. [`Notifier`] tells the kernel what to forget.
+//!
+//! Messages are trusted as little as bytes on a disk: a message that is too short, or a name without an end, is refused
+//! with EINVAL and a line in the log; operations that are not in [`Operation`] are answered with ENOSYS, which the
+//! kernel remembers. The layout is that of the kernel's public header `linux/fuse.h` (protocol 7.31 to 7.45), in the
+//! byte order of the host; `wire` holds its structures, each with its size.
+
+mod channel;
+mod decode;
+mod flags;
+mod handshake;
+mod mount;
+mod notify;
+mod operation;
+mod reply;
+mod session;
+mod turns;
+mod wire;
+
+pub use channel::Channel;
+pub use flags::{Features, OpenAnswers, WriteKind};
+pub use handshake::{Agreement, Wishes};
+pub use mount::{Connection, Guard, MountError, MountOptions, connect, unmount};
+pub use notify::Notifier;
+pub use operation::{
+    AttributeChange, Caller, CopyRequest, DesiredTime, DirectoryOperation, FileOperation, InodeOperation,
+    MountOperation, NameOperation, NewNode, Operation, Request, WriteRequest,
+};
+pub use reply::{Attributes, Entry, Extended, FilesystemSpace, Listed, Opened, Reply, Time, kind};
+pub use session::{Server, Session};
+pub use turns::{DeviceWaits, Pace};
