@@ -37,6 +37,7 @@ install: build ## Install brindle, its man pages and the helpers of mount(8) and
 	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/mount.fuse.brindle
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuse.brindle
+	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuseblk.brindle
 
 programs: build ## Real programs on writable mounts, in several settings (root, about ten minutes)
 	@contrib/packages.sh $(PROGRAM_PACKAGES)

@@ -2,7 +2,7 @@
 
 use crate::control::Mounted;
 use brindle_ondisk::Uuid;
-use brindle_uapi::mount_table::{self, BRINDLE_TYPE, KERNEL_TYPE};
+use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
 
 impl Mounted {
     /// The mount of a pool, wherever that is: one of the kernel, or else one of brindle. `None` if the pool is not mounted,
@@ -11,9 +11,11 @@ impl Mounted {
         let mounts = mount_table::read().ok()?;
         // A place may be hidden by another mount, or closed to the caller.
         let is_it = |mounted: &Self| mounted.filesystem().is_ok_and(|info| info.fsid == fsid.0);
-        [KERNEL_TYPE, BRINDLE_TYPE].into_iter().find_map(|kind| {
-            let places = mounts.iter().filter(|mount| mount.kind == kind);
-            places.filter_map(|mount| Self::open(&mount.mountpoint).ok()).find(is_it)
-        })
+        let at = |places: &[&Mount]| {
+            places.iter().filter_map(|mount| Self::open(&mount.mountpoint).ok()).find(is_it)
+        };
+        let of_kernel: Vec<_> = mounts.iter().filter(|mount| mount.kind == KERNEL_TYPE).collect();
+        let ours: Vec<_> = mounts.iter().filter(|mount| mount.is_ours()).collect();
+        at(&of_kernel).or_else(|| at(&ours))
     }
 }

@@ -1,5 +1,7 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
+use crate::anchor::ANCHOR_BYTES;
+use crate::claim::{Claim, refusal};
 use crate::class::{
     can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
 };
@@ -17,7 +19,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -52,10 +54,26 @@ impl FileDevice {
     /// Opens `path` for reading and writing, and keeps others out: a block device that is claimed (by a
     /// mount, say) is refused, and so is an image behind a loop device or open for writing here twice.
     pub fn open_writable(path: &Path) -> Result<Self, DeviceError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
         // Of a block device, O_EXCL asks whether it is claimed; of a file it means nothing here.
-        options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        Self::open_to_write(path, OFlags::EXCL)
+    }
+
+    /// Opens `path` as [`open_writable`](Self::open_writable) does, with the claim on a block device apart.
+    ///
+    /// # Errors
+    /// As [`open_writable`](Self::open_writable).
+    pub fn open_with_claim(path: &Path) -> Result<(Self, Option<Claim>), DeviceError> {
+        let is_block_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+        if !is_block_device {
+            return Ok((Self::open_writable(path)?, None));
+        }
+        let claim = Claim::new(path)?;
+        Ok((Self::open_to_write(path, OFlags::empty())?, Some(claim)))
+    }
+
+    fn open_to_write(path: &Path, flags: OFlags) -> Result<Self, DeviceError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags.bits().cast_signed());
         let mut device = Self::open_with(path, &options)?;
         if !device.is_block_device {
             device.claim_image(path)?;
@@ -85,13 +103,7 @@ impl FileDevice {
 
     fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
-        let failed = |source: io::Error| match source.raw_os_error() {
-            Some(code) if code == Errno::BUSY.raw_os_error() => {
-                let by = "it is mounted, or part of something that is running".to_owned();
-                DeviceError::Busy { device: name.clone(), by }
-            }
-            _ => DeviceError::Open { device: name.clone(), source },
-        };
+        let failed = |source: io::Error| refusal(path, source);
         // A fifo would block in open(2), so look before opening.
         let found = std::fs::metadata(path).map_err(failed)?;
         if !is_supported(FileType::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found))) {
@@ -162,14 +174,20 @@ impl FileDevice {
     }
 }
 
-/// The loop device, if any, that shows this file.
+/// The loop device, if any, that shows this file; an [`Anchor`](crate::Anchor) does not.
 fn loop_device_of(path: &Path) -> Option<String> {
     let devices = std::fs::read_dir("/sys/block").ok()?;
     let names = devices.flatten().map(|entry| entry.file_name());
     names.filter_map(|name| name.into_string().ok()).find_map(|name| {
         let backing = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
-        (Path::new(backing.strip_suffix('\n')?) == path).then(|| format!("/dev/{name}"))
+        let is_shown = Path::new(backing.strip_suffix('\n')?) == path && !is_anchor(&name);
+        is_shown.then(|| format!("/dev/{name}"))
     })
+}
+
+fn is_anchor(loop_device: &str) -> bool {
+    let limit = std::fs::read_to_string(format!("/sys/block/{loop_device}/loop/sizelimit"));
+    limit.is_ok_and(|limit| limit.trim().parse() == Ok(ANCHOR_BYTES))
 }
 
 fn is_supported(kind: FileType) -> bool {

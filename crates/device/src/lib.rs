@@ -11,8 +11,10 @@
 //! waits; likewise flushes. One write to one device is made by the calling thread.
 //! Must not know: btrfs.
 
+mod anchor;
 mod batch;
 mod buffer;
+mod claim;
 mod class;
 mod direct;
 mod engine;
@@ -24,8 +26,10 @@ mod request;
 mod sparse;
 mod wait;
 
+pub use anchor::Anchor;
 pub use batch::{Batch, WriteRequest, write_now};
 pub use buffer::Buffer;
+pub use claim::Claim;
 pub use class::DeviceClass;
 pub use direct::DIRECT_ALIGNMENT;
 pub use error::DeviceError;

@@ -10,8 +10,8 @@
 //! A mount that is only read is not even told of opened files; the state of its readers lives in a bounded cache.
 //!
 //! `upkeep` commits from time to time. What was written is durable after `fsync`, a commit, or the end of
-//! [`MountHandle::wait`]; `sync` and `syncfs` only bring it from the kernel to us, for FUSE does not pass them on, and the
-//! next commit makes it durable. What asks for durability beforehand (`O_DSYNC`, mounts with `sync`, `chattr +S`) is in
+//! [`MountHandle::wait`]; on a block device ([`MountOptions::block_device`]) also after `sync` and `syncfs`, which the kernel
+//! does not pass on elsewhere, and after umount(2). What asks for durability beforehand (`O_DSYNC`, mounts with `sync`, `chattr +S`) is in
 //! `operations/durability.rs`.
 
 mod adapter;

@@ -3,7 +3,7 @@
 use brindle_fs::AtimeMode;
 use brindle_policy::defragment::idle::AutoDefragment;
 use rustix::mount::MountFlags;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Options of a mount. The defaults are careful: read-only, checked permissions, no device nodes, no set-user-id
@@ -16,6 +16,9 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions and ACLs (`default_permissions`).
     pub default_permissions: bool,
+    /// The block device that the mount is made on: the kernel claims it, passes sync(2) and syncfs(2) on, and umount(2) returns
+    /// after the last commit. For root alone; [`source`](Self::source) is not shown then.
+    pub block_device: Option<PathBuf>,
     /// The mount goes away when this process dies (`auto_unmount`); needs `fusermount3`, even for root.
     pub auto_unmount: bool,
     /// No writes (`ro`); must be set if the filesystem can't be written.
@@ -64,9 +67,10 @@ const SUBTYPE: &str = "brindle";
 /// The least and greatest number of threads.
 const THREADS: std::ops::RangeInclusive<usize> = 1..=64;
 const THREADS_DEFAULT: usize = 8;
-/// The kernel's btrfs has 30 seconds, but is told of sync(2), which FUSE does not pass on: after a sync, what was written
-/// waits for the next commit.
+/// Interval of commits where sync(2) is not passed on: after a sync, what was written waits for the next commit.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of commits where sync(2) is passed on; that of the kernel's btrfs.
+const COMMIT_INTERVAL_WITH_SYNC: Duration = Duration::from_secs(30);
 
 impl Default for MountOptions {
     fn default() -> Self {
@@ -74,6 +78,7 @@ impl Default for MountOptions {
             source: "brindle".to_owned(),
             allow_other: false,
             default_permissions: true,
+            block_device: None,
             auto_unmount: false,
             read_only: true,
             read_only_reason: None,
@@ -117,8 +122,15 @@ impl MountOptions {
             flags: set.fold(MountFlags::empty(), |all, (_, flag)| all | flag),
             allow_other: self.allow_other,
             default_permissions: self.default_permissions,
+            block_device: self.block_device.clone(),
             auto_unmount: self.auto_unmount,
         }
+    }
+
+    /// The same for a mount on a block device, with the default interval of commits that goes with it.
+    pub fn on_block_device(self, block_device: &Path) -> Self {
+        let block_device = Some(block_device.to_owned());
+        Self { block_device, commit_interval: COMMIT_INTERVAL_WITH_SYNC, ..self }
     }
 
     /// The number of threads, within reason.

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The type of brindle's mounts.
-pub const BRINDLE_TYPE: &[u8] = b"fuse.brindle";
+/// The types of brindle's mounts; the second is that of mounts on a block device.
+pub const BRINDLE_TYPES: [&[u8]; 2] = [b"fuse.brindle", b"fuseblk.brindle"];
 /// The type of the kernel's own.
 pub const KERNEL_TYPE: &[u8] = b"btrfs";
 
@@ -34,7 +34,7 @@ pub struct Mount {
 impl Mount {
     /// Returns true if the mount is one of brindle.
     pub fn is_ours(&self) -> bool {
-        self.kind == BRINDLE_TYPE
+        BRINDLE_TYPES.contains(&self.kind.as_slice())
     }
 
     /// Returns true if both are mounts of one filesystem of brindle.
@@ -108,7 +108,7 @@ mod tests {
     fn the_last_mount_at_a_path_counts() {
         let table = b"22 1 0:1 / / rw shared:1 - ext4 /dev/vda rw\n\
             30 22 0:40 / /a\\040b ro,nodev - fuse.brindle x.img ro\n\
-            31 22 0:41 / /mnt ro - fuse.brindle x.img ro\n\
+            31 22 7:3 / /mnt ro - fuseblk.brindle /dev/loop3 ro\n\
             33 30 0:40 /d /a\\040b/c ro master:4 propagate_from:2 - fuse.brindle x.img ro\n\
             32 31 0:42 / /mnt rw - tmpfs none rw\n\
             34 30 0:43 / /e\\134f rw - overlay none rw,lowerdir=/\xff\n";
@@ -117,6 +117,7 @@ mod tests {
         let find = |path: &str| at(&mounts, Path::new(path)).expect("it is there");
         assert!(find("/a b").is_ours() && find("/a b").is_of(find("/a b/c")));
         assert_eq!((find("/a b/c").id, find("/a b/c").parent), (33, 30));
+        assert!(mounts[2].is_ours() && mounts[2].device == "7:3");
         assert_eq!(find("/a b").options, "ro,nodev");
         assert_eq!(find("/mnt").super_options, "rw");
         assert_eq!(find("/a b").source, Path::new("x.img"));

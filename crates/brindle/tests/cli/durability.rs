@@ -58,13 +58,15 @@ const CALLS: &[&str] = &[
     "rmdir",
 ];
 
-const TABLE: [Row; 20] = [
+const TABLE: [Row; 22] = [
     Row { asked: "fsync", options: "", writes: FILE },
     Row { asked: "fdatasync", options: "", writes: FILE },
     Row { asked: "O_SYNC", options: "", writes: WRITTEN },
     Row { asked: "O_DSYNC", options: "", writes: WRITTEN },
     Row { asked: "RWF_SYNC", options: "", writes: PWRITEV2 },
     Row { asked: "RWF_DSYNC", options: "", writes: PWRITEV2 },
+    Row { asked: "sync", options: ",blkdev", writes: ALL },
+    Row { asked: "syncfs", options: ",blkdev", writes: ALL },
     Row { asked: "msync", options: "", writes: &["mmap"] },
     Row { asked: "directory", options: "", writes: NAMES },
     Row { asked: "aio-fsync", options: "", writes: FILE },
@@ -260,7 +262,7 @@ fn wait_for_commit(bench: &Bench) {
 }
 
 #[test]
-fn sync_and_syncfs_are_durable_with_the_next_commit() {
+fn sync_and_syncfs_that_are_not_passed_on_are_durable_with_the_next_commit() {
     if !can_mount() {
         return;
     }
@@ -268,7 +270,7 @@ fn sync_and_syncfs_are_durable_with_the_next_commit() {
     let mut bench =
         Bench::prepare(asked.into_iter().flat_map(|asked| ALL.iter().map(move |write| (asked, *write))));
     for asked in asked {
-        bench.served.mount_with("commit=1");
+        bench.served.mount_with("commit=1,noblkdev");
         for write in ALL {
             bench.write(asked, write);
         }

@@ -75,6 +75,13 @@ impl Served {
         }
     }
 
+    /// Kills the server, unless it has ended.
+    pub(super) fn kill_if_alive(&mut self) {
+        let mut child = self.child.take().expect("it was mounted");
+        child.kill().ok();
+        child.wait().expect("our child");
+    }
+
     /// Waits for the server's end.
     fn wait(&mut self) -> ExitStatus {
         self.child.take().expect("it was mounted").wait().expect("our child")

@@ -2,6 +2,7 @@
 //! btrfs-progs 6.2 where that is installed. What needs root or a tool that is not there says that it was skipped.
 
 mod administrator;
+mod block_device;
 mod check;
 mod defragment;
 mod devices;

@@ -49,6 +49,7 @@ struct Place {
     mountpoint: PathBuf,
     /// `None` where there is no `/proc`.
     id: Option<MountId>,
+    is_on_block_device: bool,
     /// With `auto_unmount`.
     guard: Mutex<Option<Guard>>,
 }
@@ -64,8 +65,8 @@ pub fn mount(
     }
     let mountpoint = check_mountpoint(mountpoint)?;
     let Connection { device, guard } = connect(&mountpoint, &options.for_kernel())?;
-    let id = MountId::on(&mountpoint);
-    let place = Arc::new(Place { mountpoint, id, guard: Mutex::new(guard) });
+    let (id, is_on_block_device) = (MountId::on(&mountpoint), options.block_device.is_some());
+    let place = Arc::new(Place { mountpoint, id, is_on_block_device, guard: Mutex::new(guard) });
     match serve(&filesystem, device, options) {
         Ok((session, ending)) => {
             place.widen_readahead();
@@ -217,9 +218,11 @@ impl Place {
     fn widen_readahead(&self) {
         const READAHEAD_KIB: &str = "2048";
         if let Some(id) = &self.id {
-            let knob = format!("/sys/class/bdi/{}/read_ahead_kb", id.as_str());
-            if let Err(error) = std::fs::write(&knob, READAHEAD_KIB) {
-                tracing::debug!("{knob}: {error}");
+            // A mount on a block device has its number, and a readahead of its own.
+            let knob = |suffix: &str| format!("/sys/class/bdi/{}{suffix}/read_ahead_kb", id.as_str());
+            let suffix = if self.is_on_block_device { "-fuseblk" } else { "" };
+            if let Err(error) = std::fs::write(knob(suffix), READAHEAD_KIB) {
+                tracing::debug!("{}: {error}", knob(suffix));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Times of files that programs write through the page cache: those that the kernel shows are those that stay.
 
-use crate::support::{Written, can_mount, noise};
-use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+use crate::support::{KernelMount, Written, can_mount, noise};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, copy_file_range, fallocate};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -132,4 +132,39 @@ fn every_way_to_write_leaves_the_time_that_was_shown() {
         expected.lines().zip(found.lines()).filter(|(before, after)| before != after).collect();
     assert!(differences.is_empty(), "{differences:#?}");
     ours.finish();
+}
+
+/// The time of birth, where it is told.
+fn birth(path: &Path) -> Option<(i64, u32)> {
+    let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let told = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, flags).expect("statx");
+    let is_told = told.stx_mask & StatxFlags::BTIME.bits() != 0;
+    is_told.then_some((told.stx_btime.tv_sec, told.stx_btime.tv_nsec))
+}
+
+#[test]
+fn the_time_of_birth_is_told_and_stays() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let paths = ["file", "directory", "link"].map(|name| ours.root().join(name));
+    std::fs::write(&paths[0], b"born").expect("room");
+    std::fs::create_dir(&paths[1]).expect("room");
+    std::os::unix::fs::symlink("file", &paths[2]).expect("room");
+    let births = paths.each_ref().map(|path| birth(path).expect("it is told"));
+    let born = std::fs::symlink_metadata(&paths[2]).expect("stat");
+    assert_eq!(births[2], (born.ctime(), u32::try_from(born.ctime_nsec()).expect("it fits")));
+    std::fs::write(&paths[0], b"changed").expect("room");
+    std::fs::write(paths[1].join("inside"), b"changed").expect("room");
+    for path in &paths {
+        rustix::fs::chownat(CWD, path, None, None, AtFlags::SYMLINK_NOFOLLOW).expect("root may");
+    }
+    assert_eq!(paths.each_ref().map(|path| birth(path).expect("it is told")), births);
+    ours.remount();
+    assert_eq!(paths.each_ref().map(|path| birth(path).expect("it is told")), births);
+    ours.finish();
+    let kernel = KernelMount::of(&ours.image, &ours.directory("kernel"), "ro");
+    let seen = ["file", "directory", "link"].map(|name| birth(&kernel.at.join(name)).expect("it is told"));
+    assert_eq!(seen, births);
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -222,6 +223,41 @@ fn attributes(r: &mut Recorder) {
 }
 
 /// Everything, in a directory of its own.
+/// Files without a name (`O_TMPFILE`), and the names that they get.
+fn unnamed(r: &mut Recorder) {
+    let directory = r.at("unnamed");
+    r.note("mkdir", std::fs::create_dir(&directory));
+    let make = |flags| open(&directory, OFlags::TMPFILE | flags);
+    let name = |file: &File, name: &str| {
+        let held = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, &*held, CWD, directory.join(name), AtFlags::SYMLINK_FOLLOW)
+    };
+    let shape = |file: &File| {
+        file.metadata().map(|stat| (stat.nlink(), stat.mode(), stat.len(), stat.uid(), stat.gid()))
+    };
+    r.note("unnamed to read", make(OFlags::RDONLY).map(drop));
+    r.note("unnamed in a file", open(&r.at("dir/b"), OFlags::TMPFILE | OFlags::RDWR).map(drop));
+    let file = make(OFlags::RDWR).expect("it can be made");
+    r.note("unnamed", shape(&file));
+    r.note("write", file.write_all_at(&noise(100_000, 3), 0));
+    r.note("xattr", rustix::fs::fsetxattr(&file, "user.a", b"value", XattrFlags::empty()));
+    r.note("chmod", file.set_permissions(std::fs::Permissions::from_mode(0o4755)));
+    r.note("sync", file.sync_all());
+    r.note("nothing is listed", std::fs::read_dir(&directory).map(Iterator::count));
+    r.note("name", name(&file, "named"));
+    r.note("name again", name(&file, "named"));
+    r.note("another name", name(&file, "named-too"));
+    r.note("named", shape(&file));
+    r.note("read", std::fs::read(directory.join("named")).map(|bytes| bytes == noise(100_000, 3)));
+    r.note("unlink", std::fs::remove_file(directory.join("named-too")));
+    drop(file);
+    let alone = make(OFlags::RDWR | OFlags::EXCL).expect("it can be made");
+    r.note("exclusive", name(&alone, "never"));
+    let lost = make(OFlags::WRONLY).expect("it can be made");
+    r.note("named and lost", name(&lost, "lost").and_then(|()| rustix::fs::unlink(directory.join("lost"))));
+    r.note("no name any more", name(&lost, "found"));
+}
+
 fn exercise(root: &Path) -> Vec<String> {
     let root = root.join("work");
     std::fs::create_dir(&root).expect("directory");
@@ -230,6 +266,7 @@ fn exercise(root: &Path) -> Vec<String> {
     renames(&mut recorder);
     contents(&mut recorder);
     attributes(&mut recorder);
+    unnamed(&mut recorder);
     // Times depend on the clock.
     recorder.shell("find . -exec touch -h -d '2001-02-03 04:05:06 UTC' {} +");
     recorder.outcomes

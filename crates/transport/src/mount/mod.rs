@@ -12,8 +12,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
+use std::fmt::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Options of a mount that concern the kernel.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions and access control lists.
     pub default_permissions: bool,
+    /// The block device that the mount is made on, which the kernel claims (type `fuseblk`): it passes on sync(2) and
+    /// syncfs(2) then, and umount(2) waits for the answer to [`MountOperation::Destroy`](crate::MountOperation::Destroy).
+    /// For root alone.
+    pub block_device: Option<PathBuf>,
     /// The mount goes away when this process dies; needs `fusermount3`, even for root.
     pub auto_unmount: bool,
 }
@@ -40,6 +46,9 @@ pub struct Connection {
     /// With `auto_unmount`: by which another process sees that we are gone.
     pub guard: Option<Guard>,
 }
+
+/// Size that the kernel gives the blocks of the device.
+const BLOCK_BYTES: u32 = 4096;
 
 /// Mounts on a directory whose path is canonical.
 ///
@@ -63,7 +72,7 @@ fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<Ow
     let device = match rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         Ok(device) => device,
         Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => return Err(MountError::NoFuse),
-        Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
+        Err(Errno::ACCESS | Errno::PERM) if options.block_device.is_none() => return Ok(None),
         Err(error) => return Err(MountError::Device(error)),
     };
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -72,11 +81,17 @@ fn mount_directly(mountpoint: &Path, options: &MountOptions) -> Result<Option<Ow
         data.push(',');
         data.push_str(word);
     }
-    let kind = format!("fuse.{}", options.subtype);
+    let (source, kind) = match &options.block_device {
+        Some(block_device) => {
+            write!(data, ",blksize={BLOCK_BYTES}").expect("a string grows");
+            (block_device.as_os_str().as_bytes(), format!("fuseblk.{}", options.subtype))
+        }
+        None => (options.source.as_bytes(), format!("fuse.{}", options.subtype)),
+    };
     let data = CString::new(data).expect("numbers and words have no zero in them");
-    match rustix::mount::mount(options.source.as_str(), mountpoint, kind, options.flags, data.as_c_str()) {
+    match rustix::mount::mount(source, mountpoint, kind, options.flags, data.as_c_str()) {
         Ok(()) => Ok(Some(device)),
-        Err(Errno::PERM) => Ok(None),
+        Err(Errno::PERM) if options.block_device.is_none() => Ok(None),
         Err(Errno::NODEV) => Err(MountError::NoFuse),
         Err(source) => Err(MountError::Mount { path: mountpoint.to_owned(), source }),
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 const HELPER_NAMES: [&str; 4] =
     ["mount.brindle", "mount.fuse.brindle", "mount.fuse3.brindle", "mount.fuseblk.brindle"];
 
-const UNMOUNT_NAMES: [&str; 2] = ["umount.brindle", "umount.fuse.brindle"];
+const UNMOUNT_NAMES: [&str; 3] = ["umount.brindle", "umount.fuse.brindle", "umount.fuseblk.brindle"];
 
 /// The arguments in the form that the command line understands. `is_command` knows the commands by name.
 pub(crate) fn rewrite(arguments: Vec<OsString>, is_command: impl Fn(&str) -> bool) -> Vec<OsString> {

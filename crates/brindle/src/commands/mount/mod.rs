@@ -4,6 +4,7 @@
 //! ourselves again ([`background`]) and wait until it reports that the mount answers, or why it doesn't.
 
 mod background;
+mod block_device;
 pub(crate) mod ending;
 pub(crate) mod helper;
 mod memory;
@@ -33,11 +34,14 @@ WHAT IS DURABLE
   written by a descriptor with O_SYNC or O_DSYNC, or by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what
   was written before a commit; all of it once `brindle umount` returns. docs/user/semantics.md has a
   table of it. A name that a file was given after it was closed, in place of another file, has the
-  old contents or the new ones after a crash, whole. sync(1) and syncfs(2) are not passed on by
-  FUSE: what they cover is durable with the next commit, after commit= seconds, or at once by
-  `brindle filesystem sync`. umount(8) returns before the last commit is on the devices, unless
-  umount.fuse.brindle is installed: then, too, wait for the serving process to end before the
-  devices are used otherwise.
+  old contents or the new ones after a crash, whole.
+
+  A mount of root that is written is made on a block device (-o blkdev, type fuseblk.brindle): what
+  was written before sync(1) or syncfs(2) is durable when these return, and umount(8) returns after
+  the last commit. To other mounts sync(1) and syncfs(2) are not passed on: what they cover is durable
+  with the next commit, after commit= seconds, or at once by `brindle filesystem sync`; and umount(8)
+  returns before the last commit is on the devices, unless umount.fuse.brindle is installed. Wait for
+  the serving process to end before the devices are used otherwise; the installed helpers do.
 
   When a write fails, of contents or of a commit, in more copies than the profile can spare, the
   mount becomes read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle
@@ -76,8 +80,8 @@ EXIT STATUS
 
 /// Mount a pool
 ///
-/// Changes are made durable by fsync(2), and by itself every 5 seconds (-o commit=), also after sync(1), which FUSE
-/// does not pass on: `brindle filesystem sync` returns when all is durable.
+/// Changes are made durable by fsync(2), by sync(1) where root has mounted, and by itself every 30 seconds (-o commit=);
+/// every 5 seconds where sync(1) is not passed on: `brindle filesystem sync` returns when all is durable.
 ///
 /// The filesystem is there when the command returns. A process stays in the background to serve it, until
 /// it is unmounted: by `brindle umount`, `umount`, `fusermount3 -u`, or SIGTERM to that process. While files on it are open
@@ -140,7 +144,8 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let devices = devices(command, options)?;
     // mount(8) says rw when its user said nothing.
     let insists = options.mount.read_only == Some(false) && !command.helper;
-    let (filesystem, read_only_reason) = open::filesystem(&devices, options, insists)?;
+    let opened = open::filesystem(&devices, options, insists)?;
+    let open::Opened { filesystem, read_only_reason, mut claim } = opened;
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
         warning::of_pool(&filesystem, options.write.placement, "small_files");
@@ -157,7 +162,10 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
         ..fuse_options(command, options)
     };
     let label = String::from_utf8_lossy(filesystem.pool().superblock().label()).into_owned();
-    let handle = brindle_fuse::mount(Arc::new(filesystem), command.operands.last(), &fuse_options)?;
+    let (filesystem, first) = (Arc::new(filesystem), &devices[0].0);
+    let handle =
+        block_device::mount(&filesystem, command.operands.last(), options, &fuse_options, first, &mut claim)?;
+    drop(filesystem);
     unmount_on_signal(signals, handle.unmount_handle());
     let place = handle.mountpoint().display();
     let place = if label.is_empty() { place.to_string() } else { format!("{place} ({label})") };

@@ -4,7 +4,7 @@ use super::ending::Patience;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read, open_writable};
 use anyhow::{Context, Result};
-use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
+use brindle_device::{Claim, Device, DeviceError, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
 use brindle_volume::VolumeError;
 use std::io::ErrorKind;
@@ -14,19 +14,33 @@ use std::sync::Arc;
 /// Default read policy.
 const READ_POLICY: &str = "auto";
 
-/// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists;
-/// then the reason comes with it.
+/// A filesystem that is to be mounted.
+pub(super) struct Opened {
+    pub(super) filesystem: Filesystem,
+    /// The reason for which it can only be read, if that was not asked for.
+    pub(super) read_only_reason: Option<String>,
+    /// The claim on the first device, if it is a block device that is written.
+    pub(super) claim: Option<Claim>,
+}
+
+impl Opened {
+    fn to_read(filesystem: Filesystem, read_only_reason: Option<String>) -> Self {
+        Self { filesystem, read_only_reason, claim: None }
+    }
+}
+
+/// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists.
 pub(super) fn filesystem(
     devices: &[(PathBuf, Option<PlacementClass>)],
     options: &MountOptions,
     insists: bool,
-) -> Result<(Filesystem, Option<String>)> {
+) -> Result<Opened> {
     let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
     if options.is_read_only() {
-        return Ok((read_only(devices, &paths, options)?, None));
+        return Ok(Opened::to_read(read_only(devices, &paths, options)?, None));
     }
     let error = match writable(devices, options) {
-        Ok(filesystem) => return Ok((filesystem, None)),
+        Ok(opened) => return Ok(opened),
         Err(error) => error,
     };
     if insists || !can_only_be_read(&error) {
@@ -34,7 +48,7 @@ pub(super) fn filesystem(
     }
     let filesystem = without_writing(&paths, options)?;
     tracing::warn!("mounting read-only: {error}");
-    Ok((filesystem, Some(error.to_string())))
+    Ok(Opened::to_read(filesystem, Some(error.to_string())))
 }
 
 /// Opens the filesystem to read it where it can't be written. A log is replayed in memory.
@@ -70,7 +84,7 @@ fn read_only(
     }
     // What it has read will change.
     drop(filesystem);
-    match writable(devices, options).and_then(|filesystem| Ok(filesystem.shutdown()?)) {
+    match writable(devices, options).and_then(|opened| Ok(opened.filesystem.shutdown()?)) {
         Ok(()) => open_filesystem(paths, options),
         Err(error) if can_only_be_read(&error) => {
             tracing::info!("{error}");
@@ -83,15 +97,22 @@ fn read_only(
     }
 }
 
-fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Filesystem> {
+fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Opened> {
     let (mut options, patience) = (options.clone(), Patience::new());
     let mut opened: Vec<Arc<dyn WritableDevice>> = Vec::new();
-    for (path, class) in devices {
-        let device = open(path, &patience)?;
+    let mut claim = None;
+    for (index, (path, class)) in devices.iter().enumerate() {
+        let device = if index == 0 {
+            let (device, its_claim) = patient(path, &patience, FileDevice::open_with_claim)?;
+            claim = its_claim;
+            device
+        } else {
+            patient(path, &patience, FileDevice::open_writable)?
+        };
         options.write.classes.extend(class.map(|class| (device.name().to_owned(), class)));
         opened.push(Arc::new(device));
     }
-    open_writable(opened, &options)
+    Ok(Opened { filesystem: open_writable(opened, &options)?, read_only_reason: None, claim })
 }
 
 /// Sets the read policy, which chooses one of several copies.
@@ -104,9 +125,14 @@ pub(super) fn choose_read_policy(filesystem: &Filesystem, options: &MountOptions
     Ok(())
 }
 
-fn open(path: &Path, patience: &Patience) -> Result<FileDevice, DeviceError> {
+/// Opens a device, and waits for a server that is on its way to the end.
+fn patient<D>(
+    path: &Path,
+    patience: &Patience,
+    open: impl Fn(&Path) -> Result<D, DeviceError>,
+) -> Result<D, DeviceError> {
     loop {
-        match FileDevice::open_writable(path) {
+        match open(path) {
             Err(DeviceError::Busy { .. }) if patience.wait(path) => {}
             opened => return opened,
         }

@@ -65,6 +65,8 @@ pub(crate) struct MountChoices {
     pub(crate) no_execute: bool,
     /// Other users may look inside (`allow_other`).
     pub(crate) allow_other: bool,
+    /// The mount is made on a block device (`blkdev`), or not (`noblkdev`).
+    pub(crate) on_block_device: Option<bool>,
     /// The mount goes away when its server dies (`auto_unmount`).
     pub(crate) auto_unmount: bool,
     /// Every change is durable before the call returns (`sync`).

@@ -218,8 +218,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::valued(
         OfMount,
         ("commit", "SECONDS"),
-        "how often what was written is made durable; 5 unless told otherwise (the kernel's btrfs has 30, but \
-         is told of sync(1)). A mount on which nothing changes writes nothing",
+        "how often what was written is made durable; 30 on a block device (blkdev), as with the kernel's \
+         btrfs, and 5 where sync(1) is not passed on. A mount on which nothing changes writes nothing",
         |options, value| {
             options.mount.commit_interval = value::commit(value)?;
             Ok(())
@@ -419,6 +419,17 @@ pub(super) const ROWS: &[Row] = &[
         |options| options.mount.allow_other = true,
     ),
     Row::flag(OfMount, "default_permissions", "the kernel checks permissions; always", |_| {}),
+    Row::flag(
+        OfMount,
+        "blkdev",
+        "the mount is one on a block device (type fuseblk.brindle): the first device, or a loop device that is \
+         made for an image. The kernel then passes sync(2) and syncfs(2) on, and umount(8) returns after the \
+         last commit. For root, and then the default of a mount that is written, without fsname= and \
+         auto_unmount; where it can't be had the mount is made without, unless blkdev asks for it. noblkdev \
+         is the opposite",
+        |options| options.mount.on_block_device = Some(true),
+    ),
+    Row::flag(OfMount, "noblkdev", "", |options| options.mount.on_block_device = Some(false)),
     Row::flag(OfMount, "auto_unmount", "the mount goes away when the serving process dies", |options| {
         options.mount.auto_unmount = true;
     }),
