@@ -69,7 +69,6 @@ const RULES: [Rule; 2] = [
             "commands/tier/files.rs",
             "commands/tier/recover.rs",
             "commands/tier/warning.rs",
-            "commands/tier/watch/keep.rs",
             "dump/extent_items.rs",
             "dump/file_items.rs",
             "dump/item.rs",

@@ -1,5 +1,5 @@
 //! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), [`populate`],
-//! [`balance`] and [`device`]; [`inspect`] looks into trees; [`job`] is the protocol of what takes long.
+//! [`balance`], [`device`] and the keeper of [`tier`]; [`inspect`] looks into trees; [`job`] is the protocol of what takes long.
 //! Must not know: FUSE, the command line; where options come from, the clock, randomness (all arguments).
 //!
 //! The walk of [`mkfs()`](mkfs::mkfs), what data goes where:
@@ -26,3 +26,4 @@ pub mod job;
 pub mod mkfs;
 pub mod populate;
 mod spread;
+pub mod tier;

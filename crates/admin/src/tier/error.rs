@@ -41,6 +41,9 @@ pub enum TierError {
     /// The pool that was watched is another one now.
     #[error("the devices of the pool are others than before: begin anew, to tell which of them are fast")]
     OtherDevices,
+    /// A device of a pool that has grown from another one, and is read only.
+    #[error("{0}: a seed device; tiers of a pool that has grown from a seed are not told apart")]
+    Seed(DevId),
     /// There is no room for it.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<NoRoom>),

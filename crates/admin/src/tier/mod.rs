@@ -12,7 +12,10 @@
 //!    wrong or nothing gets better.
 //! 3. [`watch`](watch::watch) puts a fence up when a new metadata chunk is near, takes it down when it is there,
 //!    and applies where one has gone wrong all the same.
+//!    The loop, and the rule of trying again after a failure, are those of [`brindle_care::tier::keep`].
 //! 4. [`fence`] resizes. Before the first resize, [`journal`] writes down, and makes durable, what the sizes were.
+//!
+//! A mount of brindle places what is new by itself, and moves chunks by itself: [`served`] has the same keeper ask it to.
 //!
 //! # Why a crash at any point is safe
 //!
@@ -31,16 +34,20 @@
 //! killed process holds it until the kernel has let go of it.
 
 pub mod apply;
+pub mod classes;
 pub mod error;
 pub mod fence;
 pub mod host;
 pub mod inventory;
 pub mod journal;
+pub mod served;
 pub mod watch;
 
 pub use apply::{Applied, ApplyOptions, Observer, apply};
+pub use classes::{ClassifiedDevice, classes_of_mount, classified, require_no_seed};
 pub use error::TierError;
 pub use fence::{FencedPool, Fences, Restored, recover};
 pub use inventory::{Inventory, MountedDevice};
 pub use journal::{Journal, StateDirectory};
+pub use served::{ServedObserver, ServedOptions, keep_served};
 pub use watch::{WatchOptions, watch};

@@ -3,7 +3,8 @@
 use super::apply::apply_locked;
 use super::fence::refuse_if_busy;
 use super::{ApplyOptions, Fences, Inventory, Observer, StateDirectory, TierError, host, recover};
-use crate::control::Mounted;
+use crate::control::{ControlError, Mounted};
+use brindle_care::tier::keep::{Kept, Looked, Retry, keep};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::plan::{devices_needed, fences_for};
@@ -23,10 +24,8 @@ pub struct WatchOptions {
     pub apply: ApplyOptions,
 }
 
-/// Interval at which the observer is asked whether to stop.
+/// Interval at which a keeper is asked to stop.
 const TICK: Duration = Duration::from_millis(50);
-/// Time after which a failed repair is tried again, if no other chunks come first.
-const RETRY: Duration = Duration::from_secs(3600);
 
 /// Watches until the observer says to stop; then no fence stands.
 pub fn watch(
@@ -43,10 +42,33 @@ pub fn watch(
     }
     let devices = devids(&mounted.inventory()?);
     let fences = Fences::new(mounted, directory, &fsid);
-    let mut guard =
-        Guard { mounted, directory, classify, options, fsid, devices, fences, seen: None, stays_wrong: None };
-    let ended = guard.stand(observer);
-    guard.fences.open_after(ended)
+    let mut guard = Guard {
+        mounted,
+        directory,
+        classify,
+        options,
+        observer,
+        fsid,
+        devices,
+        fences,
+        seen: None,
+        retry: Retry::default(),
+    };
+    let ended = keep(&mut guard, options.interval);
+    guard.fences.open_after(ended.map(|_| ()))
+}
+
+/// Waits, unless it is told to stop. Returns false then.
+pub(super) fn pause(time: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while !is_stopped() {
+        let left = time.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(TICK.min(left));
+    }
+    false
 }
 
 struct Guard<'a> {
@@ -54,34 +76,35 @@ struct Guard<'a> {
     directory: &'a StateDirectory,
     classify: &'a dyn Fn(&Inventory) -> TierPool,
     options: &'a WatchOptions,
+    observer: &'a mut dyn Observer,
     fsid: Uuid,
     devices: Vec<DevId>,
     fences: Fences<'a>,
     /// Length of the metadata chunks when they were last looked at one by one.
     seen: Option<u64>,
-    /// When putting things right failed.
-    stays_wrong: Option<Instant>,
+    /// The rule of trying again to put things right.
+    retry: Retry,
+}
+
+impl Kept for Guard<'_> {
+    type Error = TierError;
+
+    fn look(&mut self) -> Result<Looked, TierError> {
+        match self.look_closely() {
+            Ok(()) => Ok(Looked::There),
+            Err(TierError::Busy(operation)) => Ok(Looked::Busy(format!("the pool is busy: {operation}"))),
+            Err(TierError::Control(error @ ControlError::Busy { .. })) => Ok(Looked::Busy(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn pause(&mut self, time: Duration) -> bool {
+        pause(time, &|| self.observer.is_stopped())
+    }
 }
 
 impl Guard<'_> {
-    fn stand(&mut self, observer: &mut dyn Observer) -> Result<(), TierError> {
-        while !observer.is_stopped() {
-            match self.look(observer) {
-                Err(TierError::Busy(operation)) => tracing::info!("the pool is busy: {operation}"),
-                Err(TierError::Control(error)) if matches!(error, crate::ControlError::Busy { .. }) => {
-                    tracing::info!("{error}");
-                }
-                looked => looked?,
-            }
-            let begin = Instant::now();
-            while begin.elapsed() < self.options.interval && !observer.is_stopped() {
-                thread::sleep(TICK.min(self.options.interval));
-            }
-        }
-        Ok(())
-    }
-
-    fn look(&mut self, observer: &mut dyn Observer) -> Result<(), TierError> {
+    fn look_closely(&mut self) -> Result<(), TierError> {
         let fullness = |content| host::fullness(&self.fsid, content).unwrap_or_default();
         let (metadata, data) = (fullness("metadata"), fullness("data"));
         let stands = self.fences.is_closed();
@@ -96,9 +119,8 @@ impl Guard<'_> {
         if self.fences.is_closed() {
             return Ok(());
         }
-        let is_due = self.seen != Some(metadata.total_bytes)
-            || self.stays_wrong.is_some_and(|failed| failed.elapsed() > RETRY);
-        if is_due { self.put_right(metadata, observer) } else { Ok(()) }
+        let is_due = self.seen != Some(metadata.total_bytes) || self.retry.is_due(Instant::now());
+        if is_due { self.put_right(metadata) } else { Ok(()) }
     }
 
     /// Puts the fence up, if that can do any good.
@@ -131,15 +153,15 @@ impl Guard<'_> {
     }
 
     /// Moves metadata that lies wrong all the same. A failure is told, and is no reason to stop.
-    fn put_right(&mut self, metadata: Fullness, observer: &mut dyn Observer) -> Result<(), TierError> {
+    fn put_right(&mut self, metadata: Fullness) -> Result<(), TierError> {
         if devids(&self.mounted.inventory()?) != self.devices {
             return Err(TierError::OtherDevices);
         }
-        match apply_locked(self.mounted, self.directory, self.classify, &self.options.apply, observer) {
-            Ok(_) => self.stays_wrong = None,
+        match apply_locked(self.mounted, self.directory, self.classify, &self.options.apply, self.observer) {
+            Ok(_) => self.retry.succeed(),
             Err(error @ (TierError::Refused(_) | TierError::Stuck { .. })) => {
                 tracing::warn!("{error}");
-                self.stays_wrong = Some(Instant::now());
+                self.retry.fail(Instant::now());
             }
             Err(error) => return Err(error),
         }

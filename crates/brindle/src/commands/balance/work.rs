@@ -64,7 +64,7 @@ pub(crate) fn progress_bar() -> ProgressBar {
 }
 
 /// Brings it up to date.
-fn show(bar: &ProgressBar, progress: &Progress) {
+pub(crate) fn show(bar: &ProgressBar, progress: &Progress) {
     if progress.expected_bytes.max(progress.moved_bytes) == 0 {
         // A bar of nothing would be drawn as a full one.
         return;

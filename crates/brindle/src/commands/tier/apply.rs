@@ -157,7 +157,7 @@ pub(crate) fn print_shortages(out: &mut dyn Write, shortages: &[Shortage]) -> io
 }
 
 /// The balance that moves misplaced block groups and data.
-pub(crate) fn misplaced(wanted: Wanted) -> Balance {
+fn misplaced(wanted: Wanted) -> Balance {
     let all = Balance::of_misplaced();
     Balance {
         data: all.data.filter(|_| wanted.data),

@@ -4,12 +4,13 @@ use crate::commands::health::{self, AllHealth};
 use crate::commands::pool::open_pool;
 use anyhow::{Result, bail};
 use brindle_admin::pool::{BrindleMount, KernelMount};
-use brindle_admin::tier::{Inventory, MountedDevice};
-use brindle_admin::{ControlError, Mounted, PoolFacts, Reach};
-use brindle_device::{Device, DeviceClass, FileDevice};
+use brindle_admin::tier::{
+    ClassifiedDevice, Inventory, MountedDevice, classes_of_mount, classified, require_no_seed,
+};
+use brindle_admin::{AdminError, ControlError, Mounted, PoolFacts, Reach};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
-use brindle_policy::tier::{ClassFacts, ClassReason, TierDevice, TierPool, classify};
+use brindle_policy::tier::{ClassReason, TierDevice, TierPool};
 use brindle_tree::Pool;
 use clap::Args;
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +41,7 @@ pub(crate) struct Facts {
     /// Source of the facts.
     pub(crate) source: Source,
     /// Its devices.
-    pub(crate) devices: Vec<DeviceFacts>,
+    pub(crate) devices: Vec<ClassifiedDevice>,
     /// State of its devices.
     pub(crate) health: AllHealth,
     /// Input of the decisions.
@@ -53,20 +54,6 @@ pub(crate) enum Source {
     Mounted(Mounted),
     /// A pool that is not mounted.
     Open(Box<Pool>),
-}
-
-/// A device, as it is found.
-pub(crate) struct DeviceFacts {
-    /// Its id.
-    pub(crate) devid: DevId,
-    /// Its path; empty if it is missing.
-    pub(crate) path: PathBuf,
-    /// Its size, in bytes.
-    pub(crate) total_bytes: u64,
-    /// Hint stored in the pool.
-    pub(crate) stored: u64,
-    /// Its class, and why.
-    pub(crate) class: (PlacementClass, ClassReason),
 }
 
 impl Facts {
@@ -106,17 +93,12 @@ impl Facts {
     }
 
     /// Looks at a mounted pool.
-    pub(crate) fn of_mounted(mounted: Mounted, options: &ClassOptions) -> Result<Self> {
+    fn of_mounted(mounted: Mounted, options: &ClassOptions) -> Result<Self> {
         // What is used of a block group is told as of the last commit.
         mounted.sync()?;
         let inventory = mounted.inventory().map_err(explain)?;
-        if let Some(device) = inventory.devices.iter().find(|device| device.is_seed) {
-            bail!(
-                "{}: a seed device; tiers of a pool that has grown from a seed are not told apart",
-                device.devid
-            );
-        }
-        let served = if mounted.is_of_kernel() { HashMap::new() } else { served_classes(&mounted)? };
+        require_no_seed(&inventory)?;
+        let served = classes_of_mount(&mounted)?;
         Self::classified(inventory, Source::Mounted(mounted), &served, options)
     }
 
@@ -132,34 +114,10 @@ impl Facts {
         served: &HashMap<DevId, PlacementClass>,
         options: &ClassOptions,
     ) -> Result<Self> {
-        let Inventory { fsid, devices, chunks } = inventory;
-        let facts = |device: MountedDevice| DeviceFacts {
-            devid: device.devid,
-            path: if device.is_missing { PathBuf::new() } else { device.path },
-            total_bytes: device.total_bytes,
-            stored: device.stored,
-            class: (PlacementClass::Bulk, ClassReason::Unknown),
-        };
-        let mut devices: Vec<DeviceFacts> = devices.into_iter().map(facts).collect();
-        let chosen = chosen_classes(&devices, options)?;
-        let facts = |device: &DeviceFacts| ClassFacts {
-            chosen: chosen.get(&device.devid).copied(),
-            stored: device.stored,
-            rotates: rotates(&device.path),
-        };
-        let facts: Vec<ClassFacts> = devices.iter().map(facts).collect();
-        for (device, class) in devices.iter_mut().zip(classify(&facts)) {
-            let told =
-                served.get(&device.devid).filter(|told| class.1 != ClassReason::Chosen && **told != class.0);
-            device.class = told.map_or(class, |told| (*told, ClassReason::Mounted));
-        }
-        let tier_device = |device: &DeviceFacts| TierDevice {
-            devid: device.devid,
-            class: device.class.0,
-            total_bytes: device.total_bytes,
-        };
-        let is_ours = !matches!(&source, Source::Mounted(mounted) if mounted.is_of_kernel());
-        let pool = TierPool { devices: devices.iter().map(tier_device).collect(), chunks, is_ours };
+        let fsid = inventory.fsid;
+        let chosen = chosen_classes(&inventory.devices, options)?;
+        let is_of_kernel = matches!(&source, Source::Mounted(mounted) if mounted.is_of_kernel());
+        let (devices, pool) = classified(inventory, is_of_kernel, &chosen, served);
         let health = match &source {
             Source::Mounted(mounted) => health::of_mounted(mounted).map_err(explain)?,
             Source::Open(pool) => health::of_pool(pool)?,
@@ -182,15 +140,12 @@ impl Facts {
     }
 }
 
-/// Classes of devices in a mount of ours.
-fn served_classes(mounted: &Mounted) -> Result<HashMap<DevId, PlacementClass>> {
-    let class = |class| match class {
-        1 => Some(PlacementClass::Fast),
-        2 => Some(PlacementClass::Bulk),
-        _ => None,
-    };
-    let devices = mounted.space()?.devices;
-    Ok(devices.iter().filter_map(|device| Some((DevId::new(device.devid), class(device.class)?))).collect())
+/// Tells which users may look into a mounted pool, where that is the reason.
+pub(crate) fn explain_admin(error: AdminError) -> anyhow::Error {
+    match error {
+        AdminError::Control(error) => explain(error),
+        error => error.into(),
+    }
 }
 
 fn explain(error: ControlError) -> anyhow::Error {
@@ -203,7 +158,10 @@ fn explain(error: ControlError) -> anyhow::Error {
 }
 
 /// Classes chosen by the user.
-fn chosen_classes(devices: &[DeviceFacts], options: &ClassOptions) -> Result<HashMap<DevId, PlacementClass>> {
+fn chosen_classes(
+    devices: &[MountedDevice],
+    options: &ClassOptions,
+) -> Result<HashMap<DevId, PlacementClass>> {
     let mut chosen = HashMap::new();
     let fast = options.fast.iter().map(|name| (name, PlacementClass::Fast));
     let bulk = options.bulk.iter().map(|name| (name, PlacementClass::Bulk));
@@ -218,20 +176,11 @@ fn chosen_classes(devices: &[DeviceFacts], options: &ClassOptions) -> Result<Has
     Ok(chosen)
 }
 
-fn is_named(device: &DeviceFacts, name: &Path) -> bool {
+fn is_named(device: &MountedDevice, name: &Path) -> bool {
     let number = name.to_str().and_then(|name| name.parse().ok());
     let is_path = || match (device.path.canonicalize(), name.canonicalize()) {
         (Ok(device), Ok(name)) => device == name,
         _ => false,
     };
-    number == Some(device.devid.get()) || is_path()
-}
-
-/// Rotation of a device, as the host reports it.
-fn rotates(path: &Path) -> Option<bool> {
-    match FileDevice::open(path).ok()?.class() {
-        DeviceClass::Solid => Some(false),
-        DeviceClass::Rotating => Some(true),
-        DeviceClass::Unknown => None,
-    }
+    number == Some(device.devid.get()) || (!device.is_missing && is_path())
 }

@@ -1,6 +1,6 @@
 //! `tier status`: bytes of each content on each class of devices.
 
-use super::facts::{ClassOptions, DeviceFacts, Facts};
+use super::facts::{ClassOptions, Facts};
 use super::files::{self, FileFacts};
 use super::state;
 use crate::cli::JsonOption;
@@ -8,6 +8,7 @@ use crate::commands::health::{self, Health};
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
 use crate::output;
 use anyhow::Result;
+use brindle_admin::tier::ClassifiedDevice;
 use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
 use brindle_policy::tier::distribution::{Distribution, distributions};
@@ -189,17 +190,17 @@ fn print_devices(
     write_table(out, &columns, &rows)
 }
 
-fn on_device(device: &DeviceFacts, kinds: &[Distribution], content: Content) -> u64 {
+fn on_device(device: &ClassifiedDevice, kinds: &[Distribution], content: Content) -> u64 {
     let of_content = kinds.iter().filter(|kind| kind.content == content);
     of_content.filter_map(|kind| kind.by_device.get(&device.devid)).sum()
 }
 
-fn shown_path(device: &DeviceFacts) -> String {
+fn shown_path(device: &ClassifiedDevice) -> String {
     if device.path.as_os_str().is_empty() { "missing".to_owned() } else { device.path.display().to_string() }
 }
 
 fn status_json(facts: &Facts, kinds: &[Distribution], file_facts: Option<&FileFacts>) -> Value {
-    let device = |device: &DeviceFacts| {
+    let device = |device: &ClassifiedDevice| {
         json!({
             "devid": device.devid.get(),
             "path": (!device.path.as_os_str().is_empty()).then(|| device.path.display().to_string()),
