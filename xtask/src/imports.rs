@@ -63,7 +63,6 @@ const RULES: [Rule; 2] = [
             "commands/mount_options/mod.rs",
             "commands/mount_options/value.rs",
             "commands/pool.rs",
-            "commands/restore/copy.rs",
             "commands/subvolume/list.rs",
             "commands/tier/facts.rs",
             "commands/tier/files.rs",

@@ -1,5 +1,5 @@
 //! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), [`populate`],
-//! [`balance`], [`device`] and the keeper of [`tier`]; [`inspect`] looks into trees; [`job`] is the protocol of what takes long.
+//! [`balance`], [`device`] and the keeper of [`tier`]; [`inspect`] looks into trees; [`extract`] copies files out; [`job`] is the protocol of what takes long.
 //! Must not know: FUSE, the command line; where options come from, the clock, randomness (all arguments).
 //!
 //! The walk of [`mkfs()`](mkfs::mkfs), what data goes where:
@@ -21,6 +21,7 @@
 pub mod balance;
 mod bulk;
 pub mod device;
+pub mod extract;
 pub mod inspect;
 pub mod job;
 pub mod mkfs;

@@ -1,23 +1,6 @@
-//! `brindle restore`, also called `cp`: files out of a pool.
-//!
-//! One thread walks the tree ([`walk`]), makes directories and hands each file to a pool of threads
-//! ([`copy`]) through a bounded queue; big files go out in segments, so that no single one keeps the others
-//! waiting. What a directory is to look like in the end (owner, mode, times) is set when the last piece of work
-//! below it is done, which is when the last reference to it goes ([`target::Directory`]).
-//!
-//! A file gets its name when it is whole ([`unfinished`]); a signal ([`stop`]) ends the work between two reads, and
-//! leaves whole files only.
-//!
-//! Everything in the destination is reached by descriptor and name, never by path, and without following
-//! symbolic links: a hostile pool cannot write outside it.
+//! `brindle restore`, also called `cp`: files out of a pool, by [`brindle_care::extract`].
 
-mod copy;
-mod metadata;
-mod output_file;
 mod report;
-mod target;
-mod unfinished;
-mod walk;
 
 use crate::cli::JsonOption;
 use crate::commands::operands::Operands;
@@ -25,22 +8,15 @@ use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
 use crate::commands::stop::Stop;
 use crate::output;
-use anyhow::{Context as _, Result, bail};
-use brindle_fs::{FileType, Filesystem};
+use anyhow::Result;
+use brindle_care::extract::{ExtractOptions, Extracted, extract};
+use brindle_fs::Filesystem;
 use clap::Args;
-use copy::Batch;
 use report::Report;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use target::Directory;
-use walk::Walk;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -98,104 +74,53 @@ pub(crate) struct RestoreCommand {
     operands: Operands,
 }
 
-/// State shared by all threads.
-struct Context {
-    filesystem: Filesystem,
-    report: Report,
-    overwrite: bool,
-    one_subvolume: bool,
-    is_root: bool,
-    /// True if files can do without a name until they are whole.
-    unnamed_files: AtomicBool,
-    stop: Stop,
-}
-
-/// Batches of jobs that wait at the most; each job may keep a directory open.
-const QUEUE_BATCHES: usize = 8;
-const THREADS_MIN: usize = 4;
-
 /// Runs the command.
 pub(crate) fn run(command: &RestoreCommand, quiet: bool) -> Result<ExitCode> {
     command.operands.require("restore");
     let start = Instant::now();
-    let mut context = Context {
-        filesystem: command.pool.open(command.operands.devices())?,
-        report: Report::new(!command.json.json),
+    let filesystem = command.pool.open(command.operands.devices())?;
+    let is_root = rustix::process::geteuid().is_root();
+    allow_many_files();
+    let report = Report::new(!command.json.json, Stop::on_signals()?);
+    if !is_root {
+        report.note("not root: files are restored as yours, their owners are left out");
+    }
+    let options = ExtractOptions {
         overwrite: command.overwrite,
         one_subvolume: command.one_subvolume,
-        is_root: rustix::process::geteuid().is_root(),
-        unnamed_files: AtomicBool::new(false),
-        stop: Stop::default(),
+        is_root,
+        threads: command.threads.map(usize::from),
     };
-    allow_many_files();
-    if !context.is_root {
-        context.report.note("not root: files are restored as yours, their owners are left out");
-    }
-    context.stop = Stop::on_signals()?;
-    let result = restore(&context, command);
-    context.report.finish();
-    result?;
-    if let Some((signal, code)) = context.stop.name_and_code() {
-        let files = context.report.files.load(Ordering::Relaxed);
+    let restored = restore(&filesystem, command, options, &report);
+    report.finish();
+    let restored = restored?;
+    if let Some((signal, code)) = report.stop().name_and_code() {
+        let files = restored.files;
         output::complain_line(&format!(
             "interrupted: {signal}; {files} files were restored whole, unfinished ones are removed"
         ));
         return Ok(ExitCode::from(code));
     }
     if command.json.json {
-        output::print_json(&context.report.json(start.elapsed()))?;
+        output::print_json(&report.json(&restored, start.elapsed()))?;
     } else if !quiet {
         let mut out = output::stdout();
-        writeln!(out, "{}", context.report.summary(start.elapsed()))?;
+        writeln!(out, "{}", report.summary(&restored, start.elapsed()))?;
         out.flush()?;
     }
-    let failed = context.report.failures() > 0;
+    let failed = report.failures() > 0;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn restore(context: &Context, command: &RestoreCommand) -> Result<()> {
-    let inode = command.path.resolve(&context.filesystem)?;
-    let attributes = context.filesystem.attributes(inode)?;
-    let is_directory = attributes.kind == FileType::Directory;
-    let (target, name) = if is_directory {
-        (Directory::open_destination(context, command.operands.last(), &attributes)?, Vec::new())
-    } else {
-        file_destination(context, command)?
-    };
-    let is_unnamed = unfinished::supports_unnamed(&target);
-    context.unnamed_files.store(is_unnamed, Ordering::Relaxed);
-    let target = Arc::new(target);
-    let (queue, jobs) = sync_channel::<Batch<'_>>(QUEUE_BATCHES);
-    let jobs = Mutex::new(jobs);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = command.threads.map_or(cores.max(THREADS_MIN), usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| copy::work(context, &jobs));
-        }
-        let mut walk = Walk::new(context, queue);
-        if is_directory {
-            walk.tree(inode, target);
-        } else {
-            walk.single(target, &name, attributes);
-        }
-    });
-    Ok(())
-}
-
-/// The directory and the name that a single file goes to.
-fn file_destination<'c>(context: &'c Context, command: &RestoreCommand) -> Result<(Directory<'c>, Vec<u8>)> {
-    let destination = command.operands.last();
-    if destination.is_dir() {
-        let name = command.path.file_name().context("the path has no last name to call the file by")?;
-        return Ok((Directory::open_existing(context, destination)?, name.to_vec()));
-    }
-    let Some(name) = destination.file_name() else {
-        bail!("{}: cannot make a file of this name", destination.display());
-    };
-    let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = Directory::open_existing(context, parent.unwrap_or(Path::new(".")))?;
-    Ok((parent, name.as_bytes().to_vec()))
+fn restore(
+    filesystem: &Filesystem,
+    command: &RestoreCommand,
+    options: ExtractOptions,
+    report: &Report,
+) -> Result<Extracted> {
+    let inode = command.path.resolve(filesystem)?;
+    let name = command.path.file_name();
+    Ok(extract(filesystem, inode, name, command.operands.last(), options, report)?)
 }
 
 /// Deep trees keep a directory open for each level, which may be more than are allowed unasked.

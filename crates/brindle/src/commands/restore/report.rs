@@ -1,7 +1,9 @@
-//! Report of restored files and failures.
+//! Progress of a restore, and its report.
 
+use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
+use brindle_care::extract::{ExtractObserver, Extracted, Failure, Note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -13,28 +15,48 @@ use std::time::Duration;
 /// Number of failures that a JSON report lists; all are counted.
 const LISTED_FAILURES: usize = 1000;
 
-/// Counts, notes and failures, by any thread.
+/// Progress, notes and failures, by any thread.
 pub(super) struct Report {
-    pub(super) files: AtomicU64,
-    pub(super) directories: AtomicU64,
-    pub(super) links: AtomicU64,
-    pub(super) symlinks: AtomicU64,
-    pub(super) specials: AtomicU64,
-    bytes: AtomicU64,
+    stop: Stop,
     failures: AtomicU64,
     listed: Mutex<Vec<(String, String)>>,
     notes: Mutex<BTreeSet<String>>,
     progress: ProgressBar,
 }
 
-/// Counts one.
-pub(super) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+impl ExtractObserver for Report {
+    fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    fn entered(&self, path: &[u8]) {
+        if !self.progress.is_hidden() {
+            self.progress.set_message(String::from_utf8_lossy(path).into_owned());
+        }
+    }
+
+    fn wrote(&self, bytes: u64) {
+        self.progress.inc(bytes);
+    }
+
+    fn noted(&self, note: &Note) {
+        self.note(&note.to_string());
+    }
+
+    fn failed(&self, path: &[u8], failure: &Failure) {
+        let (path, error) = (String::from_utf8_lossy(path).into_owned(), failure.to_string());
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.progress.suspend(|| output::complain_line(&format!("{path}: {error}")));
+        let mut listed = self.listed.lock().expect("no thread panics with it");
+        if listed.len() < LISTED_FAILURES {
+            listed.push((path, error));
+        }
+    }
 }
 
 impl Report {
     /// An empty report; `visible` if progress may be shown (it is on a terminal alone).
-    pub(super) fn new(visible: bool) -> Self {
+    pub(super) fn new(visible: bool, stop: Stop) -> Self {
         let progress = if visible && std::io::stderr().is_terminal() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
         } else {
@@ -44,12 +66,7 @@ impl Report {
             ProgressStyle::with_template("{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}");
         progress.set_style(style.expect("the template is right"));
         Self {
-            files: AtomicU64::new(0),
-            directories: AtomicU64::new(0),
-            links: AtomicU64::new(0),
-            symlinks: AtomicU64::new(0),
-            specials: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            stop,
             failures: AtomicU64::new(0),
             listed: Mutex::new(Vec::new()),
             notes: Mutex::new(BTreeSet::new()),
@@ -57,35 +74,16 @@ impl Report {
         }
     }
 
-    /// Counts bytes that were written.
-    pub(super) fn add_bytes(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.progress.inc(bytes);
+    /// The signal that stops the work.
+    pub(super) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
-    /// Shows which directory is at work.
-    pub(super) fn at(&self, path: &[u8]) {
-        if !self.progress.is_hidden() {
-            self.progress.set_message(String::from_utf8_lossy(path).into_owned());
-        }
-    }
-
-    /// Says something once, however often it happens.
+    /// Logs a note once, however often it is given.
     pub(super) fn note(&self, text: &str) {
         let mut notes = self.notes.lock().expect("no thread panics with it");
         if notes.insert(text.to_owned()) {
             self.progress.suspend(|| tracing::warn!("{text}"));
-        }
-    }
-
-    /// Notes that something could not be restored.
-    pub(super) fn fail(&self, path: &[u8], error: &dyn std::fmt::Display) {
-        let (path, error) = (String::from_utf8_lossy(path).into_owned(), error.to_string());
-        self.failures.fetch_add(1, Ordering::Relaxed);
-        self.progress.suspend(|| output::complain_line(&format!("{path}: {error}")));
-        let mut listed = self.listed.lock().expect("no thread panics with it");
-        if listed.len() < LISTED_FAILURES {
-            listed.push((path, error));
         }
     }
 
@@ -100,17 +98,16 @@ impl Report {
     }
 
     /// The report in a line.
-    pub(super) fn summary(&self, elapsed: Duration) -> String {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let size = UnitMode::DEFAULT.format(get(&self.bytes));
+    pub(super) fn summary(&self, restored: &Extracted, elapsed: Duration) -> String {
+        let size = UnitMode::DEFAULT.format(restored.bytes);
         let mut text = format!(
             "restored {} files ({size}), {} directories, {} symbolic links, {} special files, {} hard links \
              in {:.1} s",
-            get(&self.files),
-            get(&self.directories),
-            get(&self.symlinks),
-            get(&self.specials),
-            get(&self.links),
+            restored.files,
+            restored.directories,
+            restored.symlinks,
+            restored.specials,
+            restored.links,
             elapsed.as_secs_f64()
         );
         if self.failures() > 0 {
@@ -120,17 +117,16 @@ impl Report {
     }
 
     /// The report as JSON.
-    pub(super) fn json(&self, elapsed: Duration) -> Value {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    pub(super) fn json(&self, restored: &Extracted, elapsed: Duration) -> Value {
         let listed = self.listed.lock().expect("no thread panics with it");
         let listed = listed.iter().map(|(path, error)| json!({ "path": path, "error": error }));
         json!({
-            "files": get(&self.files),
-            "directories": get(&self.directories),
-            "symlinks": get(&self.symlinks),
-            "specials": get(&self.specials),
-            "hard_links": get(&self.links),
-            "bytes": get(&self.bytes),
+            "files": restored.files,
+            "directories": restored.directories,
+            "symlinks": restored.symlinks,
+            "specials": restored.specials,
+            "hard_links": restored.links,
+            "bytes": restored.bytes,
             "seconds": elapsed.as_secs_f64(),
             "failures": self.failures(),
             "failed": listed.collect::<Vec<_>>(),

@@ -1,9 +1,8 @@
 //! Target directories, by descriptor.
 
-use super::Context;
+use super::count;
 use super::metadata;
-use super::report::count;
-use anyhow::{Context as _, Result};
+use super::{Context, ExtractError};
 use brindle_fs::Attributes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -15,7 +14,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 
 /// A directory of the destination. Gets owner, mode and times when it goes, which is after everything below it.
 pub(super) struct Directory<'c> {
-    context: &'c Context,
+    context: &'c Context<'c>,
     descriptor: OwnedFd,
     /// For messages, and for hard links.
     path: Vec<u8>,
@@ -30,15 +29,14 @@ pub(super) struct Directory<'c> {
 impl<'c> Directory<'c> {
     /// The directory that a tree goes into; made if it is not there.
     pub(super) fn open_destination(
-        context: &'c Context,
+        context: &'c Context<'c>,
         path: &Path,
         attributes: &Attributes,
-    ) -> Result<Self> {
-        let failed = || format!("cannot make the directory {}", path.display());
+    ) -> Result<Self, ExtractError> {
         let is_ours = match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) => true,
-            Err(Errno::EXIST) => context.overwrite,
-            Err(error) => return Err(error).with_context(failed),
+            Err(Errno::EXIST) => context.options.overwrite,
+            Err(source) => return Err(ExtractError::Make { path: path.to_owned(), source }),
         };
         let mut directory = Self::open_existing(context, path)?;
         directory.attributes = is_ours.then_some(*attributes);
@@ -46,9 +44,9 @@ impl<'c> Directory<'c> {
     }
 
     /// A directory that is there, and stays as it is.
-    pub(super) fn open_existing(context: &'c Context, path: &Path) -> Result<Self> {
+    pub(super) fn open_existing(context: &'c Context<'c>, path: &Path) -> Result<Self, ExtractError> {
         let descriptor = openat(CWD, path, DIRECTORY, Mode::empty())
-            .with_context(|| format!("cannot open the directory {}", path.display()))?;
+            .map_err(|source| ExtractError::Open { path: path.to_owned(), source })?;
         Ok(Self { context, descriptor, path: Vec::new(), is_new: false, attributes: None, _parent: None })
     }
 
@@ -59,7 +57,7 @@ impl<'c> Directory<'c> {
         attributes: &Attributes,
     ) -> Result<Self, Errno> {
         let made = match mkdirat(&self.descriptor, name, Mode::RWXU) {
-            Err(Errno::EXIST) if self.context.overwrite && !self.is_directory(name) => {
+            Err(Errno::EXIST) if self.context.options.overwrite && !self.is_directory(name) => {
                 unlinkat(&self.descriptor, name, AtFlags::empty())?;
                 mkdirat(&self.descriptor, name, Mode::RWXU)
             }
@@ -71,7 +69,7 @@ impl<'c> Directory<'c> {
             Err(error) => return Err(error),
         };
         let descriptor = openat(&self.descriptor, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-        count(&self.context.report.directories);
+        count(&self.context.counts.directories);
         Ok(Self {
             context: self.context,
             descriptor,
@@ -93,7 +91,7 @@ impl<'c> Directory<'c> {
         mut make: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match make() {
-            Err(Errno::EXIST) if self.context.overwrite => {
+            Err(Errno::EXIST) if self.context.options.overwrite => {
                 unlinkat(&self.descriptor, name, AtFlags::empty())?;
                 make()
             }

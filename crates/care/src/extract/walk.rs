@@ -1,11 +1,11 @@
 //! The walk over the tree: makes directories, links and special files, and hands out the rest.
 
-use super::Context;
 use super::copy::{Batch, Job, SEGMENT_BYTES};
+use super::count;
 use super::metadata;
 use super::output_file::{Links, OutputFile, SharedLinks, lock};
-use super::report::count;
 use super::target::Directory;
+use super::{Context, Failure, Note};
 use brindle_fs::{Attributes, DirectoryEntry, FileType, InodeId};
 use rustix::fs::{AtFlags, Mode, linkat, makedev, mknodat, symlinkat};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ const PATH_BYTES_MAX: usize = 4095;
 
 /// A walk under way.
 pub(super) struct Walk<'c> {
-    context: &'c Context,
+    context: &'c Context<'c>,
     queue: SyncSender<Batch<'c>>,
     /// Jobs that have not been handed out, and how many bytes they are about.
     batch: Batch<'c>,
@@ -54,7 +54,7 @@ struct Frame<'c> {
 
 impl<'c> Walk<'c> {
     /// A walk that hands files to `queue`.
-    pub(super) fn new(context: &'c Context, queue: SyncSender<Batch<'c>>) -> Self {
+    pub(super) fn new(context: &'c Context<'c>, queue: SyncSender<Batch<'c>>) -> Self {
         Self {
             context,
             queue,
@@ -71,7 +71,7 @@ impl<'c> Walk<'c> {
         let root = Arc::clone(&target);
         let mut stack = vec![Frame::new(start, target)];
         while let Some(frame) = stack.last_mut() {
-            if self.context.stop.is_set() {
+            if self.context.observer.is_stopped() {
                 return;
             }
             match frame.next(self.context) {
@@ -107,29 +107,29 @@ impl<'c> Walk<'c> {
     ) -> Option<Frame<'c>> {
         let name = &entry.name;
         if !is_name(name) {
-            self.context.report.fail(&directory.path_of(name), &"not a name that a file can have");
+            self.context.fail(&directory.path_of(name), Failure::NotAName);
             return None;
         }
         if attributes.kind != FileType::Directory {
             self.leaf(root, directory, name, attributes);
             return None;
         }
-        if self.context.one_subvolume && entry.inode.tree != parent.tree {
+        if self.context.options.one_subvolume && entry.inode.tree != parent.tree {
             return None;
         }
         // The place of a subvolume in a snapshot is always the same inode; it has nothing below it.
         let is_empty_place = entry.inode != InodeId::root_of(entry.inode.tree) && attributes.size == 0;
         if !self.entered.insert(entry.inode) && !is_empty_place {
-            self.context.report.fail(&directory.path_of(name), &"the directory has two names; restored once");
+            self.context.fail(&directory.path_of(name), Failure::TwoNames);
             return None;
         }
         match directory.make_directory(name, &attributes) {
             Ok(made) => {
-                self.context.report.at(made.path());
+                self.context.observer.entered(made.path());
                 Some(Frame::new(entry.inode, Arc::new(made)))
             }
             Err(error) => {
-                self.context.report.fail(&directory.path_of(name), &format_args!("cannot make it: {error}"));
+                self.context.fail(&directory.path_of(name), Failure::Make(error));
                 None
             }
         }
@@ -174,10 +174,10 @@ impl<'c> Walk<'c> {
         let make = || linkat(linked.root.as_fd(), &*linked.path, directory.as_fd(), name, AtFlags::empty());
         match if will_be_linked { Ok(false) } else { directory.replacing(name, make).map(|()| true) } {
             Ok(false) => {}
-            Ok(true) => count(&self.context.report.links),
+            Ok(true) => count(&self.context.counts.links),
             Err(Errno::MLINK | Errno::XDEV) => return false,
             Err(error) => {
-                self.context.report.fail(&directory.path_of(name), &format_args!("cannot link it: {error}"));
+                self.context.fail(&directory.path_of(name), Failure::Link(error));
             }
         }
         linked.names_left -= 1;
@@ -202,7 +202,7 @@ impl<'c> Walk<'c> {
         match made {
             Ok(is_there) => is_there.then_some(None),
             Err(error) => {
-                self.context.report.fail(&directory.path_of(name), &error);
+                self.context.fail(&directory.path_of(name), error);
                 None
             }
         }
@@ -225,7 +225,7 @@ impl<'c> Walk<'c> {
         let file = match OutputFile::make(self.context, directory, name, attributes, parts) {
             Ok(file) => Arc::new(file),
             Err(error) => {
-                self.context.report.fail(&path, &format_args!("cannot make it: {error}"));
+                self.context.fail(&path, Failure::Make(error));
                 return None;
             }
         };
@@ -253,12 +253,15 @@ impl<'c> Walk<'c> {
         self.queue.send(batch).expect("the workers outlive the walk");
     }
 
-    fn symlink(&self, directory: &Directory<'c>, name: &[u8], attributes: &Attributes) -> Result<(), String> {
-        let target = self.context.filesystem.read_link(attributes.id).map_err(|error| error.to_string())?;
-        directory
-            .replacing(name, || symlinkat(&*target, directory, name))
-            .map_err(|error| format!("cannot make the symbolic link: {error}"))?;
-        count(&self.context.report.symlinks);
+    fn symlink(
+        &self,
+        directory: &Directory<'c>,
+        name: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), Failure> {
+        let target = self.context.filesystem.read_link(attributes.id)?;
+        directory.replacing(name, || symlinkat(&*target, directory, name)).map_err(Failure::Symlink)?;
+        count(&self.context.counts.symlinks);
         metadata::apply_by_name(self.context, directory, name, attributes, &directory.path_of(name));
         Ok(())
     }
@@ -269,7 +272,7 @@ impl<'c> Walk<'c> {
         directory: &Directory<'c>,
         name: &[u8],
         attributes: &Attributes,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Failure> {
         let kind = rustix::fs::FileType::from_raw_mode(attributes.mode);
         let (major, minor) = match attributes.kind {
             FileType::CharDevice | FileType::BlockDevice => attributes.device_numbers(),
@@ -278,13 +281,13 @@ impl<'c> Walk<'c> {
         let make = || mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, makedev(major, minor));
         match directory.replacing(name, make) {
             Ok(()) => {}
-            Err(Errno::PERM) if !self.context.is_root => {
-                self.context.report.note("not root: device nodes are left out");
+            Err(Errno::PERM) if !self.context.options.is_root => {
+                self.context.observer.noted(&Note::DeviceNodes);
                 return Ok(false);
             }
-            Err(error) => return Err(format!("cannot make the special file: {error}")),
+            Err(error) => return Err(Failure::Special(error)),
         }
-        count(&self.context.report.specials);
+        count(&self.context.counts.specials);
         metadata::apply_by_name(self.context, directory, name, attributes, &directory.path_of(name));
         Ok(true)
     }
@@ -296,7 +299,7 @@ impl<'c> Frame<'c> {
     }
 
     /// The next entry and what it is.
-    fn next(&mut self, context: &Context) -> Option<(DirectoryEntry, Attributes)> {
+    fn next(&mut self, context: &Context<'_>) -> Option<(DirectoryEntry, Attributes)> {
         loop {
             if let Some(entry) = self.batch.next() {
                 return Some(entry);
@@ -308,14 +311,14 @@ impl<'c> Frame<'c> {
                     self.after = entries.last().map(|last| last.index);
                     self.batch = self.with_attributes(context, entries).into_iter();
                 }
-                Err(error) => context.report.fail(self.directory.path(), &error),
+                Err(error) => context.fail(self.directory.path(), error),
             }
         }
     }
 
     fn with_attributes(
         &self,
-        context: &Context,
+        context: &Context<'_>,
         entries: Vec<DirectoryEntry>,
     ) -> Vec<(DirectoryEntry, Attributes)> {
         let inodes: Vec<InodeId> = entries.iter().map(|entry| entry.inode).collect();
@@ -324,7 +327,7 @@ impl<'c> Frame<'c> {
         for (entry, attributes) in entries.into_iter().zip(attributes) {
             match attributes {
                 Ok(attributes) => found.push((entry, attributes)),
-                Err(error) => context.report.fail(&self.directory.path_of(&entry.name), &error),
+                Err(error) => context.fail(&self.directory.path_of(&entry.name), error),
             }
         }
         found

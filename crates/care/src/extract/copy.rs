@@ -1,10 +1,11 @@
 //! The contents of files.
 
-use super::Context;
 use super::output_file::OutputFile;
 use super::target::Directory;
+use super::{Context, Failure};
 use brindle_fs::{Attributes, FsError, OpenFile, Whence};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
@@ -42,20 +43,20 @@ pub(super) enum Job<'c> {
 pub(super) type Batch<'c> = Vec<Job<'c>>;
 
 /// Does jobs until there are no more.
-pub(super) fn work<'c>(context: &'c Context, queue: &Mutex<Receiver<Batch<'c>>>) {
+pub(super) fn work<'c>(context: &'c Context<'c>, queue: &Mutex<Receiver<Batch<'c>>>) {
     let mut buffer = Vec::new();
     loop {
         let batch = queue.lock().expect("no thread panics with it").recv();
         let Ok(batch) = batch else { return };
         for job in batch {
-            if !context.stop.is_set() {
+            if !context.observer.is_stopped() {
                 act(context, job, &mut buffer);
             }
         }
     }
 }
 
-fn act<'c>(context: &'c Context, job: Job<'c>, buffer: &mut Vec<u8>) {
+fn act<'c>(context: &'c Context<'c>, job: Job<'c>, buffer: &mut Vec<u8>) {
     match job {
         Job::File { directory, name, attributes } => file(context, directory, &name, attributes, buffer),
         Job::Segment { file, start, end } => copy(context, &file, start..end, buffer),
@@ -64,7 +65,7 @@ fn act<'c>(context: &'c Context, job: Job<'c>, buffer: &mut Vec<u8>) {
 
 /// Makes and fills a file.
 pub(super) fn whole<'c>(
-    context: &'c Context,
+    context: &'c Context<'c>,
     directory: Arc<Directory<'c>>,
     name: &[u8],
     attributes: Attributes,
@@ -73,7 +74,7 @@ pub(super) fn whole<'c>(
 }
 
 fn file<'c>(
-    context: &'c Context,
+    context: &'c Context<'c>,
     directory: Arc<Directory<'c>>,
     name: &[u8],
     attributes: Attributes,
@@ -82,49 +83,52 @@ fn file<'c>(
     let path = directory.path_of(name);
     match OutputFile::make(context, directory, name, attributes, 1) {
         Ok(file) => copy(context, &file, 0..file.attributes.size, buffer),
-        Err(error) => context.report.fail(&path, &format_args!("cannot make it: {error}")),
+        Err(error) => context.fail(&path, Failure::Make(error)),
     }
 }
 
 /// Reason for which a range was not copied whole.
-enum Failure {
+enum Cut {
     /// Part of it can't be read; the rest is right.
-    Read(String),
+    Read(Failure),
     /// Output can't be written: the file is useless.
-    Write(String),
-    /// A signal came.
+    Write(Failure),
+    /// The observer has stopped it.
     Stopped,
 }
 
+impl From<FsError> for Cut {
+    fn from(error: FsError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
 /// Copies a range; what goes wrong is reported, once for each kind of failure.
-fn copy(context: &Context, file: &OutputFile<'_>, range: std::ops::Range<u64>, buffer: &mut Vec<u8>) {
+fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: std::ops::Range<u64>, buffer: &mut Vec<u8>) {
     match copy_range(context, file, range, buffer) {
         Ok(()) => file.part_is_done(),
-        Err(Failure::Read(error)) => {
-            context.report.fail(&file.path, &error);
+        Err(Cut::Read(failure)) => {
+            context.fail(&file.path, failure);
             match file.set_size() {
                 Ok(()) => file.part_is_done(),
-                Err(error) => context.report.fail(&file.path, &format_args!("cannot set its size: {error}")),
+                Err(error) => context.fail(&file.path, Failure::Size(error)),
             }
         }
-        Err(Failure::Write(error)) => {
-            context.report.fail(&file.path, &format_args!("{error}; nothing is left of it"));
-        }
-        Err(Failure::Stopped) => {}
+        Err(Cut::Write(failure)) => context.fail(&file.path, failure),
+        Err(Cut::Stopped) => {}
     }
 }
 
 fn copy_range(
-    context: &Context,
+    context: &Context<'_>,
     file: &OutputFile<'_>,
     range: std::ops::Range<u64>,
     buffer: &mut Vec<u8>,
-) -> Result<(), Failure> {
+) -> Result<(), Cut> {
     if range.is_empty() {
         return Ok(());
     }
-    let source = context.filesystem.open_file(file.attributes.id);
-    let source = source.map_err(|error| Failure::Read(error.to_string()))?;
+    let source = context.filesystem.open_file(file.attributes.id)?;
     let length =
         usize::try_from(range.end - range.start).map_or(CHUNK_BYTES, |length| length.min(CHUNK_BYTES));
     if buffer.len() < length {
@@ -132,16 +136,15 @@ fn copy_range(
     }
     let mut copy = Copy { context, file, source, lost_bytes: 0, first_error: None };
     let result = copy.data(range, &mut buffer[..]);
-    if let Some(error) = copy.first_error {
-        let lost = copy.lost_bytes;
-        context.report.fail(&file.path, &format_args!("{lost} bytes can't be read, first: {error}"));
+    if let Some(first) = copy.first_error {
+        context.fail(&file.path, Failure::Unreadable { bytes: copy.lost_bytes, first });
     }
     result
 }
 
 /// A range that is being copied.
 struct Copy<'a, 'c> {
-    context: &'a Context,
+    context: &'a Context<'a>,
     file: &'a OutputFile<'c>,
     source: OpenFile,
     lost_bytes: u64,
@@ -150,17 +153,14 @@ struct Copy<'a, 'c> {
 
 impl Copy<'_, '_> {
     /// Copies the data of the range, and leaves out the holes.
-    fn data(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Failure> {
-        let filesystem = &self.context.filesystem;
+    fn data(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Cut> {
+        let filesystem = self.context.filesystem;
         if !self.file.may_have_holes() {
             return self.run(range, buffer);
         }
         let mut at = range.start;
         while at < range.end {
-            let seek = |from, whence| {
-                let found = filesystem.seek(&self.source, from, whence);
-                found.map_err(|error| Failure::Read(error.to_string()))
-            };
+            let seek = |from, whence| filesystem.seek(&self.source, from, whence);
             let Some(start) = seek(at, Whence::Data)?.filter(|start| *start < range.end) else {
                 break;
             };
@@ -173,17 +173,17 @@ impl Copy<'_, '_> {
     }
 
     /// Copies a range without holes.
-    fn run(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Failure> {
+    fn run(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Cut> {
         let mut at = range.start;
         while at < range.end {
-            if self.context.stop.is_set() {
-                return Err(Failure::Stopped);
+            if self.context.observer.is_stopped() {
+                return Err(Cut::Stopped);
             }
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let want = left.min(buffer.len());
             let read = self.context.filesystem.read(&self.source, at, &mut buffer[..want]);
             match read {
-                Ok(0) => return Err(Failure::Read(format!("ends at {at}, before its size"))),
+                Ok(0) => return Err(Cut::Read(Failure::Short(at))),
                 Ok(read) => self.write(at, &buffer[..read])?,
                 Err(error) => {
                     self.first_error.get_or_insert(error);
@@ -198,9 +198,8 @@ impl Copy<'_, '_> {
     }
 
     /// Copies what can be had of a range, sector by sector; the rest is left a hole.
-    fn salvage(&mut self, start: u64, buffer: &mut [u8]) -> Result<(), Failure> {
-        let set = self.file.set_size();
-        set.map_err(|error| Failure::Write(format!("cannot set its size: {error}")))?;
+    fn salvage(&mut self, start: u64, buffer: &mut [u8]) -> Result<(), Cut> {
+        self.file.set_size().map_err(|error| Cut::Write(Failure::SizeLost(error)))?;
         let mut at = start;
         for sector in buffer.chunks_mut(SECTOR_BYTES) {
             match self.context.filesystem.read(&self.source, at, sector) {
@@ -212,10 +211,12 @@ impl Copy<'_, '_> {
         Ok(())
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Cut> {
         let written = self.file.file().write_all_at(bytes, at);
-        written.map_err(|error| Failure::Write(format!("cannot write: {error}")))?;
-        self.context.report.add_bytes(brindle_ondisk::to_u64(bytes.len()));
+        written.map_err(|error| Cut::Write(Failure::Write(error)))?;
+        let bytes = brindle_ondisk::to_u64(bytes.len());
+        self.context.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.context.observer.wrote(bytes);
         Ok(())
     }
 }

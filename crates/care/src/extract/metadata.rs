@@ -1,6 +1,6 @@
 //! Owner, mode, times and extended attributes.
 
-use super::Context;
+use super::{Context, Failure, Note};
 use brindle_fs::{Attributes, Timestamp, Xattr};
 use rustix::fs::{
     AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fsetxattr, futimens,
@@ -15,12 +15,11 @@ use std::path::PathBuf;
 const SET_ID_BITS: u32 = 0o6000;
 
 /// Sets everything on an open file or directory; what fails is reported.
-pub(super) fn apply(context: &Context, descriptor: impl AsFd, attributes: &Attributes, path: &[u8]) {
+pub(super) fn apply(context: &Context<'_>, descriptor: impl AsFd, attributes: &Attributes, path: &[u8]) {
     let descriptor = descriptor.as_fd();
-    let failed =
-        |what: &str, error: Errno| context.report.fail(path, &format_args!("cannot set {what}: {error}"));
+    let failed = |what, error| context.fail(path, Failure::Set { what, error });
     let mut mode = attributes.mode & 0o7777;
-    if context.is_root {
+    if context.options.is_root {
         if let Err(error) = fchown(descriptor, owner(attributes), group(attributes)) {
             failed("the owner", error);
             mode &= !SET_ID_BITS;
@@ -43,17 +42,16 @@ pub(super) fn apply(context: &Context, descriptor: impl AsFd, attributes: &Attri
 
 /// Sets what can be set on something that is not to be opened: a symbolic link or special file.
 pub(super) fn apply_by_name(
-    context: &Context,
+    context: &Context<'_>,
     directory: impl AsFd,
     name: &[u8],
     attributes: &Attributes,
     path: &[u8],
 ) {
     let directory = directory.as_fd();
-    let failed =
-        |what: &str, error: Errno| context.report.fail(path, &format_args!("cannot set {what}: {error}"));
+    let failed = |what, error| context.fail(path, Failure::Set { what, error });
     let follow_not = AtFlags::SYMLINK_NOFOLLOW;
-    if context.is_root
+    if context.options.is_root
         && let Err(error) = chownat(directory, name, owner(attributes), group(attributes), follow_not)
     {
         failed("the owner", error);
@@ -76,16 +74,16 @@ pub(super) fn apply_by_name(
 }
 
 fn set_xattrs(
-    context: &Context,
+    context: &Context<'_>,
     attributes: &Attributes,
     path: &[u8],
     set: impl Fn(&Xattr) -> Result<(), Errno>,
 ) {
     let xattrs = match context.filesystem.xattrs(attributes.id) {
         Ok(xattrs) => xattrs,
-        Err(error) => return context.report.fail(path, &error),
+        Err(error) => return context.fail(path, error),
     };
-    let mut failed = 0;
+    let mut count = 0;
     let mut first = None;
     for xattr in xattrs {
         let name = String::from_utf8_lossy(&xattr.name);
@@ -93,24 +91,21 @@ fn set_xattrs(
             Ok(()) => {}
             Err(Errno::OPNOTSUPP) => {
                 let kind = name.split('.').next().unwrap_or_default();
-                context.report.note(&format!(
-                    "the destination takes no extended attributes such as {name}: {kind}.* is left out there"
-                ));
+                let (name, kind) = (name.to_string(), kind.to_owned());
+                context.observer.noted(&Note::NoXattrs { name, kind });
             }
-            Err(Errno::PERM | Errno::ACCESS) if !context.is_root => {
+            Err(Errno::PERM | Errno::ACCESS) if !context.options.is_root => {
                 let kind = name.split('.').next().unwrap_or_default();
-                context.report.note(&format!("not root: extended attributes {kind}.* are left out"));
+                context.observer.noted(&Note::XattrsOfRoot(kind.to_owned()));
             }
             Err(error) => {
-                failed += 1;
-                first.get_or_insert_with(|| format!("{name}: {error}"));
+                count += 1;
+                first.get_or_insert_with(|| (name.into_owned(), error));
             }
         }
     }
-    if let Some(first) = first {
-        context
-            .report
-            .fail(path, &format_args!("cannot set {failed} extended attributes, the first: {first}"));
+    if let Some((name, error)) = first {
+        context.fail(path, Failure::SetXattrs { count, name, error });
     }
 }
 

@@ -1,11 +1,11 @@
 //! Files of the destination.
 
-use super::Context;
 use super::copy;
+use super::count;
 use super::metadata;
-use super::report::count;
 use super::target::Directory;
 use super::unfinished::{Unfinished, exists};
+use super::{Context, Failure};
 use brindle_fs::Attributes;
 use rustix::fs::{AtFlags, linkat};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A file of the destination. When it goes, which is after its last part, it gets owner, mode, times and its
 /// names; or, if one of its parts was not done, nothing is left of it.
 pub(super) struct OutputFile<'c> {
-    context: &'c Context,
+    context: &'c Context<'c>,
     unfinished: Unfinished,
     /// Attributes of the finished file.
     pub(super) attributes: Attributes,
@@ -45,14 +45,14 @@ pub(super) enum Links<'c> {
 impl<'c> OutputFile<'c> {
     /// Makes an empty file, to be filled in `parts` parts; of the right size if data alone would not give it that.
     pub(super) fn make(
-        context: &'c Context,
+        context: &'c Context<'c>,
         directory: Arc<Directory<'c>>,
         name: &[u8],
         attributes: Attributes,
         parts: u64,
     ) -> Result<Self, Errno> {
         // It will be found out in the end, but better before all is copied.
-        if !context.overwrite && !directory.is_new() && exists(&*directory, name) {
+        if !context.options.overwrite && !directory.is_new() && exists(&*directory, name) {
             return Err(Errno::EXIST);
         }
         let output = Self {
@@ -101,19 +101,17 @@ impl<'c> OutputFile<'c> {
     fn publish(&mut self) -> bool {
         if *self.parts_left.get_mut() > 0 {
             if let Err(error) = self.unfinished.discard(&*self.directory) {
-                self.context
-                    .report
-                    .fail(&self.path, &format_args!("cannot remove its unfinished copy: {error}"));
+                self.context.fail(&self.path, Failure::Discard(error));
             }
             return false;
         }
         metadata::apply(self.context, self.file(), &self.attributes, &self.path);
-        match self.unfinished.publish(&*self.directory, &self.name, self.context.overwrite) {
-            Ok(()) => count(&self.context.report.files),
+        match self.unfinished.publish(&*self.directory, &self.name, self.context.options.overwrite) {
+            Ok(()) => count(&self.context.counts.files),
             Err(error) => {
                 // It can't be left under another name either.
                 let _ = self.unfinished.discard(&*self.directory);
-                self.context.report.fail(&self.path, &format_args!("cannot make it: {error}"));
+                self.context.fail(&self.path, Failure::Make(error));
                 return false;
             }
         }
@@ -124,10 +122,10 @@ impl<'c> OutputFile<'c> {
     fn add_name(&self, directory: Arc<Directory<'c>>, name: &[u8]) {
         let make = || linkat(&*self.directory, &*self.name, &*directory, name, AtFlags::empty());
         match directory.replacing(name, make) {
-            Ok(()) => count(&self.context.report.links),
+            Ok(()) => count(&self.context.counts.links),
             Err(Errno::MLINK | Errno::XDEV) => copy::whole(self.context, directory, name, self.attributes),
             Err(error) => {
-                self.context.report.fail(&directory.path_of(name), &format_args!("cannot link it: {error}"));
+                self.context.fail(&directory.path_of(name), Failure::Link(error));
             }
         }
     }
@@ -142,10 +140,9 @@ impl Drop for OutputFile<'_> {
         for (directory, name) in names {
             if is_published {
                 self.add_name(directory, &name);
-            } else if !self.context.stop.is_set() {
+            } else if !self.context.observer.is_stopped() {
                 let first = String::from_utf8_lossy(&self.path);
-                let why = format_args!("cannot link it: {first} was not restored");
-                self.context.report.fail(&directory.path_of(&name), &why);
+                self.context.fail(&directory.path_of(&name), Failure::FirstLost(first.into_owned()));
             }
         }
     }
