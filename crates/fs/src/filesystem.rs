@@ -173,6 +173,15 @@ impl Filesystem {
         self.root
     }
 
+    /// Makes another subvolume the root.
+    ///
+    /// # Errors
+    /// [`FsError::NoSubvolume`] and trees that can't be read.
+    pub fn choose_subvolume(&mut self, choice: &SubvolumeChoice) -> Result<(), FsError> {
+        self.root = self.choose_root(choice)?;
+        Ok(())
+    }
+
     /// The trees below.
     pub fn pool(&self) -> &Pool {
         &self.pool

@@ -237,6 +237,14 @@ impl Filesystem {
         Ok(InodeId::root_of(id))
     }
 
+    /// The path of a subvolume from the top level, whose own is empty; `None` for one that has lost its place.
+    ///
+    /// # Errors
+    /// Trees that can't be read.
+    pub fn path_of_subvolume(&self, id: RootId) -> Result<Option<Vec<u8>>, FsError> {
+        Ok(self.place(id)?.map(|place| place.path))
+    }
+
     /// A subvolume with its path; `None` for one that is deleted or has lost its place.
     fn subvolume(&self, id: RootId, item: &RootItem) -> Result<Option<Subvolume>, FsError> {
         if item.refs.get() == 0 {

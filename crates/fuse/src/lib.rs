@@ -35,5 +35,5 @@ mod refusals;
 mod upkeep;
 
 pub use brindle_fs::AtimeMode;
-pub use mount::{MountError, MountHandle, UnmountHandle, mount};
+pub use mount::{MountError, MountHandle, UnmountHandle, mount, mount_further};
 pub use options::{MountOptions, Synchronous};

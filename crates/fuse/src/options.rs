@@ -19,6 +19,8 @@ pub struct MountOptions {
     /// The block device that the mount is made on: the kernel claims it, passes sync(2) and syncfs(2) on, and umount(2) returns
     /// after the last commit. For root alone; [`source`](Self::source) is not shown then.
     pub block_device: Option<PathBuf>,
+    /// The part of the filesystem that is mounted, as a path from its root; of mounts on a block device alone.
+    pub part: Vec<u8>,
     /// The mount goes away when this process dies (`auto_unmount`); needs `fusermount3`, even for root.
     pub auto_unmount: bool,
     /// No writes (`ro`); must be set if the filesystem can't be written.
@@ -79,6 +81,7 @@ impl Default for MountOptions {
             allow_other: false,
             default_permissions: true,
             block_device: None,
+            part: Vec::new(),
             auto_unmount: false,
             read_only: true,
             read_only_reason: None,
@@ -105,7 +108,7 @@ impl MountOptions {
     }
 
     /// The options that concern the kernel.
-    pub(crate) fn for_kernel(&self) -> brindle_transport::MountOptions {
+    pub fn for_kernel(&self) -> brindle_transport::MountOptions {
         let choices = [
             (self.read_only, MountFlags::RDONLY),
             (!self.devices, MountFlags::NODEV),
@@ -122,7 +125,6 @@ impl MountOptions {
             flags: set.fold(MountFlags::empty(), |all, (_, flag)| all | flag),
             allow_other: self.allow_other,
             default_permissions: self.default_permissions,
-            block_device: self.block_device.clone(),
             auto_unmount: self.auto_unmount,
         }
     }

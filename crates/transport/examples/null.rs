@@ -368,7 +368,6 @@ fn main() -> io::Result<()> {
         flags: MountFlags::NODEV | MountFlags::NOSUID,
         allow_other: true,
         default_permissions: true,
-        block_device: None,
         auto_unmount: false,
     };
     let connection = connect(&Path::new(&mountpoint).canonicalize()?, &options).map_err(io::Error::other)?;

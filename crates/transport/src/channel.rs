@@ -50,6 +50,14 @@ impl Channel {
         poll(&mut devices, Some(&NOW)).is_ok_and(|ready| ready > 0)
     }
 
+    /// Returns true if the mount has not ended.
+    pub fn is_connected(&self) -> bool {
+        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut devices = [PollFd::new(&self.device, PollFlags::IN)];
+        let ended = PollFlags::ERR | PollFlags::HUP;
+        poll(&mut devices, Some(&NOW)).is_ok() && !devices[0].revents().intersects(ended)
+    }
+
     /// Answers a request.
     pub(crate) fn answer(&self, unique: u64, answer: Result<&[&[u8]], Errno>) {
         let (error, parts) = match answer {

@@ -8,7 +8,8 @@
 //! without an answer it answers with EIO, so that no process waits for ever. An answer is one vectored write of a
 //! header, a fixed part, and bytes that are not copied.
 //!
-//! [`connect`] makes a mount, by itself as root, with the help of `fusermount3` otherwise; [`unmount`] ends it.
+//! [`connect`] makes a mount, by itself as root, with the help of `fusermount3` otherwise; [`connect_on`] makes one on a block
+//! device, and [`join`] a further one of the same filesystem; [`unmount`] ends it.
 //! `turns` chooses the thread that waits for the next request. [`Notifier`] tells the kernel what to forget.
 //!
 //! Messages are trusted as little as bytes on a disk: a message that is too short, or a name without an end, is refused
@@ -31,7 +32,9 @@ mod wire;
 pub use channel::Channel;
 pub use flags::{Features, OpenAnswers, WriteKind};
 pub use handshake::{Agreement, Wishes};
-pub use mount::{Connection, Guard, MountError, MountOptions, connect, unmount};
+pub use mount::{
+    Connection, DetachedMount, Guard, MountError, MountOptions, connect, connect_on, join, unmount,
+};
 pub use notify::Notifier;
 pub use operation::{
     AttributeChange, Caller, CopyRequest, DesiredTime, DirectoryOperation, FileOperation, InodeOperation,

@@ -19,6 +19,8 @@ pub struct Mount {
     /// The number of the filesystem, as `major:minor`. All mounts of one filesystem have the same; once the last is gone, the next
     /// filesystem may get it.
     pub device: String,
+    /// The directory of the filesystem that it shows.
+    pub root: PathBuf,
     /// The directory that it covers.
     pub mountpoint: PathBuf,
     /// The options of the mount itself.
@@ -35,6 +37,11 @@ impl Mount {
     /// Returns true if the mount is one of brindle.
     pub fn is_ours(&self) -> bool {
         BRINDLE_TYPES.contains(&self.kind.as_slice())
+    }
+
+    /// Returns true if it is one of brindle on a block device, of which there can be further mounts.
+    pub fn is_on_block_device(&self) -> bool {
+        self.kind == BRINDLE_TYPES[1]
     }
 
     /// Returns true if both are mounts of one filesystem of brindle.
@@ -68,13 +75,14 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let mut text = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
     let (id, parent, device) = (text()?.parse().ok()?, text()?.parse().ok()?, text()?);
-    let mountpoint = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
+    let (root, mountpoint) = (path()?, path()?);
     let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (behind.next()?.to_vec(), unescape(behind.next()?));
     let source = PathBuf::from(OsString::from_vec(source));
     let super_options = String::from_utf8_lossy(behind.next()?).into_owned();
-    Some(Mount { id, parent, device, mountpoint, options, kind, super_options, source })
+    Some(Mount { id, parent, device, root, mountpoint, options, kind, super_options, source })
 }
 
 /// The table writes blanks and the like as three octal digits.
@@ -119,7 +127,10 @@ mod tests {
         assert_eq!((find("/a b/c").id, find("/a b/c").parent), (33, 30));
         assert!(mounts[2].is_ours() && mounts[2].device == "7:3");
         assert_eq!(find("/a b").options, "ro,nodev");
-        assert_eq!(find("/mnt").super_options, "rw");
+        assert_eq!(
+            (find("/mnt").super_options.as_str(), find("/a b/c").root.as_path()),
+            ("rw", Path::new("/d"))
+        );
         assert_eq!(find("/a b").source, Path::new("x.img"));
         assert_eq!((find("/mnt").kind.as_slice(), find("/mnt").device.as_str()), (&b"tmpfs"[..], "0:42"));
         assert_eq!(find("/e\\f").kind, b"overlay", "whatever bytes its options have");

@@ -66,6 +66,9 @@ fn an_image_is_claimed_by_an_anchor_that_goes_with_the_mount() {
     let size = Command::new("blockdev").arg("--getsize64").arg(&source).output().expect("blockdev");
     assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), "4096", "no pool is seen on it");
     let said = brindle_fails(1, ["mount", text(&images[0]), text(&images[1]), text(&place)]);
+    assert!(said.contains("it is mounted there already"), "{said}");
+    let said =
+        brindle_fails(1, ["mount", "-o", "noblkdev", text(&images[0]), text(&images[1]), text(&place)]);
     assert!(said.contains("another process writes it"), "{said}");
     unmount(&place);
     assert_eq!(backing(&source), None);
@@ -91,7 +94,7 @@ fn a_block_device_is_claimed_by_its_mount() {
     for device in [first, second] {
         assert!(!brindle(["mkfs", "-f", device]).status.success(), "{device} is in use");
     }
-    brindle_fails(1, ["mount", first, second, text(&other)]);
+    brindle_fails(1, ["mount", "-o", "noblkdev", first, second, text(&other)]);
     fs::write(place.join("file"), b"contents").expect("room");
     assert!(Command::new("sync").arg("-f").arg(place.join("file")).status().expect("sync").success());
     unmount(&place);
@@ -126,4 +129,145 @@ fn a_mount_that_lost_its_server_keeps_no_image() {
     brindle_succeeds(["mount", devices[0], devices[1], text(&other)]);
     unmount(&other);
     Command::new("umount").arg("-l").arg(&place).status().expect("umount");
+}
+
+/// A pool with subvolumes `@`, `@home` and `directory/deep`, each with a file of its name.
+fn pool_with_subvolumes() -> (TempDir, [PathBuf; 2], PathBuf) {
+    let (scratch, images, place) = pool();
+    brindle_succeeds(["mount", text(&images[0]), text(&images[1]), text(&place)]);
+    fs::create_dir(place.join("directory")).expect("room");
+    for name in ["@", "@home", "directory/deep"] {
+        brindle_succeeds(["subvolume", "create", text(&place.join(name))]);
+        fs::write(place.join(name).join("file"), name).expect("room");
+    }
+    unmount(&place);
+    (scratch, images, place)
+}
+
+fn file_at(place: &Path) -> String {
+    fs::read_to_string(place.join("file")).expect("it is there")
+}
+
+/// Waits until no process has the images open.
+fn wait_for_the_server(images: &[PathBuf; 2]) {
+    let is_free = || brindle(["device", "stats", text(&images[0]), text(&images[1])]).stderr.is_empty();
+    while !is_free() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn subvolumes_of_a_pool_are_mounted_at_once() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let (scratch, images, place) = pool_with_subvolumes();
+    let [first, second] = [text(&images[0]), text(&images[1])];
+    let [home, deep, whole] = ["home", "deep", "whole"].map(|name| scratch.path().join(name));
+    for directory in [&home, &deep, &whole] {
+        fs::create_dir(directory).expect("new");
+    }
+    brindle_succeeds(["mount", "-o", "subvol=@,commit=3600", first, second, text(&place)]);
+    // By whichever device, path or number; other options of the mount itself.
+    let said = brindle_succeeds(["mount", "-o", "subvol=/@home,ro,noatime", second, text(&home)]);
+    assert!(said.stderr.is_empty(), "{}", String::from_utf8_lossy(&said.stderr));
+    brindle_succeeds(["mount", "-o", "subvolid=258", first, second, text(&deep)]);
+    let said = brindle_succeeds(["mount", "-o", "subvolid=5,compress=zstd", first, text(&whole)]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("options of the pool are as there"), "{said}");
+    let said = brindle_fails(1, ["mount", "-o", "subvol=@none", first, text(&deep)]);
+    assert!(said.contains("@none: no such subvolume"), "{said}");
+    assert_eq!([&place, &home, &deep].map(|place| file_at(place)), ["@", "@home", "directory/deep"]);
+    assert!(fs::write(home.join("more"), b"x").is_err(), "it is read-only");
+    fs::write(place.join("more"), b"by the other way").expect("room");
+    assert_eq!(fs::read(whole.join("@/more")).expect("one filesystem"), b"by the other way");
+    // The first to come may go first; the last to go makes the last commit.
+    unmount(&place);
+    unmount(&whole);
+    fs::write(deep.join("last"), b"x").expect("room");
+    unmount(&deep);
+    assert_eq!(file_at(&home), "@home");
+    unmount(&home);
+    wait_for_the_server(&images);
+    brindle_prints(["check", "--check-data-csum", first, second]);
+    brindle_succeeds(["mount", first, second, text(&whole)]);
+    assert!(whole.join("directory/deep/last").exists() && whole.join("@/more").exists());
+    unmount(&whole);
+}
+
+#[test]
+fn mounts_of_one_pool_that_come_at_once_share_a_server() {
+    const MOUNTS: usize = 6;
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let (scratch, images, _) = pool_with_subvolumes();
+    let places: [_; MOUNTS] = std::array::from_fn(|number| scratch.path().join(number.to_string()));
+    std::thread::scope(|scope| {
+        for (number, place) in places.iter().enumerate() {
+            let images = &images;
+            scope.spawn(move || {
+                fs::create_dir(place).expect("new");
+                let options = if number % 2 == 0 { "subvol=@" } else { "subvol=@home" };
+                brindle_succeeds(["mount", "-o", options, text(&images[0]), text(&images[1]), text(place)]);
+            });
+        }
+    });
+    for (number, place) in places.iter().enumerate() {
+        assert_eq!(file_at(place), if number % 2 == 0 { "@" } else { "@home" });
+    }
+    let devices: Vec<_> = places.iter().map(|place| shown(place).0).collect();
+    assert!(devices.iter().all(|device| *device == devices[0]), "{devices:?}");
+    places.iter().for_each(|place| unmount(place));
+    wait_for_the_server(&images);
+    brindle_prints(["check", text(&images[0]), text(&images[1])]);
+}
+
+#[test]
+fn a_server_that_is_told_to_end_ends_all_its_mounts() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let (scratch, images, place) = pool_with_subvolumes();
+    let home = scratch.path().join("home");
+    fs::create_dir(&home).expect("new");
+    let devices = [text(&images[0]), text(&images[1])];
+    let mut server = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    server.args(["mount", "--foreground", "-o", "subvol=@"]).args(devices).arg(&place);
+    let mut server = server.spawn().expect("the binary was built");
+    while !is_mounted(&place) {
+        assert!(server.try_wait().expect("our child").is_none(), "it ended before it mounted");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    brindle_succeeds(["mount", "-o", "subvol=@home", devices[0], text(&home)]);
+    fs::write(home.join("last"), b"x").expect("room");
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our child");
+    assert!(server.wait().expect("our child").success());
+    assert!(!is_mounted(&place) && !is_mounted(&home));
+    brindle_succeeds(["mount", "-o", "subvol=@home", devices[0], devices[1], text(&home)]);
+    assert!(home.join("last").exists());
+    unmount(&home);
+}
+
+#[test]
+fn a_copy_of_an_image_is_a_pool_of_its_own() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let (scratch, images, place) = pool_with_subvolumes();
+    let copies = ["c.img", "d.img"].map(|name| scratch.path().join(name));
+    for (image, copy) in images.iter().zip(&copies) {
+        assert!(
+            Command::new("cp").arg("--sparse=always").args([image, copy]).status().expect("cp").success()
+        );
+    }
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).expect("new");
+    brindle_succeeds(["mount", text(&images[0]), text(&images[1]), text(&place)]);
+    brindle_succeeds(["mount", text(&copies[0]), text(&copies[1]), text(&other)]);
+    fs::write(place.join("here"), b"x").expect("room");
+    assert!(!other.join("here").exists() && other.join("@").exists());
+    unmount(&place);
+    unmount(&other);
 }

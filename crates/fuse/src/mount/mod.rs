@@ -19,7 +19,7 @@ use crate::negotiation::{OpensAlone, wishes};
 use crate::operations::Operations;
 use crate::upkeep::Upkeep;
 use brindle_fs::Filesystem;
-use brindle_transport::{Channel, Connection, Guard, Session, connect};
+use brindle_transport::{Channel, Connection, Guard, Session, connect, connect_on, join};
 use mount_id::MountId;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -49,7 +49,7 @@ struct Place {
     mountpoint: PathBuf,
     /// `None` where there is no `/proc`.
     id: Option<MountId>,
-    is_on_block_device: bool,
+    channel: Arc<Channel>,
     /// With `auto_unmount`.
     guard: Mutex<Option<Guard>>,
 }
@@ -64,26 +64,51 @@ pub fn mount(
         return Err(MountError::NotWritable);
     }
     let mountpoint = check_mountpoint(mountpoint)?;
-    let Connection { device, guard } = connect(&mountpoint, &options.for_kernel())?;
-    let (id, is_on_block_device) = (MountId::on(&mountpoint), options.block_device.is_some());
-    let place = Arc::new(Place { mountpoint, id, is_on_block_device, guard: Mutex::new(guard) });
-    match serve(&filesystem, device, options) {
-        Ok((session, ending)) => {
-            place.widen_readahead();
-            Ok(MountHandle { session: Some(session), ending, place, filesystem })
-        }
-        Err(error) => {
-            place.unmount(UnmountFlags::DETACH).ok();
-            Err(MountError::Session(error))
-        }
+    let Some(block_device) = &options.block_device else {
+        let Connection { device, guard } = connect(&mountpoint, &options.for_kernel())?;
+        return match serve(&filesystem, device, options) {
+            Ok(served) => Ok(MountHandle::new(served, mountpoint, guard, filesystem)),
+            Err(error) => {
+                brindle_transport::unmount(&mountpoint, UnmountFlags::DETACH).ok();
+                Err(MountError::Session(error))
+            }
+        };
+    };
+    let (device, mount) = connect_on(block_device, &options.for_kernel())?;
+    let served = serve(&filesystem, device, options).map_err(MountError::Session)?;
+    if let Err(error) = mount.attach(&options.part, &mountpoint) {
+        // The mount is gone, and its end has been told to the threads that serve it.
+        served.session.join().map_err(MountError::Serve)?;
+        return Err(error.into());
     }
+    Ok(MountHandle::new(served, mountpoint, None, filesystem))
+}
+
+/// Number of the top level's root, as stat(2) tells it.
+const TOP_LEVEL: u64 = 256;
+
+/// Mounts a part of a filesystem that another process serves on a block device, by its path from the root.
+pub fn mount_further(
+    block_device: &Path,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<(), MountError> {
+    let mountpoint = check_mountpoint(mountpoint)?;
+    Ok(join(block_device, &options.for_kernel(), TOP_LEVEL)?.attach(&options.part, &mountpoint)?)
+}
+
+/// A connection to the kernel that is being served.
+struct Served {
+    channel: Arc<Channel>,
+    session: Session,
+    ending: Arc<Ending>,
 }
 
 fn serve(
     filesystem: &Arc<Filesystem>,
     device: std::os::fd::OwnedFd,
     options: &MountOptions,
-) -> std::io::Result<(Session, Arc<Ending>)> {
+) -> std::io::Result<Served> {
     let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
     let (channel, agreement) = Channel::open(device, &wishes(operations.is_written()))?;
     let channel = Arc::new(channel);
@@ -93,7 +118,7 @@ fn serve(
     let ending = Arc::new(Ending::new(Arc::clone(&operations), Arc::clone(filesystem), upkeep));
     let adapter = Adapter::new(operations, OpensAlone::of(&agreement), Arc::clone(&ending))?;
     let session = Session::start(&channel, &Arc::new(adapter), options.thread_count())?;
-    Ok((session, ending))
+    Ok(Served { channel, session, ending })
 }
 
 fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
@@ -113,6 +138,14 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
 }
 
 impl MountHandle {
+    fn new(served: Served, mountpoint: PathBuf, guard: Option<Guard>, filesystem: Arc<Filesystem>) -> Self {
+        let Served { channel, session, ending } = served;
+        let id = MountId::on(&mountpoint);
+        let place = Place { mountpoint, id, channel, guard: Mutex::new(guard) };
+        place.widen_readahead();
+        Self { session: Some(session), ending, place: Arc::new(place), filesystem }
+    }
+
     /// Mount point.
     pub fn mountpoint(&self) -> &Path {
         &self.place.mountpoint
@@ -193,20 +226,23 @@ impl UnmountHandle {
 }
 
 impl Place {
+    /// Unmounts every mount of the filesystem, the last one first.
     fn unmount(&self, how: UnmountFlags) -> Result<(), MountError> {
-        let Some(at) = self.current() else {
-            return Ok(());
-        };
-        brindle_transport::unmount(&at, how)?;
+        for at in self.all().iter().rev() {
+            brindle_transport::unmount(at, how)?;
+        }
         drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
     }
 
-    /// Present mount point; `None` if it is mounted no more. Number and place must both be right: the number of a
-    /// mount that is gone is given to the next one, wherever that is.
-    fn current(&self) -> Option<PathBuf> {
-        let is_ours = self.id.is_none() || MountId::on(&self.mountpoint) == self.id;
-        is_ours.then(|| self.mountpoint.clone())
+    /// The places where the filesystem is mounted. The number of a filesystem that is gone is given to the next one, wherever
+    /// that is: so it counts only until the kernel has ended the connection.
+    fn all(&self) -> Vec<PathBuf> {
+        match &self.id {
+            _ if !self.channel.is_connected() => Vec::new(),
+            None => vec![self.mountpoint.clone()],
+            Some(id) => id.places(),
+        }
     }
 
     /// Returns true if the filesystem mounted there has lost its server.
@@ -218,11 +254,12 @@ impl Place {
     fn widen_readahead(&self) {
         const READAHEAD_KIB: &str = "2048";
         if let Some(id) = &self.id {
-            // A mount on a block device has its number, and a readahead of its own.
+            // A mount on a block device has the number of that, and a readahead of its own.
             let knob = |suffix: &str| format!("/sys/class/bdi/{}{suffix}/read_ahead_kb", id.as_str());
-            let suffix = if self.is_on_block_device { "-fuseblk" } else { "" };
-            if let Err(error) = std::fs::write(knob(suffix), READAHEAD_KIB) {
-                tracing::debug!("{}: {error}", knob(suffix));
+            let own = knob("-fuseblk");
+            let knob = if Path::new(&own).exists() { own } else { knob("") };
+            if let Err(error) = std::fs::write(&knob, READAHEAD_KIB) {
+                tracing::debug!("{knob}: {error}");
             }
         }
     }

@@ -43,6 +43,14 @@ pub enum MountError {
         /// Its message.
         message: String,
     },
+    /// The kernel refused a mount on a block device.
+    #[error("{path}: mount on a block device: {source}")]
+    BlockDevice {
+        /// The block device.
+        path: PathBuf,
+        /// Cause.
+        source: Errno,
+    },
     /// The kernel refused the mount.
     #[error("{path}: mount: {source}")]
     Mount {

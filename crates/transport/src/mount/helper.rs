@@ -170,7 +170,6 @@ mod tests {
             flags: MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID,
             allow_other: false,
             default_permissions: true,
-            block_device: None,
             auto_unmount: false,
         };
         let words = helper_words(&options);

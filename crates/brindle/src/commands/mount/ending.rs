@@ -51,7 +51,7 @@ impl Patience {
 }
 
 /// The other processes of this program that have a device open.
-fn holders(device: &Path) -> Option<Vec<u32>> {
+pub(super) fn holders(device: &Path) -> Option<Vec<u32>> {
     let device = device.canonicalize().ok()?;
     Some(servers().filter(|process| has_open(*process, &device)).collect())
 }

@@ -6,6 +6,7 @@
 mod background;
 mod block_device;
 pub(crate) mod ending;
+mod further;
 pub(crate) mod helper;
 mod memory;
 mod open;
@@ -26,7 +27,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 const MANUAL: &str = "\
 WHAT IS DURABLE
@@ -42,6 +42,11 @@ WHAT IS DURABLE
   with the next commit, after commit= seconds, or at once by `brindle filesystem sync`; and umount(8)
   returns before the last commit is on the devices, unless umount.fuse.brindle is installed. Wait for
   the serving process to end before the devices are used otherwise; the installed helpers do.
+
+  A pool that root has mounted on a block device can be mounted again, also another subvolume of it,
+  by any of its devices: at other places, with other options of the mount itself (ro, noatime, nodev,
+  nosuid, noexec). Options of the pool are those of the first mount. The command returns at once then,
+  also with --foreground, and the process of the first mount serves all of them.
 
   When a write fails, of contents or of a commit, in more copies than the profile can spare, the
   mount becomes read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle
@@ -69,6 +74,10 @@ EXAMPLES
 
   As read-only, while it is in use:
     brindle mount -o remount,ro /mnt
+
+  Two subvolumes of it, by one process, which ends with the last of the mounts (root):
+    brindle mount -o subvol=@ /dev/sdb /dev/sdc /mnt
+    brindle mount -o subvol=@home /dev/sdb /mnt/home
 
   By mount(8), and so by a line of /etc/fstab (`/dev/sdb /mnt fuse.brindle noatime,device=/dev/sdc`):
     mount -t fuse.brindle -o noatime,device=/dev/sdc /dev/sdb /mnt
@@ -144,8 +153,21 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let devices = devices(command, options)?;
     // mount(8) says rw when its user said nothing.
     let insists = options.mount.read_only == Some(false) && !command.helper;
-    let opened = open::filesystem(&devices, options, insists)?;
-    let open::Opened { filesystem, read_only_reason, mut claim } = opened;
+    let (first, mountpoint) = (&devices[0].0, command.operands.last());
+    let of_kernel = fuse_options(command, options);
+    if !command.fake && further::mount(first, mountpoint, options, &of_kernel)? {
+        background::report_ready()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let open::Opened { filesystem, read_only_reason, mut claim } =
+        match open::filesystem(&devices, options, insists) {
+            Ok(opened) => opened,
+            Err(error) => {
+                further::mount_soon(error, first, mountpoint, options, &of_kernel)?;
+                background::report_ready()?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
         warning::of_pool(&filesystem, options.write.placement, "small_files");
@@ -156,16 +178,10 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     panic::ends_the_server();
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    let fuse_options = brindle_fuse::MountOptions {
-        read_only: !filesystem.is_writable(),
-        read_only_reason,
-        ..fuse_options(command, options)
-    };
+    let fuse_options =
+        brindle_fuse::MountOptions { read_only: !filesystem.is_writable(), read_only_reason, ..of_kernel };
     let label = String::from_utf8_lossy(filesystem.pool().superblock().label()).into_owned();
-    let (filesystem, first) = (Arc::new(filesystem), &devices[0].0);
-    let handle =
-        block_device::mount(&filesystem, command.operands.last(), options, &fuse_options, first, &mut claim)?;
-    drop(filesystem);
+    let handle = block_device::mount(filesystem, mountpoint, options, &fuse_options, first, &mut claim)?;
     unmount_on_signal(signals, handle.unmount_handle());
     let place = handle.mountpoint().display();
     let place = if label.is_empty() { place.to_string() } else { format!("{place} ({label})") };

@@ -108,6 +108,17 @@ impl MountOptions {
         Ok(())
     }
 
+    /// Returns true if these options say nothing of the pool, only of a mount of it.
+    pub(crate) fn is_of_mount_alone(&self) -> bool {
+        let mut plain = Self::default();
+        plain.write.atime = self.write.atime;
+        let of_pool = (&self.write, &self.read_policy, self.metadata_bytes, self.leaves_log);
+        let mount = &self.mount;
+        of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, plain.leaves_log)
+            && (mount.commit_interval, mount.sync, mount.sync_names) == (None, false, false)
+            && mount.auto_defragment == plain.mount.auto_defragment
+    }
+
     /// Returns true if the mount is to be read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.mount.read_only == Some(true)

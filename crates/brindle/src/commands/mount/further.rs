@@ -1,0 +1,118 @@
+//! Further mounts of a pool that another process serves, on the same block device: another subvolume, another place, other
+//! options of the mount itself. The kernel finds the filesystem by the block device; the server is only asked for its
+//! subvolumes, and ends with the last mount. Options of the pool are those of the first mount.
+
+use super::block_device::may_be;
+use super::ending::{holders, is_written};
+use crate::commands::mount_options::MountOptions;
+use anyhow::{Context, Result, bail};
+use brindle_admin::Mounted;
+use brindle_device::DeviceError;
+use brindle_fs::{RootId, SubvolumeChoice};
+use brindle_uapi::mount_table::{self, Mount};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time for which a server that is about to mount is waited for, when two mounts come at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Interval of looking.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Mounts the pool of a device once more, if it is mounted on a block device; returns false if it is not.
+pub(super) fn mount(
+    device: &Path,
+    mountpoint: &Path,
+    options: &MountOptions,
+    kernel: &brindle_fuse::MountOptions,
+) -> Result<bool> {
+    if !may_be(options) {
+        return Ok(false);
+    }
+    let Some((first, mounted)) = mounted(device) else { return Ok(false) };
+    let path = path_of(&mounted, &options.subvolume())?;
+    refuse_twice(&first, mountpoint, &path)?;
+    let kernel =
+        brindle_fuse::MountOptions { read_only: options.is_read_only(), part: path, ..kernel.clone() };
+    brindle_fuse::mount_further(&first.source, mountpoint, &kernel)?;
+    if !options.is_of_mount_alone() {
+        tracing::warn!(
+            "the pool is mounted at {} already: options of the pool are as there",
+            first.mountpoint.display()
+        );
+    }
+    Ok(true)
+}
+
+/// Refuses to mount over a mount of the same, as the kernel does.
+fn refuse_twice(first: &Mount, mountpoint: &Path, part: &[u8]) -> Result<()> {
+    let (mounts, place) = (mount_table::read()?, mountpoint.canonicalize().unwrap_or_default());
+    let root = Path::new("/").join(OsStr::from_bytes(part));
+    let below = mount_table::at(&mounts, &place);
+    if below.is_some_and(|below| below.device == first.device && below.root == root) {
+        bail!("{}: it is mounted there already", mountpoint.display());
+    }
+    Ok(())
+}
+
+/// The same after an error, if it says that a device is in use: another process of ours may be about to mount the pool.
+pub(super) fn mount_soon(
+    error: anyhow::Error,
+    device: &Path,
+    mountpoint: &Path,
+    options: &MountOptions,
+    kernel: &brindle_fuse::MountOptions,
+) -> Result<()> {
+    let Some(DeviceError::Busy { .. }) = error.downcast_ref() else { return Err(error) };
+    let end = Instant::now() + PATIENCE;
+    while is_written(device) && Instant::now() < end {
+        if mount(device, mountpoint, options, kernel)? {
+            return Ok(());
+        }
+        // A mount of another kind is none to wait for.
+        if mounts_of(device).next().is_some() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(error)
+}
+
+/// The mount on a block device whose server has the device open. A copy of an image is none of its pool, though all its
+/// numbers are the same.
+fn mounted(device: &Path) -> Option<(Mount, Mounted)> {
+    mounts_of(device).find(|(mount, _)| mount.is_on_block_device())
+}
+
+fn mounts_of(device: &Path) -> impl Iterator<Item = (Mount, Mounted)> {
+    let holders = holders(device).unwrap_or_default();
+    // To ask a mount keeps it from being unmounted for a moment.
+    let mounts = if holders.is_empty() { Vec::new() } else { mount_table::read().unwrap_or_default() };
+    mounts.into_iter().filter(Mount::is_ours).filter_map(move |mount| {
+        let mounted = Mounted::open(&mount.mountpoint).ok()?;
+        holders.contains(&mounted.server().ok()?.process).then_some((mount, mounted))
+    })
+}
+
+/// The path of a subvolume from the top level.
+fn path_of(mounted: &Mounted, choice: &SubvolumeChoice) -> Result<Vec<u8>> {
+    let (subvolumes, default) = mounted.subvolumes()?;
+    let wanted = match choice {
+        SubvolumeChoice::Path(path) => {
+            let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+            let path = parts.collect::<Vec<_>>().join(&b'/');
+            if path.is_empty() || subvolumes.iter().any(|record| record.path == path) {
+                return Ok(path);
+            }
+            bail!("{}: no such subvolume", path.escape_ascii());
+        }
+        SubvolumeChoice::Default => default,
+        SubvolumeChoice::Id(id) => id.get(),
+    };
+    if wanted == 0 || wanted == RootId::FS_TREE.get() {
+        return Ok(Vec::new());
+    }
+    let found = subvolumes.into_iter().find(|record| record.info.id == wanted);
+    found.map(|record| record.path).with_context(|| format!("no subvolume with id {wanted}"))
+}
