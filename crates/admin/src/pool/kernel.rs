@@ -2,7 +2,8 @@
 
 use super::change::absolute;
 use super::{
-    AdminError, BalanceJob, BalanceStatus, Change, Changed, Member, PoolAdmin, PoolFacts, members_of,
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, DeviceErrors, Member, PoolAdmin, PoolFacts,
+    device_errors_of, members_of,
 };
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory};
@@ -36,6 +37,10 @@ impl PoolFacts for KernelMount {
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
         Err(self.balances())
+    }
+
+    fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        device_errors_of(&self.0, false)
     }
 }
 
@@ -77,6 +82,10 @@ impl PoolAdmin for KernelMount {
     fn defragment(&self, whole_pool: bool, _: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool, AdminError> {
         self.0.defragment(whole_pool, None)?;
         Ok(true)
+    }
+
+    fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        device_errors_of(&self.0, true)
     }
 
     fn close(&self) -> Result<(), AdminError> {

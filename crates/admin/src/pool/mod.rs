@@ -24,6 +24,8 @@ use brindle_care::device::NewSize;
 use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::balance::Balance;
+use brindle_tree::Pool;
+use brindle_uapi::message::text;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,6 +66,18 @@ impl Reach {
         }
     }
 
+    /// Facts of the pool. `open` opens devices that are not mounted, to read them.
+    pub fn ask<E: From<AdminError>>(
+        self,
+        open: impl FnOnce(&[PathBuf]) -> Result<Pool, E>,
+    ) -> Result<Box<dyn PoolFacts>, E> {
+        Ok(match self {
+            Self::Kernel(mount) => Box::new(mount),
+            Self::Brindle(mount) => Box::new(mount),
+            Self::Devices(devices) => Box::new(open(&devices)?),
+        })
+    }
+
     /// Administration of the pool. `open` opens devices that are not mounted.
     pub fn administer<E: From<AdminError>>(
         self,
@@ -100,6 +114,17 @@ pub struct Member {
     pub is_missing: bool,
 }
 
+/// Error counters of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceErrors {
+    /// Its id.
+    pub devid: DevId,
+    /// Its path; empty if it is missing.
+    pub name: Vec<u8>,
+    /// Failed writes, reads and flushes, wrong contents, and wrong generations, in the order of the format.
+    pub counters: [u64; 5],
+}
+
 /// State of the balance of a pool.
 #[derive(Clone, Debug)]
 pub struct BalanceStatus {
@@ -132,6 +157,8 @@ pub trait PoolFacts {
     fn inventory(&self) -> Result<Inventory, AdminError>;
     /// State of the balance.
     fn balance_status(&self) -> Result<BalanceStatus, AdminError>;
+    /// Error counters of all devices.
+    fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError>;
 }
 
 /// Changes of a pool.
@@ -151,6 +178,8 @@ pub trait PoolAdmin: PoolFacts {
         whole_pool: bool,
         observer: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, AdminError>;
+    /// Sets the error counters of all devices to zero. Returns those before.
+    fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError>;
     /// Makes everything durable and closes a pool that the caller has opened; a mount stays.
     fn close(&self) -> Result<(), AdminError>;
 
@@ -213,4 +242,13 @@ fn members_of(mounted: &Mounted) -> Result<Vec<Member>, AdminError> {
         is_missing: device.path[0] == 0,
     };
     Ok(mounted.device_infos()?.into_iter().map(member).collect())
+}
+
+/// Error counters of the devices of a mount; set to zero with the same request if `reset`.
+fn device_errors_of(mounted: &Mounted, reset: bool) -> Result<Vec<DeviceErrors>, AdminError> {
+    let of_one = |device: brindle_uapi::message::DeviceInfo| {
+        let counters = mounted.device_statistics(device.devid, reset)?;
+        Ok(DeviceErrors { devid: DevId::new(device.devid), name: text(&device.path).to_vec(), counters })
+    };
+    mounted.device_infos()?.into_iter().map(of_one).collect()
 }

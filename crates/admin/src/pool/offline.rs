@@ -1,7 +1,8 @@
 //! A pool on devices that nothing has mounted, opened by this process.
 
 use super::{
-    AdminError, BalanceJob, BalanceStatus, Change, Changed, LOOK_EVERY, Member, PoolAdmin, PoolFacts,
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, DeviceErrors, LOOK_EVERY, Member, PoolAdmin,
+    PoolFacts,
 };
 use crate::balance::BalanceState;
 use crate::tier::{Inventory, MountedDevice};
@@ -49,6 +50,16 @@ impl PoolFacts for Pool {
         let state = if balance.is_some() { BalanceState::Paused } else { BalanceState::None };
         Ok(BalanceStatus { state, balance, progress: Progress::default() })
     }
+
+    fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        let found = self.device_statistics()?.into_iter();
+        let errors = found.map(|(device, counters)| DeviceErrors {
+            devid: device.devid,
+            name: device.name.into_bytes(),
+            counters: counters.values(),
+        });
+        Ok(errors.collect())
+    }
 }
 
 impl PoolFacts for OpenPool {
@@ -66,6 +77,10 @@ impl PoolFacts for OpenPool {
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
         self.0.pool().balance_status()
+    }
+
+    fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        self.0.pool().device_errors()
     }
 }
 
@@ -123,6 +138,14 @@ impl PoolAdmin for OpenPool {
                 return Ok(from.is_none());
             }
         }
+    }
+
+    fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        let before = self.device_errors()?;
+        for device in &before {
+            self.0.pool().reset_device_statistics(device.devid)?;
+        }
+        Ok(before)
     }
 
     fn close(&self) -> Result<(), AdminError> {

@@ -1,8 +1,8 @@
 //! A pool that brindle has mounted: the process that serves it does the work, and is asked for its progress.
 
 use super::{
-    AdminError, BalanceJob, BalanceStatus, Change, Changed, LOOK_EVERY, Member, PoolAdmin, PoolFacts,
-    members_of,
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, DeviceErrors, LOOK_EVERY, Member, PoolAdmin,
+    PoolFacts, device_errors_of, members_of,
 };
 use crate::balance::BalanceState;
 use crate::control::{ControlError, Mounted};
@@ -81,6 +81,10 @@ impl PoolFacts for BrindleMount {
         let balance = kept.as_ref().map(Balance::from_item);
         Ok(BalanceStatus { state, balance, progress: progress_of(&work) })
     }
+
+    fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        device_errors_of(&self.0, false)
+    }
 }
 
 impl PoolAdmin for BrindleMount {
@@ -145,6 +149,10 @@ impl PoolAdmin for BrindleMount {
             }
             piece = Some(done);
         }
+    }
+
+    fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
+        device_errors_of(&self.0, true)
     }
 
     fn close(&self) -> Result<(), AdminError> {

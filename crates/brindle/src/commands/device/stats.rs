@@ -1,20 +1,18 @@
 //! `device stats`: error counters of devices, as the pool keeps them, in the words of btrfs-progs.
 
 use crate::cli::JsonOption;
-use crate::commands::mount_options::MountOptions;
 use crate::commands::path::shown_name;
-use crate::commands::pool::{open_pool, open_writable};
+use crate::commands::place::administer_reached;
+use crate::commands::pool::open_pool;
 use crate::output;
 use anyhow::{Result, bail};
-use brindle_admin::Mounted;
-use brindle_device::{FileDevice, WritableDevice};
-use brindle_uapi::message::text;
+use brindle_admin::pool::DeviceErrors;
+use brindle_admin::{AdminError, Reach};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -54,26 +52,25 @@ pub(crate) struct StatsCommand {
     paths: Vec<PathBuf>,
 }
 
-/// A device and its counters.
-struct Shown {
-    devid: u64,
-    name: Vec<u8>,
-    counters: [u64; 5],
-}
-
 /// Runs it.
 pub(crate) fn run(command: &StatsCommand) -> Result<ExitCode> {
-    let shown = match command.paths.as_slice() {
-        [path] if path.is_dir() => of_mounted(path, command.reset)?,
-        paths if paths.iter().any(|path| path.is_dir()) => {
-            bail!("give either one directory of a mounted pool, or devices");
-        }
-        paths => of_devices(paths, command.reset)?,
+    let reach = match Reach::of(&command.paths) {
+        Err(AdminError::Mixed) => bail!("give either one directory of a mounted pool, or devices"),
+        reach => reach?,
+    };
+    let shown = if command.reset {
+        let pool = administer_reached(reach)?;
+        let before = pool.reset_device_errors()?;
+        pool.close()?;
+        before
+    } else {
+        reach.ask(open_pool)?.device_errors()?
     };
     if command.json.json {
-        let device = |device: &Shown| {
+        let device = |device: &DeviceErrors| {
             let counters = NAMES.into_iter().zip(device.counters);
-            let mut value = json!({ "device": String::from_utf8_lossy(&device.name), "devid": device.devid });
+            let mut value =
+                json!({ "device": String::from_utf8_lossy(&device.name), "devid": device.devid.get() });
             counters.for_each(|(name, counter)| value[name] = counter.into());
             value
         };
@@ -86,7 +83,7 @@ pub(crate) fn run(command: &StatsCommand) -> Result<ExitCode> {
     Ok(if command.check && !is_zero { ExitCode::from(NOT_ZERO) } else { ExitCode::SUCCESS })
 }
 
-fn print(shown: &[Shown]) -> Result<()> {
+fn print(shown: &[DeviceErrors]) -> Result<()> {
     let mut out = output::stdout();
     for device in shown {
         for (name, counter) in NAMES.iter().zip(device.counters) {
@@ -97,36 +94,4 @@ fn print(shown: &[Shown]) -> Result<()> {
     }
     out.flush()?;
     Ok(())
-}
-
-fn of_mounted(path: &Path, reset: bool) -> Result<Vec<Shown>> {
-    let mounted = Mounted::open(path)?;
-    let of_one = |device: brindle_uapi::message::DeviceInfo| {
-        let counters = mounted.device_statistics(device.devid, reset)?;
-        Ok(Shown { devid: device.devid, name: text(&device.path).to_vec(), counters })
-    };
-    mounted.device_infos()?.into_iter().map(of_one).collect()
-}
-
-fn of_devices(paths: &[PathBuf], reset: bool) -> Result<Vec<Shown>> {
-    let shown = |(device, counters): (brindle_volume::DeviceStatus, brindle_ondisk::item::DevStats)| Shown {
-        devid: device.devid.get(),
-        name: device.name.into_bytes(),
-        counters: counters.values(),
-    };
-    if !reset {
-        return Ok(open_pool(paths)?.device_statistics()?.into_iter().map(shown).collect());
-    }
-    let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
-        Ok(Arc::new(FileDevice::open_writable(path)?))
-    };
-    let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-    let filesystem = open_writable(devices, &MountOptions::parse::<&str>(&[])?)?;
-    let pool = filesystem.pool();
-    let before = pool.device_statistics()?;
-    for (device, _) in &before {
-        pool.reset_device_statistics(device.devid)?;
-    }
-    filesystem.sync()?;
-    Ok(before.into_iter().map(shown).collect())
 }

@@ -5,7 +5,8 @@ use crate::commands::pool::open_pool;
 use anyhow::{Result, bail};
 use brindle_admin::pool::{BrindleMount, KernelMount};
 use brindle_admin::tier::{
-    ClassifiedDevice, Inventory, MountedDevice, classes_of_mount, classified, require_no_seed,
+    ClassifiedDevice, FileFacts, Inventory, MountedDevice, classes_of_mount, classified, files_of_mount,
+    files_of_pool, require_no_seed,
 };
 use brindle_admin::{AdminError, ControlError, Mounted, PoolFacts, Reach};
 use brindle_ondisk::{DevId, Uuid};
@@ -123,6 +124,14 @@ impl Facts {
             Source::Open(pool) => health::of_pool(pool)?,
         };
         Ok(Self { fsid, source, devices, health, pool })
+    }
+
+    /// Looks at all files; `None` if it makes no difference.
+    pub(crate) fn files(&self) -> Result<Option<FileFacts>> {
+        Ok(match &self.source {
+            Source::Mounted(mounted) => files_of_mount(mounted, &self.pool)?,
+            Source::Open(pool) => files_of_pool(pool, &self.pool)?,
+        })
     }
 
     /// The pool of a later inventory, with the same classes; what has come since is bulk.

@@ -8,7 +8,6 @@
 
 mod apply;
 mod facts;
-mod files;
 mod log;
 mod plan;
 mod recover;

@@ -2,7 +2,6 @@
 
 use super::apply::print_shortages;
 use super::facts::{ClassOptions, Facts};
-use super::files;
 use super::state;
 use crate::cli::JsonOption;
 use crate::commands::balance::parse_rate;
@@ -78,7 +77,7 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     let mut plan = plan(&facts.pool, wanted);
     if wanted.data
         && !command.no_files
-        && let Some(files) = files::gather(&facts)?
+        && let Some(files) = facts.files()?
     {
         plan.add_files(&facts.pool, &files.tiers);
     }

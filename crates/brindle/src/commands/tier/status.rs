@@ -1,14 +1,13 @@
 //! `tier status`: bytes of each content on each class of devices.
 
 use super::facts::{ClassOptions, Facts};
-use super::files::{self, FileFacts};
 use super::state;
 use crate::cli::JsonOption;
 use crate::commands::health::{self, Health};
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
 use crate::output;
 use anyhow::Result;
-use brindle_admin::tier::ClassifiedDevice;
+use brindle_admin::tier::{ClassifiedDevice, FileFacts};
 use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
 use brindle_policy::tier::distribution::{Distribution, distributions};
@@ -68,7 +67,7 @@ pub(crate) struct StatusCommand {
 pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let kinds = distributions(&facts.pool);
-    let files = if command.no_files { None } else { files::gather(&facts)? };
+    let files = if command.no_files { None } else { facts.files()? };
     state::warn_of_fences(&facts);
     if command.json.json {
         output::print_json(&status_json(&facts, &kinds, files.as_ref()))?;

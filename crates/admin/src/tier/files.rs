@@ -1,60 +1,66 @@
-//! Wishes of files, and the misplaced part of their data: of a pool that is not mounted, or of a mount of ours.
+//! Wishes of files, and the misplaced part of their data: of a pool that is not mounted, or of a mount of brindle.
 
-use super::facts::{Facts, Source};
-use anyhow::Result;
-use brindle_admin::{ControlError, Mounted};
+use crate::control::{ControlError, Mounted};
+use crate::pool::AdminError;
 use brindle_care::balance::{LookEnded, look_at_files};
 use brindle_ondisk::item::RootFlags;
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::tier::files::{FileTiers, Survey};
 use brindle_policy::tier::{Content, TierPool};
+use brindle_tree::Pool;
 use std::ops::ControlFlow;
 
 /// Amounts of file data by tier and location, in bytes as they are allocated, without copies and parity.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FileFacts {
+pub struct FileFacts {
     /// Amounts by tier, as far as they are known.
-    pub(crate) tiers: FileTiers,
+    pub tiers: FileTiers,
     /// Bytes of data in block groups that are not of the fast tier.
     on_bulk_bytes: u64,
 }
 
 impl FileFacts {
+    fn new(tiers: FileTiers, pool: &TierPool) -> Self {
+        let chunks = pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);
+        let on_bulk = chunks.filter(|chunk| !pool.is_of_fast_tier(chunk));
+        Self { tiers, on_bulk_bytes: on_bulk.map(|chunk| chunk.used_bytes).sum() }
+    }
+
     /// Data that is not for fast devices, and is not there either.
-    pub(crate) fn bulk_in_place_bytes(&self) -> u64 {
+    pub fn bulk_in_place_bytes(&self) -> u64 {
         self.on_bulk_bytes.saturating_sub(self.tiers.fast_on_bulk.bytes)
     }
 }
 
-/// Looks at all files; `None` if it makes no difference: on a mount of the kernel, or where there are no tiers.
-pub(crate) fn gather(facts: &Facts) -> Result<Option<FileFacts>> {
-    let small_file_bytes = match &facts.source {
-        Source::Mounted(mounted) if mounted.is_of_kernel() => return Ok(None),
-        Source::Mounted(mounted) => {
-            let space = mounted.space()?;
-            if !space.has_tiers {
-                return Ok(None);
-            }
-            space.small_file_bytes
-        }
-        Source::Open(pool) => pool.settings()?.small_file_bytes,
-    };
-    if Survey::new(&facts.pool, small_file_bytes, Logical::new(0)).is_idle() {
+/// Looks at all files of a mount; `None` if it makes no difference: on a mount of the kernel, or where there are no tiers.
+pub fn files_of_mount(mounted: &Mounted, tiers: &TierPool) -> Result<Option<FileFacts>, AdminError> {
+    if mounted.is_of_kernel() {
         return Ok(None);
     }
-    let tiers = match &facts.source {
-        Source::Mounted(mounted) => on_mount(mounted, &facts.pool, small_file_bytes)?,
-        Source::Open(pool) => match look_at_files(pool, &facts.pool, small_file_bytes, &mut || true)? {
-            LookEnded::Whole(tiers) => tiers,
-            LookEnded::Stopped => unreachable!("it was not asked to stop"),
-        },
-    };
-    let chunks = facts.pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);
-    let on_bulk = chunks.filter(|chunk| !facts.pool.is_of_fast_tier(chunk));
-    Ok(Some(FileFacts { tiers, on_bulk_bytes: on_bulk.map(|chunk| chunk.used_bytes).sum() }))
+    let space = mounted.space()?;
+    if !space.has_tiers || is_idle(tiers, space.small_file_bytes) {
+        return Ok(None);
+    }
+    Ok(Some(FileFacts::new(on_mount(mounted, tiers, space.small_file_bytes)?, tiers)))
 }
 
-fn on_mount(mounted: &Mounted, pool: &TierPool, small_file_bytes: u64) -> Result<FileTiers> {
+/// Looks at all files of a pool that is not mounted; `None` where there are no tiers.
+pub fn files_of_pool(pool: &Pool, tiers: &TierPool) -> Result<Option<FileFacts>, AdminError> {
+    let small_file_bytes = pool.settings()?.small_file_bytes;
+    if is_idle(tiers, small_file_bytes) {
+        return Ok(None);
+    }
+    match look_at_files(pool, tiers, small_file_bytes, &mut || true)? {
+        LookEnded::Whole(found) => Ok(Some(FileFacts::new(found, tiers))),
+        LookEnded::Stopped => unreachable!("it was not asked to stop"),
+    }
+}
+
+fn is_idle(tiers: &TierPool, small_file_bytes: u64) -> bool {
+    Survey::new(tiers, small_file_bytes, Logical::new(0)).is_idle()
+}
+
+fn on_mount(mounted: &Mounted, pool: &TierPool, small_file_bytes: u64) -> Result<FileTiers, AdminError> {
     let (mut tiers, mut from) = (FileTiers::default(), Logical::new(0));
     loop {
         let mut survey = Survey::new(pool, small_file_bytes, from);
@@ -79,7 +85,7 @@ fn on_mount(mounted: &Mounted, pool: &TierPool, small_file_bytes: u64) -> Result
 }
 
 /// The subvolumes that are not deleted.
-fn subvolumes(mounted: &Mounted) -> Result<Vec<RootId>> {
+fn subvolumes(mounted: &Mounted) -> Result<Vec<RootId>, AdminError> {
     let first = Key::first_of(RootId::FS_TREE.object_id(), KeyType::ROOT_ITEM);
     let items =
         mounted.search(RootId::ROOT_TREE, first, Key::last_of(ObjectId::LAST_FREE, KeyType(u8::MAX)))?;
