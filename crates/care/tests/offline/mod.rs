@@ -3,6 +3,7 @@
 mod balance;
 mod crash;
 mod device;
+mod extract;
 mod order;
 mod populate;
 mod random;

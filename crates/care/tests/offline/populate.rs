@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// A tree with something of each kind that needs no root.
-fn make_source(at: &Path) {
+pub(super) fn make_source(at: &Path) {
     fs::create_dir_all(at.join("sub/deep")).expect("room");
     for number in 0..300usize {
         let contents: Vec<u8> = (0..number * 37).map(|at| (at * number % 251).to_le_bytes()[0]).collect();
@@ -33,7 +33,7 @@ fn make_source(at: &Path) {
     fs::set_permissions(at.join("sub/file7"), fs::Permissions::from_mode(0o4750)).expect("own file");
 }
 
-fn fill(
+pub(super) fn fill(
     source: &Path,
     how: &PopulateOptions,
     size_bytes: u64,
@@ -46,7 +46,7 @@ fn fill(
     (Arc::clone(&devices[0]), report)
 }
 
-fn open(device: &Arc<SparseDevice>) -> Filesystem {
+pub(super) fn open(device: &Arc<SparseDevice>) -> Filesystem {
     let devices = vec![Arc::clone(device) as Arc<dyn Device>];
     Filesystem::open(devices, &OpenOptions::default()).expect("a pool")
 }
