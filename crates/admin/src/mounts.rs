@@ -1,8 +1,12 @@
 //! The mount of a pool, found in the kernel's table of mounts.
 
 use crate::control::Mounted;
-use brindle_ondisk::Uuid;
+use brindle_ondisk::{DevId, Uuid};
+use brindle_uapi::message::text;
 use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 impl Mounted {
     /// The mount of a pool, wherever that is: one of the kernel, or else one of brindle. `None` if the pool is not mounted,
@@ -17,5 +21,18 @@ impl Mounted {
         let of_kernel: Vec<_> = mounts.iter().filter(|mount| mount.kind == KERNEL_TYPE).collect();
         let ours: Vec<_> = mounts.iter().filter(|mount| mount.is_ours()).collect();
         at(&of_kernel).or_else(|| at(&ours))
+    }
+
+    /// The mount of brindle that has a device, and the id of the device; `None` without one, as far as the caller sees.
+    pub fn serving(device: &Path) -> Option<(Self, DevId)> {
+        let device = device.canonicalize().ok()?;
+        let is_it =
+            |path: &[u8]| Path::new(OsStr::from_bytes(path)).canonicalize().is_ok_and(|path| path == device);
+        mount_table::read().ok()?.iter().filter(|mount| mount.is_ours()).find_map(|mount| {
+            let mounted = Self::open(&mount.mountpoint).ok()?;
+            let infos = mounted.device_infos().ok()?;
+            let found = infos.iter().find(|info| is_it(text(&info.path)))?;
+            Some((mounted, DevId::new(found.devid)))
+        })
     }
 }

@@ -22,7 +22,8 @@ use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory, TierError};
 use brindle_care::device::NewSize;
 use brindle_care::job::{Control, Ended, Observer, Progress};
-use brindle_ondisk::{DevId, Uuid};
+use brindle_device::{Device, FileDevice};
+use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use brindle_policy::balance::Balance;
 use brindle_tree::Pool;
 use brindle_uapi::message::text;
@@ -64,6 +65,19 @@ impl Reach {
             Self::Kernel(KernelMount(mounted)) | Self::Brindle(BrindleMount(mounted)) => Some(mounted),
             Self::Devices(_) => None,
         }
+    }
+
+    /// UUID of the pool; `None` if the first device holds no pool.
+    pub fn fsid(&self) -> Result<Option<Uuid>, AdminError> {
+        if let Some(mounted) = self.mounted() {
+            return Ok(Some(Uuid(mounted.filesystem()?.fsid)));
+        }
+        let Self::Devices(devices) = self else { return Ok(None) };
+        let Some(path) = devices.first() else { return Ok(None) };
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        FileDevice::open(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
+        let superblock = Superblock::from_bytes(&bytes);
+        Ok(superblock.has_magic().then_some(superblock.fsid))
     }
 
     /// Facts of the pool. `open` opens devices that are not mounted, to read them.

@@ -4,12 +4,11 @@ use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_pool, open_writable};
 use anyhow::{Context, Result, bail};
-use brindle_admin::Mounted;
+use brindle_admin::{Mounted, Reach};
 use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_policy::placement::AllocationHint;
 use brindle_uapi::message::text;
-use brindle_uapi::mount_table;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -40,10 +39,10 @@ impl Hinted {
 
 /// Shows the hint of a device, or of all devices of a mounted pool (or of one of them).
 pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String], out: &mut impl Write) -> Result<()> {
-    let found = match (path.is_dir(), devid) {
-        (true, _) => of_mount(&Mounted::open(path)?)?,
-        (false, None) => vec![of_device(path)?],
-        (false, Some(_)) => of_pool(path, &parse_options(options)?)?,
+    let found = match (Reach::of(&[path.to_owned()])?.mounted(), devid) {
+        (Some(mounted), _) => of_mount(mounted)?,
+        (None, None) => vec![of_device(path)?],
+        (None, Some(_)) => of_pool(path, &parse_options(options)?)?,
     };
     let mut found = found.iter().filter(|device| devid.is_none_or(|devid| devid == device.devid)).peekable();
     if let (Some(devid), None) = (devid, found.peek()) {
@@ -58,8 +57,7 @@ pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String], out: &mut
 /// Stores another hint: on a mount of brindle, or in a pool that is not in use.
 pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &str) -> Result<()> {
     let hint: AllocationHint = value.parse().with_context(|| format!("'{value}' is no allocation hint"))?;
-    if path.is_dir() {
-        let mounted = Mounted::open(path)?;
+    if let Some(mounted) = Reach::of(&[path.to_owned()])?.mounted() {
         let devices = mounted.device_infos()?;
         let devid = match (devid, devices.as_slice()) {
             (Some(devid), _) => devid,
@@ -69,9 +67,9 @@ pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &s
         return Ok(mounted.set_allocation_hint(devid, hint.number().into())?);
     }
     match set_unmounted(path, devid, options, hint) {
-        Err(error) if is_busy(&error) => match served_by(path) {
+        Err(error) if is_busy(&error) => match Mounted::serving(path) {
             Some((mounted, itself)) => {
-                Ok(mounted.set_allocation_hint(devid.unwrap_or(itself), hint.number().into())?)
+                Ok(mounted.set_allocation_hint(devid.unwrap_or(itself.get()), hint.number().into())?)
             }
             None => Err(error),
         },
@@ -152,17 +150,4 @@ fn of_mount(mounted: &Mounted) -> Result<Vec<Hinted>> {
         Hinted { devid: device.devid, path, stored_type: device.stored_type }
     };
     Ok(space.devices.iter().map(hinted).collect())
-}
-
-/// The mount of brindle that has a device.
-fn served_by(device: &Path) -> Option<(Mounted, u64)> {
-    let device = device.canonicalize().ok()?;
-    mount_table::read().ok()?.iter().filter(|mount| mount.is_ours()).find_map(|mount| {
-        let mounted = Mounted::open(&mount.mountpoint).ok()?;
-        let infos = mounted.device_infos().ok()?;
-        let is_it =
-            |path: &[u8]| Path::new(OsStr::from_bytes(path)).canonicalize().is_ok_and(|path| path == device);
-        let found = infos.iter().find(|info| is_it(text(&info.path)))?;
-        Some((mounted, found.devid))
-    })
 }

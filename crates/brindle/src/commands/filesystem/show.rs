@@ -6,7 +6,7 @@ use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
-use brindle_admin::Mounted;
+use brindle_admin::{AdminError, Mounted, Reach};
 use brindle_device::FileDevice;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
@@ -58,9 +58,14 @@ pub(crate) struct ShowCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
-    let shown = match command.devices.as_slice() {
-        [place] if place.is_dir() => Shown::of_mount(&Mounted::open(place)?)?,
-        devices => Shown::look(devices)?,
+    let reach = match Reach::of(&command.devices) {
+        // A directory among devices is named as the one that cannot be opened.
+        Err(AdminError::Mixed) => Reach::Devices(command.devices.clone()),
+        reach => reach?,
+    };
+    let shown = match reach.mounted() {
+        Some(mounted) => Shown::of_mount(mounted)?,
+        None => Shown::look(&command.devices)?,
     };
     if command.json.json {
         output::print_json(&pool_json(&shown))?;

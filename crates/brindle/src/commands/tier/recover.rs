@@ -8,8 +8,7 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::tier::{Journal, Restored, recover};
 use brindle_admin::{Mounted, PoolAdmin, Reach};
-use brindle_device::{Device, FileDevice};
-use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
+use brindle_ondisk::Uuid;
 use clap::Args;
 use std::fmt;
 use std::io::Write;
@@ -90,21 +89,15 @@ impl Wanted {
     fn fsid(&self) -> Result<Uuid> {
         match self {
             Self::At(path) => {
-                let mounted = Mounted::open(path);
-                let mounted = mounted.with_context(|| format!("{}: mount the pool there", path.display()))?;
-                Ok(Uuid(mounted.filesystem()?.fsid))
+                let reach = Reach::of_mount(path);
+                let reach = reach.with_context(|| format!("{}: mount the pool there", path.display()))?;
+                Ok(reach.fsid()?.expect("a mount has one"))
             }
             Self::Anywhere(uuid, _) => Ok(*uuid),
-            Self::On(devices) => {
-                let device = FileDevice::open(devices.first().context("no device is named")?)?;
-                let mut bytes = [0; SUPERBLOCK_SIZE];
-                device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
-                let superblock = Superblock::from_bytes(&bytes);
-                if !superblock.has_magic() {
-                    bail!("{self}: no device of a pool, and no directory of one");
-                }
-                Ok(superblock.fsid)
-            }
+            Self::On(devices) => match Reach::Devices(devices.clone()).fsid()? {
+                Some(uuid) => Ok(uuid),
+                None => bail!("{self}: no device of a pool, and no directory of one"),
+            },
         }
     }
 
