@@ -47,6 +47,7 @@ impl Server for Reader {
                 let listed = Listed { name: &zeros[..251], ino: 1, offset, mode: 0o100_644 };
                 let node = Entry {
                     node: 1,
+                    generation: 2,
                     name_ttl: Default::default(),
                     attributes_ttl: Default::default(),
                     attributes: Default::default(),

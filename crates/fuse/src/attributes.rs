@@ -21,6 +21,8 @@ pub(crate) struct Stat {
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
     pub(crate) created: Timestamp,
+    /// The transaction that made the inode.
+    pub(crate) generation: u64,
 }
 
 /// The size of a block, as `st_blksize` tells it.
@@ -46,6 +48,7 @@ impl Stat {
             modified: never,
             changed: never,
             created: never,
+            generation: 0,
         }
     }
 
@@ -65,6 +68,7 @@ impl Stat {
             modified: attributes.modified,
             changed: attributes.changed,
             created: attributes.created,
+            generation: attributes.generation,
         }
     }
 
@@ -84,6 +88,7 @@ impl Stat {
             modified: Timestamp::default(),
             changed: Timestamp::default(),
             created: Timestamp::default(),
+            generation: 0,
         }
     }
 }

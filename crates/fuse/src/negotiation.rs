@@ -23,6 +23,7 @@ const ALWAYS: Features = Features::ASYNC_READ
     .union(Features::CACHE_SYMLINKS)
     .union(Features::POSIX_ACL)
     .union(Features::EXPLICIT_INVAL_DATA)
+    .union(Features::EXPORT_SUPPORT)
     .union(Features::INIT_EXT);
 
 /// Further features of a mount that is written. Set-user-id bits are cleared by us (`HANDLE_KILLPRIV_V2`), for

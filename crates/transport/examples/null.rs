@@ -67,7 +67,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn entry(attributes: Attributes) -> Entry {
-    Entry { node: attributes.ino, name_ttl: TTL, attributes_ttl: TTL, attributes }
+    Entry { node: attributes.ino, generation: 0, name_ttl: TTL, attributes_ttl: TTL, attributes }
 }
 
 impl Null {

@@ -128,6 +128,8 @@ pub struct Extended {
 pub struct Entry {
     /// The node; 0 says that there is nothing of this name, which may be remembered, too.
     pub node: u64,
+    /// Tells inodes apart that had the same number one after the other, in file handles.
+    pub generation: u64,
     /// Time for which the name is right.
     pub name_ttl: Duration,
     /// Time for which the attributes are right.
@@ -449,8 +451,7 @@ impl Entry {
     fn head(&self) -> EntryOut {
         EntryOut {
             node: self.node,
-            // Numbers are never used twice by servers of this crate, so that a number alone says which inode is meant.
-            generation: 0,
+            generation: self.generation,
             name_seconds: self.name_ttl.as_secs(),
             attributes_seconds: self.attributes_ttl.as_secs(),
             name_nanoseconds: self.name_ttl.subsec_nanos(),

@@ -36,7 +36,8 @@ impl Adapter {
     /// A name and its inode, as the kernel may keep them.
     pub(super) fn entry(&self, stat: &Stat) -> Entry {
         let attributes_ttl = if stat.ino == 0 { TTL } else { self.ttl(stat) };
-        Entry { node: stat.ino, name_ttl: TTL, attributes_ttl, attributes: attributes_of(stat) }
+        let attributes = attributes_of(stat);
+        Entry { node: stat.ino, generation: stat.generation, name_ttl: TTL, attributes_ttl, attributes }
     }
 
     pub(super) fn reply_entry(&self, made: Result<Stat, Errno>, reply: Reply<kind::Entry>) {

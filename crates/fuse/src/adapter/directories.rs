@@ -1,14 +1,12 @@
 //! Opening and listing directories.
 
 use super::Adapter;
-use super::attributes::TTL;
 use crate::attributes::Stat;
-use crate::convert::{attributes_of, type_bits};
+use crate::convert::type_bits;
 use crate::operations;
 use brindle_transport::{DirectoryOperation, Entry, Listed, OpenAnswers, Opened, Reply, kind};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 impl Adapter {
     pub(super) fn serve_directory(&self, node: u64, operation: DirectoryOperation) {
@@ -63,13 +61,14 @@ impl Adapter {
     fn list_with_attributes(&self, node: u64, handle: u64, offset: u64, mut reply: Reply<kind::NamesPlus>) {
         let mut is_empty = true;
         let mut emit = |entry: operations::Listed<'_>| {
-            // Attributes that could not be read are asked for again when they are needed, and fail then.
-            let attributes_ttl = entry.stat.as_ref().map_or(Duration::ZERO, |stat| self.ttl(stat));
-            let attributes = attributes_of(&entry.stat.unwrap_or(Stat::of_entry(entry.ino, entry.kind)));
-            // The kernel makes no nodes of these.
-            let node = if matches!(entry.name, b"." | b"..") { 0 } else { entry.ino };
-            let is_full =
-                reply.add(&listed(&entry), &Entry { node, name_ttl: TTL, attributes_ttl, attributes });
+            // The kernel makes no nodes of the first two. Attributes that could not be read are asked for by name when they
+            // are needed, and fail then.
+            let is_dot = matches!(entry.name, b"." | b"..");
+            let node = match entry.stat.as_ref().filter(|_| !is_dot) {
+                Some(stat) => self.entry(stat),
+                None => Entry { node: 0, ..self.entry(&Stat::of_entry(entry.ino, entry.kind)) },
+            };
+            let is_full = reply.add(&listed(&entry), &node);
             is_empty &= is_full;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };

@@ -114,13 +114,17 @@ impl Operations {
                 Ok(attributes) => Some(Stat::new(ino, &attributes)),
                 Err(error) => {
                     errno_of(&error);
+                    // The kernel is not told of the node.
+                    self.numbers.forget(ino, 1);
                     None
                 }
             };
             let offset = offset_behind(entry);
             let taken = emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat });
             if taken.is_break() {
-                self.numbers.forget(ino, 1);
+                if stat.is_some() {
+                    self.numbers.forget(ino, 1);
+                }
                 return taken;
             }
         }

@@ -160,14 +160,32 @@ impl Operations {
         number(self.sync_all())
     }
 
-    /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of.
+    /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of. By `.` it asks for a node
+    /// that it has only a file handle of, and by `..` for the parent of such a directory.
     pub(crate) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Stat>, Errno> {
         let directory = self.inode(directory)?;
+        if let b"." | b".." = name {
+            return self.lookup_by_handle(directory, name == b"..");
+        }
         let Some(entry) = number(self.filesystem.lookup(directory, name))? else {
             return Ok(None);
         };
         let attributes = number(self.filesystem.attributes(entry.inode))?;
         Ok(Some(Stat::new(self.numbers.remember(entry.inode), &attributes)))
+    }
+
+    fn lookup_by_handle(&self, id: InodeId, is_parent_asked: bool) -> Result<Option<Stat>, Errno> {
+        let id = match is_parent_asked {
+            true if id == self.filesystem.root() => id,
+            true => number(self.filesystem.parent_directory(id))?.ok_or(Errno::STALE)?,
+            false => id,
+        };
+        let attributes = number(self.filesystem.attributes(id))?;
+        // Nothing that the kernel knows holds it: it is on its way out.
+        if attributes.nlink == 0 {
+            return Err(Errno::STALE);
+        }
+        Ok(Some(Stat::new(self.numbers.remember(id), &attributes)))
     }
 
     /// Notes that the kernel has forgotten a node this many times. Returns the hold that was kept for it, to be

@@ -1,5 +1,6 @@
 //! Mounts held against the kernel's own. Needs root and FUSE.
 
+mod handles;
 mod kernels_rules;
 mod nameless;
 mod reading;
