@@ -55,7 +55,6 @@ const RULES: [Rule; 2] = [
             "commands/inspect/tree_choice.rs",
             "commands/inspect/tree_stats.rs",
             "commands/mkfs.rs",
-            "commands/mkfs/rootdir.rs",
             "commands/mount/memory.rs",
             "commands/mount/mod.rs",
             "commands/mount/open.rs",

@@ -4,6 +4,7 @@ mod rootdir;
 
 use crate::cli::JsonOption;
 use crate::commands::device_word::split_class;
+use crate::commands::stop::Stop;
 use crate::commands::tier::warning;
 use crate::format::UnitMode;
 use crate::output;
@@ -59,6 +60,7 @@ EXIT STATUS
   1  it is not; unless a device failed, nothing was written. With --rootdir, the devices hold no filesystem
      when it stops half way, for whatever reason
   2  wrong usage
+  129, 130, 143  --rootdir was stopped by SIGHUP, SIGINT or SIGTERM: the devices hold no filesystem
 
 ENVIRONMENT
   SOURCE_DATE_EPOCH  seconds since 1970, to be taken for now; with -U, all other UUIDs then follow from
@@ -131,7 +133,16 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
     let mut images = NewImages::default();
     let devices = open_all(command, filling.as_ref(), &mut images)?;
     let (report, filled) = match &filling {
-        Some(filling) => filling.make(devices, &options).map(|(report, filled)| (report, Some(filled)))?,
+        Some(filling) => {
+            let stop = Stop::on_signals()?;
+            match (filling.make(devices, &options, &stop), stop.name_and_code()) {
+                (Err(error), Some((_, code))) => {
+                    output::complain(&error);
+                    return Ok(ExitCode::from(code));
+                }
+                (made, _) => made.map(|(report, filled)| (report, Some(filled)))?,
+            }
+        }
         None => {
             let report = mkfs(&devices, &options)?;
             if let Some(bytes) = command.small_files {

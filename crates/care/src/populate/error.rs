@@ -27,6 +27,9 @@ pub enum PopulateError {
         /// The problem.
         why: &'static str,
     },
+    /// The observer has stopped it.
+    #[error("stopped before all was taken in")]
+    Stopped,
     /// A bug: the thread that read it panicked.
     #[error("{}: the thread that reads it has failed, which is a bug in brindle", path.display())]
     Panic {

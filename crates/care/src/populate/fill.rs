@@ -5,6 +5,7 @@ use super::layout::{Layout, Seat};
 use super::read::{ReadPart, Reading};
 use super::scan::{Source, SourceEntry};
 use super::{PopulateError, PopulateOptions};
+use crate::job::{Control, Observer, Progress};
 use crate::mkfs::Contents;
 use brindle_device::WritableDevice;
 use brindle_fs::{
@@ -14,7 +15,6 @@ use brindle_fs::{
 use brindle_ondisk::{BlockGroupType, DevId, ObjectId};
 use brindle_tree::TreeError;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// Upper bound on the memory for trees, in bytes: half of it is metadata that is not committed yet.
@@ -85,14 +85,14 @@ impl PopulateReport {
     }
 }
 
-/// Fills an empty pool, which lies on `devices`, with a directory. `progress` grows by the bytes and inodes that have
-/// been taken in. An error leaves parts of the directory in the pool, which is not sound then: [`Veiled`](super::Veiled)
+/// Fills an empty pool, which lies on `devices`, with a directory. The observer is told the bytes that have been taken in, an
+/// inode as one more; a pause ends the work as a cancellation does. An error leaves parts of the directory in the pool, which is not sound then: [`Veiled`](super::Veiled)
 /// devices hold no filesystem until it is.
 pub fn populate(
     devices: Vec<Arc<dyn WritableDevice>>,
     source: &Source,
     options: &PopulateOptions,
-    progress: &AtomicU64,
+    observer: Observer<'_>,
 ) -> Result<PopulateReport, PopulateError> {
     let layout = Layout::new(source, options)?;
     let mut open = OpenOptions::default();
@@ -126,7 +126,7 @@ pub fn populate(
                 report: PopulateReport::default(),
                 content_left: source.data_bytes(),
             };
-            filler.run(&reading, progress)?;
+            filler.run(&reading, observer)?;
             Ok::<_, PopulateError>((filler.report, filler.roots))
         })
     })?;
@@ -175,8 +175,9 @@ struct Filler<'a, 'w, 'f> {
 }
 
 impl Filler<'_, '_, '_> {
-    fn run(&mut self, reading: &Reading<'_>, progress: &AtomicU64) -> Result<(), PopulateError> {
+    fn run(&mut self, reading: &Reading<'_>, observer: Observer<'_>) -> Result<(), PopulateError> {
         self.create_subvolumes()?;
+        let mut progress = Progress { expected_bytes: self.source.units(), ..Progress::default() };
         let mut entered = None;
         while let Some(parts) = reading.next() {
             for read in parts? {
@@ -188,7 +189,10 @@ impl Filler<'_, '_, '_> {
                 let (entry, bytes) = (read.part.entry, read.part.to - read.part.from);
                 self.take(read, seat).map_err(|error| self.at(entry, error))?;
                 self.content_left = self.content_left.saturating_sub(bytes);
-                progress.fetch_add(bytes + 1, Ordering::Relaxed);
+                progress.moved_bytes += bytes + 1;
+                if observer(&progress) != Control::Continue {
+                    return Err(PopulateError::Stopped);
+                }
             }
         }
         Ok(())

@@ -106,6 +106,11 @@ impl Source {
         Some(self.path(at))
     }
 
+    /// Units of the progress of taking it in: bytes of data, and one more for each entry.
+    pub fn units(&self) -> u64 {
+        self.data_bytes() + brindle_ondisk::to_u64(self.count())
+    }
+
     /// Number of entries, the root among them.
     pub fn count(&self) -> usize {
         self.entries.len()

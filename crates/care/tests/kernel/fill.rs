@@ -4,6 +4,7 @@ use super::host::{LoopPool, assert_btrfs_check, can_mount, options};
 use super::source::{Amounts, Description, describe, make};
 use super::{MIB, open, scrub, use_pool};
 use crate::support::{assert_clean, examine};
+use brindle_care::job::Control;
 use brindle_care::mkfs::{Features, MkfsOptions, NewDevice, mkfs};
 use brindle_care::populate::{
     InodeFlagRule, PopulateOptions, Source, SubvolumeKind, SubvolumeRule, Veiled, populate,
@@ -14,7 +15,6 @@ use brindle_ondisk::{ChecksumType, Profile};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// A way to make a pool.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ fn fill(paths: &[PathBuf], source: &Path, setting: &Setting) {
     let new: Vec<NewDevice> = devices.iter().cloned().map(NewDevice::new).collect();
     let source = Source::scan(source).expect("readable");
     mkfs(&new, &setting.mkfs()).expect("large enough");
-    populate(devices, &source, &setting.populate(), &AtomicU64::new(0)).expect("it fits");
+    populate(devices, &source, &setting.populate(), &mut |_| Control::Continue).expect("it fits");
     veils.iter().try_for_each(|veiled| veiled.lift()).expect("superblocks are written");
 }
 

@@ -1,10 +1,11 @@
 //! A pool filled with a directory is what the directory is.
 
 use crate::support::{MIB, assert_clean, devices, examine, given, options};
-use brindle_care::mkfs::mkfs;
+use brindle_care::job::Control;
+use brindle_care::mkfs::{NewDevice, mkfs};
 use brindle_care::populate::{
     InodeFlagRule, PopulateError, PopulateOptions, PopulateReport, Source, SubvolumeKind, SubvolumeRule,
-    populate,
+    Veiled, populate,
 };
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{
@@ -14,7 +15,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// A tree with something of each kind that needs no root.
 pub(super) fn make_source(at: &Path) {
@@ -42,7 +42,7 @@ pub(super) fn fill(
     mkfs(&given(&devices), &options()).expect("the device is large enough");
     let source = Source::scan(source).expect("it can be read");
     let writable = vec![Arc::clone(&devices[0]) as Arc<dyn WritableDevice>];
-    let report = populate(writable, &source, how, &AtomicU64::new(0));
+    let report = populate(writable, &source, how, &mut |_| Control::Continue);
     (Arc::clone(&devices[0]), report)
 }
 
@@ -111,6 +111,29 @@ fn a_filled_pool_is_sound_and_holds_what_the_directory_does() {
         let filesystem = open(&device);
         assert_same(&filesystem, filesystem.root(), source.path());
     }
+}
+
+#[test]
+fn a_pool_that_is_stopped_half_filled_is_none() {
+    let source = tempfile::tempdir().expect("temporary directory");
+    make_source(source.path());
+    let devices = devices(&[(300 * MIB, DeviceClass::Solid)]);
+    let veiled = Arc::new(Veiled::new(Arc::clone(&devices[0]) as Arc<dyn WritableDevice>));
+    let writable = || Arc::clone(&veiled) as Arc<dyn WritableDevice>;
+    mkfs(&[NewDevice::new(writable())], &options()).expect("the device is large enough");
+    let source = Source::scan(source.path()).expect("it can be read");
+    let (mut told, mut before) = (0, 0);
+    let stopped = populate(vec![writable()], &source, &PopulateOptions::default(), &mut |progress| {
+        assert_eq!(progress.expected_bytes, source.units());
+        assert!(progress.moved_bytes > before, "each step is one more");
+        before = progress.moved_bytes;
+        told += 1;
+        if told == 100 { Control::Cancel } else { Control::Continue }
+    });
+    assert!(matches!(stopped, Err(PopulateError::Stopped)), "{stopped:?}");
+    assert_eq!(told, 100, "it ends at once");
+    let left = vec![Arc::clone(&devices[0]) as Arc<dyn Device>];
+    assert!(Filesystem::open(left, &OpenOptions::default()).is_err(), "the device holds no filesystem");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `brindle mkfs --rootdir`: the pool is filled while it is made.
 
+use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use anyhow::{Context, Result, anyhow, bail};
+use brindle_care::job::Control;
 use brindle_care::mkfs::{Contents, MkfsOptions, MkfsReport, NewDevice, mkfs};
 use brindle_care::populate::{
     InodeFlagRule, PopulateError, PopulateOptions, PopulateReport, Source, SubvolumeKind, SubvolumeRule,
@@ -17,15 +19,10 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of an image beside contents and their metadata: system chunks, and room to work.
 const SPARE_BYTES: u64 = 64 * MIB;
-/// Interval of showing progress.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Options for the contents of a new pool.
 #[derive(Args, Debug)]
@@ -108,11 +105,12 @@ impl Filling {
         }
     }
 
-    /// Makes and fills the pool. Until that is done no device has a superblock: a failure leaves no filesystem.
+    /// Makes and fills the pool. Until that is done no device has a superblock: a failure, and a signal, leave no filesystem.
     pub(super) fn make(
         &self,
         mut devices: Vec<NewDevice>,
         options: &MkfsOptions,
+        stop: &Stop,
     ) -> Result<(MkfsReport, PopulateReport)> {
         let veil = |new: &mut NewDevice| {
             let veiled = Arc::new(Veiled::new(Arc::clone(&new.device)));
@@ -120,41 +118,30 @@ impl Filling {
             veiled
         };
         let veils: Vec<Arc<Veiled>> = devices.iter_mut().map(veil).collect();
-        let (mut report, mut filled) = (mkfs(&devices, options)?, self.fill(&devices, None)?);
+        let (mut report, mut filled) = (mkfs(&devices, options)?, self.fill(&devices, None, stop)?);
         if let Some(contents) = filled.tighter().filter(|_| self.options.shrink) {
             // How much things come to is known now: what compression leaves, and what trees take.
             let options = MkfsOptions { contents: Some(contents), force: true, ..options.clone() };
             let data_bytes = Some(filled.used.data_bytes);
-            (report, filled) = (mkfs(&devices, &options)?, self.fill(&devices, data_bytes)?);
+            (report, filled) = (mkfs(&devices, &options)?, self.fill(&devices, data_bytes, stop)?);
         }
         self.cut(&devices, &mut report, &filled)?;
         veils.iter().try_for_each(|veil| veil.lift())?;
         Ok((report, filled))
     }
 
-    fn fill(&self, devices: &[NewDevice], data_bytes: Option<u64>) -> Result<PopulateReport> {
+    fn fill(&self, devices: &[NewDevice], data_bytes: Option<u64>, stop: &Stop) -> Result<PopulateReport> {
         let options = PopulateOptions { data_bytes, ..self.options.clone() };
-        let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let is_shown = self.shows_progress && std::io::stderr().is_terminal();
         let target =
             if is_shown { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
         let style = ProgressStyle::with_template("filling {wide_bar} {percent:>3}% {eta:>4}");
-        let total = self.source.data_bytes() + brindle_ondisk::to_u64(self.source.count());
-        let bar = ProgressBar::with_draw_target(Some(total), target)
+        let bar = ProgressBar::with_draw_target(Some(self.source.units()), target)
             .with_style(style.expect("the template is right"));
         let writable = devices.iter().map(|new| Arc::clone(&new.device)).collect();
-        let filled = thread::scope(|scope| {
-            if is_shown {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        bar.set_position(done.load(Ordering::Relaxed));
-                        thread::sleep(TICK);
-                    }
-                });
-            }
-            let filled = populate(writable, &self.source, &options, &done);
-            is_over.store(true, Ordering::Relaxed);
-            filled
+        let filled = populate(writable, &self.source, &options, &mut |progress| {
+            bar.set_position(progress.moved_bytes);
+            if stop.is_set() { Control::Cancel } else { Control::Continue }
         });
         bar.finish_and_clear();
         filled.map_err(|error| {
