@@ -14,5 +14,7 @@ pub mod search;
 mod settings;
 pub mod tier;
 
+/// Names of devices and pools, in what is asked and answered here.
+pub use brindle_ondisk::{DevId, Uuid};
 pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
 pub use pool::{AdminError, PoolAdmin, PoolFacts, Reach};

@@ -105,12 +105,25 @@ fn devices_are_added_resized_and_removed() {
 fn a_new_pool_has_nothing_to_defragment_and_an_observer_ends_the_rest() {
     let pool = pool();
     let (mut pieces, mut all_moved) = (0, 0);
-    let is_whole = pool.defragment(true, &mut |_, moved| {
-        (pieces, all_moved) = (pieces + 1, all_moved + moved);
-        true
+    let ended = pool.defragment(true, &mut |progress| {
+        (pieces, all_moved) = (pieces + 1, progress.moved);
+        Control::Continue
     });
-    assert!(is_whole.expect("whole"));
+    assert_eq!(ended.expect("readable"), Control::Continue);
     assert!(pieces > 1 && all_moved == 0, "{pieces} pieces, {all_moved} leaves moved");
-    assert!(!pool.defragment(true, &mut |_, _| false).expect("whole"), "it was ended after one piece");
+    let ended = pool.defragment(true, &mut |_| Control::Cancel);
+    assert_eq!(ended.expect("readable"), Control::Cancel, "it was ended after one piece");
+    pool.close().expect("durable");
+}
+
+#[test]
+fn error_counters_of_a_new_pool_are_zero_before_and_after_they_are_reset() {
+    let pool = pool();
+    let errors = pool.device_errors().expect("readable");
+    let members = pool.members().expect("known");
+    assert!(errors.iter().map(|device| device.devid).eq(members.iter().map(|member| member.devid)));
+    assert!(errors.iter().all(|device| device.counters == [0; 5] && !device.name.is_empty()), "{errors:?}");
+    assert_eq!(pool.reset_device_errors().expect("writable"), errors);
+    assert_eq!(pool.device_errors().expect("readable"), errors);
     pool.close().expect("durable");
 }

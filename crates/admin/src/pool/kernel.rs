@@ -2,13 +2,13 @@
 
 use super::change::absolute;
 use super::{
-    AdminError, BalanceJob, BalanceStatus, Change, Changed, DeviceErrors, Member, PoolAdmin, PoolFacts,
-    device_errors_of, members_of,
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DeviceErrors, Member,
+    PoolAdmin, PoolFacts, device_errors_of, members_of,
 };
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory};
 use brindle_care::device::prepare;
-use brindle_care::job::{Ended, Observer};
+use brindle_care::job::{Control, Ended, Observer};
 use brindle_device::FileDevice;
 use brindle_ondisk::{DevId, Uuid};
 
@@ -79,9 +79,9 @@ impl PoolAdmin for KernelMount {
         }
     }
 
-    fn defragment(&self, whole_pool: bool, _: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool, AdminError> {
+    fn defragment(&self, whole_pool: bool, _: DefragmentObserver<'_>) -> Result<Control, AdminError> {
         self.0.defragment(whole_pool, None)?;
-        Ok(true)
+        Ok(Control::Continue)
     }
 
     fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {

@@ -7,12 +7,14 @@
 
 mod change;
 mod error;
+mod identity;
 mod kernel;
 mod offline;
 mod served;
 
 pub use change::{Change, Changed};
 pub use error::AdminError;
+pub use identity::DeviceIdentity;
 pub use kernel::KernelMount;
 pub use offline::{OpenPool, inventory};
 pub use served::BrindleMount;
@@ -22,8 +24,7 @@ use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory, TierError};
 use brindle_care::device::NewSize;
 use brindle_care::job::{Control, Ended, Observer, Progress};
-use brindle_device::{Device, FileDevice};
-use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
+use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::balance::Balance;
 use brindle_tree::Pool;
 use brindle_uapi::message::text;
@@ -74,10 +75,7 @@ impl Reach {
         }
         let Self::Devices(devices) = self else { return Ok(None) };
         let Some(path) = devices.first() else { return Ok(None) };
-        let mut bytes = [0; SUPERBLOCK_SIZE];
-        FileDevice::open(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
-        let superblock = Superblock::from_bytes(&bytes);
-        Ok(superblock.has_magic().then_some(superblock.fsid))
+        Ok(DeviceIdentity::read(path)?.map(|device| device.fsid))
     }
 
     /// Facts of the pool. `open` opens devices that are not mounted, to read them.
@@ -127,6 +125,18 @@ pub struct Member {
     /// The device is not there.
     pub is_missing: bool,
 }
+
+/// Leaves that a defragmentation has been through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefragmentProgress {
+    /// Number of those seen.
+    pub leaves: u64,
+    /// Number of those written anew.
+    pub moved: u64,
+}
+
+/// Receiver of the progress of a defragmentation after each piece.
+pub type DefragmentObserver<'o> = &'o mut dyn FnMut(&DefragmentProgress) -> Control;
 
 /// Error counters of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,13 +195,9 @@ pub trait PoolAdmin: PoolFacts {
     fn cancel_balance(&self) -> Result<bool, AdminError>;
     /// Carries a change of devices out; returns at its end.
     fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError>;
-    /// Defragments metadata a piece at a time, of the whole pool or of the subvolume of the mount's directory. Returns false if
-    /// the observer, which is told the leaves that were seen and moved, has ended it.
-    fn defragment(
-        &self,
-        whole_pool: bool,
-        observer: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<bool, AdminError>;
+    /// Defragments metadata a piece at a time, of the whole pool or of the subvolume of the mount's directory. A pause ends it as a
+    /// cancellation does. Returns the last answer of the observer: [`Control::Continue`] if all is defragmented.
+    fn defragment(&self, whole_pool: bool, observer: DefragmentObserver<'_>) -> Result<Control, AdminError>;
     /// Sets the error counters of all devices to zero. Returns those before.
     fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError>;
     /// Makes everything durable and closes a pool that the caller has opened; a mount stays.

@@ -1,8 +1,8 @@
 //! A pool on devices that nothing has mounted, opened by this process.
 
 use super::{
-    AdminError, BalanceJob, BalanceStatus, Change, Changed, DeviceErrors, LOOK_EVERY, Member, PoolAdmin,
-    PoolFacts,
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DefragmentProgress,
+    DeviceErrors, LOOK_EVERY, Member, PoolAdmin, PoolFacts,
 };
 use crate::balance::BalanceState;
 use crate::tier::{Inventory, MountedDevice};
@@ -128,14 +128,20 @@ impl PoolAdmin for OpenPool {
     }
 
     /// Without a directory there is no subvolume of it: all trees are defragmented.
-    fn defragment(&self, _: bool, observer: &mut dyn FnMut(u64, u64) -> bool) -> Result<bool, AdminError> {
+    fn defragment(&self, _: bool, observer: DefragmentObserver<'_>) -> Result<Control, AdminError> {
+        let mut progress = DefragmentProgress::default();
         let mut from: Option<DefragmentPlace> = None;
         loop {
             let done = self.0.defragment(DefragmentScope::Pool, from, LEAVES_PER_PIECE)?;
             from = done.next;
-            let goes_on = observer(done.leaves, done.moved);
-            if from.is_none() || !goes_on {
-                return Ok(from.is_none());
+            progress.leaves += done.leaves;
+            progress.moved += done.moved;
+            let control = observer(&progress);
+            if from.is_none() {
+                return Ok(Control::Continue);
+            }
+            if control != Control::Continue {
+                return Ok(control);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A pool that brindle has mounted: the process that serves it does the work, and is asked for its progress.
 
 use super::{
-    AdminError, BalanceJob, BalanceStatus, Change, Changed, DeviceErrors, LOOK_EVERY, Member, PoolAdmin,
-    PoolFacts, device_errors_of, members_of,
+    AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DefragmentProgress,
+    DeviceErrors, LOOK_EVERY, Member, PoolAdmin, PoolFacts, device_errors_of, members_of,
 };
 use crate::balance::BalanceState;
 use crate::control::{ControlError, Mounted};
@@ -135,17 +135,18 @@ impl PoolAdmin for BrindleMount {
         Ok(Changed { devid, progress, control })
     }
 
-    fn defragment(
-        &self,
-        whole_pool: bool,
-        observer: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<bool, AdminError> {
-        let mut piece = None;
+    fn defragment(&self, whole_pool: bool, observer: DefragmentObserver<'_>) -> Result<Control, AdminError> {
+        let (mut piece, mut progress) = (None, DefragmentProgress::default());
         loop {
             let done = self.0.defragment(whole_pool, piece.as_ref())?;
-            let goes_on = observer(done.leaves, done.moved);
-            if done.tree == 0 || !goes_on {
-                return Ok(done.tree == 0);
+            progress.leaves += done.leaves;
+            progress.moved += done.moved;
+            let control = observer(&progress);
+            if done.tree == 0 {
+                return Ok(Control::Continue);
+            }
+            if control != Control::Continue {
+                return Ok(control);
             }
             piece = Some(done);
         }

@@ -4,9 +4,10 @@ use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_pool, open_writable};
 use anyhow::{Context, Result, bail};
-use brindle_admin::{Mounted, Reach};
-use brindle_device::{Device, DeviceError, FileDevice, WritableDevice};
-use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use brindle_admin::pool::DeviceIdentity;
+use brindle_admin::tier::MountedDevice;
+use brindle_admin::{DevId, Mounted, PoolFacts, Reach};
+use brindle_device::{DeviceError, FileDevice, WritableDevice};
 use brindle_policy::placement::AllocationHint;
 use brindle_uapi::message::text;
 use std::ffi::OsStr;
@@ -115,25 +116,20 @@ fn of_pool(path: &Path, options: &MountOptions) -> Result<Vec<Hinted>> {
     let paths: Vec<PathBuf> =
         std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
     let pool = open_pool(&paths)?;
-    let hinted = |device: brindle_volume::DeviceStatus| Hinted {
+    let hinted = |device: MountedDevice| Hinted {
         devid: device.devid.get(),
-        path: if device.missing { PathBuf::new() } else { PathBuf::from(device.name) },
-        stored_type: device.hint.number().into(),
+        path: device.path,
+        stored_type: device.stored,
     };
-    Ok(pool.volume().devices().into_iter().map(hinted).collect())
+    Ok(PoolFacts::inventory(&pool)?.devices.into_iter().map(hinted).collect())
 }
 
 /// Hint in the device's own superblock.
 fn of_device(path: &Path) -> Result<Hinted> {
-    let device = FileDevice::open(path)?;
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
-    let superblock = Superblock::from_bytes(&bytes);
-    if !superblock.has_magic() {
+    let Some(device) = DeviceIdentity::read(path)? else {
         bail!("{}: not a btrfs device (no superblock magic at 64 KiB)", path.display());
-    }
-    let item = &superblock.dev_item;
-    Ok(Hinted { devid: item.devid.get(), path: path.to_owned(), stored_type: item.device_type.get() })
+    };
+    Ok(Hinted { devid: device.devid.get(), path: path.to_owned(), stored_type: device.stored })
 }
 
 fn of_mount(mounted: &Mounted) -> Result<Vec<Hinted>> {

@@ -9,12 +9,10 @@ use crate::commands::usage::wrong_usage;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Result, bail};
-use brindle_admin::pool::{Change, Changed, Member};
-use brindle_admin::{PoolAdmin, Reach};
+use brindle_admin::pool::{Change, Changed, DeviceIdentity, Member};
+use brindle_admin::{DevId, PoolAdmin, Reach};
 use brindle_care::device::Leaving;
 use brindle_care::job::{Control, Progress};
-use brindle_device::{Device, FileDevice};
-use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -63,26 +61,19 @@ pub(crate) fn leaving(pool: &dyn PoolAdmin, word: &Path) -> Result<Leaving> {
         Some(devid) => return Ok(Leaving::Id(DevId::new(devid))),
         None => {}
     }
-    let device = FileDevice::open(word)?;
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
-    let superblock = Superblock::from_bytes(&bytes);
-    if !superblock.has_magic() || superblock.fsid != pool.fsid()? {
-        bail!("{}: not a device of this pool", word.display());
+    match DeviceIdentity::read(word)? {
+        Some(device) if device.fsid == pool.fsid()? => Ok(Leaving::Id(device.devid)),
+        _ => bail!("{}: not a device of this pool", word.display()),
     }
-    Ok(Leaving::Id(superblock.dev_item.devid))
 }
 
 /// Refuses to add a device that the pool has, and is there.
 pub(crate) fn refuse_member(pool: &dyn PoolAdmin, path: &Path) -> Result<()> {
-    let (Ok(device), mut bytes) = (FileDevice::open(path), [0; SUPERBLOCK_SIZE]) else { return Ok(()) };
-    if device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).is_err() {
-        return Ok(());
-    }
-    let superblock = Superblock::from_bytes(&bytes);
-    let is_it = |member: &Member| !member.is_missing && member.uuid == superblock.dev_item.uuid;
-    if superblock.has_magic() && pool.members()?.iter().any(is_it) {
-        bail!("{} is a device of this pool, devid {}", path.display(), superblock.dev_item.devid);
+    // One that can't be read is refused when it is opened.
+    let Ok(Some(device)) = DeviceIdentity::read(path) else { return Ok(()) };
+    let is_it = |member: &Member| !member.is_missing && member.uuid == device.uuid;
+    if pool.members()?.iter().any(is_it) {
+        bail!("{} is a device of this pool, devid {}", path.display(), device.devid);
     }
     Ok(())
 }

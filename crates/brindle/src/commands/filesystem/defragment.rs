@@ -6,6 +6,8 @@ use crate::commands::stop::Stop;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::Mounted;
+use brindle_admin::pool::DefragmentProgress;
+use brindle_care::job::Control;
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
@@ -50,13 +52,6 @@ pub(crate) struct DefragmentCommand {
     paths: Vec<PathBuf>,
 }
 
-/// Counters of the defragmentation.
-#[derive(Clone, Copy, Debug, Default)]
-struct Done {
-    leaves: u64,
-    moved: u64,
-}
-
 /// Runs it.
 pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
     if let [path] = command.paths.as_slice()
@@ -67,15 +62,14 @@ pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
     }
     let pool = administer(&command.paths)?;
     let stop = Stop::on_signals()?;
-    let mut done = Done::default();
-    let mut next = |leaves: u64, moved: u64| {
-        done.leaves += leaves;
-        done.moved += moved;
-        !stop.is_set()
-    };
-    let is_whole = pool.defragment(command.all, &mut next)?;
+    let mut done = DefragmentProgress::default();
+    let ended = pool.defragment(command.all, &mut |progress| {
+        done = *progress;
+        if stop.is_set() { Control::Cancel } else { Control::Continue }
+    })?;
+    let is_whole = ended == Control::Continue;
     pool.close()?;
-    let Done { leaves, moved } = done;
+    let DefragmentProgress { leaves, moved } = done;
     if command.json.json {
         output::print_json(&json!({ "leaves": leaves, "moved": moved, "is_whole": is_whole }))?;
     } else {

@@ -1,6 +1,6 @@
 //! Trees by name.
 
-use brindle_ondisk::RootId;
+use brindle_fs::RootId;
 
 /// Names of the trees for users, besides those of the format.
 const NAMES: [(&str, RootId); 19] = [

@@ -7,7 +7,7 @@ use crate::format::UnitMode;
 use crate::output;
 use anyhow::Result;
 use brindle_care::inspect::TreeStatistics;
-use brindle_ondisk::RootId;
+use brindle_fs::RootId;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
