@@ -54,6 +54,36 @@ fn umount_alone_returns_after_the_last_commit() {
 }
 
 #[test]
+fn nothing_is_written_once_umount_has_returned() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount_with("commit=3600,blkdev");
+    fs::write(served.place().join("file"), vec![7; 32 << 20]).expect("room");
+    let place = served.place();
+    assert!(Command::new("sync").arg("-f").arg(&place).status().expect("sync").success());
+    let is_running = || {
+        let said = brindle(["balance", "status", "--json", text(&place)]).stdout;
+        String::from_utf8_lossy(&said).contains("\"running\"")
+    };
+    let mut balance = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    let mut balance =
+        balance.args(["balance", "start", "-d", "--rate", "1M", text(&place)]).spawn().expect("built");
+    while !is_running() {
+        assert!(balance.try_wait().expect("our child").is_none(), "it ended before it was seen");
+    }
+    // The client goes; the balance is the server's.
+    balance.kill().and_then(|()| balance.wait()).expect("our child");
+    let status = Command::new("umount").arg("-i").arg(&place).status().expect("umount");
+    assert!(status.success());
+    let before = fs::read(served.image()).expect("the image");
+    served.wait_for_success();
+    assert!(fs::read(served.image()).expect("the image") == before, "the server wrote on");
+    served.check();
+}
+
+#[test]
 fn an_image_is_claimed_by_an_anchor_that_goes_with_the_mount() {
     if !can_mount() || !is_root("a mount on a block device") {
         return;

@@ -36,7 +36,7 @@ impl Served {
         served
     }
 
-    fn image(&self) -> PathBuf {
+    pub(super) fn image(&self) -> PathBuf {
         self.scratch.path().join("pool.img")
     }
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The balance of a mount. Dropped, one that runs is paused.
+/// The balance of a mount.
 #[derive(Debug)]
 pub(super) struct BalanceService(LongWork<()>);
 
@@ -55,6 +55,11 @@ impl BalanceService {
         let was_there = self.0.stop(control)
             || control == Control::Cancel && number(balance::forget(filesystem.pool()).map_err(Into::into))?;
         if was_there { Ok(()) } else { Err(Errno::NOTCONN) }
+    }
+
+    /// Pauses one that runs, for the mount ends.
+    pub(super) fn end(&self) {
+        self.0.end();
     }
 
     /// Returns true while one runs.

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The changes of a mount's devices. Dropped, one that runs is stopped.
+/// The changes of a mount's devices.
 #[derive(Debug)]
 pub(super) struct DeviceService(LongWork<Subject>);
 
@@ -90,6 +90,11 @@ impl Change {
 }
 
 impl DeviceService {
+    /// Stops a change that runs, for the mount ends.
+    pub(super) fn end(&self) {
+        self.0.end();
+    }
+
     /// Begins one.
     pub(super) fn start(&self, filesystem: &Arc<Filesystem>, start: &DeviceStart) -> Result<(), Errno> {
         if !filesystem.is_writable() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Work of one kind, one at a time, each about some `S`. Dropped, one that runs is stopped and waited for.
+/// Work of one kind, one at a time, each about some `S`. To be [ended](Self::end) with the mount.
 #[derive(Debug)]
 pub(super) struct LongWork<S> {
     name: &'static str,
@@ -90,6 +90,15 @@ impl<S: Default + Copy + Send + 'static> LongWork<S> {
         state.is_running
     }
 
+    /// Stops one that runs, as is due when the mount ends, and waits for it.
+    pub(super) fn end(&self) {
+        self.stop(self.last_control);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.join().ok();
+        }
+    }
+
     /// Returns true if a job runs, the subject of it or of the last one, and its progress.
     pub(super) fn report(&self) -> (bool, S, WorkReport) {
         let state = self.shared.lock();
@@ -136,16 +145,5 @@ impl<S> State<S> {
                 WORK_ENDED_FAILED
             }
         };
-    }
-}
-
-impl<S> Drop for LongWork<S> {
-    fn drop(&mut self) {
-        self.shared.lock().control = self.last_control;
-        self.shared.changed.notify_all();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            thread.join().ok();
-        }
     }
 }

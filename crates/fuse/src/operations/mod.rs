@@ -196,8 +196,10 @@ impl Operations {
         self.nameless.take(node)
     }
 
-    /// Removes what was kept for the kernel, which asks for nothing any more.
+    /// Stops what runs, and removes what was kept for the kernel, which asks for nothing any more.
     pub(crate) fn end(&self) {
+        self.balance.end();
+        self.devices.end();
         self.nameless.take_all().into_iter().for_each(|hold| self.release_nameless(hold));
     }
 
@@ -272,15 +274,42 @@ mod tests {
     use super::*;
     use crate::inode_number::ROOT_NODE;
     use crate::permission::Caller;
-    use brindle_device::Device;
-    use brindle_fs::OpenOptions;
+    use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
+    use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
+    use brindle_fs::{NewInode, OpenOptions, WriteOptions};
+    use brindle_ondisk::Uuid;
+    use brindle_policy::balance::Balance;
     use brindle_testing::golden::Golden;
+    use brindle_uapi::message::BalanceStart;
+    use zerocopy::IntoBytes;
 
     fn operations(golden: &Golden) -> Operations {
         let devices =
             golden.devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Device>).collect();
         let filesystem = Filesystem::open(devices, &OpenOptions::default()).expect("a golden image");
         Operations::new(Arc::new(filesystem), &MountOptions::default())
+    }
+
+    #[test]
+    fn no_balance_goes_on_when_the_mount_has_ended() {
+        let device = SparseDevice::new("memory".to_owned(), 1 << 30, DeviceClass::Rotating);
+        let device = Arc::new(device) as Arc<dyn WritableDevice>;
+        let options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
+        mkfs(&[NewDevice::new(Arc::clone(&device))], &options).expect("a pool");
+        let fs = Filesystem::open_writable(vec![device], &OpenOptions::default(), &WriteOptions::default());
+        let fs = Arc::new(fs.expect("opens"));
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let (_, file) = fs.create_open(fs.root(), b"file", &new).expect("room");
+        fs.write(&file, 0, &vec![7; 8 << 20]).expect("room");
+        fs.close_file(file).and_then(|()| fs.sync()).expect("room");
+        let options = MountOptions { read_only: false, ..MountOptions::default() };
+        let operations = Operations::new(Arc::clone(&fs), &options);
+        let item = Balance::full().to_item();
+        let item = item.as_bytes().try_into().expect("the size of an item");
+        operations.balance.start(&fs, &BalanceStart { item, rate: 1, flags: 0 }).expect("it begins");
+        assert!(operations.balance.is_running(), "it takes weeks at this rate");
+        operations.end();
+        assert!(!operations.balance.is_running());
     }
 
     /// Names, numbers and offsets of a directory, fetched in batches.
