@@ -3,7 +3,7 @@
 //! subvolumes, and ends with the last mount. Options of the pool are those of the first mount.
 
 use super::block_device::may_be;
-use super::ending::{holders, is_written};
+use super::ending::holders;
 use crate::commands::mount_options::MountOptions;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Mounted;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Time for which a server that is about to mount is waited for, when two mounts come at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which it is waited for though it is not seen: two may take a device each, and let go of it again.
+const UNSEEN: Duration = Duration::from_millis(200);
 /// Interval of looking.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -56,27 +58,43 @@ fn refuse_twice(first: &Mount, mountpoint: &Path, part: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The same after an error, if it says that a device is in use: another process of ours may be about to mount the pool.
-pub(super) fn mount_soon(
-    error: anyhow::Error,
-    device: &Path,
-    mountpoint: &Path,
-    options: &MountOptions,
-    kernel: &brindle_fuse::MountOptions,
-) -> Result<()> {
-    let Some(DeviceError::Busy { .. }) = error.downcast_ref() else { return Err(error) };
-    let end = Instant::now() + PATIENCE;
-    while is_written(device) && Instant::now() < end {
-        if mount(device, mountpoint, options, kernel)? {
-            return Ok(());
-        }
-        // A mount of another kind is none to wait for.
-        if mounts_of(device).next().is_some() {
-            break;
-        }
-        std::thread::sleep(PAUSE);
+/// Waiting for another process of ours, which has a device and is about to mount the pool, or has just unmounted it.
+pub(super) struct Turn {
+    end: Instant,
+    /// Time at which another process of ours was last seen to have a device; at first, that of the first error.
+    seen: Option<Instant>,
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self { end: Instant::now() + PATIENCE, seen: None }
     }
-    Err(error)
+
+    /// Waits a moment after an error; returns false if another attempt makes no sense.
+    pub(super) fn wait<'d>(
+        &mut self,
+        error: &anyhow::Error,
+        mut devices: impl Iterator<Item = &'d Path> + Clone,
+        options: &MountOptions,
+    ) -> bool {
+        let is_busy = matches!(error.downcast_ref(), Some(DeviceError::Busy { .. }));
+        let now = Instant::now();
+        if !is_busy || !may_be(options) || now >= self.end {
+            return false;
+        }
+        let is_held = devices.clone().filter_map(holders).any(|holders| !holders.is_empty());
+        // A mount of another kind is none to wait for, and a device that none of us has is free, or of another program.
+        let has_other_mount =
+            devices.any(|device| mounts_of(device).any(|(mount, _)| !mount.is_on_block_device()));
+        if is_held || self.seen.is_none() {
+            self.seen = Some(now);
+        }
+        let goes_on = !has_other_mount && self.seen.is_some_and(|seen| now.duration_since(seen) < UNSEEN);
+        if goes_on {
+            std::thread::sleep(PAUSE);
+        }
+        goes_on
+    }
 }
 
 /// The mount on a block device whose server has the device open. A copy of an image is none of its pool, though all its

@@ -155,19 +155,19 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let insists = options.mount.read_only == Some(false) && !command.helper;
     let (first, mountpoint) = (&devices[0].0, command.operands.last());
     let of_kernel = fuse_options(command, options);
-    if !command.fake && further::mount(first, mountpoint, options, &of_kernel)? {
-        background::report_ready()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let open::Opened { filesystem, read_only_reason, mut claim } =
+    let mut turn = further::Turn::new();
+    let opened = loop {
+        if !command.fake && further::mount(first, mountpoint, options, &of_kernel)? {
+            background::report_ready()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         match open::filesystem(&devices, options, insists) {
-            Ok(opened) => opened,
-            Err(error) => {
-                further::mount_soon(error, first, mountpoint, options, &of_kernel)?;
-                background::report_ready()?;
-                return Ok(ExitCode::SUCCESS);
-            }
-        };
+            Ok(opened) => break opened,
+            Err(error) if turn.wait(&error, devices.iter().map(|(path, _)| path.as_path()), options) => {}
+            Err(error) => return Err(error),
+        }
+    };
+    let open::Opened { filesystem, read_only_reason, mut claim } = opened;
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
         warning::of_pool(&filesystem, options.write.placement, "small_files");

@@ -99,9 +99,13 @@ fn read_only(
 
 fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Result<Opened> {
     let (mut options, patience) = (options.clone(), Patience::new());
-    let mut opened: Vec<Arc<dyn WritableDevice>> = Vec::new();
     let mut claim = None;
-    for (index, (path, class)) in devices.iter().enumerate() {
+    // In one order whatever they are named in: two processes that each had what the other waits for would never end.
+    let mut order: Vec<_> = (0..devices.len()).collect();
+    order.sort_by_cached_key(|index| devices[*index].0.canonicalize().ok());
+    let mut opened: Vec<Option<Arc<dyn WritableDevice>>> = vec![None; devices.len()];
+    for index in order {
+        let (path, class) = &devices[index];
         let device = if index == 0 {
             let (device, its_claim) = patient(path, &patience, FileDevice::open_with_claim)?;
             claim = its_claim;
@@ -110,8 +114,9 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
             patient(path, &patience, FileDevice::open_writable)?
         };
         options.write.classes.extend(class.map(|class| (device.name().to_owned(), class)));
-        opened.push(Arc::new(device));
+        opened[index] = Some(Arc::new(device));
     }
+    let opened = opened.into_iter().flatten().collect();
     Ok(Opened { filesystem: open_writable(opened, &options)?, read_only_reason: None, claim })
 }
 
