@@ -199,12 +199,12 @@ fn subvolumes_of_a_pool_are_mounted_at_once() {
     }
     brindle_succeeds(["mount", "-o", "subvol=@,commit=3600", first, second, text(&place)]);
     // By whichever device, path or number; other options of the mount itself.
-    let said = brindle_succeeds(["mount", "-o", "subvol=/@home,ro,noatime", second, text(&home)]);
+    let said = brindle_succeeds(["mount", "-o", "subvol=/@home,ro,noexec", second, text(&home)]);
     assert!(said.stderr.is_empty(), "{}", String::from_utf8_lossy(&said.stderr));
     brindle_succeeds(["mount", "-o", "subvolid=258", first, second, text(&deep)]);
-    let said = brindle_succeeds(["mount", "-o", "subvolid=5,compress=zstd", first, text(&whole)]);
+    let said = brindle_succeeds(["mount", "-o", "subvolid=5,noatime", first, text(&whole)]);
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(said.contains("options of the pool are as there"), "{said}");
+    assert!(said.contains("are as there"), "{said}");
     let said = brindle_fails(1, ["mount", "-o", "subvol=@none", first, text(&deep)]);
     assert!(said.contains("@none: no such subvolume"), "{said}");
     assert_eq!([&place, &home, &deep].map(|place| file_at(place)), ["@", "@home", "directory/deep"]);

@@ -40,7 +40,7 @@ pub(super) fn mount(
     brindle_fuse::mount_further(&first.source, mountpoint, &kernel)?;
     if !options.is_of_mount_alone() {
         tracing::warn!(
-            "the pool is mounted at {} already: options of the pool are as there",
+            "the pool is mounted at {} already: other options than ro, nodev, nosuid and noexec are as there",
             first.mountpoint.display()
         );
     }

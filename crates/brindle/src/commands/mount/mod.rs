@@ -44,8 +44,8 @@ WHAT IS DURABLE
   the serving process to end before the devices are used otherwise; the installed helpers do.
 
   A pool that root has mounted on a block device can be mounted again, also another subvolume of it,
-  by any of its devices: at other places, with other options of the mount itself (ro, noatime, nodev,
-  nosuid, noexec). Options of the pool are those of the first mount. The command returns at once then,
+  by any of its devices: at other places, with other options of the mount itself (ro, nodev, nosuid,
+  noexec). All other options are those of the first mount. The command returns at once then,
   also with --foreground, and the process of the first mount serves all of them.
 
   When a write fails, of contents or of a commit, in more copies than the profile can spare, the

@@ -110,8 +110,7 @@ impl MountOptions {
 
     /// Returns true if these options say nothing of the pool, only of a mount of it.
     pub(crate) fn is_of_mount_alone(&self) -> bool {
-        let mut plain = Self::default();
-        plain.write.atime = self.write.atime;
+        let plain = Self::default();
         let of_pool = (&self.write, &self.read_policy, self.metadata_bytes, self.leaves_log);
         let mount = &self.mount;
         of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, plain.leaves_log)
