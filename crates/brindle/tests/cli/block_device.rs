@@ -97,6 +97,9 @@ fn an_image_is_claimed_by_an_anchor_that_goes_with_the_mount() {
     assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), "4096", "no pool is seen on it");
     let said = brindle_fails(1, ["mount", text(&images[0]), text(&images[1]), text(&place)]);
     assert!(said.contains("it is mounted there already"), "{said}");
+    // mount(8) with -a asks again.
+    brindle_succeeds(["mount", "--helper", text(&images[0]), text(&images[1]), text(&place)]);
+    assert_eq!(fs::read_to_string("/proc/mounts").expect("text").matches(text(&place)).count(), 1);
     let said =
         brindle_fails(1, ["mount", "-o", "noblkdev", text(&images[0]), text(&images[1]), text(&place)]);
     assert!(said.contains("another process writes it"), "{said}");

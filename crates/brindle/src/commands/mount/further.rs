@@ -28,13 +28,20 @@ pub(super) fn mount(
     mountpoint: &Path,
     options: &MountOptions,
     kernel: &brindle_fuse::MountOptions,
+    is_helper: bool,
 ) -> Result<bool> {
     if !may_be(options) {
         return Ok(false);
     }
     let Some((first, mounted)) = mounted(device) else { return Ok(false) };
     let path = path_of(&mounted, &options.subvolume())?;
-    refuse_twice(&first, mountpoint, &path)?;
+    if is_mounted_at(&first, mountpoint, &path)? {
+        // mount(8) with -a does not recognise a mount of a part, and asks again.
+        if is_helper {
+            return Ok(true);
+        }
+        bail!("{}: it is mounted there already", mountpoint.display());
+    }
     let kernel =
         brindle_fuse::MountOptions { read_only: options.is_read_only(), part: path, ..kernel.clone() };
     brindle_fuse::mount_further(&first.source, mountpoint, &kernel)?;
@@ -47,15 +54,12 @@ pub(super) fn mount(
     Ok(true)
 }
 
-/// Refuses to mount over a mount of the same, as the kernel does.
-fn refuse_twice(first: &Mount, mountpoint: &Path, part: &[u8]) -> Result<()> {
+/// Returns true if the topmost mount at a place is of the same, over which the kernel does not mount it either.
+fn is_mounted_at(first: &Mount, mountpoint: &Path, part: &[u8]) -> Result<bool> {
     let (mounts, place) = (mount_table::read()?, mountpoint.canonicalize().unwrap_or_default());
     let root = Path::new("/").join(OsStr::from_bytes(part));
     let below = mount_table::at(&mounts, &place);
-    if below.is_some_and(|below| below.device == first.device && below.root == root) {
-        bail!("{}: it is mounted there already", mountpoint.display());
-    }
-    Ok(())
+    Ok(below.is_some_and(|below| below.device == first.device && below.root == root))
 }
 
 /// Waiting for another process of ours, which has a device and is about to mount the pool, or has just unmounted it.

@@ -157,7 +157,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let of_kernel = fuse_options(command, options);
     let mut turn = further::Turn::new();
     let opened = loop {
-        if !command.fake && further::mount(first, mountpoint, options, &of_kernel)? {
+        if !command.fake && further::mount(first, mountpoint, options, &of_kernel, command.helper)? {
             background::report_ready()?;
             return Ok(ExitCode::SUCCESS);
         }
