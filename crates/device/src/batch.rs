@@ -2,10 +2,12 @@
 //!
 //! Requests are added to a batch by their devices ([`WritableDevice::submit_write`]) and made when the batch is run. They
 //! borrow what they write, for [`Batch::run`] returns when all of them have an answer. A device without an engine makes
-//! its requests as they are added, which is as good: requests of one batch are in no order.
+//! its requests as they are added, which is as good: requests of one batch are in no order. A device with an engine of its
+//! own submits them as they are added, and is waited for.
 
 use crate::engine::{self, FileRequest};
 use crate::{DeviceError, WritableDevice};
+use std::fmt;
 
 /// A write to be submitted.
 #[derive(Clone, Debug)]
@@ -29,12 +31,27 @@ pub struct Batch<'a> {
 enum Request<'a> {
     Answered(Result<(), DeviceError>),
     Planned(FileRequest<'a>),
+    UnderWay(Wait<'a>),
+}
+
+/// A request that a device works on already.
+struct Wait<'a>(Box<dyn FnOnce() -> Result<(), DeviceError> + 'a>);
+
+impl fmt::Debug for Wait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wait")
+    }
 }
 
 impl<'a> Batch<'a> {
     /// Adds a request that has been made.
     pub fn answer(&mut self, answer: Result<(), DeviceError>) {
         self.requests.push(Request::Answered(answer));
+    }
+
+    /// Adds a request that is under way; `wait` returns its answer when it has one.
+    pub fn under_way(&mut self, wait: impl FnOnce() -> Result<(), DeviceError> + 'a) {
+        self.requests.push(Request::UnderWay(Wait(Box::new(wait))));
     }
 
     /// Adds a request of a file.
@@ -49,6 +66,7 @@ impl<'a> Batch<'a> {
         let answer = |request| match request {
             Request::Answered(answer) => answer,
             Request::Planned(_) => answers.next().expect("an answer to each"),
+            Request::UnderWay(Wait(wait)) => wait(),
         };
         self.requests.into_iter().map(answer).collect()
     }
@@ -57,7 +75,7 @@ impl<'a> Batch<'a> {
 impl<'a> Request<'a> {
     fn planned(&self) -> Option<&FileRequest<'a>> {
         match self {
-            Self::Answered(_) => None,
+            Self::Answered(_) | Self::UnderWay(_) => None,
             Self::Planned(request) => Some(request),
         }
     }

@@ -5,7 +5,7 @@
 //! then the job whose answer came first; so their effect on each other is the same in each run, however many
 //! processors there are.
 
-use crate::{Completion, Drive, DriveRequest, DriveRequestKind};
+use crate::{Completion, Drive, DriveCounts, DriveRequest, DriveRequestKind};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,6 +72,16 @@ impl VirtualTime {
         let (id, at_ns) = (state.requests, state.now_ns);
         state.drives[drive].submit(DriveRequest { id, kind, at_ns });
         Ticket(id)
+    }
+
+    /// Counts of a drive.
+    pub fn counts(&self, drive: usize) -> DriveCounts {
+        self.state().drives[drive].counts()
+    }
+
+    /// Sets the counts of a drive to 0.
+    pub fn reset_counts(&self, drive: usize) {
+        self.state().drives[drive].reset_counts();
     }
 
     /// Waits for an answer.

@@ -2,7 +2,7 @@
 
 use super::geometry::Geometry;
 use super::write_cache::WriteCache;
-use super::{Answers, Completion, DriveRequest, DriveRequestKind, transfer_ns};
+use super::{Answers, Completion, DriveCounts, DriveRequest, DriveRequestKind, transfer_ns};
 use std::collections::VecDeque;
 
 /// Parameters of a hard disk.
@@ -40,6 +40,10 @@ pub struct HardDiskParameters {
     pub read_segment_bytes: u64,
     /// Bytes that it reads ahead while idle.
     pub look_ahead_bytes: u64,
+    /// Idle time after which the platters stop; `None` if they always turn.
+    pub spin_down_ns: Option<u64>,
+    /// Time that the platters take to start again.
+    pub spin_up_ns: u64,
 }
 
 impl Default for HardDiskParameters {
@@ -61,6 +65,8 @@ impl Default for HardDiskParameters {
             read_segments: 32,
             read_segment_bytes: 4 << 20,
             look_ahead_bytes: 2 << 20,
+            spin_down_ns: None,
+            spin_up_ns: 7_000_000_000,
         }
     }
 }
@@ -102,6 +108,11 @@ pub struct HardDisk {
     read_ns: u64,
     segments: VecDeque<(u64, u64)>,
     interface_free_ns: u64,
+    /// The last command, or the end of the head's last operation: whichever came later.
+    active_ns: u64,
+    /// True if the platters stand still.
+    is_asleep: bool,
+    counts: DriveCounts,
     answers: Answers,
 }
 
@@ -143,14 +154,47 @@ impl HardDisk {
             read_ns: 0,
             segments: VecDeque::new(),
             interface_free_ns: 0,
+            active_ns: 0,
+            is_asleep: false,
+            counts: DriveCounts::default(),
             answers: Answers::default(),
         }
     }
 
     pub(super) fn submit(&mut self, request: DriveRequest) {
         self.progress(request.at_ns);
+        self.counts.count(request.kind);
+        self.fall_asleep();
+        self.active_ns = self.now_ns;
         self.take(request);
         self.dispatch();
+    }
+
+    pub(super) fn counts(&self) -> DriveCounts {
+        self.counts
+    }
+
+    pub(super) fn reset_counts(&mut self) {
+        self.counts = DriveCounts::default();
+    }
+
+    /// The platters have stopped if nothing has happened for long enough. A command that the caches answer lets them stand.
+    fn fall_asleep(&mut self) {
+        let is_idle = self.running.is_none() && self.reads.is_empty() && self.cache.is_empty();
+        let after = self.parameters.spin_down_ns;
+        let is_time = after.is_some_and(|after| self.now_ns >= self.active_ns.saturating_add(after));
+        self.is_asleep |= is_idle && is_time;
+    }
+
+    /// Time until the platters turn.
+    fn wake_up_ns(&mut self) -> u64 {
+        if !self.is_asleep {
+            return 0;
+        }
+        self.keep_segment();
+        (self.is_asleep, self.is_streaming) = (false, false);
+        self.counts.wake_ups += 1;
+        self.parameters.spin_up_ns
     }
 
     fn take(&mut self, request: DriveRequest) {
@@ -163,7 +207,7 @@ impl HardDisk {
         match request.kind {
             DriveRequestKind::Read(offset, length) => {
                 let (start, end) = (offset, offset + length);
-                if self.is_cached(start, end) {
+                if length == 0 || self.is_cached(start, end) {
                     self.answer_from_cache(at_ns, length, request.id);
                 } else {
                     let position_ns = self.geometry.position_ns(start);
@@ -175,6 +219,8 @@ impl HardDisk {
                 self.take_writes();
             }
             DriveRequestKind::Flush => self.flush = Some(request.id),
+            // It has nothing to forget, and says so at once.
+            DriveRequestKind::Discard(..) => self.answers.add(at_ns, request.id),
         }
     }
 
@@ -240,8 +286,7 @@ impl HardDisk {
     }
 
     pub(super) fn next_event_ns(&self) -> Option<u64> {
-        let head = self.running.map_or_else(|| self.next_start_ns(), |running| Some(running.end_ns));
-        [head, self.answers.next_ns()].into_iter().flatten().min()
+        [self.next_head_ns(), self.answers.next_ns()].into_iter().flatten().min()
     }
 
     pub(super) fn advance(&mut self, now_ns: u64, answered: &mut Vec<Completion>) {
@@ -251,29 +296,32 @@ impl HardDisk {
 
     /// Does what happens until a moment.
     fn progress(&mut self, now_ns: u64) {
-        loop {
-            let before = (self.reads.len(), self.running.is_some());
-            let next = self.running.map_or_else(|| self.next_start_ns(), |running| Some(running.end_ns));
-            let Some(next) = next.filter(|next| *next <= now_ns) else { break };
+        while let Some(next) = self.next_head_ns().filter(|next| *next <= now_ns) {
             self.now_ns = self.now_ns.max(next);
             if self.running.is_some() {
                 self.finish();
-            } else {
-                self.dispatch();
-                if before == (self.reads.len(), self.running.is_some()) {
-                    break;
-                }
             }
+            self.dispatch();
         }
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    /// When the head, idle now, has something to do.
-    fn next_start_ns(&self) -> Option<u64> {
-        let read = self.reads.iter().take(self.parameters.queue_depth).map(|read| read.at_ns).min();
+    /// When the head is done, or has something to do: later than now, for what it can begin now it has begun.
+    fn next_head_ns(&self) -> Option<u64> {
+        if let Some(running) = self.running {
+            return Some(running.end_ns);
+        }
+        let read = self.window().map(|read| read.at_ns).min();
         let is_drained = !self.cache.is_empty() && self.reads.is_empty();
         let drain = is_drained.then_some(self.read_ns + self.parameters.write_idle_ns);
-        [read, drain].into_iter().flatten().min()
+        let next = [read, drain].into_iter().flatten().min();
+        assert!(next.is_none_or(|next| next > self.now_ns), "an idle head begins what it can");
+        next
+    }
+
+    /// Reads to choose from.
+    fn window(&self) -> impl Iterator<Item = &Read> + Clone {
+        self.reads.iter().take(self.parameters.queue_depth)
     }
 
     /// The head has done what it did.
@@ -296,19 +344,29 @@ impl HardDisk {
                 self.take_writes();
             }
         }
-        self.head_ns = running.end_ns;
-        self.dispatch();
+        (self.head_ns, self.active_ns) = (running.end_ns, self.active_ns.max(running.end_ns));
     }
 
-    /// Gives the head something to do, if it has nothing.
+    /// Gives the head something to do, if it has nothing; answers the flushes that have nothing to wait for.
     fn dispatch(&mut self) {
-        if self.running.is_some() {
-            return;
+        while self.running.is_none() {
+            self.start_next();
+            if self.running.is_some() || !self.answer_flush() {
+                return;
+            }
         }
+    }
+
+    /// Starts the head's next operation, if one is due.
+    fn start_next(&mut self) {
         self.answer_what_was_read_ahead();
+        // Reads come first, but each one that has waited too long leaves the next turn to the cache.
+        let is_write_late = self.writes.front().is_some_and(|write| self.is_late(write.at_ns));
+        if is_write_late && self.is_streaming && !self.cache.is_empty() {
+            return self.start_write();
+        }
         if let Some(index) = self.nearest_read() {
-            self.start_read(index);
-            return;
+            return self.start_read(index);
         }
         if !self.reads.is_empty() {
             return;
@@ -317,16 +375,25 @@ impl HardDisk {
         let is_idle = self.now_ns >= self.read_ns + self.parameters.write_idle_ns;
         if !self.cache.is_empty() && (is_urgent || is_idle) {
             self.start_write();
-        } else if self.cache.is_empty()
-            && self.writes.is_empty()
-            && let Some(id) = self.flush.take()
-        {
-            self.answers.add(self.now_ns + self.parameters.command_ns, id);
-            for request in std::mem::take(&mut self.held) {
-                self.take(request);
-            }
-            self.dispatch();
         }
+    }
+
+    /// Answers the flush, if all that came before it is done, and takes what has come since. Returns true if it did.
+    fn answer_flush(&mut self) -> bool {
+        let is_done = self.reads.is_empty() && self.writes.is_empty() && self.cache.is_empty();
+        let Some(id) = self.flush.take_if(|_| is_done) else { return false };
+        self.answers.add(self.now_ns + self.parameters.command_ns, id);
+        while self.flush.is_none()
+            && let Some(request) = self.held.pop_front()
+        {
+            self.take(request);
+        }
+        true
+    }
+
+    /// Returns true if a request has waited for too long.
+    fn is_late(&self, at_ns: u64) -> bool {
+        self.now_ns.saturating_sub(at_ns) > self.parameters.wait_ns_max
     }
 
     /// Reads that have waited while the head read what they want.
@@ -344,19 +411,17 @@ impl HardDisk {
     /// reads that follow each other the first comes first: a stream that is entered in its middle would leave its
     /// start behind.
     fn nearest_read(&self) -> Option<usize> {
-        let queue = self.reads.iter().enumerate().take(self.parameters.queue_depth);
-        let ready = queue.filter(|(_, read)| read.at_ns <= self.now_ns);
-        let follows = |read: &Read| self.reads.iter().any(|other| other.end == read.start);
-        let ready = ready.filter(|(_, read)| !follows(read));
-        let late = |read: &Read| self.now_ns.saturating_sub(read.at_ns) > self.parameters.wait_ns_max;
+        // Of the reads that are ready: one that is not, or is not seen yet, is no reason to wait. No read is empty, so
+        // there is a first one.
+        let ready = self.window().enumerate().filter(|(_, read)| read.at_ns <= self.now_ns);
+        let follows = |read: &Read| ready.clone().any(|(_, other)| other.end == read.start);
         let head = self.head_position_ns();
-        ready
-            .min_by_key(
-                |(index, read)| {
-                    if late(read) { (0, *index as u64) } else { (1, self.access_ns(head, read)) }
-                },
-            )
-            .map(|(index, _)| index)
+        let choice = |(index, read): (usize, &Read)| match self.is_late(read.at_ns) {
+            true => Some((0, index as u64, index)),
+            false if follows(read) => None,
+            false => Some((1, self.access_ns(head, read), index)),
+        };
+        ready.clone().filter_map(choice).min().map(|(.., index)| index)
     }
 
     /// Time until the head reaches the start of a read, or of the part that was not read ahead.
@@ -376,18 +441,20 @@ impl HardDisk {
 
     fn start_read(&mut self, index: usize) {
         let Some(read) = self.reads.remove(index) else { return };
+        let begin_ns = self.now_ns + self.wake_up_ns();
         let head = self.head_position_ns();
         let reach = self.stream.1 + self.parameters.look_ahead_bytes;
         let goes_on = self.stream_start() <= read.start && read.start <= reach && self.is_still_reading();
         let end_position = self.geometry.position_ns(read.end);
         let (start, end_ns) = if goes_on {
             // What lies between is read along.
-            (self.stream.1, self.now_ns + end_position.saturating_sub(head))
+            (self.stream.1, begin_ns + end_position.saturating_sub(head))
         } else {
             self.keep_segment();
-            let access = self.geometry.access_ns(head, read.position_ns, self.now_ns, false);
+            let access = self.geometry.access_ns(head, read.position_ns, begin_ns, false);
             self.is_streaming = false;
-            (read.start, self.now_ns + access + (end_position - read.position_ns))
+            self.counts.seeks += 1;
+            (read.start, begin_ns + access + (end_position - read.position_ns))
         };
         let interface = transfer_ns(read.end - read.start, self.parameters.interface_bytes_per_second);
         self.interface_free_ns = self.interface_free_ns.max(self.now_ns) + interface;
@@ -408,18 +475,20 @@ impl HardDisk {
     }
 
     fn start_write(&mut self) {
+        let begin_ns = self.now_ns + self.wake_up_ns();
         let (head, at) = (self.head_position_ns(), self.stream.1);
         let until = |start: u64| {
             let is_next = !self.is_streaming && start == at && self.now_ns == self.head_ns;
             let position = self.geometry.position_ns(start);
-            if is_next { 0 } else { self.geometry.access_ns(head, position, self.now_ns, true) }
+            if is_next { 0 } else { self.geometry.access_ns(head, position, begin_ns, true) }
         };
         let nearest = self.cache.near(at).map(|range| (until(range.start), range.start, range.end)).min();
         let Some((access, start, end)) = nearest else { return };
         self.keep_segment();
         let transfer = self.geometry.position_ns(end) - self.geometry.position_ns(start);
-        let end_ns = self.now_ns + access + transfer;
+        let end_ns = begin_ns + access + transfer;
         self.is_streaming = false;
+        self.counts.seeks += u64::from(access > 0);
         self.running = Some(Running { end_ns, start, end, read: None });
     }
 }

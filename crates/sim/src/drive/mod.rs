@@ -5,14 +5,18 @@
 //! have the same answers, to the nanosecond, on every machine. A figure made with it is that of a *modelled* drive, and has
 //! to say so.
 
+mod counts;
 mod geometry;
 mod hard_disk;
 mod solid;
 mod write_cache;
 
 #[cfg(test)]
+mod liveness;
+#[cfg(test)]
 mod tests;
 
+pub use counts::DriveCounts;
 pub use hard_disk::{HardDisk, HardDiskParameters};
 pub use solid::{Solid, SolidParameters};
 
@@ -39,6 +43,8 @@ pub enum DriveRequestKind {
     Write(u64, u64),
     /// Makes durable what was written.
     Flush,
+    /// Forgets a range, whose space is free: offset and length in bytes.
+    Discard(u64, u64),
 }
 
 /// A request was answered.
@@ -83,6 +89,22 @@ impl Drive {
     /// Returns true if it rotates.
     pub fn is_rotating(&self) -> bool {
         matches!(self, Self::HardDisk(_))
+    }
+
+    /// Counts since the drive was made, or since they were last reset.
+    pub fn counts(&self) -> DriveCounts {
+        match self {
+            Self::HardDisk(drive) => drive.counts(),
+            Self::Solid(drive) => drive.counts(),
+        }
+    }
+
+    /// Sets all counts to 0.
+    pub fn reset_counts(&mut self) {
+        match self {
+            Self::HardDisk(drive) => drive.reset_counts(),
+            Self::Solid(drive) => drive.reset_counts(),
+        }
     }
 
     /// Takes a request.

@@ -1,6 +1,6 @@
 //! A drive without moving parts: channels that work side by side, behind one link.
 
-use super::{Answers, Completion, DriveRequest, DriveRequestKind, transfer_ns};
+use super::{Answers, Completion, DriveCounts, DriveRequest, DriveRequestKind, transfer_ns};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -81,6 +81,7 @@ pub struct Solid {
     is_dirty: bool,
     /// Transfers over the link, by the time at which a channel has them.
     arriving: BinaryHeap<Reverse<Arriving>>,
+    counts: DriveCounts,
     answers: Answers,
 }
 
@@ -107,13 +108,23 @@ impl Solid {
             read_end: u64::MAX,
             is_dirty: false,
             arriving: BinaryHeap::new(),
+            counts: DriveCounts::default(),
             answers: Answers::default(),
         }
+    }
+
+    pub(super) fn counts(&self) -> DriveCounts {
+        self.counts
+    }
+
+    pub(super) fn reset_counts(&mut self) {
+        self.counts = DriveCounts::default();
     }
 
     pub(super) fn submit(&mut self, request: DriveRequest) {
         let parameters = self.parameters;
         self.progress(request.at_ns);
+        self.counts.count(request.kind);
         let start = request.at_ns.max(self.command_free_ns);
         match request.kind {
             DriveRequestKind::Flush => {
@@ -131,6 +142,12 @@ impl Solid {
                 let latency = if is_next { parameters.sequential_read_ns } else { parameters.read_ns };
                 let took_ns = transfer_ns(length, parameters.read_bytes_per_second);
                 self.fetch(request.id, start, (offset, length), latency, took_ns);
+            }
+            DriveRequestKind::Discard(..) => {
+                // The mapping changes, which one channel's latency is taken for.
+                self.is_dirty = true;
+                self.command_free_ns = start + 1_000_000_000 / parameters.commands_per_second;
+                self.answers.add(start + parameters.write_ns, request.id);
             }
             DriveRequestKind::Write(offset, length) => {
                 self.is_dirty = true;
