@@ -1,7 +1,7 @@
 //! Devices that are not there. [`Recorder`] hands out devices in memory that write down, in one order, what is
 //! done to all of them, and [`Recording`] makes of it the devices as a crash at any point leaves them;
 //! [`FaultyDevice`] fails as its script says; [`ModelDevice`] answers when a hard disk, a SATA SSD or an NVMe drive would,
-//! in [`VirtualTime`]. Everything follows from a seed.
+//! in [`VirtualTime`], and a [`RealDrive`] in real time. Everything but the latter follows from a seed.
 //! Must not know: btrfs.
 
 mod change;
@@ -12,6 +12,7 @@ mod image_device;
 mod loss;
 mod model_device;
 mod random;
+mod real_time;
 mod recorder;
 mod replay;
 mod virtual_time;
@@ -30,6 +31,7 @@ pub use image_device::ImageDevice;
 pub use loss::{LossMode, WriteOutcome};
 pub use model_device::ModelDevice;
 pub use random::Random;
+pub use real_time::{Lateness, RealDrive};
 pub use recorder::{CrashDevice, Event, EventKind, Recorder};
 pub use replay::{CrashState, Loss, Recording, Replay};
 pub use virtual_time::{Ticket, VirtualTime};

@@ -164,7 +164,7 @@ impl HardDisk {
     pub(super) fn submit(&mut self, request: DriveRequest) {
         self.progress(request.at_ns);
         self.counts.count(request.kind);
-        self.fall_asleep();
+        self.is_asleep = self.is_asleep(self.now_ns);
         self.active_ns = self.now_ns;
         self.take(request);
         self.dispatch();
@@ -178,12 +178,13 @@ impl HardDisk {
         self.counts = DriveCounts::default();
     }
 
-    /// The platters have stopped if nothing has happened for long enough. A command that the caches answer lets them stand.
-    fn fall_asleep(&mut self) {
+    /// Returns true if the platters stand still at a moment: they stop if nothing has happened for long enough. A command
+    /// that the caches answer lets them stand.
+    pub(super) fn is_asleep(&self, now_ns: u64) -> bool {
         let is_idle = self.running.is_none() && self.reads.is_empty() && self.cache.is_empty();
         let after = self.parameters.spin_down_ns;
-        let is_time = after.is_some_and(|after| self.now_ns >= self.active_ns.saturating_add(after));
-        self.is_asleep |= is_idle && is_time;
+        let is_time = after.is_some_and(|after| now_ns >= self.active_ns.saturating_add(after));
+        self.is_asleep || is_idle && is_time
     }
 
     /// Time until the platters turn.

@@ -91,6 +91,14 @@ impl Drive {
         matches!(self, Self::HardDisk(_))
     }
 
+    /// Returns true if its platters stand still at a moment, if it was asked for nothing until then.
+    pub fn is_asleep(&self, now_ns: u64) -> bool {
+        match self {
+            Self::HardDisk(drive) => drive.is_asleep(now_ns),
+            Self::Solid(_) => false,
+        }
+    }
+
     /// Counts since the drive was made, or since they were last reset.
     pub fn counts(&self) -> DriveCounts {
         match self {
