@@ -4,10 +4,11 @@
 //! X that is tested in a way of its own.
 
 use crate::cargo;
-use anyhow::{Context, Result, bail};
+use crate::steps::Steps;
+use anyhow::{Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A binary of tests.
 pub(crate) struct TestBinary {
@@ -29,6 +30,11 @@ impl TestBinary {
         Some(Self { folder, package, path })
     }
 
+    /// The name of its file.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// The command that runs it as `cargo test` does.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
@@ -38,16 +44,10 @@ impl TestBinary {
 }
 
 /// Builds the tests of all packages.
-pub(crate) fn build() -> Result<Vec<TestBinary>> {
+pub(crate) fn build(steps: &mut Steps) -> Result<Vec<TestBinary>> {
     let mut build = cargo();
     build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    eprintln!("+ {}", crate::words(&build));
-    let output = build.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("the tests cannot be built: {}", output.status);
-    }
-    let binaries: Vec<TestBinary> =
-        String::from_utf8_lossy(&output.stdout).lines().filter_map(TestBinary::of).collect();
+    let binaries: Vec<TestBinary> = steps.output(&mut build)?.lines().filter_map(TestBinary::of).collect();
     if binaries.is_empty() {
         bail!("cargo names no tests");
     }

@@ -1,7 +1,9 @@
 //! Steps of CI, in the order in which failures are cheapest.
 
-use crate::{binaries, cargo, fuzz, tidy};
+use crate::steps::{Limits, Steps};
+use crate::{binaries, cargo, fuzz};
 use anyhow::Result;
+use std::time::Duration;
 
 /// Packages whose tests attach loop devices, mount and start programs, and so would meet each other: a child that is
 /// being started holds every lock and every open file of all threads until it runs its program.
@@ -10,12 +12,16 @@ const ALONE: [&str; 3] = ["care", "fuse", "brindle"];
 /// Seed of all random cases: a change fails for its own faults, not for another draw.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
+/// Time of CI, and of a step, several times that of the slowest: what takes longer is stuck, and says where.
+const LIMITS: Limits = Limits { step: Duration::from_secs(20 * 60), all: Duration::from_secs(75 * 60) };
+
 /// Runs everything, stopping at the first failure.
 pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
-    crate::run(cargo().args(["fmt", "--all", "--check"]))?;
-    tidy()?;
-    crate::run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    crate::run(cargo().args([
+    let mut steps = Steps::begin(LIMITS)?;
+    steps.run(cargo().args(["fmt", "--all", "--check"]))?;
+    steps.run(cargo().args(["xtask", "tidy"]))?;
+    steps.run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    steps.run(cargo().args([
         "deny",
         "--all-features",
         "check",
@@ -24,26 +30,32 @@ pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
         "licenses",
         "sources",
     ]))?;
-    tests()?;
-    explore()?;
+    tests(&mut steps)?;
+    explore(&mut steps)?;
     for target in fuzz::targets()? {
-        fuzz::run(&target, fuzz_seconds, Some(1))?;
+        fuzz::run(&mut steps, &target, fuzz_seconds, Some(1))?;
     }
     Ok(())
 }
 
 /// Explores schedules of threads: all threads of this build are tasks of one, so it is a build of its own. Its lints are
 /// checked here, too, as no other build has these sources.
-fn explore() -> Result<()> {
-    let explored = ["--package", "brindle-fs", "--features", "explore", "--test", "explore", "--quiet"];
-    crate::run(cargo().arg("clippy").args(explored).args(["--", "-D", "warnings"]))?;
-    crate::run(cargo().arg("test").args(explored))
+fn explore(steps: &mut Steps) -> Result<()> {
+    let explored = ["--package", "brindle-fs", "--features", "explore", "--test", "explore"];
+    steps.run(cargo().args(["clippy", "--quiet"]).args(explored).args(["--", "-D", "warnings"]))?;
+    steps.run(cargo().arg("test").args(explored))
 }
 
-/// Builds and runs all tests, each package's in its own way.
-pub(crate) fn tests() -> Result<()> {
+/// Runs all tests, as CI does.
+pub(crate) fn run_tests() -> Result<()> {
+    tests(&mut Steps::begin(LIMITS)?)
+}
+
+/// Builds and runs all tests, each package's in its own way. The harness prints the name of a test before the test where they
+/// run one at a time, and elsewhere that one has been running for a minute: the last line tells which test is stuck.
+fn tests(steps: &mut Steps) -> Result<()> {
     let is_alone = |binary: &binaries::TestBinary| ALONE.contains(&binary.package.as_str());
-    let mut binaries = binaries::build()?;
+    let mut binaries = binaries::build(steps)?;
     binaries.sort_by_key(is_alone);
     for binary in &binaries {
         let mut command = binary.command();
@@ -53,7 +65,7 @@ pub(crate) fn tests() -> Result<()> {
         if std::env::var_os(SEED.0).is_none() {
             command.env(SEED.0, SEED.1);
         }
-        crate::run(&mut command)?;
+        steps.run_as(&format!("tests of {}: {}", binary.package, binary.name()), &mut command)?;
     }
-    crate::run(cargo().args(["test", "--workspace", "--doc"]))
+    steps.run(cargo().args(["test", "--workspace", "--doc"]))
 }

@@ -1,6 +1,7 @@
 //! Fuzzing on the stable toolchain: libFuzzer's instrumentation is asked of the compiler by its passes.
 
-use crate::{cargo, run as run_command, workspace_root};
+use crate::steps::Steps;
+use crate::{cargo, workspace_root};
 use anyhow::{Context, Result};
 use std::fs;
 
@@ -31,10 +32,10 @@ pub(crate) fn targets() -> Result<Vec<String>> {
 
 /// Builds a target and runs it on its corpus; new inputs go into a folder that is not kept. With a seed, each run tries
 /// the same inputs in the same order, as far as it comes.
-pub(crate) fn run(target: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
+pub(crate) fn run(steps: &mut Steps, target: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
     let root = workspace_root();
     let fuzz = root.join("fuzz");
-    run_command(
+    steps.run(
         cargo()
             .env("RUSTFLAGS", FLAGS)
             .args(["build", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"])
@@ -46,7 +47,7 @@ pub(crate) fn run(target: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
     fs::create_dir_all(&found)?;
     fs::create_dir_all(&artifacts)?;
     let program = fuzz.join("target").join(TRIPLE).join("release").join(target);
-    run_command(
+    steps.run(
         std::process::Command::new(program)
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-rss_limit_mb={MEMORY_MIB}"))

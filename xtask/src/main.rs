@@ -9,11 +9,13 @@ mod imports;
 mod language;
 mod layers;
 mod sources;
+mod steps;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use steps::{Limits, Steps};
 
 /// Chores of the workspace.
 #[derive(Parser)]
@@ -56,14 +58,23 @@ enum Task {
 fn main() -> Result<()> {
     match Task::parse() {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
-        Task::Test => ci::tests(),
+        Task::Test => ci::run_tests(),
         Task::Tidy => tidy(),
         Task::Language { below } => language::list(&workspace_root(), &below),
-        Task::Fuzz { target, seconds } => fuzz::run(&target, seconds, None),
+        Task::Fuzz { target, seconds } => fuzz::run(&mut Steps::begin(Limits::NONE)?, &target, seconds, None),
         Task::FuzzAll { seconds } => {
-            fuzz::targets()?.iter().try_for_each(|target| fuzz::run(target, seconds, None))
+            let mut steps = Steps::begin(Limits::NONE)?;
+            fuzz::targets()?.iter().try_for_each(|target| fuzz::run(&mut steps, target, seconds, None))
         }
-        Task::Man => run(cargo().args(["run", "--quiet", "-p", "brindle", "--", "man", "target/man"])),
+        Task::Man => Steps::begin(Limits::NONE)?.run(cargo().args([
+            "run",
+            "--quiet",
+            "-p",
+            "brindle",
+            "--",
+            "man",
+            "target/man",
+        ])),
     }
 }
 
@@ -95,21 +106,4 @@ fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace_root());
     command
-}
-
-/// Runs a command and fails unless it succeeds.
-fn run(command: &mut Command) -> Result<()> {
-    eprintln!("+ {}", words(command));
-    let status = command.status().with_context(|| format!("cannot run {}", words(command)))?;
-    if status.success() {
-        return Ok(());
-    }
-    bail!("{} failed: {status}", words(command))
-}
-
-fn words(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
-    let mut words = vec![program.to_string_lossy().into_owned()];
-    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
-    words.join(" ")
 }
