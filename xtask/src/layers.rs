@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
@@ -20,13 +20,14 @@ const LAYERS: [&str; 18] = [
     "brindle-care",
     "brindle-admin",
     "brindle-fuse",
+    "brindle-lab",
     "brindle",
     "brindle-testing",
     "xtask",
 ];
 
 /// Imports that the order allows and the design does not.
-const FORBIDDEN: [(&str, &str, &str); 25] = [
+const FORBIDDEN: [(&str, &str, &str); 30] = [
     ("brindle-check", "brindle-tree", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-fs", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-policy", "the oracle takes no decision of the engine for right"),
@@ -52,6 +53,11 @@ const FORBIDDEN: [(&str, &str, &str); 25] = [
     ("brindle-fuse", "brindle-volume", "a mount knows files, and nothing under them"),
     ("brindle-fuse", "brindle-tree", "a mount knows files, and nothing under them"),
     ("brindle-fuse", "brindle-check", "the oracle is for pools that nothing writes"),
+    ("brindle-lab", "brindle-ondisk", "a disk knows nothing of btrfs"),
+    ("brindle-lab", "brindle-volume", "a disk knows nothing of btrfs"),
+    ("brindle-lab", "brindle-tree", "a disk knows nothing of btrfs"),
+    ("brindle-lab", "brindle-fs", "a disk knows nothing of btrfs"),
+    ("brindle-lab", "brindle-fuse", "the mount of a disk is not that of a pool"),
 ];
 
 /// Complaints about the real graph of crates.

@@ -108,12 +108,7 @@ impl Change {
         let first = self.offset / sector_bytes;
         match &self.payload {
             Payload::Bytes(pieces) => {
-                let mut coins = match tear {
-                    Tear::Scattered { seed } => Random::new(seed),
-                    Tear::First(_) | Tear::AllBut(_) => Random::new(0),
-                };
-                let sectors = self.sectors(sector_bytes);
-                let kept: Vec<bool> = (0..sectors).map(|sector| tear.keeps(sector, &mut coins)).collect();
+                let kept = tear.kept(self.sectors(sector_bytes));
                 let is_kept = |at: u64| {
                     let sector = usize::try_from(at / sector_bytes - first).expect("a write fits memory");
                     kept[sector]
@@ -183,6 +178,16 @@ impl Tear {
             1 => Self::AllBut(some),
             _ => Self::Scattered { seed: random.number() },
         })
+    }
+
+    /// Returns true for each of a number of sectors that reached the medium.
+    #[must_use]
+    pub fn kept(self, sectors: u64) -> Vec<bool> {
+        let mut coins = match self {
+            Self::Scattered { seed } => Random::new(seed),
+            Self::First(_) | Self::AllBut(_) => Random::new(0),
+        };
+        (0..sectors).map(|sector| self.keeps(sector, &mut coins)).collect()
     }
 
     fn keeps(self, sector: u64, coins: &mut Random) -> bool {

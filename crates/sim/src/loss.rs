@@ -1,7 +1,6 @@
 //! Losses of a crash: an outcome for each write that was not flushed.
 
-use crate::{Change, Random, Tear};
-use std::sync::Arc;
+use crate::{Random, Tear};
 
 /// Outcome of a write that was not flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,17 +48,12 @@ impl LossMode {
         Self::OneDeviceBehind,
     ];
 
-    /// The fate of each pending write of each device, in order.
-    pub(crate) fn fates(
-        self,
-        pending: &[Vec<Arc<Change>>],
-        sector_bytes: u64,
-        random: &mut Random,
-    ) -> Vec<Vec<WriteOutcome>> {
+    /// The fate of each pending write of each device, in order. A write is told by the number of its sectors.
+    #[must_use]
+    pub fn fates(self, pending: &[Vec<u64>], random: &mut Random) -> Vec<Vec<WriteOutcome>> {
         let same = |fate: WriteOutcome| pending.iter().map(|writes| vec![fate; writes.len()]).collect();
-        let tear = |change: &Change, random: &mut Random| {
-            Tear::any(change.sectors(sector_bytes), random).filter(|_| random.chance(1, 2))
-        };
+        let tear =
+            |sectors: u64, random: &mut Random| Tear::any(sectors, random).filter(|_| random.chance(1, 2));
         match self {
             Self::Nothing => same(WriteOutcome::Kept),
             Self::Everything => same(WriteOutcome::Lost),
@@ -72,23 +66,23 @@ impl LossMode {
                 let mut fates: Vec<Vec<WriteOutcome>> = same(many);
                 if let Some((device, write)) = any_write(pending, random) {
                     fates[device][write] =
-                        tear(&pending[device][write], random).map_or(one, WriteOutcome::Torn);
+                        tear(pending[device][write], random).map_or(one, WriteOutcome::Torn);
                 }
                 fates
             }
             Self::InOrder => {
-                let in_order = |writes: &Vec<Arc<Change>>| {
+                let in_order = |writes: &Vec<u64>| {
                     let cut = random.index(writes.len() + 1);
                     let mut fates = vec![WriteOutcome::Lost; writes.len()];
                     fates[..cut].fill(WriteOutcome::Kept);
-                    if let Some(change) = writes.get(cut) {
-                        fates[cut] = tear(change, random).map_or(WriteOutcome::Lost, WriteOutcome::Torn);
+                    if let Some(sectors) = writes.get(cut) {
+                        fates[cut] = tear(*sectors, random).map_or(WriteOutcome::Lost, WriteOutcome::Torn);
                     }
                     fates
                 };
                 pending.iter().map(in_order).collect()
             }
-            Self::Scattered => pending.iter().map(|writes| scattered(writes, sector_bytes, random)).collect(),
+            Self::Scattered => pending.iter().map(|writes| scattered(writes, random)).collect(),
             Self::OneDevice | Self::OneDeviceBehind => {
                 let mut fates: Vec<Vec<WriteOutcome>> = same(WriteOutcome::Kept);
                 let behind: Vec<usize> =
@@ -96,7 +90,7 @@ impl LossMode {
                 if !behind.is_empty() {
                     let device = *random.pick(&behind);
                     fates[device] = match self {
-                        Self::OneDevice => scattered(&pending[device], sector_bytes, random),
+                        Self::OneDevice => scattered(&pending[device], random),
                         _ => vec![WriteOutcome::Lost; pending[device].len()],
                     };
                 }
@@ -112,14 +106,14 @@ const SHARES: [u64; 5] = [1, 4, 8, 12, 15];
 /// Numbers of 16 writes, of those not lost, that are torn.
 const TORN_SHARES: [u64; 3] = [0, 1, 4];
 
-fn scattered(writes: &[Arc<Change>], sector_bytes: u64, random: &mut Random) -> Vec<WriteOutcome> {
+fn scattered(writes: &[u64], random: &mut Random) -> Vec<WriteOutcome> {
     let lost = *random.pick(&SHARES);
     let torn = *random.pick(&TORN_SHARES);
-    let fate = |change: &Arc<Change>| {
+    let fate = |sectors: &u64| {
         if random.chance(lost, 16) {
             WriteOutcome::Lost
         } else if random.chance(torn, 16) {
-            Tear::any(change.sectors(sector_bytes), random).map_or(WriteOutcome::Kept, WriteOutcome::Torn)
+            Tear::any(*sectors, random).map_or(WriteOutcome::Kept, WriteOutcome::Torn)
         } else {
             WriteOutcome::Kept
         }
@@ -128,7 +122,7 @@ fn scattered(writes: &[Arc<Change>], sector_bytes: u64, random: &mut Random) -> 
 }
 
 /// Device and number of any pending write.
-fn any_write(pending: &[Vec<Arc<Change>>], random: &mut Random) -> Option<(usize, usize)> {
+fn any_write(pending: &[Vec<u64>], random: &mut Random) -> Option<(usize, usize)> {
     let mut number = random.index(pending.iter().map(Vec::len).sum());
     for (device, writes) in pending.iter().enumerate() {
         if number < writes.len() {

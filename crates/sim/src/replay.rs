@@ -141,7 +141,11 @@ impl Replay {
     #[must_use]
     pub fn state(&self, mode: LossMode, random: &mut Random) -> CrashState {
         let Recording { names, classes, sector_bytes, .. } = &self.recording;
-        let fates = mode.fates(&self.pending, *sector_bytes, random);
+        let sectors = |writes: &Vec<Arc<Change>>| {
+            writes.iter().map(|change| change.sectors(*sector_bytes)).collect::<Vec<_>>()
+        };
+        let pending: Vec<_> = self.pending.iter().map(sectors).collect();
+        let fates = mode.fates(&pending, random);
         let mut state = CrashState { devices: Vec::new(), losses: Vec::new() };
         for (device, fates) in fates.into_iter().enumerate() {
             let mut image = self.durable[device].clone();

@@ -10,6 +10,7 @@ mod filesystem;
 pub(crate) mod health;
 mod in_use;
 mod inspect;
+mod lab;
 mod ls;
 mod man;
 mod mkfs;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Tier(tier::TierCommand),
     #[command(subcommand)]
     Inspect(inspect::InspectCommand),
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
     Ls(ls::LsCommand),
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
@@ -71,6 +74,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),
+        Command::Lab(command) => lab::run(&command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),

@@ -12,6 +12,7 @@ mod ends;
 mod failing;
 mod files;
 mod inspect;
+mod lab;
 mod logged;
 mod mount;
 mod names;

@@ -13,12 +13,12 @@ const SERVED: &str = "BRINDLE_MOUNT_REPORTS";
 const READY: &str = "\u{1}brindle mount ready\u{1}";
 
 /// Returns true in the second process.
-pub(super) fn is_served() -> bool {
+pub(crate) fn is_served() -> bool {
     std::env::var_os(SERVED).is_some()
 }
 
 /// Starts the second process with our own arguments; returns when the mount answers, or has failed.
-pub(super) fn start() -> Result<ExitCode> {
+pub(crate) fn start() -> Result<ExitCode> {
     let failed = "cannot start the process that serves the mount";
     let (reader, writer) = std::io::pipe().context(failed)?;
     let program = std::env::current_exe().context(failed)?;
@@ -52,7 +52,7 @@ fn set_name(command: &mut Command) {
 }
 
 /// Says that the mount answers, if anyone waits for that, and lets go of the terminal and the directory.
-pub(super) fn report_ready() -> Result<()> {
+pub(crate) fn report_ready() -> Result<()> {
     if !is_served() {
         return Ok(());
     }

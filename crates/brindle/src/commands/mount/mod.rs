@@ -3,7 +3,7 @@
 //! A mount needs a process that serves it. Unless `--foreground` was given, that is a second process: we start
 //! ourselves again ([`background`]) and wait until it reports that the mount answers, or why it doesn't.
 
-mod background;
+pub(crate) mod background;
 mod block_device;
 pub(crate) mod ending;
 mod further;

@@ -1,0 +1,334 @@
+//! `brindle lab`: modelled disks, served, attached, cut off from power and killed.
+
+use super::mount::{can_mount, is_mounted};
+use super::support::{brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longest time of anything here: a test that needs it has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A disk on a directory of its own; whatever is left of it goes when this is dropped.
+struct LabDisk {
+    scratch: TempDir,
+    path: PathBuf,
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs a program that may not take for ever.
+#[track_caller]
+fn run(program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    let seconds = PATIENCE.as_secs().to_string();
+    command.args(["-s", "KILL", &seconds, program]).args(arguments);
+    command.output().expect("coreutils")
+}
+
+#[track_caller]
+fn succeed(program: &str, arguments: &[&str]) {
+    let output = run(program, arguments);
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl LabDisk {
+    fn new(options: &[&str], model: &str) -> Self {
+        let scratch = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(scratch.path().join("place")).expect("new");
+        let mut disk = Self { scratch, path: PathBuf::new() };
+        disk.start(options, model);
+        disk
+    }
+
+    fn start(&mut self, options: &[&str], model: &str) {
+        let place = self.place();
+        let words = ["lab", "disk"].into_iter().chain(options.iter().copied());
+        let said = brindle_prints(words.chain([model, text(&place)]));
+        self.path = PathBuf::from(said.trim_end());
+    }
+
+    fn place(&self) -> PathBuf {
+        self.scratch.path().join("place")
+    }
+
+    fn lab(&self, words: &[&str]) -> Vec<PathBuf> {
+        ["lab"].iter().chain(words).map(PathBuf::from).chain([self.place()]).collect()
+    }
+
+    fn stats(&self) -> serde_json::Value {
+        serde_json::from_str(&brindle_prints(self.lab(&["stats", "--json"]))).expect("JSON")
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.stats()[name].as_u64().unwrap_or_else(|| panic!("{name} is a number"))
+    }
+
+    fn server(&self) -> Pid {
+        let number = i32::try_from(self.number("process")).expect("a process");
+        Pid::from_raw(number).expect("a process")
+    }
+
+    fn open(&self) -> io::Result<File> {
+        File::options().read(true).write(true).open(self.place().join("disk"))
+    }
+}
+
+fn is_alive(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+impl Drop for LabDisk {
+    fn drop(&mut self) {
+        let place = self.place();
+        if is_mounted(&place) {
+            let left = brindle(self.lab(&["stop"]));
+            if !left.status.success() {
+                Command::new("umount").arg("-l").arg(&place).status().ok();
+            }
+        }
+        if self.path.starts_with("/dev") && is_backed(&self.path, self.scratch.path()) {
+            Command::new("losetup").arg("--detach").arg(&self.path).status().ok();
+        }
+    }
+}
+
+/// Returns true if a loop device has its contents below a directory.
+fn is_backed(device: &Path, below: &Path) -> bool {
+    let name = device.file_name().expect("a device").to_string_lossy();
+    let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+    file.is_ok_and(|file| Path::new(&file).starts_with(below))
+}
+
+fn queue(device: &Path, property: &str) -> String {
+    let name = device.file_name().expect("a device").to_string_lossy();
+    let value = fs::read_to_string(format!("/sys/block/{name}/queue/{property}"));
+    value.expect("a property of this kernel").trim().to_owned()
+}
+
+#[test]
+fn models_are_listed_and_wrong_ones_named() {
+    let said = brindle_prints(["lab", "models"]);
+    assert!(said.contains("ssd      SATA SSD, 256 GB") && said.contains("spindown"), "{said}");
+    let json: serde_json::Value =
+        serde_json::from_str(&brindle_prints(["lab", "models", "--json"])).expect("JSON");
+    assert_eq!(json["models"][0]["size_bytes"], 2_000_398_934_016_u64);
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let place = text(scratch.path());
+    let said = brindle_fails(2, ["lab", "disk", "floppy", place]);
+    assert!(said.contains("no model \"floppy\"; there are hdd, old-hdd, ssd, nvme"), "{said}");
+    let said = brindle_fails(2, ["lab", "disk", "ssd,rpm=7200", place]);
+    assert!(said.contains("a drive of model ssd has no rpm"), "{said}");
+    let said = brindle_fails(1, ["lab", "disk", "ssd", "/nowhere/at/all"]);
+    assert!(said.contains("/nowhere/at/all"), "{said}");
+    let said = brindle_fails(1, ["lab", "stats", place]);
+    assert!(said.contains("no modelled disk is mounted there"), "{said}");
+    for command in ["cut", "restore", "stop"] {
+        let said = brindle_fails(1, ["lab", command, place]);
+        assert!(said.contains("no modelled disk is mounted there"), "{said}");
+    }
+    let said = brindle_fails(2, ["lab", "cut", "--mode", "half", place]);
+    assert!(said.contains("a cut is one of lost, kept, torn, reordered"), "{said}");
+}
+
+#[test]
+fn disk_is_a_file_whose_requests_are_counted_and_whose_power_can_be_cut() {
+    if !can_mount() {
+        return;
+    }
+    let disk = LabDisk::new(&["--size", "64M"], "ssd");
+    assert_eq!(disk.path, disk.place().join("disk"));
+    let file = disk.open().expect("ours");
+    assert_eq!(file.metadata().expect("open").len(), 64 << 20);
+    file.write_all_at(&[1; 8192], 4096).expect("writes");
+    file.sync_all().expect("flushes");
+    file.write_all_at(&[2; 4096], 1 << 20).expect("writes");
+    let mut bytes = [0; 4096];
+    file.read_exact_at(&mut bytes, 1 << 20).expect("reads");
+    assert_eq!(bytes, [2; 4096]);
+    let stats = disk.stats();
+    let numbers =
+        ["reads", "writes", "written_bytes", "flushes", "unflushed_writes"].map(|name| &stats[name]);
+    assert_eq!(numbers.map(serde_json::Value::as_u64), [1, 2, 12288, 1, 1].map(Some));
+    assert_eq!((&stats["model"], &stats["power"]), (&"ssd".into(), &true.into()));
+    brindle_succeeds(disk.lab(&["stats", "--reset"]));
+    assert_eq!(disk.number("writes"), 0);
+    let said = brindle_prints(disk.lab(&["cut", "--mode", "lost", "--seed", "3"]));
+    assert_eq!(said, "mode lost, seed 3: of the writes without a flush 0 kept, 1 lost, 0 torn\n");
+    let said = brindle_fails(1, disk.lab(&["cut"]));
+    assert!(said.contains("the power of this disk is off"), "{said}");
+    let error = file.read_exact_at(&mut bytes, 0).expect_err("no power");
+    assert_eq!(error.raw_os_error(), Some(5));
+    file.write_all_at(&bytes, 0).expect_err("no power");
+    file.sync_all().expect_err("no power");
+    brindle_succeeds(disk.lab(&["restore"]));
+    let said = brindle_fails(1, disk.lab(&["restore"]));
+    assert!(said.contains("the power of this disk is on"), "{said}");
+    file.read_exact_at(&mut bytes, 1 << 20).expect("reads");
+    assert_eq!(bytes, [0; 4096], "it was not flushed");
+    file.read_exact_at(&mut bytes, 8192).expect("reads");
+    assert_eq!(bytes, [1; 4096], "it was flushed");
+    let said = brindle_fails(1, disk.lab(&["stop"]));
+    assert!(said.contains("busy"), "the file is open: {said}");
+    drop(file);
+    brindle_succeeds(disk.lab(&["stop"]));
+    assert!(!is_mounted(&disk.place()));
+}
+
+#[test]
+fn contents_of_a_file_outlive_the_disk_and_its_cut() {
+    if !can_mount() {
+        return;
+    }
+    let mut disk = LabDisk::new(&["--size", "16M"], "hdd");
+    brindle_succeeds(disk.lab(&["stop"]));
+    let contents = disk.scratch.path().join("contents");
+    let options = ["--size", "16M", "--file", text(&contents)].map(str::to_owned);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    disk.start(&options, "nvme");
+    let file = disk.open().expect("ours");
+    file.write_all_at(&[7; 4096], 0).expect("writes");
+    file.sync_all().expect("flushes");
+    file.write_all_at(&[8; 4096], 0).expect("writes");
+    drop(file);
+    brindle_succeeds(disk.lab(&["cut", "--mode", "lost"]));
+    let other = tempfile::tempdir().expect("temporary directory");
+    let words = ["lab", "disk"].iter().chain(&options).copied();
+    let said = brindle_fails(1, words.chain(["hdd", text(other.path())]));
+    assert!(said.contains("another disk has it"), "{said}");
+    brindle_succeeds(disk.lab(&["stop"]));
+    disk.start(&options, "nvme");
+    let mut bytes = [0; 4096];
+    disk.open().expect("ours").read_exact_at(&mut bytes, 0).expect("reads");
+    assert_eq!(bytes, [7; 4096]);
+}
+
+/// A reader of a disk that takes an hour to wake up.
+fn waiting_reader(disk: &LabDisk) -> Child {
+    let mut reader = Command::new("dd");
+    let input = format!("if={}", disk.place().join("disk").display());
+    let reader = reader.args([&input, "of=/dev/null", "bs=4096", "count=1", "skip=1000"]);
+    let reader = reader.stderr(Stdio::null()).spawn().expect("coreutils");
+    wait_until("the request of the reader", || disk.number("in_flight") == 1);
+    reader
+}
+
+/// Waits for the end of a program.
+fn wait_for(child: &mut Child) -> Option<i32> {
+    wait_until("the end of the program", || child.try_wait().expect("our child").is_some());
+    child.wait().expect("our child").code()
+}
+
+const SLEEPER: &str = "hdd,spindown=1,spinup=3600";
+
+#[test]
+fn power_cut_and_death_of_the_server_leave_no_reader_waiting() {
+    if !can_mount() {
+        return;
+    }
+    let disk = LabDisk::new(&["--size", "64M"], SLEEPER);
+    wait_until("the disk sleeps", || disk.stats()["asleep"] == true);
+    let mut reader = waiting_reader(&disk);
+    assert_eq!(disk.number("wake_ups"), 1);
+    brindle_succeeds(disk.lab(&["cut"]));
+    assert_eq!(wait_for(&mut reader), Some(1), "dd tells of the error");
+    brindle_succeeds(disk.lab(&["restore"]));
+    wait_until("the disk sleeps again", || disk.stats()["asleep"] == true);
+    let (mut reader, server) = (waiting_reader(&disk), disk.server());
+    kill_process(server, Signal::KILL).expect("ours");
+    assert_eq!(wait_for(&mut reader), Some(1), "dd tells of the error");
+    wait_until("the end of the server", || !is_alive(server));
+    let said = brindle_fails(1, disk.lab(&["stats"]));
+    assert!(said.contains("is gone") && said.contains("unmount it"), "{said}");
+}
+
+#[test]
+fn signal_ends_a_disk_and_a_second_one_a_disk_that_is_in_use() {
+    if !can_mount() {
+        return;
+    }
+    let disk = LabDisk::new(&["--size", "64M"], "hdd");
+    let server = disk.server();
+    kill_process(server, Signal::TERM).expect("ours");
+    wait_until("the end of the server", || !is_alive(server));
+    assert!(!is_mounted(&disk.place()));
+    let disk = LabDisk::new(&["--size", "64M"], "hdd");
+    let (file, server) = (disk.open().expect("ours"), disk.server());
+    kill_process(server, Signal::TERM).expect("ours");
+    wait_until("the mount is out of the tree", || !is_mounted(&disk.place()));
+    file.write_all_at(&[1; 4096], 0).expect("it is served until its last user has gone");
+    kill_process(server, Signal::TERM).expect("ours");
+    wait_until("the end of the server", || !is_alive(server));
+    file.write_all_at(&[1; 4096], 0).expect_err("the server is gone");
+}
+
+#[test]
+fn attached_disk_is_a_block_device_that_a_filesystem_survives_a_cut_on() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    for (model, rotates, discards) in [("hdd", "1", false), ("ssd", "0", true)] {
+        let disk = LabDisk::new(&["--attach", "--size", "512M"], model);
+        assert!(disk.path.starts_with("/dev"), "{}", disk.path.display());
+        let properties = ["rotational", "logical_block_size", "max_sectors_kb"];
+        let found = properties.map(|property| queue(&disk.path, property));
+        assert_eq!(found, [rotates, "512", "1024"], "{model}");
+        assert_eq!(queue(&disk.path, "discard_max_bytes") != "0", discards, "{model}");
+        let (device, at) = (text(&disk.path).to_owned(), disk.scratch.path().join("files"));
+        fs::create_dir(&at).expect("new");
+        succeed("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", &device]);
+        succeed("mount", &[&device, text(&at)]);
+        let file = at.join("file");
+        let written = File::create(&file).and_then(|mut file| {
+            io::Write::write_all(&mut file, b"of a moment before")?;
+            file.sync_all()
+        });
+        written.expect("room");
+        succeed("sync", &["-f", text(&at)]);
+        let said = brindle_fails(1, disk.lab(&["stop"]));
+        assert!(said.contains(&device), "{said}");
+        assert!(disk.number("flushes") > 0 && (disk.number("seeks") > 0) == (rotates == "1"));
+        brindle_succeeds(disk.lab(&["cut", "--mode", "reordered", "--seed", "5"]));
+        succeed("umount", &[text(&at)]);
+        brindle_succeeds(disk.lab(&["restore"]));
+        succeed("mount", &[&device, text(&at)]);
+        assert_eq!(fs::read(&file).expect("it was made durable"), b"of a moment before");
+        succeed("umount", &[text(&at)]);
+        brindle_succeeds(disk.lab(&["stop"]));
+        assert!(!is_backed(&disk.path, disk.scratch.path()) && !is_mounted(&disk.place()));
+    }
+}
+
+#[test]
+fn killed_server_of_an_attached_disk_leaves_errors_and_nothing_that_waits() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let disk = LabDisk::new(&["--attach", "--size", "64M"], SLEEPER);
+    wait_until("the disk sleeps", || disk.stats()["asleep"] == true);
+    let mut reader = Command::new("dd");
+    let input = format!("if={}", disk.path.display());
+    let reader = reader.args([&input, "of=/dev/null", "bs=4096", "count=1", "skip=1000", "iflag=direct"]);
+    let mut reader = reader.stderr(Stdio::null()).spawn().expect("coreutils");
+    wait_until("the request of the reader", || disk.number("in_flight") > 0);
+    let server = disk.server();
+    kill_process(server, Signal::KILL).expect("ours");
+    assert_eq!(wait_for(&mut reader), Some(1), "dd tells of the error");
+    wait_until("the end of the server", || !is_alive(server));
+    succeed("losetup", &["--detach", text(&disk.path)]);
+    succeed("umount", &[text(&disk.place())]);
+}

@@ -1,0 +1,121 @@
+//! The other side of a running disk: its state, and commands to it.
+
+use crate::server::{CONTROL_NAME, DISK_NAME, STATUS_NAME};
+use crate::{Command, CutMode, CutReport, Ending, LabError, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A running disk, by the directory that it is mounted on.
+#[derive(Clone, Debug)]
+pub struct Client {
+    mountpoint: PathBuf,
+}
+
+/// Longest wait for the end of a server.
+const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+/// Room for a status.
+const STATUS_BYTES: usize = 1 << 16;
+
+impl Client {
+    /// The disk that is mounted there.
+    ///
+    /// # Errors
+    /// [`LabError::NoDisk`] if there is none; [`LabError::Gone`] if its server has gone.
+    pub fn at(mountpoint: &Path) -> Result<Self, LabError> {
+        let canonical = mountpoint.canonicalize().map_err(|error| Self::explain(mountpoint, error))?;
+        let client = Self { mountpoint: canonical };
+        client.status()?;
+        Ok(client)
+    }
+
+    fn explain(mountpoint: &Path, source: io::Error) -> LabError {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOTCONN | Errno::CONNABORTED) => LabError::Gone(mountpoint.to_owned()),
+            Some(Errno::NOENT | Errno::NOTDIR) => LabError::NoDisk(mountpoint.to_owned()),
+            _ => LabError::Control { path: mountpoint.to_owned(), source },
+        }
+    }
+
+    /// The file that is the disk.
+    pub fn disk(&self) -> PathBuf {
+        self.mountpoint.join(DISK_NAME)
+    }
+
+    /// Its state.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at); [`LabError::Status`] of another version.
+    pub fn status(&self) -> Result<Status, LabError> {
+        let path = self.mountpoint.join(STATUS_NAME);
+        let mut text = vec![0; STATUS_BYTES];
+        // A directory of another filesystem may hold a file of this name.
+        let is_ours = [DISK_NAME, CONTROL_NAME].iter().all(|name| self.mountpoint.join(name).exists());
+        let read = File::open(&path).and_then(|file| file.read_at(&mut text, 0));
+        let length = read.map_err(|error| Self::explain(&self.mountpoint, error))?;
+        if !is_ours {
+            return Err(LabError::NoDisk(self.mountpoint.clone()));
+        }
+        text.truncate(length);
+        Status::parse(&String::from_utf8_lossy(&text)).map_err(|line| LabError::Status { path, line })
+    }
+
+    fn command(&self, command: Command) -> Result<(), LabError> {
+        let path = self.mountpoint.join(CONTROL_NAME);
+        let line = command.to_line();
+        let write = || File::options().write(true).open(&path)?.write_all(line.as_bytes());
+        write().map_err(|source| match (Errno::from_io_error(&source), command) {
+            (Some(Errno::ALREADY), Command::Cut(..)) => LabError::IsOff(self.mountpoint.clone()),
+            (Some(Errno::ALREADY), Command::Restore) => LabError::IsOn(self.mountpoint.clone()),
+            (Some(Errno::NOTCONN | Errno::CONNABORTED), _) => LabError::Gone(self.mountpoint.clone()),
+            _ => LabError::Control { path: path.clone(), source },
+        })
+    }
+
+    /// Sets all counts to 0.
+    ///
+    /// # Errors
+    /// [`LabError`].
+    pub fn reset(&self) -> Result<(), LabError> {
+        self.command(Command::Reset)
+    }
+
+    /// Cuts the power.
+    ///
+    /// # Errors
+    /// [`LabError::IsOff`].
+    pub fn cut(&self, mode: CutMode, seed: u64) -> Result<CutReport, LabError> {
+        self.command(Command::Cut(mode, seed))?;
+        Ok(self.status()?.cut.map(|cut| cut.report).unwrap_or_default())
+    }
+
+    /// Turns the power on.
+    ///
+    /// # Errors
+    /// [`LabError::IsOn`].
+    pub fn restore(&self) -> Result<(), LabError> {
+        self.command(Command::Restore)
+    }
+
+    /// Ends it, and waits for the end of its server, which lets its contents go then.
+    ///
+    /// # Errors
+    /// [`LabError::Detach`] and those of a mount that is in use; [`LabError::Lasts`].
+    pub fn stop(&self) -> Result<(), LabError> {
+        let status = self.status()?;
+        let number = i32::try_from(status.process).ok().and_then(Pid::from_raw);
+        // `None` for a process of another namespace, or that is gone already.
+        let process = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
+        Ending::of(self.mountpoint.clone(), status.loop_device).end()?;
+        let Some(process) = process else { return Ok(()) };
+        let mut ends = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut ends, Some(&PATIENCE)) {
+            Ok(0) => Err(LabError::Lasts(status.process)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The laboratory: a modelled disk that any program can use, as one file of a FUSE mount, with a loop device on it if
+//! that is wanted.
+//!
+//! The walk of a request: the kernel sends it to [`server`], which hands it to the [`Disk`]. The disk keeps the contents
+//! ([`Store`], sparse, in memory or in a file) and asks the modelled drive for the time; when the drive has done it, its thread
+//! answers the kernel. Reads and writes of the contents cost no modelled time, and requests wait for none of it.
+//! [`volatile`] notes what a power cut could still take, and makes the cut. A [`Client`] in another process reads the state of a
+//! running disk and commands it by two further files of the mount.
+//!
+//! A figure that was measured here is that of a *modelled* drive, and says so with the line of its model.
+//! Must not know: btrfs, or any filesystem that lies on a disk.
+
+mod client;
+mod disk;
+mod error;
+mod model;
+mod serve;
+mod server;
+mod status;
+mod store;
+mod volatile;
+
+pub use client::Client;
+pub use disk::{Answer, Disk};
+pub use error::LabError;
+pub use model::{KEYS, Key, Model, ModelError, PRESETS, Preset};
+pub use serve::{DiskOptions, Ending, ServedDisk, serve};
+pub use status::{Command, Cut, Status};
+pub use store::Store;
+pub use volatile::{CutMode, CutReport};
