@@ -225,6 +225,11 @@ impl Server for DiskServer {
 
     fn enter_thread(&self, _: DeviceWaits) {}
 
+    fn looks_out(&self) -> bool {
+        // The time of the processor is for the programs on the disk, which takes more than a moment for a request.
+        false
+    }
+
     fn pace(&self, _: &Request<'_>) -> Pace {
         // The drive waits, and no thread with it.
         Pace::Quick

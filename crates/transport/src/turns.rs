@@ -109,8 +109,8 @@ struct State {
 
 impl Turns {
     /// Turns of threads that read requests from a channel.
-    pub(crate) fn new(channel: Arc<Channel>) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(channel));
+    pub(crate) fn new(channel: Arc<Channel>, looks_out: bool) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::new(channel, looks_out));
         let watcher = Arc::clone(&shared);
         std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch())?;
         Ok(Self(shared))
@@ -168,12 +168,12 @@ impl Drop for Turn<'_> {
 }
 
 impl Shared {
-    fn new(channel: Arc<Channel>) -> Self {
+    fn new(channel: Arc<Channel>, looks_out: bool) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             channel,
             // With one processor no request can come meanwhile.
-            lookout: if processors > 1 { LOOKOUT } else { Duration::ZERO },
+            lookout: if looks_out && processors > 1 { LOOKOUT } else { Duration::ZERO },
             crew: (processors / 2).max(1),
             state: Mutex::default(),
             called: Condvar::new(),
@@ -346,7 +346,7 @@ mod tests {
     fn threads(stream: &UnixStream, act: impl Fn(u8) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
         const THREADS: usize = 8;
         let (channel, act) = (channel(stream), Arc::new(act));
-        let turns = Arc::new(Turns::new(Arc::clone(&channel)).expect("a watcher"));
+        let turns = Arc::new(Turns::new(Arc::clone(&channel), true).expect("a watcher"));
         let one = || {
             let (turns, act, channel) = (Arc::clone(&turns), Arc::clone(&act), Arc::clone(&channel));
             std::thread::spawn(move || {
@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn another_one_waits_for_requests_while_a_device_is_waited_for() {
         let (kernel, ours) = UnixStream::pair().expect("a pair");
-        let shared = Shared::new(channel(&ours));
+        let shared = Shared::new(channel(&ours), true);
         {
             let mut state = shared.state();
             (state.threads, state.waiting, state.parked) = (3, 1, 2);
