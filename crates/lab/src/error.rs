@@ -87,6 +87,14 @@ pub enum LabError {
         /// The line.
         line: String,
     },
+    /// A workload.
+    #[error("cannot run in {path}: {source}")]
+    Run {
+        /// The directory of the run.
+        path: PathBuf,
+        /// The host's reason.
+        source: io::Error,
+    },
     /// The disk has ended, its server has not.
     #[error("the disk is unmounted, but process {0}, which served it, goes on: it is still in use elsewhere")]
     Lasts(u64),

@@ -332,3 +332,56 @@ fn killed_server_of_an_attached_disk_leaves_errors_and_nothing_that_waits() {
     succeed("losetup", &["--detach", text(&disk.path)]);
     succeed("umount", &[text(&disk.place())]);
 }
+
+fn json_of(words: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&brindle_prints(words)).expect("JSON")
+}
+
+#[test]
+fn suites_run_on_any_directory_and_leave_it_as_it_was() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let at = text(scratch.path());
+    for (suite, names) in [
+        ("fsync", &["put"][..]),
+        ("files", &["create", "remove"]),
+        ("reads", &["write", "sequential", "random"]),
+    ] {
+        let words = ["lab", "run", suite, "--json", "--count", "30", "--jobs", "2", "--size", "1M", at];
+        let report = json_of(&words);
+        let phases = report["phases"].as_array().expect("phases");
+        assert_eq!(phases.iter().map(|phase| &phase["name"]).collect::<Vec<_>>(), names);
+        assert_eq!((&report["seed"], &report["disks"]), (&1.into(), &serde_json::json!([])));
+        let said = brindle_prints(words.iter().filter(|word| **word != "--json"));
+        let head = format!("suite {suite} on ");
+        assert!(said.starts_with(&head) && said.contains("PER SECOND"), "{said}");
+        assert_eq!(fs::read_dir(at).expect("ours").count(), 0, "{suite}");
+    }
+    assert!(brindle_fails(2, ["lab", "run", "all", at]).contains("a suite is one of fsync, files, reads"));
+    assert!(brindle_fails(2, ["lab", "run", "reads", "--size", "4K", at]).contains("64K or more"));
+    assert!(brindle_fails(1, ["lab", "run", "fsync", "/nowhere"]).contains("/nowhere/brindle-lab-run"));
+    let said = brindle_fails(1, ["lab", "run", "fsync", "--disk", at, at]);
+    assert!(said.contains("no modelled disk is mounted there"), "{said}");
+}
+
+#[test]
+fn run_tells_the_counts_of_the_disks_below() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let disk = LabDisk::new(&["--attach", "--size", "256M"], "ssd");
+    let (device, at) = (text(&disk.path).to_owned(), disk.scratch.path().join("files"));
+    fs::create_dir(&at).expect("new");
+    succeed("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", &device]);
+    succeed("mount", &[&device, text(&at)]);
+    let place = disk.place();
+    let report =
+        json_of(&["lab", "run", "fsync", "--json", "--count", "40", "--disk", text(&place), text(&at)]);
+    succeed("umount", &[text(&at)]);
+    assert_eq!((&report["filesystem"], &report["disks"][0]["model"]), (&"ext4".into(), &"ssd".into()));
+    let number = |name: &str| report["disks"][0][name].as_u64().expect("a number");
+    assert!((80..400).contains(&number("flushes")), "two for each file: {}", number("flushes"));
+    assert!(number("writes") >= 80 && number("seeks") == 0);
+    let elapsed = report["phases"][0]["elapsed_ns"].as_u64().expect("a number");
+    assert!(elapsed > 40 * 983_000, "each file waits for a flush of nearly 1 ms: {elapsed}");
+    brindle_succeeds(disk.lab(&["stop"]));
+}

@@ -3,6 +3,7 @@
 mod disk;
 mod models;
 mod power;
+mod run;
 mod stats;
 
 use anyhow::Result;
@@ -44,6 +45,7 @@ pub(crate) enum LabCommand {
     Cut(power::CutCommand),
     Restore(power::RestoreCommand),
     Stop(power::StopCommand),
+    Run(run::RunCommand),
 }
 
 /// Runs one of the commands.
@@ -55,5 +57,6 @@ pub(crate) fn run(command: &LabCommand) -> Result<ExitCode> {
         LabCommand::Cut(command) => power::cut(command),
         LabCommand::Restore(command) => power::restore(command),
         LabCommand::Stop(command) => power::stop(command),
+        LabCommand::Run(command) => run::run(command),
     }
 }

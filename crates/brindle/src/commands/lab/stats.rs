@@ -45,7 +45,7 @@ pub(crate) fn run(command: &StatsCommand) -> Result<ExitCode> {
     let client = Client::at(&command.mountpoint)?;
     let status = client.status()?;
     if command.json.json {
-        output::print_json(&to_json(&status))?;
+        output::print_json(&counts_json(&status))?;
     } else {
         let mut out = output::stdout();
         print(&mut out, &status)?;
@@ -57,7 +57,8 @@ pub(crate) fn run(command: &StatsCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_json(status: &Status) -> Value {
+/// A state as JSON.
+pub(super) fn counts_json(status: &Status) -> Value {
     let (counts, lateness) = (&status.counts, &status.lateness);
     json!({
         "model": status.model,
@@ -95,6 +96,11 @@ pub(super) fn cut_json(cut: &Cut) -> Value {
         "lost": cut.report.lost,
         "torn": cut.report.torn,
     })
+}
+
+/// Returns true if more than one answer in a thousand was late.
+pub(super) fn has_late_answers(status: &Status) -> bool {
+    status.lateness.late > status.lateness.answers / 1000
 }
 
 fn mean_ns(status: &Status) -> u64 {
