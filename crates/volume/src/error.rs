@@ -80,7 +80,7 @@ pub enum VolumeError {
         missing: Vec<MissingDevice>,
         /// Chunks that can't be read without them.
         unreadable: Vec<UnreadableChunk>,
-        /// True if the pool can be read without them, if asked to.
+        /// True if the pool can be read without them, if asked to, but for data of the unreadable chunks.
         degraded_helps: bool,
         /// Given devices that are none of them.
         unused: Vec<UnusedDevice>,
@@ -105,7 +105,7 @@ impl fmt::Display for MissingDevice {
     }
 }
 
-/// A chunk that has lost more than its profile tolerates.
+/// A chunk that has lost more than its profile tolerates: some of it can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableChunk {
     /// Start address.
@@ -114,6 +114,13 @@ pub struct UnreadableChunk {
     pub length: u64,
     /// Content and profile.
     pub kind: BlockGroupType,
+}
+
+impl UnreadableChunk {
+    /// Returns true if it holds data and no metadata.
+    pub fn is_data_alone(&self) -> bool {
+        !self.kind.intersects(BlockGroupType::METADATA | BlockGroupType::SYSTEM)
+    }
 }
 
 fn wanted(fsid: &Option<Uuid>) -> String {
@@ -128,15 +135,27 @@ fn join<T: fmt::Display>(items: &[T]) -> String {
 fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> String {
     match unreadable.first() {
         Some(first) => format!(
-            ": {} chunk{} can't be read without, the first at logical {} ({})",
-            unreadable.len(),
-            if unreadable.len() == 1 { "" } else { "s" },
+            ": {} can't be read without, the first at logical {} ({}){}",
+            plural(unreadable.len(), "chunk"),
             first.start,
-            first.kind
+            first.kind,
+            if degraded_helps {
+                "; everything else can be, with -o degraded (as a mount: -o degraded,ro)"
+            } else {
+                ""
+            }
         ),
         None if degraded_helps => ": everything can be read without, with -o degraded".into(),
         None => String::new(),
     }
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn lengths(chunks: &[UnreadableChunk]) -> u64 {
+    chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.length))
 }
 
 fn beside(unused: &[UnusedDevice]) -> String {
@@ -153,10 +172,12 @@ pub enum ReadError {
         logical: Logical,
     },
     /// Every way to obtain the bytes failed.
-    #[error("logical {logical}, {length} bytes: {}", join(.attempts))]
+    #[error("logical {logical} (chunk {chunk}), {length} bytes: {}", join(.attempts))]
     Failed {
         /// Start of the block or sector.
         logical: Logical,
+        /// Start of its chunk.
+        chunk: Logical,
         /// Its length in bytes.
         length: u64,
         /// Attempts.
@@ -310,6 +331,19 @@ pub enum Warning {
         generation: Generation,
         /// The pool's last transaction.
         expected: Generation,
+    },
+    /// Data can't be read for want of devices.
+    #[error(
+        "missing {}: {} of data, {} bytes, can't be read whole without, the first at logical {}; reads of what is lost \
+         fail",
+        join(.missing), plural(.unreadable.len(), "chunk"), lengths(.unreadable),
+        .unreadable.first().map_or(0, |chunk| chunk.start.get())
+    )]
+    LostData {
+        /// The missing devices.
+        missing: Vec<MissingDevice>,
+        /// Chunks that can't be read whole without them, of data alone.
+        unreadable: Vec<UnreadableChunk>,
     },
     /// A device is shorter than the pool has it: an image that was cut off, or a resize that was not finished.
     #[error("{device} (devid {devid}) ends at {size_bytes}, the pool has it as {total_bytes} bytes long")]

@@ -36,6 +36,17 @@ pub(crate) struct MarkContext {
     pub(crate) is_degraded: bool,
 }
 
+/// Parts of a pool that have to be there when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Every device.
+    Devices,
+    /// Devices to read every chunk.
+    Contents,
+    /// Devices to read every chunk of metadata.
+    Trees,
+}
+
 impl Pool {
     /// The devices of a scan, and no chunk.
     pub(crate) fn new(scan: Scan) -> Self {
@@ -232,8 +243,20 @@ impl Pool {
         self.devices[stripe.device].device.as_ref().is_some_and(|device| device.size_bytes() < end)
     }
 
-    /// Checks that everything can be read; devices that the chunk tree doesn't know are put aside.
-    pub(crate) fn check_complete(&mut self, degraded: bool) -> Result<(), VolumeError> {
+    /// Chunks that have lost more devices than they can be read whole without.
+    fn unreadable_chunks(&self) -> Vec<UnreadableChunk> {
+        let lost = |chunk: &Chunk, stripe: usize| {
+            self.devices[chunk.stripes[stripe].device].device.is_none() || self.is_beyond_end(chunk, stripe)
+        };
+        let unreadable = self.chunks.iter().filter(|chunk| !chunk.layout.survives(|s| lost(chunk, s)));
+        unreadable
+            .map(|chunk| UnreadableChunk { start: chunk.start, length: chunk.length, kind: chunk.kind })
+            .collect()
+    }
+
+    /// Checks that everything can be read, or all but data if that is enough; devices that the chunk tree doesn't know
+    /// are put aside.
+    pub(crate) fn check_complete(&mut self, needs: Needs) -> Result<(), VolumeError> {
         self.put_intruders_aside();
         let missing: Vec<MissingDevice> = self
             .devices
@@ -244,17 +267,18 @@ impl Pool {
         if missing.is_empty() {
             return Ok(());
         }
-        let lost = |chunk: &Chunk, stripe: usize| {
-            self.devices[chunk.stripes[stripe].device].device.is_none() || self.is_beyond_end(chunk, stripe)
-        };
-        let unreadable = self.chunks.iter().filter(|chunk| !chunk.layout.survives(|s| lost(chunk, s)));
-        let unreadable: Vec<_> = unreadable
-            .map(|chunk| UnreadableChunk { start: chunk.start, length: chunk.length, kind: chunk.kind })
-            .collect();
-        if degraded && unreadable.is_empty() {
-            return Ok(());
+        let unreadable = self.unreadable_chunks();
+        let degraded_helps = unreadable.iter().all(UnreadableChunk::is_data_alone);
+        match needs {
+            Needs::Contents if unreadable.is_empty() => return Ok(()),
+            Needs::Trees if degraded_helps => {
+                if !unreadable.is_empty() {
+                    self.warn(Warning::LostData { missing, unreadable });
+                }
+                return Ok(());
+            }
+            _ => {}
         }
-        let degraded_helps = unreadable.is_empty();
         Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps, unused: self.unused() })
     }
 

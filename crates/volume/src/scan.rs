@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// Options of opening a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Go on without the missing devices if everything can be read without them.
+    /// Go on without the missing devices if everything can be read without them; if the pool is only read, if all metadata
+    /// can be.
     pub degraded: bool,
     /// Use this copy of the superblock only, counted from 0.
     pub superblock_mirror: Option<usize>,

@@ -1,7 +1,7 @@
 //! The volume: a pool's devices behind one logical address space.
 
 use crate::device::PoolDevice;
-use crate::pool::{MarkContext, Pool};
+use crate::pool::{MarkContext, Needs, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
 use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning, WritableDeviceStatus, writable};
@@ -194,10 +194,15 @@ impl Volume {
         })
     }
 
-    /// After the chunk tree has been read: whether every chunk can be, and whether there is every device
-    /// (or the pool was opened degraded).
+    /// Checks, after the chunk tree has been read, that there is every device. Of a pool that was opened degraded: that
+    /// every chunk can be read, or every chunk of metadata if the pool is only read.
     pub fn check_complete(&self) -> Result<(), VolumeError> {
-        self.change(|pool| pool.check_complete(self.degraded))?;
+        let needs = match (self.degraded, self.is_writable) {
+            (false, _) => Needs::Devices,
+            (true, true) => Needs::Contents,
+            (true, false) => Needs::Trees,
+        };
+        self.change(|pool| pool.check_complete(needs))?;
         if self.is_writable {
             if let Some(refusal) = &self.snapshot().refusal {
                 return Err(VolumeError::NotWritable(refusal.clone()));

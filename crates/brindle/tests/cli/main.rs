@@ -14,6 +14,7 @@ mod files;
 mod inspect;
 mod lab;
 mod logged;
+mod lost;
 mod mount;
 mod names;
 mod placement;

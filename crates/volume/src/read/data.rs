@@ -146,8 +146,8 @@ impl Pool {
             bad.push(way);
         }
         if buffer.len() <= expected.sector_bytes {
-            let (logical, length) = (chunk.start + offset, to_u64(buffer.len()));
-            return Err(ReadError::Failed { logical, length, attempts });
+            let (logical, chunk, length) = (chunk.start + offset, chunk.start, to_u64(buffer.len()));
+            return Err(ReadError::Failed { logical, chunk, length, attempts });
         }
         for (sector, data) in buffer.chunks_mut(expected.sector_bytes).enumerate() {
             self.recover_sector(chunk, offset, sector, data, expected, None)?;
@@ -224,7 +224,7 @@ impl Pool {
             }
             bad_ways.push(way);
         }
-        let (logical, length) = (chunk.start + offset, to_u64(data.len()));
-        Err(ReadError::Failed { logical, length, attempts })
+        let (logical, chunk, length) = (chunk.start + offset, chunk.start, to_u64(data.len()));
+        Err(ReadError::Failed { logical, chunk, length, attempts })
     }
 }

@@ -87,7 +87,10 @@ impl Volume {
             }
             match others.find(|other| *other != first) {
                 Some(next) => way = next,
-                None => return Err(ReadError::Failed { logical, length: length.into(), attempts }),
+                None => {
+                    let (chunk, length) = (chunk.start, length.into());
+                    return Err(ReadError::Failed { logical, chunk, length, attempts });
+                }
             }
         }
     }
@@ -115,8 +118,10 @@ impl Volume {
         if mirror >= chunk.layout.ways() {
             return Err(ReadError::Request { logical, length, why: "there is no such mirror" });
         }
-        let failed = |attempt: Box<Attempt>| ReadError::Failed { logical, length, attempts: vec![*attempt] };
-        pool.read_range(chunk, offset, mirror, buffer).map_err(failed)
+        pool.read_range(chunk, offset, mirror, buffer).map_err(|attempt| {
+            let (chunk, attempts) = (chunk.start, vec![*attempt]);
+            ReadError::Failed { logical, chunk, length, attempts }
+        })
     }
 
     /// Fetches a range that will be read soon, in whole sectors, without waiting for it. Memory for such ranges is

@@ -1,7 +1,7 @@
 //! Choice of the devices that form the pool, and faults that opening it survives.
 
 use super::support::*;
-use crate::{MissingDevice, OpenOptions, UnusedReason, Volume, VolumeError, Warning};
+use crate::{DataChecksums, MissingDevice, OpenOptions, UnusedReason, Volume, VolumeError, Warning};
 use brindle_device::{Device, MemoryDevice};
 use brindle_ondisk::{
     BlockGroupType, DevId, Generation, Incompat, Logical, Profile, Superblock, SuperblockDefect, Uuid,
@@ -117,7 +117,7 @@ fn a_stale_mirror_is_the_last_to_be_asked() {
         pool.images[0][1 << 20..].fill(0xee);
         let volume = pool.open(&[]);
         let mut buffer = vec![0; pool.contents.len()];
-        volume.read_data(START, &mut buffer, &crate::DataChecksums::none()).expect("read");
+        volume.read_data(START, &mut buffer, &DataChecksums::none()).expect("read");
         assert!(buffer == pool.contents, "{profile}");
     }
 }
@@ -183,7 +183,9 @@ fn missing_devices_are_named_and_degraded_is_offered_where_it_helps() {
             );
         }
         let after = START + (1 << 20);
-        volume.add_chunk(after, &mirrored(&[2, 3]).view()).expect("chunk");
+        let mut metadata = mirrored(&[2, 3]);
+        metadata.header.chunk_type.set((BlockGroupType::METADATA | BlockGroupType::RAID1).bits());
+        volume.add_chunk(after, &metadata.view()).expect("chunk");
         match volume.check_complete() {
             Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps: false, .. }) => {
                 assert_eq!(missing[0], MissingDevice { devid: DevId::new(2), uuid: device_uuid(2) });
@@ -194,6 +196,44 @@ fn missing_devices_are_named_and_degraded_is_offered_where_it_helps() {
         assert!(volume.check_complete().expect_err("lost").to_string().contains("1 chunk can't be read"));
         assert_eq!(names(&volume), ["member1", "devid 2 (missing)", "devid 3 (missing)"]);
     }
+}
+
+#[test]
+fn data_may_be_lost_where_a_pool_is_only_read() {
+    let open = |degraded| {
+        let options = OpenOptions { degraded, ..OpenOptions::default() };
+        let volume = Volume::open(vec![member(1, 2, 5)], &options).expect("open");
+        for devid in 1..=2 {
+            volume.add_device(&dev_item(devid, FSID, SMALL as u64)).expect("device");
+        }
+        for (number, devid) in [1, 2].into_iter().enumerate() {
+            let kind = BlockGroupType::DATA;
+            let chunk = OwnedChunk::new(kind, 64 << 10, vec![stripe(devid, 0)]);
+            volume.add_chunk(START + (number as u64 * (1 << 20)), &chunk.view()).expect("chunk");
+        }
+        volume
+    };
+    let refusal = open(false).check_complete().expect_err("not asked for").to_string();
+    assert_eq!(
+        refusal,
+        "missing devid 2 (uuid 02020202-0202-0202-0202-020202020202): 1 chunk can't be read without, the first at \
+         logical 1074790400 (DATA|single); everything else can be, with -o degraded (as a mount: -o degraded,ro)"
+    );
+    let volume = open(true);
+    volume.check_complete().expect("metadata is whole");
+    let warnings = volume.warnings();
+    let [warning @ Warning::LostData { unreadable, .. }] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    assert_eq!((unreadable[0].start.get(), unreadable[0].length), (1_074_790_400, 64 << 10));
+    assert!(warning.to_string().contains("1 chunk of data, 65536 bytes, can't be read whole"), "{warning}");
+    let read = |at: Logical| volume.read_data(at, &mut [0; 4096], &DataChecksums::none());
+    read(START).expect("it is there");
+    let error = read(Logical::new(1_074_790_400)).expect_err("it is lost").to_string();
+    assert_eq!(
+        error,
+        "logical 1074790400 (chunk 1074790400), 4096 bytes: devid 2 (missing) offset 0: device is missing"
+    );
 }
 
 #[test]
@@ -227,7 +267,7 @@ fn a_stripe_beyond_the_end_is_refused_where_it_is_needed() {
     volume.add_chunk(START, &raid1.view()).expect("the other copy is there");
     assert!(matches!(volume.warnings()[0], Warning::BeyondEnd { .. }));
     let mut buffer = vec![0; 64 << 10];
-    volume.read_data(START, &mut buffer, &crate::DataChecksums::none()).expect("from the other copy");
+    volume.read_data(START, &mut buffer, &DataChecksums::none()).expect("from the other copy");
 }
 
 #[test]
@@ -293,7 +333,7 @@ fn readers_keep_their_snapshot_while_chunks_are_added() {
             scope.spawn(|| {
                 for _ in 0..50 {
                     let mut buffer = vec![0; pool.contents.len()];
-                    let sums = crate::DataChecksums::all(&pool.checksums);
+                    let sums = DataChecksums::all(&pool.checksums);
                     volume.read_data(START, &mut buffer, &sums).expect("read");
                     assert!(buffer == pool.contents);
                 }

@@ -54,7 +54,7 @@ fn too_many_losses_say_which_devices() {
     let error = read_all(&pool, &pool.open(&[1, 2])).expect_err("two of three are gone");
     assert_eq!(
         error.to_string(),
-        "logical 1073807360, 4096 bytes: devid 2 (missing) offset 1114112: device is missing, \
+        "logical 1073807360 (chunk 1073741824), 4096 bytes: devid 2 (missing) offset 1114112: device is missing, \
          devid 3 (missing) offset 1179648 rebuilt without devid 2: device is missing"
     );
 }
@@ -183,8 +183,9 @@ fn sectors_without_checksum_are_taken_as_they_are() {
     let error = volume.read_data(START, &mut buffer, &partly).expect_err("sector 9 is bad").to_string();
     let (found, expected) = (CRC.compute(&buffer[9 * SECTOR..][..SECTOR]), &pool.checksums[36..40]);
     let expected = Checksum::from_slice(expected);
-    let wanted =
-        format!("logical 1073778688, 4096 bytes: disk0 offset 1085440: checksum {found} expected {expected}");
+    let wanted = format!(
+        "logical 1073778688 (chunk 1073741824), 4096 bytes: disk0 offset 1085440: checksum {found} expected {expected}"
+    );
     assert_eq!(error, wanted);
 }
 

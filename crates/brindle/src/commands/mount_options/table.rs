@@ -174,7 +174,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(
         OfPool,
         "degraded",
-        "go on without missing devices if everything can be read without them",
+        "go on without missing devices if everything can be read without them; with ro, if all metadata can be",
         |options| options.degraded = true,
     ),
     Row::valued(

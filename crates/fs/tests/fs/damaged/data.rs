@@ -47,10 +47,13 @@ fn a_flipped_bit_without_another_copy_is_an_error_that_says_it_all() {
     let id = filesystem.resolve(filesystem.root(), b"sizes/4097").expect("is there");
     let file = filesystem.open_file(id).expect("opens");
     let error = filesystem.read(&file, 0, &mut [0; 8192]).expect_err("the checksum is wrong");
+    let mut chunks = filesystem.pool().volume().chunks();
+    chunks.retain(|chunk| chunk.start <= extent.disk_bytenr);
+    let chunk = chunks.last().expect("one holds the extent").start;
     assert_eq!(
         error.to_string(),
         format!(
-            "{id}, offset 0: logical {}, 4096 bytes: single/dev1 offset {}: checksum {wrong} expected {right}",
+            "{id}, offset 0: logical {} (chunk {chunk}), 4096 bytes: single/dev1 offset {}: checksum {wrong} expected {right}",
             extent.disk_bytenr, place.physical
         )
     );

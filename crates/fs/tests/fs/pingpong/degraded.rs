@@ -132,3 +132,78 @@ fn a_mirror_that_lost_a_device_is_written_on() {
         pool.unmount();
     }
 }
+
+/// Names of as many files of a MiB as are written to a pool that loses data.
+fn small_names() -> impl Iterator<Item = String> {
+    (0..300).map(|number| format!("file{number}"))
+}
+
+/// Makes a pool with single data on two devices and a copy of metadata on each, and fills some of each device.
+fn pool_with_single_data() -> SharedPool {
+    let pool = Case::of(2, "single", "raid1").make_on(SharedPool::of_size(2, DEVICE_BYTES), Maker::Progs);
+    let fs = pool.open();
+    small_names().for_each(|name| write(&fs, name.as_bytes(), 1));
+    fs.shutdown().expect("closes");
+    pool
+}
+
+/// Opens the first device alone, to be read.
+fn open_first_to_read(pool: &SharedPool) -> Filesystem {
+    let device = Arc::new(FileDevice::open(&pool.loops()[0]).expect("there")) as Arc<dyn Device>;
+    let mut options = OpenOptions::default();
+    options.pool.volume.degraded = true;
+    Filesystem::open(vec![device], &options).expect("metadata is whole")
+}
+
+/// Contents of a file, `None` if they are lost.
+fn read_what_is_left(fs: &Filesystem, name: &str) -> Option<Vec<u8>> {
+    let found = fs.lookup(fs.root(), name.as_bytes()).expect("metadata is whole").expect("there");
+    let open = fs.open_file(found.inode).expect("there");
+    let mut buffer = vec![0; MIB];
+    let read = fs.read(&open, 0, &mut buffer);
+    if let Err(error) = &read {
+        let said = error.to_string();
+        assert!(said.contains(" (chunk ") && said.contains("devid 2 (missing)"), "{said}");
+    }
+    read.ok().map(|_| buffer)
+}
+
+#[test]
+fn a_pool_that_lost_data_is_read_as_the_kernel_reads_it() {
+    if !can_make() {
+        return;
+    }
+    let mut pool = pool_with_single_data();
+    let fs = open_first_to_read(&pool);
+    let warnings = fs.warnings().join("\n");
+    assert!(warnings.contains("missing devid 2") && warnings.contains("of data, "), "{warnings}");
+    let ours: Vec<_> = small_names().map(|name| read_what_is_left(&fs, &name)).collect();
+    drop(fs);
+    let lost = ours.iter().filter(|read| read.is_none()).count();
+    let whole = ours.iter().flatten().filter(|read| **read == contents(0)).count();
+    assert!(lost > 0 && whole > 0 && lost + whole == ours.len(), "{lost} lost, {whole} whole");
+    pool.mount_without_others("degraded,ro");
+    for (name, ours) in small_names().zip(ours) {
+        let theirs = std::fs::read(pool.mount_point().join(&name)).map_err(|error| error.raw_os_error());
+        assert!(theirs == ours.ok_or(Some(rustix::io::Errno::IO.raw_os_error())), "{name}");
+    }
+    pool.unmount();
+}
+
+#[test]
+fn a_pool_that_lost_data_is_not_written_and_says_how_to_read_it() {
+    if !can_make() {
+        return;
+    }
+    let pool = pool_with_single_data();
+    let device = crate::kernel::patiently(|| FileDevice::open_writable(&pool.loops()[0])).expect("free");
+    let mut options = OpenOptions::default();
+    options.pool.volume.degraded = true;
+    let devices = vec![Arc::new(device) as Arc<dyn WritableDevice>];
+    let refusal = Filesystem::open_writable(devices, &options, &WriteOptions::default());
+    let refusal = refusal.expect_err("data is lost").to_string();
+    assert!(
+        refusal.contains("everything else can be, with -o degraded (as a mount: -o degraded,ro)"),
+        "{refusal}"
+    );
+}

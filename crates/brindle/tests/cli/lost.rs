@@ -1,0 +1,89 @@
+//! A pool of single data that has lost a device: the rest of it is read, mounted, copied out and examined.
+
+use super::mount::{can_mount, unmount};
+use super::support::{brindle, brindle_fails, brindle_prints, text};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILES: usize = 96;
+const FILE_BYTES: usize = 1 << 20;
+
+/// Contents of a file, which no other has.
+fn contents(number: usize) -> Vec<u8> {
+    vec![number.to_le_bytes()[0] | 0x80; FILE_BYTES]
+}
+
+/// Makes a pool of two images with data on both, and takes the second away.
+fn lose_a_device(directory: &Path) -> PathBuf {
+    let tree = directory.join("tree");
+    fs::create_dir(&tree).expect("new");
+    for number in 0..FILES {
+        fs::write(tree.join(number.to_string()), contents(number)).expect("room");
+    }
+    let images = ["0.img", "1.img"].map(|name| directory.join(name));
+    let options = ["-q", "mkfs", "--size", "256M", "-d", "single", "-m", "raid1", "--rootdir", text(&tree)];
+    brindle_prints(options.into_iter().chain(images.iter().map(|image| text(image))));
+    let [left, lost] = images;
+    fs::remove_file(lost).expect("it is there");
+    left
+}
+
+/// Number of files of a folder that are there as they were. Of any other the lost parts are holes, or it can't be read.
+fn whole_files(folder: &Path) -> usize {
+    let is_whole = |number: &usize| match fs::read(folder.join(number.to_string())) {
+        Ok(found) => {
+            let contents = contents(*number);
+            let is_left = |(found, made): (&u8, &u8)| found == made || *found == 0;
+            assert!(found.iter().zip(&contents).all(is_left), "file {number}");
+            found == contents
+        }
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+            false
+        }
+    };
+    (0..FILES).filter(is_whole).count()
+}
+
+#[test]
+fn the_rest_of_a_pool_is_listed_copied_out_and_examined() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let left = lose_a_device(directory.path());
+    let said = brindle_fails(1, ["ls", text(&left)]);
+    assert!(said.contains("everything else can be, with -o degraded"), "{said}");
+    let listed = brindle(["ls", "-o", "degraded", text(&left)]);
+    let warned = String::from_utf8_lossy(&listed.stderr);
+    assert!(listed.status.success() && warned.contains("of data, "), "{warned}");
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).lines().count(), FILES);
+    let copied = directory.path().join("copied");
+    let restored = brindle(["-q", "restore", "--json", "-o", "degraded", text(&left), text(&copied)]);
+    assert_eq!(restored.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&restored.stdout).expect("JSON");
+    let failures =
+        report["failures"].as_u64().and_then(|count| usize::try_from(count).ok()).expect("a count");
+    let whole = whole_files(&copied);
+    assert!(whole > 0 && failures > 0 && whole + failures == FILES, "{whole} whole, {report}");
+    let examined = brindle(["-q", "check", "-o", "degraded", text(&left)]);
+    let found = String::from_utf8_lossy(&examined.stdout);
+    assert!(!examined.status.success() && found.contains("can't be read whole without"), "{found}");
+}
+
+#[test]
+fn the_rest_of_a_pool_is_mounted_read_only_alone() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let left = lose_a_device(directory.path());
+    let place = directory.path().join("place");
+    fs::create_dir(&place).expect("new");
+    let said = brindle_fails(1, ["mount", "-o", "degraded", text(&left), text(&place)]);
+    assert!(said.contains("-o degraded,ro"), "{said}");
+    brindle_prints(["-q", "mount", "-o", "degraded,ro", text(&left), text(&place)]);
+    let whole = whole_files(&place);
+    let refused = brindle(["mount", "-o", "remount,rw", text(&place)]);
+    unmount(&place);
+    assert!(0 < whole && whole < FILES, "{whole}");
+    assert!(!refused.status.success());
+}
