@@ -4,12 +4,19 @@
 //! next moment at which something happens. Several jobs, each a thread, take turns: one runs until it has to wait,
 //! then the job whose answer came first; so their effect on each other is the same in each run, however many
 //! processors there are.
+//!
+//! A job that waits for a lock of another job keeps its turn, and so the other one waits for ever. Jobs that use one
+//! filesystem may do so: one job is enough there. Such a run ends with a panic, after [`PATIENCE`].
 
 use crate::{Completion, Drive, DriveCounts, DriveRequest, DriveRequestKind};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// Real time for which one job may have the turn.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 thread_local! {
     /// Number of this thread's job.
@@ -17,9 +24,10 @@ thread_local! {
 }
 
 /// A clock, and the drives that go by it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct VirtualTime {
     state: Mutex<State>,
+    patience: Duration,
 }
 
 /// Handle of the answer to a request.
@@ -37,6 +45,25 @@ struct State {
     threads: Vec<Option<Thread>>,
     /// Number of the job that runs.
     turn: usize,
+    /// Number of turns until now.
+    turns: u64,
+}
+
+/// A job that runs. Its end, also by a panic, gives the turn to another one.
+struct Job<'t> {
+    time: &'t VirtualTime,
+    number: usize,
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        let mut state = self.time.state();
+        state.jobs[self.number] = WaitsFor::Done;
+        // One that panics while it waits has no turn to give.
+        if state.turn == self.number {
+            state.pass_turn();
+        }
+    }
 }
 
 /// Event that a job waits for.
@@ -50,7 +77,11 @@ enum WaitsFor {
 impl VirtualTime {
     /// A clock at 0, without drives.
     pub fn new() -> Arc<Self> {
-        Arc::default()
+        Self::with_patience(PATIENCE)
+    }
+
+    fn with_patience(patience: Duration) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), patience })
     }
 
     /// Adds a drive; returns its number.
@@ -101,21 +132,22 @@ impl VirtualTime {
     }
 
     /// Runs `jobs` jobs side by side, each given its number, until all are done.
+    ///
+    /// # Panics
+    /// If a job does, and if one keeps the turn for too long: it waits for a lock of another one.
     pub fn run(&self, jobs: usize, job: impl Fn(usize) + Sync) {
         {
             let mut state = self.state();
             assert!(state.jobs.is_empty(), "jobs are running already");
             let now = state.now_ns;
-            (state.jobs, state.turn) = (vec![WaitsFor::Until(now); jobs], 0);
+            (state.jobs, state.turn, state.turns) = (vec![WaitsFor::Until(now); jobs], 0, 1);
             state.threads = vec![None; jobs];
         }
         let run = |number| {
             JOB.set(Some(number));
+            let _job = Job { time: self, number };
             self.await_turn(number);
             job(number);
-            let mut state = self.state();
-            state.jobs[number] = WaitsFor::Done;
-            state.pass_turn();
         };
         std::thread::scope(|scope| {
             for number in 0..jobs {
@@ -143,15 +175,26 @@ impl VirtualTime {
     }
 
     fn await_turn(&self, number: usize) {
+        let mut seen = (0, Instant::now());
         loop {
             {
                 let mut state = self.state();
                 if state.turn == number {
                     return;
                 }
+                if state.turns != seen.0 {
+                    seen = (state.turns, Instant::now());
+                }
                 state.threads[number].get_or_insert_with(std::thread::current);
+                let turn = state.turn;
+                drop(state);
+                let is_lost = seen.1.elapsed() >= self.patience;
+                assert!(
+                    !is_lost,
+                    "job {turn} keeps its turn from job {number}: does it wait for a lock of it?"
+                );
             }
-            std::thread::park();
+            std::thread::park_timeout(self.patience);
         }
     }
 
@@ -173,7 +216,7 @@ impl State {
         loop {
             let ready = |(number, waiting): (usize, &WaitsFor)| Some((self.ready_ns(*waiting)?, number));
             if let Some((_, next)) = self.jobs.iter().enumerate().filter_map(ready).min() {
-                self.turn = next;
+                (self.turn, self.turns) = (next, self.turns + 1);
                 self.threads[next].iter().for_each(Thread::unpark);
                 return;
             }
@@ -234,6 +277,35 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(once(), (took, order.clone()));
         }
+    }
+
+    #[test]
+    fn panic_of_a_job_gives_the_turn_to_the_others() {
+        let time = VirtualTime::new();
+        let (ssd, done) = (time.add(Drive::sata_ssd()), Mutex::new(0));
+        let run = || {
+            time.run(4, |job| {
+                time.wait(time.submit(ssd, DriveRequestKind::Read(0, 4096)));
+                assert_ne!(job, 2, "as the test wants");
+                time.sleep(1000);
+                *done.lock().expect("no panic") += 1;
+            });
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).expect_err("one panicked");
+        assert_eq!(done.into_inner().expect("no panic"), 3);
+    }
+
+    #[test]
+    fn job_that_waits_for_a_lock_of_another_one_ends_the_run() {
+        let time = VirtualTime::with_patience(Duration::from_millis(20));
+        let (ssd, lock) = (time.add(Drive::sata_ssd()), Mutex::new(()));
+        let run = || {
+            time.run(2, |_| {
+                let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+                time.wait(time.submit(ssd, DriveRequestKind::Read(0, 4096)));
+            });
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).expect_err("nothing else ends it");
     }
 
     #[test]
