@@ -59,9 +59,11 @@ impl Filesystem {
         Ok(if is_busy { Remaining::More } else { Remaining::Nothing })
     }
 
-    /// Makes everything durable before the filesystem is dropped.
+    /// Makes everything durable before the filesystem is dropped, and writes the superblock of the last commit also to
+    /// devices that sleep.
     pub fn shutdown(&self) -> Result<(), FsError> {
-        self.sync()
+        self.sync()?;
+        if self.is_only_read() { Ok(()) } else { Ok(self.pool().wake_devices()?) }
     }
 
     /// Drops a piece of a deleted subvolume; whether there was one that could be.

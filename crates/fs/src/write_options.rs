@@ -88,9 +88,16 @@ impl WriteOptions {
             moved_extent_bytes_max: self.moved_extent_bytes_max,
             recovers: true,
             is_transient: false,
+            series: folded(self.host.new_uuid()),
             clock: Arc::new(move || Timespec::from(host.now())),
         }
     }
+}
+
+/// Both halves of a UUID as one number.
+fn folded(uuid: Uuid) -> u64 {
+    let number = u128::from_be_bytes(uuid.0);
+    u64::try_from((number ^ number >> 64) & u128::from(u64::MAX)).expect("the upper half is cut off")
 }
 
 /// Mode of updating access times.

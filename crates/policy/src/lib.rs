@@ -7,4 +7,5 @@ pub mod defragment;
 pub mod log;
 pub mod placement;
 pub mod read;
+pub mod sleep;
 pub mod tier;

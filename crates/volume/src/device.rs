@@ -26,6 +26,8 @@ pub(crate) struct PoolDevice {
     pub(crate) generation: Option<Generation>,
     /// True if it has missed transactions.
     pub(crate) is_stale: bool,
+    /// True if its superblock is older than the pool's, and of the same series: it was left alone since.
+    pub(crate) is_asleep: bool,
     /// True if it lacks writes, as far as generations tell; see [`DeviceStatus::is_incomplete`](crate::DeviceStatus).
     pub(crate) is_incomplete: bool,
     /// True if it belongs to the seed that the pool grew from.
@@ -47,49 +49,96 @@ pub(crate) struct PoolDevice {
 
 /// Numbers that tell whether a device holds writes that are not durable.
 ///
-/// Both are counters of writes, not a flag: a write stays unflushed until a flush that began after it has returned, so a
+/// They are counters of writes, not flags: a write stays unflushed until a flush that began after it has returned, so a
 /// second thread that asks during the first one's flush is not told that there is nothing to wait for.
 #[derive(Debug)]
 pub(crate) struct Durability {
     /// Writes that the device has taken.
-    writes: AtomicU64,
-    /// Number of these that it had taken before its last successful flush began.
+    writes: Progress,
+    /// Times that it has taken copies of the superblock behind the first.
+    copies: Progress,
+    /// The generation of its first superblock, as written here.
+    superblock: Progress,
+}
+
+/// A number that grows with each write of a kind, and its durable part.
+#[derive(Debug, Default)]
+struct Progress {
+    taken: AtomicU64,
+    /// The number at the beginning of the last flush that succeeded.
     durable: AtomicU64,
 }
+
+impl Progress {
+    fn is_durable(&self) -> bool {
+        self.durable.load(Acquire) >= self.taken.load(Acquire)
+    }
+}
+
+/// Values that a flush covers.
+#[derive(Clone, Copy, Debug)]
+struct Covered([u64; 3]);
 
 impl Default for Durability {
     /// A device that was not flushed yet: a process that ended may have left writes in the host's cache.
     fn default() -> Self {
-        Self { writes: AtomicU64::new(1), durable: AtomicU64::new(0) }
+        let unknown = || Progress { taken: AtomicU64::new(1), durable: AtomicU64::new(0) };
+        Self { writes: unknown(), copies: unknown(), superblock: Progress::default() }
     }
 }
 
 impl Durability {
     /// A write has succeeded.
     pub(crate) fn has_written(&self) {
-        self.writes.fetch_add(1, Release);
+        self.writes.taken.fetch_add(1, Release);
     }
 
-    /// The number of writes that a flush covers which begins now.
-    fn begin_flush(&self) -> u64 {
-        self.writes.load(Acquire)
+    /// Writes of copies of the superblock behind the first have succeeded.
+    pub(crate) fn has_written_copies(&self) {
+        self.copies.taken.fetch_add(1, Release);
     }
 
-    /// A flush that covers this number of writes has succeeded.
-    fn end_flush(&self, seen: u64) {
-        self.durable.fetch_max(seen, Release);
+    /// A write of the first superblock has succeeded.
+    pub(crate) fn has_written_superblock(&self, generation: Generation) {
+        self.superblock.taken.fetch_max(generation.get(), Release);
+        self.has_written();
+    }
+
+    fn all(&self) -> [&Progress; 3] {
+        [&self.writes, &self.copies, &self.superblock]
+    }
+
+    /// Values that a flush covers which begins now.
+    fn begin_flush(&self) -> Covered {
+        Covered(self.all().map(|progress| progress.taken.load(Acquire)))
+    }
+
+    /// A flush that covers these values has succeeded.
+    fn end_flush(&self, covered: Covered) {
+        for (progress, covered) in self.all().into_iter().zip(covered.0) {
+            progress.durable.fetch_max(covered, Release);
+        }
     }
 
     /// Returns true if a write was not followed by a flush, or if there was no flush yet.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.durable.load(Acquire) < self.writes.load(Acquire)
+        !self.writes.is_durable()
+    }
+
+    /// Returns true if copies of the superblock behind the first were not followed by a flush.
+    pub(crate) fn has_unflushed_copies(&self) -> bool {
+        !self.copies.is_durable()
+    }
+
+    /// The generation of the first superblock that was written here and is durable; 0 if none was.
+    pub(crate) fn durable_superblock(&self) -> Generation {
+        Generation::new(self.superblock.durable.load(Acquire))
     }
 }
 
 /// A flush, from before the device is asked until it has answered.
 pub(crate) struct FlushUnderWay {
-    /// Number of writes that it covers.
-    seen: u64,
+    covered: Covered,
     unflushed: Places,
 }
 
@@ -123,6 +172,7 @@ impl PoolDevice {
             item: DevItem { devid, uuid, ..DevItem::new_zeroed() },
             generation: None,
             is_stale: false,
+            is_asleep: false,
             is_incomplete: false,
             is_seed: false,
             is_confirmed: false,
@@ -163,7 +213,7 @@ impl PoolDevice {
 
     /// Begins a flush. Several threads may flush at once.
     pub(crate) fn begin_flush(&self) -> FlushUnderWay {
-        FlushUnderWay { seen: self.durability.begin_flush(), unflushed: self.unflushed.take() }
+        FlushUnderWay { covered: self.durability.begin_flush(), unflushed: self.unflushed.take() }
     }
 
     /// Ends a flush with the device's answer.
@@ -174,7 +224,7 @@ impl PoolDevice {
     ) -> Result<(), FailedFlush> {
         match answer {
             Ok(()) => {
-                self.durability.end_flush(flush.seen);
+                self.durability.end_flush(flush.covered);
                 Ok(())
             }
             Err(error) => {
@@ -248,5 +298,24 @@ mod tests {
         // A flush within a flush is the later one.
         flush(&|| flush(&|| ()));
         assert!(!durability.is_unflushed());
+    }
+
+    #[test]
+    fn superblocks_count_when_they_are_durable() {
+        let durability = Durability::default();
+        let flush = || durability.end_flush(durability.begin_flush());
+        flush();
+        durability.has_written_superblock(Generation::new(7));
+        assert_eq!((durability.durable_superblock().get(), durability.is_unflushed()), (0, true));
+        let began_before = durability.begin_flush();
+        durability.has_written_superblock(Generation::new(8));
+        durability.end_flush(began_before);
+        assert_eq!((durability.durable_superblock().get(), durability.is_unflushed()), (7, true));
+        flush();
+        durability.has_written_copies();
+        assert_eq!(durability.durable_superblock().get(), 8);
+        assert!(durability.has_unflushed_copies() && !durability.is_unflushed());
+        flush();
+        assert!(!durability.has_unflushed_copies());
     }
 }

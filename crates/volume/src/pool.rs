@@ -30,7 +30,7 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkContext {
     pub(crate) generation: Generation,
-    /// A superblock older than that has missed a commit.
+    /// A superblock older than that has missed a commit, unless it is of the same series.
     pub(crate) oldest: Generation,
     pub(crate) is_writable: bool,
     pub(crate) is_degraded: bool,
@@ -54,9 +54,11 @@ impl Pool {
         let mut pool = Self { unused: scan.unused, strangers: scan.strangers, ..Self::default() };
         for found in &scan.members {
             let mut device = present(found);
-            device.is_stale = found.superblock.generation < generation;
+            let is_older = found.superblock.generation < generation;
+            device.is_asleep = is_older && found.superblock.is_of_series(&scan.superblock);
+            device.is_stale = is_older && !device.is_asleep;
             // Until its mark is known.
-            device.is_incomplete = device.is_stale;
+            device.is_incomplete = is_older;
             pool.devices.push(device);
         }
         for warning in scan.warnings {
@@ -87,8 +89,11 @@ impl Pool {
     fn check_mark(&mut self, index: usize, context: &MarkContext) {
         let device = &mut self.devices[index];
         let (Some(generation), Some(given)) = (device.generation, &device.device) else { return };
-        let is_incomplete = !device.is_seed && generation < device.item.generation.max(context.oldest);
+        let has_missed_commits = generation < context.oldest && !device.is_asleep;
+        let lacks_writes = generation < device.item.generation;
+        let is_incomplete = !device.is_seed && (lacks_writes || has_missed_commits);
         device.is_incomplete = is_incomplete;
+        device.is_asleep &= !is_incomplete;
         if !is_incomplete {
             return;
         }
@@ -330,5 +335,7 @@ fn present(found: &Found) -> PoolDevice {
     device.generation = Some(found.superblock.generation);
     device.superblock_generation = Arc::new(found.superblock.generation.get().into());
     device.describe(item);
+    // A mark is in the chunk tree alone.
+    device.item.generation = Generation::new(0);
     device
 }

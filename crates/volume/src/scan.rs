@@ -151,14 +151,16 @@ pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, V
         .max_by_key(|found| (found.generation(), found.devid() != DevId::new(0), Reverse(found.devid())));
     let superblock = Arc::clone(&best.expect("the chosen pool has a device").superblock);
     let mut warnings: Vec<Warning> = warnings.into_iter().flatten().collect();
-    warnings.extend(members.iter().filter_map(|found| stale(found, superblock.generation)));
+    warnings.extend(members.iter().filter_map(|found| stale(found, &superblock)));
     Ok(Scan { superblock, members, twins, strangers, unused, warnings })
 }
 
-fn stale(found: &Found, expected: Generation) -> Option<Warning> {
-    let generation = found.generation();
+/// A device with an older superblock, unless it is of the same series: then it was left alone.
+fn stale(found: &Found, newest: &Superblock) -> Option<Warning> {
+    let (generation, expected) = (found.generation(), newest.generation);
     let device = found.device.name().to_owned();
-    (generation < expected).then(|| Warning::Stale { device, devid: found.devid(), generation, expected })
+    let is_stale = generation < expected && !found.superblock.is_of_series(newest);
+    is_stale.then(|| Warning::Stale { device, devid: found.devid(), generation, expected })
 }
 
 /// The pool asked for, or that of the first device, where a pool that is no seed comes first.

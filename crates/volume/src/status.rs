@@ -23,10 +23,12 @@ pub struct DeviceStatus {
     pub is_seed: bool,
     /// True if it has missed transactions.
     pub is_stale: bool,
+    /// True if its superblock is behind because commits had nothing for the device: it lacks nothing.
+    pub is_asleep: bool,
     /// True if it lacks writes that it failed to take since the pool was opened.
     pub is_behind: bool,
     /// True if it lacks writes: its superblock is older than its mark in the chunk tree, or than the commit before
-    /// the last one. A stale device that is not incomplete has missed the last superblock alone, as a power cut
+    /// the last one and not of its series. A stale device that is not incomplete has missed the last superblock alone, as a power cut
     /// between the superblocks of two devices leaves it.
     pub is_incomplete: bool,
     /// True if it rotates.

@@ -248,6 +248,7 @@ impl Volume {
                 missing: device.device.is_none(),
                 is_seed: device.is_seed,
                 is_stale: device.is_stale,
+                is_asleep: device.is_asleep,
                 is_behind: pool.is_behind(index),
                 is_incomplete: device.is_incomplete,
                 is_rotating: device.is_rotating(),

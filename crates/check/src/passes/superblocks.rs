@@ -73,6 +73,28 @@ fn is_complete(examination: &Examination<'_>, copy: &Superblock) -> bool {
     device.is_some_and(|device| !device.is_incomplete)
 }
 
+/// Reason for which a copy is older than the pool's superblock, if that is no error.
+fn reason_to_be_behind(
+    examination: &Examination<'_>,
+    offset: u64,
+    copy: &Superblock,
+    of_pool: &Superblock,
+) -> Option<String> {
+    let (expected, found) = (of_pool.generation, copy.generation);
+    // Copies behind the first one are written after it is durable, and first ones of several devices one after the other.
+    let is_just_behind = match offset == SUPERBLOCK_OFFSETS[0] {
+        true => found < expected && is_complete(examination, copy) && !copy.is_of_series(of_pool),
+        false => found.get() + 1 == expected.get(),
+    };
+    let has_slept = || found < expected && copy.is_of_series(of_pool) && is_complete(examination, copy);
+    match is_just_behind {
+        true => Some("one behind, as a crash leaves it, until the next commit".to_owned()),
+        false => {
+            has_slept().then(|| format!("of generation {found}: commits since had nothing for the device"))
+        }
+    }
+}
+
 fn check_copy(
     examination: &Examination<'_>,
     device: String,
@@ -82,15 +104,8 @@ fn check_copy(
 ) {
     let ledger = examination.ledger;
     let (expected, found) = (of_pool.generation, copy.generation);
-    // Copies behind the first one are written after it is durable, and first ones of several devices one after the other.
-    let is_just_behind = match offset == SUPERBLOCK_OFFSETS[0] {
-        true => found < expected && is_complete(examination, copy),
-        false => found.get() + 1 == expected.get(),
-    };
-    if is_just_behind {
-        let why = "as a crash leaves it, until the next commit";
-        ledger
-            .note(page::SUPERBLOCKS, format!("{device}: superblock at offset {offset} is one behind, {why}"));
+    if let Some(why) = reason_to_be_behind(examination, offset, copy, of_pool) {
+        ledger.note(page::SUPERBLOCKS, format!("{device}: superblock at offset {offset} is {why}"));
         return;
     }
     if expected != found {

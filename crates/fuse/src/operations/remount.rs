@@ -87,7 +87,7 @@ impl Operations {
         }
         // From here on the upkeep begins nothing; a piece that it has begun takes nothing away that a crash would miss.
         let rested = self.remountable.rests.swap(true, Ordering::Relaxed);
-        let synced = number(self.sync_all());
+        let synced = number(self.sync_all().and_then(|()| self.filesystem.shutdown()));
         if synced.is_err() {
             self.remountable.rests.store(rested, Ordering::Relaxed);
         }

@@ -25,6 +25,8 @@ pub struct FaultTest {
     pub command: String,
     /// Kind of fault.
     pub kind: FaultKind,
+    /// True to examine the devices also without the one that failed.
+    pub also_without: bool,
 }
 
 /// Kind of fault of devices.
@@ -45,7 +47,7 @@ impl FaultTest {
         let given = std::env::var("BRINDLE_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
         let rounds = if given.is_some() { 1 } else { rounds };
         let (seed, mix, command) = (given.unwrap_or(seed), Mix::crash(), command.to_owned());
-        Self { seed, rounds, operations: 60, mix, command, kind: FaultKind::Writing }
+        Self { seed, rounds, operations: 60, mix, command, kind: FaultKind::Writing, also_without: false }
     }
 
     /// Does it; says how many runs met their fault.
@@ -104,13 +106,19 @@ impl FaultTest {
         let end = history.recording.events().len();
         replay.advance_to(end);
         for mode in [LossMode::Nothing, LossMode::Everything, LossMode::Scattered, LossMode::OneDevice] {
-            let state = replay.state(mode, &mut random);
-            let losses = describe_losses(&state);
-            examine(subject, &history, end, state, &self.mix, &mut random).map_err(|what| {
-                let mut text = failed(format!("{what}\n{mode:?} took {losses}\n"));
-                history.describe(end, &mut text);
-                text
-            })?;
+            for is_without in [false, true].into_iter().take(1 + usize::from(self.also_without)) {
+                let mut state = replay.state(mode, &mut random);
+                let losses = describe_losses(&state);
+                if is_without {
+                    state.devices.remove(device);
+                }
+                let with = if is_without { "without it" } else { "with it" };
+                examine(subject, &history, end, state, &self.mix, &mut random).map_err(|what| {
+                    let mut text = failed(format!("{with}: {what}\n{mode:?} took {losses}\n"));
+                    history.describe(end, &mut text);
+                    text
+                })?;
+            }
         }
         Ok(history.faults > 0)
     }

@@ -16,6 +16,7 @@ use brindle_policy::log::{LogDevice, LogEverywhere, log_devices};
 use brindle_policy::placement::{
     AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, room_for_fast_data,
 };
+use brindle_policy::sleep::sleepers;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
@@ -116,15 +117,18 @@ impl Space {
             return known.clone();
         }
         let fast = state.fast.clone().unwrap_or_default();
-        let device =
-            |device: &Device| LogDevice { devid: device.devid.get(), is_fast: fast.contains(&device.devid) };
-        let devices: Vec<LogDevice> = state.devices.iter().map(device).collect();
-        let metadata = state.groups().filter(|group| !group.kind.contains(BlockGroupType::DATA));
-        let tolerated = metadata.filter_map(|group| group.kind.profile()).map(Profile::attributes);
-        let tolerated = tolerated.map(|attributes| attributes.tolerated_failures).max().unwrap_or(0);
-        let chosen = log_devices(&devices, tolerated);
+        let chosen = log_devices(&state.log_candidates(&fast), state.tolerated_failures());
         let chosen = chosen.map(|devids| devids.into_iter().map(DevId::new).collect());
         state.log_devices.insert(chosen).clone()
+    }
+
+    /// Bulk devices that commits may leave alone while nothing is written to them; `None` in a pool that does not
+    /// distinguish classes.
+    pub(crate) fn sleepers(&self) -> Option<Vec<DevId>> {
+        let state = self.lock();
+        let fast = state.fast.as_ref()?;
+        let devices = state.log_candidates(fast);
+        Some(sleepers(&devices, state.tolerated_failures()).into_iter().map(DevId::new).collect())
     }
 
     /// Finds out which devices are fast, and sorts the groups accordingly.
@@ -176,6 +180,20 @@ impl Space {
 }
 
 impl State {
+    /// The devices, as far as superblocks go.
+    fn log_candidates(&self, fast: &BTreeSet<DevId>) -> Vec<LogDevice> {
+        let candidate =
+            |device: &Device| LogDevice { devid: device.devid.get(), is_fast: fast.contains(&device.devid) };
+        self.devices.iter().map(candidate).collect()
+    }
+
+    /// Number of devices that metadata can lose.
+    fn tolerated_failures(&self) -> u16 {
+        let metadata = self.groups().filter(|group| !group.kind.contains(BlockGroupType::DATA));
+        let tolerated = metadata.filter_map(|group| group.kind.profile()).map(Profile::attributes);
+        tolerated.map(|attributes| attributes.tolerated_failures).max().unwrap_or(0)
+    }
+
     /// Facts about the devices for placement. The user's class counts more than the stored one.
     pub(super) fn summaries(&self) -> Vec<DeviceSummary> {
         let mut summaries: Vec<DeviceSummary> = self.devices.iter().map(Device::summary).collect();

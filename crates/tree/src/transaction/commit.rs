@@ -11,7 +11,6 @@ use brindle_ondisk::{
 };
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
-use brindle_volume::{DeviceSet, SuperblockCopies};
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
@@ -23,9 +22,9 @@ const BLOCKS_PER_WRITE: usize = 512;
 const PUBLISHED_WITHIN: usize = 3;
 
 /// A transaction that nothing can change any more.
-struct Frozen {
-    superblock: Box<Superblock>,
-    devices: Vec<DevItem>,
+pub(super) struct Frozen {
+    pub(super) superblock: Box<Superblock>,
+    pub(super) devices: Vec<DevItem>,
     pinned: Pinned,
 }
 
@@ -101,11 +100,7 @@ impl Pool {
         tally.ends(CommitPhase::Settle);
         self.write_frozen(writer)?;
         tally.ends(CommitPhase::Write);
-        self.volume().make_whole(&DeviceSet::ALL)?;
-        let counts = self.volume().devices_to_mark().is_empty();
-        if counts {
-            self.publish(&frozen)?;
-        }
+        let counts = self.publish(writer, &frozen)?;
         tally.ends(CommitPhase::Flush);
         writer.commits.lock().add(&tally.report);
         writer.frozen.write().clear();
@@ -118,17 +113,6 @@ impl Pool {
         self.volume().adopt_superblock(Superblock { super_roots, ..*frozen.superblock });
         writer.space.keep_pinned(frozen.pinned);
         Ok(None)
-    }
-
-    /// Superblocks of devices that have just joined, durable before the others are written; first superblocks, flush, the
-    /// other superblocks: these are durable with the next flush, which comes before the first ones are written again.
-    fn publish(&self, frozen: &Frozen) -> Result<(), TreeError> {
-        let volume = self.volume();
-        volume.introduce_devices(&frozen.superblock, &frozen.devices);
-        volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::First)?;
-        volume.flush(&DeviceSet::ALL)?;
-        volume.write_superblocks(&frozen.superblock, &frozen.devices, SuperblockCopies::Others)?;
-        Ok(())
     }
 
     /// Hands the blocks of the transaction to the devices.
@@ -144,14 +128,6 @@ impl Pool {
             let writes: Vec<(Logical, &[u8])> =
                 sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
             self.volume().write_blocks(&writes)?;
-        }
-        // One that a crash has torn must be whole again before the copies that replace it are written.
-        if !writer.first_copies_are_current.swap(true, Ordering::Relaxed) {
-            self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::First)?;
-            self.volume().flush(&DeviceSet::ALL)?;
-        }
-        if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
-            self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others)?;
         }
         Ok(())
     }

@@ -13,7 +13,8 @@
 //! 4. *Freeze*: the blocks of the transaction become immutable and wait in `frozen`, the next transaction begins, the
 //!    gate opens.
 //! 5. *Write*: blocks in the order of their addresses, each past the tree checker once more; flush, and what devices
-//!    failed to take once more; the first superblock of each device; flush; its other ones, durable with the next flush: one copy is always whole.
+//!    failed to take once more; the first superblock of each device that takes part ([`publish`]); flush; its other ones,
+//!    durable with the next flush: one copy is always whole.
 //! 6. *Unpin*: what the transaction freed is free, once no reader is left that has looked it up before (`space/readers.rs`).
 //!
 //! A crash before the superblocks of step 5 leaves the pool of the last commit: nothing that it reaches has been
@@ -36,6 +37,7 @@ mod gate;
 mod open;
 mod options;
 mod pressure;
+mod publish;
 mod roots;
 mod statistics;
 mod stop;
@@ -60,6 +62,7 @@ use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use brindle_sync::{Mutex, RwLock};
 use gate::Gate;
 use pressure::{Degree, Pressure};
+use publish::SeriesState;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -88,11 +91,9 @@ pub(crate) struct Writer {
     pub(crate) features: Mutex<Incompat>,
     /// The label that the next superblock is to have, if another.
     label: Mutex<Option<Box<[u8; 256]>>>,
-    /// True if all copies of the superblock are of the last commit, or will be with the next flush. At opening they
-    /// may not be: a crash may have come between the first ones and the others.
+    /// True if the copies of the superblock behind the first have the log that the first has.
     pub(crate) copies_are_current: AtomicBool,
-    /// True if the first copies are whole on all devices; at opening a crash may have torn one.
-    first_copies_are_current: AtomicBool,
+    series: SeriesState,
     /// Counters of commits.
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.

@@ -2,6 +2,7 @@
 
 use super::gate::Gate;
 use super::pressure::Pressure;
+use super::publish::SeriesState;
 use super::{CommitStatistics, Durable, Writer};
 use crate::log::Log;
 use crate::refs::DelayedRefs;
@@ -44,8 +45,9 @@ impl Pool {
             durable: durable.get().into(),
             features: Mutex::new(Rank::Features, Incompat::empty()),
             label: Mutex::new(Rank::Label, None),
-            copies_are_current: AtomicBool::new(false),
-            first_copies_are_current: AtomicBool::new(false),
+            // The first commit writes all.
+            copies_are_current: AtomicBool::new(true),
+            series: SeriesState::default(),
             commits: Mutex::new(Rank::CommitStatistics, CommitStatistics::default()),
             exclusive: Mutex::new(Rank::Exclusive, None),
             waits_for_log: AtomicBool::new(TreeRoot::log_root_tree(&pool.superblock()).is_some()),

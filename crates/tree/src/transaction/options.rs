@@ -31,6 +31,8 @@ pub struct WriterOptions {
     pub is_transient: bool,
     /// The clock.
     pub clock: Clock,
+    /// Random number for the first series of commits: another one for each mount of a pool.
+    pub series: u64,
 }
 
 impl Default for WriterOptions {
@@ -43,6 +45,7 @@ impl Default for WriterOptions {
             recovers: false,
             is_transient: false,
             clock: Arc::new(system_time),
+            series: system_time().nsec.get().into(),
         }
     }
 }

@@ -176,14 +176,14 @@ fn superblocks_go_to_each_place_with_the_device_they_lie_on() {
     superblock.generation = Generation::new(11);
     let mut item = dev_item(2, FSID, pool.images[1].len() as u64);
     item.bytes_used.set(12345);
-    volume.write_superblocks(&superblock, &[item], SuperblockCopies::First).expect("both");
+    volume.write_superblocks(&superblock, &[item], SuperblockCopies::First, &DeviceSet::ALL).expect("both");
     assert_eq!(read(1, 0).expect("valid").generation, Generation::new(11));
     assert!(read(1, 1).is_none(), "a log's superblock is in the first place only");
     superblock.generation = Generation::new(12);
-    volume.write_superblocks(&superblock, &[item], SuperblockCopies::Others).expect("both");
+    volume.write_superblocks(&superblock, &[item], SuperblockCopies::Others, &DeviceSet::ALL).expect("both");
     assert_eq!(read(1, 0).expect("valid").generation, Generation::new(11), "the first is left alone");
     assert_eq!(read(1, 1).expect("valid").generation, Generation::new(12));
-    volume.write_superblocks(&superblock, &[item], SuperblockCopies::All).expect("both");
+    volume.write_superblocks(&superblock, &[item], SuperblockCopies::All, &DeviceSet::ALL).expect("both");
     for (device, copy) in [(0, 0), (1, 0), (1, 1)] {
         let found = read(device, copy).expect("valid");
         assert_eq!(found.generation, Generation::new(12));
@@ -197,9 +197,13 @@ fn superblocks_go_to_each_place_with_the_device_they_lie_on() {
     assert_eq!(volume.superblock().generation, Generation::new(12));
     assert_eq!(volume.tree_context().max_generation.get(), 13);
     devices[1].fail_writes(true);
-    volume.write_superblocks(&superblock, &[item], SuperblockCopies::All).expect("one is enough of a raid1");
+    volume
+        .write_superblocks(&superblock, &[item], SuperblockCopies::All, &DeviceSet::ALL)
+        .expect("one is enough of a raid1");
     devices[0].fail_writes(true);
-    let error = volume.write_superblocks(&superblock, &[item], SuperblockCopies::All).expect_err("none");
+    let error = volume
+        .write_superblocks(&superblock, &[item], SuperblockCopies::All, &DeviceSet::ALL)
+        .expect_err("none");
     assert!(matches!(error, WriteError::Superblocks { failures } if failures.len() == 2));
 }
 

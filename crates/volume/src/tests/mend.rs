@@ -56,7 +56,9 @@ impl Game {
         self.before = self.devices.iter().map(|device| device.bytes()).collect();
         let mut superblock = Superblock::clone(&self.volume.superblock());
         superblock.generation = Generation::new(self.generation);
-        self.volume.write_superblocks(&superblock, &[], SuperblockCopies::First).expect("one may fail");
+        self.volume
+            .write_superblocks(&superblock, &[], SuperblockCopies::First, &DeviceSet::ALL)
+            .expect("one may fail");
         self.volume.flush(&DeviceSet::ALL).expect("one may fail");
         self.generation - self.published - 1
     }

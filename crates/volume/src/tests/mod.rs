@@ -1,5 +1,6 @@
 //! Whole volumes over devices in memory, laid out by a writer that knows nothing of `layout` and `parity`.
 
+mod asleep;
 mod failing;
 mod flaky;
 mod golden;

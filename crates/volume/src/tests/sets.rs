@@ -131,7 +131,9 @@ fn superblocks_of_a_log_go_to_a_set_and_those_of_a_commit_to_all() {
     assert_eq!(volume.superblock().log_root.get(), 4096);
     assert!(volume.unflushed_devices().is_empty(), "durable already");
     let superblock = superblock_of_log(&volume, 0);
-    volume.write_superblocks(&superblock, &[], SuperblockCopies::First).expect("nothing fails");
+    volume
+        .write_superblocks(&superblock, &[], SuperblockCopies::First, &DeviceSet::ALL)
+        .expect("nothing fails");
     assert_eq!([log_root(&devices[0]), log_root(&devices[1])], [0, 0]);
     assert_eq!(volume.unflushed_devices(), those(&devices, |_| true), "superblocks are writes");
     // A device outside of the set may fail; one of the set may not.
@@ -170,7 +172,12 @@ fn a_flush_after_one_that_lost_something_everywhere_does_not_succeed() {
     assert!(devices.iter().zip(&pool.images).all(|(device, image)| device.bytes() == *image), "it is gone");
     let failed = volume.make_whole(&DeviceSet::ALL);
     assert!(matches!(&failed, Err(WriteError::Unflushed { devices }) if devices.len() == 2), "{failed:?}");
-    let failed = volume.write_superblocks(&superblock_of_log(&volume, 0), &[], SuperblockCopies::First);
+    let failed = volume.write_superblocks(
+        &superblock_of_log(&volume, 0),
+        &[],
+        SuperblockCopies::First,
+        &DeviceSet::ALL,
+    );
     assert!(matches!(&failed, Err(WriteError::Unflushed { .. })), "{failed:?}");
 }
 

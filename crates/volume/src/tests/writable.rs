@@ -88,7 +88,9 @@ fn a_stale_device_is_left_out_unless_only_a_crash_came_between() {
     });
     volume.add_chunk(START, &raid1.view()).expect("chunk");
     volume.write_data(START, &[1; SECTOR]).expect("one copy is enough");
-    volume.write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All).expect("one");
+    volume
+        .write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All, &DeviceSet::ALL)
+        .expect("one");
     volume.flush(&DeviceSet::ALL).expect("one");
     assert!(devices[1].writes.lock().expect("no panic").is_empty(), "it stays stale");
     let raid0 = OwnedChunk::new(BlockGroupType::DATA | BlockGroupType::RAID0, 2 * STRIP as u64, {
@@ -112,7 +114,9 @@ fn a_device_that_left_the_pool_while_it_was_away_is_not_missed() {
             "{unused:?}"
         );
         assert!(matches!(volume.warnings()[..], [Warning::NotInPool { .. }]), "{:?}", volume.warnings());
-        volume.write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All).expect("one");
+        volume
+            .write_superblocks(&volume.superblock(), &[], crate::SuperblockCopies::All, &DeviceSet::ALL)
+            .expect("one");
     }
     assert!(devices[1].writes.lock().expect("no panic").is_empty(), "it is nobody's");
 }

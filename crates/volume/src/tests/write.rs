@@ -282,7 +282,9 @@ fn a_seed_is_not_written() {
     assert_eq!(writable, [true, false]);
     assert_eq!(volume.writable_devices().len(), 1);
     let superblock = volume.superblock();
-    volume.write_superblocks(&superblock, &[], crate::SuperblockCopies::All).expect("the sprout's");
+    volume
+        .write_superblocks(&superblock, &[], crate::SuperblockCopies::All, &DeviceSet::ALL)
+        .expect("the sprout's");
     volume.flush(&DeviceSet::ALL).expect("flush");
     assert!(seed.writes.lock().expect("no panic").is_empty());
     assert!(seed.bytes() == image);

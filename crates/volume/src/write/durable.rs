@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use brindle_ondisk::{Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
@@ -69,9 +69,25 @@ impl Volume {
     /// the others need no flush, but for copies of the superblock behind the first, which do not count here. What is being
     /// written while this is asked may be missing.
     pub fn unflushed_devices(&self) -> DeviceSet {
+        self.devices_where(|member| member.durability.is_unflushed())
+    }
+
+    /// The writable devices with copies of the superblock behind the first that were not flushed yet. They must be before
+    /// the first is written again, or that of another device: a crash may have torn them, and another one tears the first.
+    pub fn unflushed_copies(&self) -> DeviceSet {
+        self.devices_where(|member| member.durability.has_unflushed_copies())
+    }
+
+    /// The writable devices of which it is unknown that they hold a superblock of a generation, durably and in the first
+    /// place: it was not written since the pool was opened.
+    pub fn devices_without_superblock(&self, generation: Generation) -> DeviceSet {
+        self.devices_where(|member| member.durability.durable_superblock() != generation)
+    }
+
+    fn devices_where(&self, is_meant: impl Fn(&PoolDevice) -> bool) -> DeviceSet {
         let pool = self.snapshot();
-        let unflushed = |member: &&PoolDevice| member.writable.is_some() && member.durability.is_unflushed();
-        pool.devices.iter().filter(unflushed).map(|member| member.devid).collect()
+        let meant = |member: &&PoolDevice| member.writable.is_some() && is_meant(member);
+        pool.devices.iter().filter(meant).map(|member| member.devid).collect()
     }
 
     /// Writes all copies of a superblock to the devices that have never had one, and makes them durable: no
@@ -95,15 +111,16 @@ impl Volume {
         report(&pool, failed.into_iter().chain(unflushed).collect());
     }
 
-    /// Writes a superblock to every device, on all of them at the same time: each with its own device item (as
-    /// given; devices that are not among those given keep what they have), its place and its checksum. Devices
-    /// that are behind get none; others may fail as long as every chunk can be read without all of these.
-    /// Afterwards the pool's superblock is this one.
+    /// Writes a superblock to every device of a set, on all of them at the same time: each with its own device item (as
+    /// given; devices that are not among those given keep what they have), its place and its checksum, and all of the
+    /// series of the given one. Devices that are behind get none; others may fail as long as every chunk can be read
+    /// without all of these. Afterwards the pool's superblock is this one.
     pub fn write_superblocks(
         &self,
         template: &Superblock,
         device_items: &[DevItem],
         copies: SuperblockCopies,
+        set: &DeviceSet,
     ) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
@@ -111,7 +128,7 @@ impl Volume {
         self.check_flushed()?;
         let pool = self.snapshot();
         let behind = pool.behind();
-        let mut members = Member::of(&pool, &DeviceSet::ALL);
+        let mut members = Member::of(&pool, set);
         // Of a new device, the first superblock is not one of before it joined.
         let waits = |one: &Member<'_>| copies == SuperblockCopies::Others && one.member.is_new();
         members.retain(|one| !behind.contains(&one.index) && !waits(one));
@@ -207,6 +224,7 @@ impl Copies {
             for (copy, offset) in offsets.filter(|(copy, _)| wanted.has(*copy)) {
                 let mut superblock = Box::new(template.clone());
                 superblock.dev_item = *item;
+                superblock.set_series(template.series());
                 superblock.bytenr.set(offset);
                 let checksum = superblock.compute_checksum(superblock.checksum_type());
                 superblock.csum.fill(0);
@@ -227,11 +245,13 @@ impl Copies {
         }
         let mut failed = Vec::new();
         for (copy, answer) in self.0.iter().zip(batch.run()) {
-            let one = &members[copy.number];
+            let (one, generation) = (&members[copy.number], copy.superblock.generation);
             match answer {
+                // Those of a log leave the other copies as they are, and do not count.
+                Ok(()) if copy.is_first && is_durable => {}
+                Ok(()) if copy.is_first => one.member.durability.has_written_superblock(generation),
                 // The others have to be durable before the first is written again, no sooner: see `unflushed_devices`.
-                Ok(()) if copy.is_first && !is_durable => one.member.durability.has_written(),
-                Ok(()) => {}
+                Ok(()) => one.member.durability.has_written_copies(),
                 Err(error) if copy.is_first => failed.push((one.index, error)),
                 Err(error) => tracing::warn!("{error}"),
             }

@@ -75,6 +75,16 @@ impl Volume {
         pool.devices.iter().enumerate().filter(is_meant).map(|(_, device)| device.devid).collect()
     }
 
+    /// Returns true if every device is there, and none lacks a write that it failed to take. Otherwise a superblock that is
+    /// behind may be that of a device that lacks something.
+    pub fn is_whole(&self) -> bool {
+        let lacks_nothing = |device: &PoolDevice| {
+            let is_member = device.is_confirmed && !device.is_seed && !device.is_intruder;
+            !is_member || (device.writable.is_some() && device.lost_writes.is_empty())
+        };
+        self.snapshot().devices.iter().all(lacks_nothing)
+    }
+
     /// A device's item says that its superblock is to be of this generation at least.
     pub fn mark_device(&self, devid: DevId, generation: Generation) {
         self.change(|pool| {

@@ -183,6 +183,7 @@ fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
         missing: true,
         is_seed: false,
         is_stale: false,
+        is_asleep: false,
         is_behind: false,
         is_incomplete: false,
         is_rotating: false,

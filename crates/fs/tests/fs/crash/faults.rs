@@ -1,6 +1,7 @@
 //! Devices that fail: an error, never a panic, and the last commit is what is on disk.
 
 use super::ONE;
+use super::asleep::PAIRS;
 use super::subject::{Contents, LibrarySubject};
 use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
@@ -92,6 +93,17 @@ fn devices_fail_while_fsyncs_are_logged() {
     test.run(&LibrarySubject::failing(ONE).logging());
     let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
     test.run(&LibrarySubject::failing(layout).logging());
+}
+
+/// Any device of a pool in which bulk devices sleep; afterwards the pool is opened with it, and without.
+#[test]
+fn one_of_two_fast_or_two_bulk_devices_fails() {
+    let test = faults("one_of_two_fast_or_two_bulk_devices_fails", 3400, 30);
+    let mix = Mix { sync: 12, contents: 35, names: 40, ..test.mix.clone() };
+    let test = FaultTest { mix, also_without: true, ..test };
+    test.run(&LibrarySubject::failing(PAIRS));
+    test.run(&LibrarySubject::failing(PAIRS).of(Contents::Unsummed));
+    test.run(&LibrarySubject::failing(PAIRS).of(Contents::Unsummed).logging());
 }
 
 #[test]

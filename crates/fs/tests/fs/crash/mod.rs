@@ -1,5 +1,6 @@
 //! Crashes at any write and flush, and devices that fail.
 
+mod asleep;
 mod faults;
 mod logs;
 mod referee;

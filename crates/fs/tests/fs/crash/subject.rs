@@ -2,7 +2,7 @@
 
 use crate::simulated::{Habits, Layout, Library, PART_BYTES, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
-use brindle_device::WritableDevice;
+use brindle_device::{DeviceClass, WritableDevice};
 use brindle_ondisk::Uuid;
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 /// Pools of one layout. They are made once; each run begins with a copy.
 pub(crate) struct LibrarySubject {
     layout: Layout,
+    classes: Vec<DeviceClass>,
     images: Vec<Image>,
     habits: Habits,
     /// Contents may be written, and metadata committed, whenever that seems right.
@@ -43,15 +44,20 @@ impl LibrarySubject {
 
     /// The same, of a pool with this UUID.
     pub(crate) fn named(layout: Layout, uuid: Uuid) -> Self {
-        let new = |number| {
-            ImageDevice::new(
-                format!("memory{number}"),
-                Image::new(layout.device_bytes()),
-                layout.class(number),
-            )
+        Self::on((0..layout.devices).map(|number| layout.class(number)).collect(), layout, uuid)
+    }
+
+    /// Subject like [`new`](Self::new), with the fast devices behind the others.
+    pub(crate) fn reversed(layout: Layout) -> Self {
+        let classes = (0..layout.devices).rev().map(|number| layout.class(number));
+        Self::on(classes.collect(), layout, Uuid([0x5e; 16]))
+    }
+
+    fn on(classes: Vec<DeviceClass>, layout: Layout, uuid: Uuid) -> Self {
+        let new = |(number, class): (usize, &DeviceClass)| {
+            ImageDevice::new(format!("memory{number}"), Image::new(layout.device_bytes()), *class)
         };
-        let devices: Vec<Arc<ImageDevice>> =
-            (0..layout.devices).map(|number| Arc::new(new(number))).collect();
+        let devices: Vec<Arc<ImageDevice>> = classes.iter().enumerate().map(|it| Arc::new(new(it))).collect();
         let writable: Vec<_> =
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
         layout.mkfs_named(&writable, uuid);
@@ -59,6 +65,7 @@ impl LibrarySubject {
         let habits = Habits { syncs_all: true, ..Habits::default() };
         Self {
             layout,
+            classes,
             images,
             habits,
             is_hasty: false,
@@ -144,7 +151,7 @@ impl Subject for LibrarySubject {
         let new = |(number, image): (usize, &Image)| NewDevice {
             name: format!("memory{number}"),
             image: image.clone(),
-            class: self.layout.class(number),
+            class: self.classes[number],
         };
         self.images.iter().enumerate().map(new).collect()
     }

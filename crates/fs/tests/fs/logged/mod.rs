@@ -1,5 +1,6 @@
 //! Pools with logs of what was fsynced: replayed when they are opened to be written, as a whole or not at all.
 
+mod asleep;
 mod kernel;
 mod modelled;
 mod ours;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const ROUNDS: u32 = 250;
 
 /// An SSD and a disk, metadata on the SSD.
-const ONE_OF_EACH: Layout = Layout {
+pub(super) const ONE_OF_EACH: Layout = Layout {
     devices: 2,
     device_mib: 4096,
     data: Profile::Single,
@@ -30,11 +30,11 @@ const ONE_OF_EACH: Layout = Layout {
 };
 
 /// Two SSDs and two disks.
-const TWO_OF_EACH: Layout =
+pub(super) const TWO_OF_EACH: Layout =
     Layout { devices: 4, data: Profile::Raid1, metadata: Profile::Raid1, fast: 2, ..ONE_OF_EACH };
 
 /// An empty pool, recorded from the first write on.
-fn recorded(layout: &Layout, uuid: u8) -> (Recorder, Filesystem) {
+pub(super) fn recorded(layout: &Layout, uuid: u8) -> (Recorder, Filesystem) {
     let new = |number| {
         let name = format!("memory{number}");
         Arc::new(ImageDevice::new(name, Image::new(layout.device_bytes()), layout.class(number)))
@@ -121,14 +121,14 @@ fn s0_fsyncs_ask_nothing_of_a_disk() {
 }
 
 /// Devices of a crashed pool, attached as loop devices.
-struct Attached {
-    loops: Vec<PathBuf>,
+pub(super) struct Attached {
+    pub(super) loops: Vec<PathBuf>,
     _scratch: tempfile::TempDir,
-    mount_point: PathBuf,
+    pub(super) mount_point: PathBuf,
 }
 
 impl Attached {
-    fn new(images: &[Image]) -> Self {
+    pub(super) fn new(images: &[Image]) -> Self {
         let scratch = tempfile::Builder::new().prefix("brindle-tiers-").tempdir().expect("room");
         let mount_point = scratch.path().join("mount");
         std::fs::create_dir(&mount_point).expect("room");
@@ -143,7 +143,7 @@ impl Attached {
     }
 
     /// Mounts the pool by one device, after all were told to the kernel in an order; the names in a directory.
-    fn names(&self, order: &[usize], by: usize, directory: &str) -> Vec<String> {
+    pub(super) fn names(&self, order: &[usize], by: usize, directory: &str) -> Vec<String> {
         for number in order {
             run("btrfs", ["device", "scan"], [&self.loops[*number]]);
         }

@@ -5,7 +5,7 @@ mod pool;
 mod target;
 
 pub(crate) use layout::Layout;
-pub(crate) use pool::{Pool, check, findings};
+pub(crate) use pool::{FOUND_ASLEEP, Pool, check, findings};
 pub(crate) use target::{Habits, LOG_COMMITS, LOG_SYNCS, Library, PART_BYTES, REFUSALS};
 
 use brindle_testing::operations::{Mix, Trial};

@@ -4,14 +4,17 @@ use super::layout::Layout;
 use brindle_check::{CheckOptions, Finding, NoProgress};
 use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FixedHost, FsError, Host, OpenOptions, Timestamp, WriteOptions};
-use brindle_ondisk::Uuid;
+use brindle_ondisk::{Uuid, to_u64};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The time that it always is, in seconds.
 const NOW: i64 = 1_800_000_000;
 /// Number of findings of a check that are shown.
 const FINDINGS_SHOWN: usize = 12;
+/// Devices that were found asleep when a pool was opened.
+pub(crate) static FOUND_ASLEEP: AtomicU64 = AtomicU64::new(0);
+
 /// A pool of devices in memory.
 #[derive(Clone)]
 pub(crate) struct Pool {
@@ -46,7 +49,10 @@ impl Pool {
 
     /// Opens it to write.
     pub(crate) fn open(&self) -> Result<Filesystem, FsError> {
-        Filesystem::open_writable(self.devices.clone(), &self.open, &self.write)
+        let filesystem = Filesystem::open_writable(self.devices.clone(), &self.open, &self.write)?;
+        let devices = filesystem.pool().volume().devices();
+        FOUND_ASLEEP.fetch_add(to_u64(devices.iter().filter(|device| device.is_asleep).count()), Relaxed);
+        Ok(filesystem)
     }
 
     /// Findings of brindle's own check.
@@ -87,7 +93,7 @@ impl Host for Numbers {
     }
 
     fn new_uuid(&self) -> Uuid {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next.fetch_add(1, Relaxed);
         let mut uuid = FixedHost::new(self.now).new_uuid();
         uuid.0[8..].copy_from_slice(&number.to_be_bytes());
         uuid.0[8] |= 0x80;

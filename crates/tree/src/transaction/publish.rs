@@ -1,0 +1,167 @@
+//! The superblocks of a commit: which devices get one, and which sleep.
+//!
+//! A commit makes durable what was written, on the devices that were written; then it writes its superblock to these and
+//! to the fast ones. Bulk devices that were not written are *asleep*: they get no flush and no superblock, so theirs is
+//! behind, and they lack nothing. The first commit of a mount goes to all devices, and so does a commit that changes what
+//! a superblock says of the pool. Unmounting wakes all.
+//!
+//! **A device that slept and one that was away** have older superblocks both. All superblocks between two losses are of one
+//! [`Series`]: an older one of the same series is that of a device that slept. A mount begins a series with its first
+//! commit, for devices may have been away before it, and so does each commit while a device lacks anything, whatever that is:
+//! one that falls out keeps the series of before. The kernel and btrfs-progs write none, so whatever they did without a
+//! device shows as well.
+//!
+//! **A crash at each point.**
+//! - Before a series begins all devices hold the superblock of the last commit: those that are not known to are woken. So
+//!   between the first superblocks of the new series the others are one behind, as after any commit.
+//! - A first superblock that differs is written over while the other copies are whole and durable, and of the same series
+//!   or one behind. So all copies of a device are durable before another commit is: a device that goes to sleep with some
+//!   that are not is flushed once more by the next commit.
+//! - Of a device that was torn when the mount began, the first copy is made whole before the others are written.
+//! - The root of the new transaction is on devices that were written. So of a pool that can lose some devices, what is
+//!   left has the new superblock; a superblock that a device fails to take goes to the sleepers too.
+
+use super::Writer;
+use super::commit::Frozen;
+use super::stop::StopOnPanic;
+use crate::{Pool, TreeError};
+use brindle_ondisk::{Series, Superblock};
+use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use brindle_volume::{DeviceSet, SuperblockCopies};
+
+/// Series of a mount.
+#[derive(Debug, Default)]
+pub(super) struct SeriesState {
+    /// True once a commit of this mount is published.
+    has_begun: AtomicBool,
+    /// Number of series begun.
+    count: AtomicU64,
+}
+
+/// Devices that take part in a commit.
+struct Part {
+    devices: DeviceSet,
+    begins_series: bool,
+}
+
+impl Pool {
+    /// Makes a transaction durable whose blocks were written. Returns false if it must not count by itself, because a
+    /// device lacks something and is not marked yet: no superblock was written then.
+    pub(super) fn publish(&self, writer: &Writer, frozen: &Frozen) -> Result<bool, TreeError> {
+        let volume = self.volume();
+        let mut part = self.part_in(writer, frozen);
+        if part.begins_series {
+            self.wake_for_series(writer)?;
+        }
+        if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
+            let others = SuperblockCopies::Others;
+            volume.write_superblocks(&self.superblock(), &[], others, &part.devices)?;
+        }
+        volume.make_whole(&part.devices.union(&volume.unflushed_copies()))?;
+        if !part.begins_series && self.lacks_something() {
+            part = Part { devices: DeviceSet::ALL, begins_series: true };
+            self.wake_for_series(writer)?;
+            volume.make_whole(&DeviceSet::ALL)?;
+        }
+        // Without a new series nothing was missing just now; what is lost from here on is of the next transaction.
+        if part.begins_series && !volume.devices_to_mark().is_empty() {
+            return Ok(false);
+        }
+        self.write_superblocks_of(writer, frozen, &part)?;
+        Ok(true)
+    }
+
+    /// Devices that a commit flushes and gives superblocks. Its blocks were written, so that a device that was not asked
+    /// for any is not unflushed.
+    fn part_in(&self, writer: &Writer, frozen: &Frozen) -> Part {
+        let volume = self.volume();
+        let before = self.superblock();
+        let sleepers = writer.space.sleepers();
+        let is_first = !writer.series.has_begun.load(Ordering::Relaxed);
+        let has_none = sleepers.is_some() && before.series().is_none();
+        if is_first || has_none || self.lacks_something() {
+            return Part { devices: DeviceSet::ALL, begins_series: true };
+        }
+        let unflushed = volume.unflushed_devices();
+        let is_asleep = |devid: &_| !unflushed.contains(*devid);
+        let asleep = sleepers.unwrap_or_default().into_iter().filter(is_asleep);
+        let is_for_all = is_told_of_pool(&before, &frozen.superblock);
+        let devices = if is_for_all { DeviceSet::ALL } else { DeviceSet::all_but(asleep) };
+        Part { devices, begins_series: false }
+    }
+
+    /// Returns true if a device may lack something that its superblock does not tell.
+    fn lacks_something(&self) -> bool {
+        !self.volume().is_whole() || !self.volume().devices_to_mark().is_empty()
+    }
+
+    /// Superblocks of devices that have just joined, durable before the others are written; first superblocks, flush, the
+    /// other superblocks: these are durable with the next flush, which comes before the first ones are written again.
+    fn write_superblocks_of(&self, writer: &Writer, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
+        let (volume, devices) = (self.volume(), &part.devices);
+        let mut superblock = frozen.superblock.clone();
+        superblock.set_series(match part.begins_series {
+            true => self.next_series(writer),
+            false => self.superblock().series(),
+        });
+        volume.introduce_devices(&superblock, &frozen.devices);
+        volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, devices)?;
+        volume.flush(devices)?;
+        volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::Others, devices)?;
+        writer.series.has_begun.store(true, Ordering::Relaxed);
+        let failed = volume.devices_without_superblock(superblock.generation).intersection(devices);
+        // In place of one that failed, the sleepers keep it.
+        if *devices == DeviceSet::ALL || failed.is_empty() { Ok(()) } else { self.wake() }
+    }
+
+    /// Number of the next series; none where no device may sleep.
+    fn next_series(&self, writer: &Writer) -> Option<Series> {
+        writer.space.sleepers()?;
+        let count = writer.series.count.fetch_add(1, Ordering::Relaxed);
+        Some(Series::new(writer.options.series.wrapping_add(count)))
+    }
+
+    /// Before a series begins: all devices get the superblock of the last commit.
+    fn wake_for_series(&self, writer: &Writer) -> Result<(), TreeError> {
+        let is_first = !writer.series.has_begun.load(Ordering::Relaxed);
+        // A transaction that does not count by itself has left its superblock there, and woken all before that.
+        let is_published = self.superblock().generation == writer.durable_generation();
+        let may_sleep = is_first || self.superblock().series().is_some();
+        if is_published && may_sleep { self.wake() } else { Ok(()) }
+    }
+
+    /// Writes the pool's superblock to the devices that are not known to hold it.
+    fn wake(&self) -> Result<(), TreeError> {
+        let (volume, superblock) = (self.volume(), self.superblock());
+        let asleep = volume.devices_without_superblock(superblock.generation);
+        if asleep.is_empty() {
+            return Ok(());
+        }
+        volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &asleep)?;
+        volume.flush(&asleep)?;
+        volume.write_superblocks(&superblock, &[], SuperblockCopies::Others, &asleep)?;
+        Ok(())
+    }
+
+    /// Writes the superblock of the last commit to devices that sleep: the pool is about to be closed.
+    pub fn wake_devices(&self) -> Result<(), TreeError> {
+        let writer = self.writer()?;
+        let _stops = StopOnPanic::of(writer);
+        let _durable = writer.lock_commit()?;
+        self.check_sound(writer)?;
+        let has_begun = writer.series.has_begun.load(Ordering::Relaxed);
+        let found_asleep = || self.volume().devices().iter().any(|device| device.is_asleep);
+        let may_sleep = self.superblock().series().is_some() && (has_begun || found_asleep());
+        if may_sleep { self.wake() } else { Ok(()) }
+    }
+}
+
+/// Returns true if a superblock says something else of the pool itself, which each of its devices is asked for.
+fn is_told_of_pool(before: &Superblock, next: &Superblock) -> bool {
+    before.num_devices != next.num_devices
+        || before.total_bytes != next.total_bytes
+        || before.incompat_flags != next.incompat_flags
+        || before.compat_ro_flags != next.compat_ro_flags
+        || before.flags != next.flags
+        || before.label != next.label
+}
