@@ -237,8 +237,9 @@ impl Space {
 fn remove(state: &mut State, start: u64) {
     let group = state.take_away(start).expect("it was there just now");
     for (devid, _) in &group.stripes {
-        if let Some(device) = state.devices.iter_mut().find(|device| device.devid == *devid) {
-            device.give_up(group.stripe_bytes);
+        match state.devices.iter_mut().find(|device| device.devid == *devid) {
+            Some(device) => device.give_up(group.stripe_bytes),
+            None => state.absent.entry(*devid).or_default().given_up += group.stripe_bytes,
         }
     }
     if state.system_chunks.remove(&start).is_some() {

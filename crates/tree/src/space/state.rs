@@ -14,6 +14,15 @@ use std::sync::Arc;
 /// Problem of an extent.
 pub(super) type Problem = &'static str;
 
+/// Change of the item of a missing device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AbsentChange {
+    /// Hint to be stored (`type`).
+    pub(super) hint: Option<u64>,
+    /// Bytes of chunks that were removed.
+    pub(super) given_up: u64,
+}
+
 /// Known state of the pool's space.
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -21,8 +30,8 @@ pub(super) struct State {
     groups: BTreeMap<u64, Group>,
     totals: PerContent<Totals>,
     pub(super) devices: Vec<Device>,
-    /// Hints to be stored in the items of missing devices (`type`), and not stored yet.
-    pub(super) hints_of_absent: BTreeMap<DevId, u64>,
+    /// Changes of the items of missing devices that are not written yet.
+    pub(super) absent: BTreeMap<DevId, AbsentChange>,
     /// Weight of a device's class.
     pub(super) placement: PlacementMode,
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].

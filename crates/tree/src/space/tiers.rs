@@ -30,7 +30,7 @@ impl Pool {
             let is_absent = devices.iter().any(|device| device.devid == devid && device.missing);
             return match is_absent {
                 true => {
-                    state.hints_of_absent.insert(devid, hint.number().into());
+                    state.absent.entry(devid).or_default().hint = Some(hint.number().into());
                     Ok(())
                 }
                 false => Err(TreeError::NoDevice(devid)),

@@ -9,7 +9,7 @@ use super::delta::Delta;
 use super::free_space::{Bounds, Edits, FreeSpace, difference};
 use super::group::Group;
 use super::load::read_items;
-use super::state::State;
+use super::state::{AbsentChange, State};
 use crate::{Editor, TreeError, Verdict};
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem};
@@ -26,7 +26,7 @@ struct Work {
     chunks: Vec<(u64, Vec<u8>)>,
     removed: Vec<Group>,
     devices: Vec<DeviceChange>,
-    hints_of_absent: BTreeMap<DevId, u64>,
+    absent: BTreeMap<DevId, AbsentChange>,
     groups: Vec<GroupChange>,
     chunk_tree_uuid: Uuid,
 }
@@ -58,7 +58,7 @@ impl Work {
         self.chunks.is_empty()
             && self.removed.is_empty()
             && self.devices.is_empty()
-            && self.hints_of_absent.is_empty()
+            && self.absent.is_empty()
             && self.groups.is_empty()
     }
 }
@@ -71,7 +71,7 @@ impl Space {
         !state.unwritten_chunks.is_empty()
             || !state.to_remove.is_empty()
             || state.devices.iter().any(|device| device.is_changed)
-            || !state.hints_of_absent.is_empty()
+            || !state.absent.is_empty()
             || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
             || state.has_drained()
     }
@@ -96,7 +96,7 @@ impl Space {
         }
         self.write_chunks(editor, &work)?;
         self.write_devices(editor, &work.devices)?;
-        write_hints(editor, &work.hints_of_absent)?;
+        write_absent(editor, &work.absent)?;
         let groups = editor.pool.tree(self.block_group_tree)?;
         for group in &work.groups {
             write_block_group(editor, &groups, group)?;
@@ -211,16 +211,23 @@ impl Space {
 }
 
 /// Stores the hints of missing devices. A device that was removed meanwhile has no item any more.
-fn write_hints(editor: &Editor<'_>, hints: &BTreeMap<DevId, u64>) -> Result<(), TreeError> {
+fn write_absent(editor: &Editor<'_>, changes: &BTreeMap<DevId, AbsentChange>) -> Result<(), TreeError> {
     let tree = editor.pool.tree(RootId::CHUNK_TREE)?;
-    for (devid, stored_type) in hints {
+    let volume = editor.pool.volume();
+    for (devid, change) in changes {
         let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
-        editor.update(&tree, &key, |data| {
-            if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
-                item.device_type.set(*stored_type);
+        let changed = editor.update(&tree, &key, |data| {
+            let (item, _) = DevItem::mut_from_prefix(data).ok()?;
+            item.bytes_used.set(item.bytes_used.get().saturating_sub(change.given_up));
+            if let Some(hint) = change.hint {
+                item.device_type.set(hint);
             }
+            Some(*item)
         })?;
-        editor.pool.volume().set_device_type(*devid, *stored_type);
+        if let Some(item) = changed.flatten() {
+            volume.update_device(*devid, item.total_bytes.get(), item.bytes_used.get());
+            volume.set_device_type(*devid, item.device_type.get());
+        }
     }
     Ok(())
 }
@@ -254,7 +261,7 @@ fn take_work(state: &mut State, sectorsize: u64) -> Work {
     let mut work = Work {
         chunks: std::mem::take(&mut state.unwritten_chunks).into_iter().collect(),
         removed: std::mem::take(&mut state.to_remove),
-        hints_of_absent: std::mem::take(&mut state.hints_of_absent),
+        absent: std::mem::take(&mut state.absent),
         chunk_tree_uuid: state.chunk_tree_uuid,
         ..Work::default()
     };

@@ -106,6 +106,14 @@ fn one_of_two_fast_or_two_bulk_devices_fails() {
     test.run(&LibrarySubject::failing(PAIRS).of(Contents::Unsummed).logging());
 }
 
+/// Regression: the item of a missing device kept counting bytes of chunks that were removed.
+#[test]
+fn a_pool_without_the_device_that_failed_gives_up_its_chunks() {
+    let test = faults("one_of_two_fast_or_two_bulk_devices_fails", 3534, 1);
+    let mix = Mix { sync: 12, contents: 35, names: 40, ..test.mix.clone() };
+    FaultTest { mix, also_without: true, ..test }.run(&LibrarySubject::failing(PAIRS));
+}
+
 #[test]
 fn the_only_device_fails_to_be_read() {
     let test = faults("the_only_device_fails_to_be_read", 2900, 40);
