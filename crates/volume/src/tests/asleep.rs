@@ -102,6 +102,29 @@ fn superblocks_are_of_the_series_of_the_one_given_and_marks_are_not_among_them()
     assert_eq!((stored(&devices[0]).1, stored(&devices[1]).1), (0, 0));
 }
 
+/// Regression: a device that was marked, and was given a superblock of a log before it failed again, was not marked again.
+#[test]
+fn a_superblock_of_a_log_counts_for_the_next_mark() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(91));
+    let (volume, devices) = pool.open_writable(&[]);
+    let fail = |byte: u8| {
+        devices[1].fail_writes(true);
+        volume.write_data(START, &[byte; SECTOR]).expect("one may fail");
+        devices[1].fail_writes(false);
+    };
+    fail(1);
+    assert_eq!(volume.devices_to_mark(), [DevId::new(2)]);
+    volume.mark_device(DevId::new(2), Generation::new(11));
+    let mut superblock = Superblock::clone(&volume.superblock());
+    superblock.generation = Generation::new(11);
+    let first: DeviceSet = [DevId::new(1)].into_iter().collect();
+    volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &first).expect("one is enough");
+    volume.make_whole(&DeviceSet::ALL).expect("mended");
+    volume.write_log_superblocks(&superblock, &DeviceSet::ALL).expect("nothing fails");
+    fail(2);
+    assert_eq!(volume.devices_to_mark(), [DevId::new(2)], "it has a superblock as new as the mark");
+}
+
 #[test]
 fn a_pool_is_whole_when_no_device_is_missing_or_lacks_a_write() {
     let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(92));

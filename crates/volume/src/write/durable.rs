@@ -159,6 +159,9 @@ impl Volume {
             return Err(WriteError::Behind { devices: vec![pool.devices[*index].name()] });
         }
         let members = Member::of(&pool, set);
+        for one in &members {
+            one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
+        }
         let failed = Copies::new(template, &[], SuperblockCopies::First, &members).write(&members, true);
         if !failed.is_empty() {
             let is_flush = |(_, error): &&(usize, DeviceError)| matches!(error, DeviceError::Flush { .. });
