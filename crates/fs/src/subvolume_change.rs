@@ -141,6 +141,9 @@ impl Filesystem {
     }
 
     fn delete(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
+        // What is kept in memory of its inodes must not be taken for that of another one.
+        let writing = self.writing()?;
+        self.look_up_next_id(&mut writing.next_subvolume.lock())?;
         self.take_out(id, only_if_empty)?;
         for inode in self.inodes.of_subvolume(id) {
             // Open files remain readable, with everything written to them, until they are closed.
@@ -280,18 +283,21 @@ impl Filesystem {
     pub(crate) fn new_subvolume_id(&self) -> Result<RootId, FsError> {
         let writing = self.writing()?;
         let mut next = writing.next_subvolume.lock();
-        let id = match *next {
-            Some(id) => id,
-            None => {
-                let last = highest_number(self.pool(), &self.pool().tree(RootId::ROOT_TREE)?)?;
-                last.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1)
-            }
-        };
+        let id = self.look_up_next_id(&mut next)?;
         if id > ObjectId::LAST_FREE.get() {
             return Err(TreeError::NoSpace("subvolume ids".to_owned()).into());
         }
         *next = Some(id + 1);
         Ok(RootId::new(id))
+    }
+
+    /// The id of the next subvolume: known from now on, whichever subvolumes go.
+    fn look_up_next_id(&self, next: &mut Option<u64>) -> Result<u64, FsError> {
+        if let Some(id) = *next {
+            return Ok(id);
+        }
+        let last = highest_number(self.pool(), &self.pool().tree(RootId::ROOT_TREE)?)?;
+        Ok(*next.insert(last.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1)))
     }
 
     fn home(&self, id: RootId) -> Result<Option<Home>, FsError> {

@@ -46,6 +46,30 @@ fn deleted_subvolumes_are_dropped_and_their_ids_not_used_again() {
     pool.assert_btrfs_check("both are dropped");
 }
 
+/// Regression: a snapshot got the id of a subvolume that this mount had deleted, and a name in it the index that was next in
+/// the other one.
+#[test]
+fn the_id_of_a_subvolume_that_was_found_and_deleted_is_not_used_again() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let old = fs.create_subvolume(fs.root(), b"old", &NEW_SUBVOLUME).expect("made");
+    fs.shutdown().expect("closes");
+    drop(fs);
+    let fs = pool.open();
+    create(&fs, InodeId::root_of(old), "one", &file());
+    fs.delete_subvolume(fs.root(), b"old").expect("deleted");
+    clean_up(&fs);
+    assert!(fs.pool().root_item(old).expect("readable").is_none());
+    for number in 0..5 {
+        create(&fs, fs.root(), &number.to_string(), &file());
+    }
+    let new = fs.snapshot(RootId::FS_TREE, fs.root(), b"new", false).expect("made");
+    assert!(new > old);
+    create(&fs, InodeId::root_of(new), "two", &file());
+    fs.shutdown().expect("closes");
+    pool.assert_clean("with another snapshot");
+}
+
 #[test]
 fn dropping_goes_on_after_a_crash() {
     let pool = Pool::new();
