@@ -54,8 +54,8 @@ pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 pub use brindle_tree::{
-    CommitPhase, CommitReport, CommitStatistics, LogStatistics, Readahead, SpaceSummary, Spread, TreeError,
-    TreeKind, Unlogged,
+    CommitPhase, CommitReport, CommitStatistics, HistogramCounts, LogStatistics, Readahead, SpaceSummary,
+    Spread, SyncMeasure, TreeError, TreeKind, Unlogged,
 };
 pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};

@@ -410,6 +410,19 @@ pub struct CommitsReport {
     pub log: [u64; 4],
     /// Fsyncs that were commits, by reason.
     pub log_commits: [u64; 8],
+    /// Histograms of syncs: microseconds of an fsync, and of the log's lock in it, fsyncs and bytes of a write of the log.
+    pub histograms: [Histogram; 4],
+}
+
+/// A histogram by powers of two (ours): bucket 0 counts zeros, bucket N values from 2^(N-1) to 2^N - 1, the last one all
+/// beyond.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Histogram {
+    /// Number of values in each bucket.
+    pub buckets: [u64; 32],
+    /// Sum of all values.
+    pub sum: u64,
 }
 
 /// A setting of a mount (ours): a name and a value, each with a zero at the end.

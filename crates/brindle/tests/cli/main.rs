@@ -24,6 +24,7 @@ mod remount;
 mod restore;
 mod sorting;
 mod support;
+mod syncs;
 mod tier;
 mod umount;
 mod usage;

@@ -43,6 +43,7 @@ impl Filesystem {
     /// had for less than a commit. Reports an error of an earlier writeback once to each opener.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
         let _stops = self.may_wait_for_commits();
+        let _timing = self.pool().time_sync();
         // Whatever fails is noted as an error of the file.
         let written = self.write_back(file);
         self.take_error(file)?;

@@ -50,6 +50,7 @@ impl Filesystem {
     /// Makes durable what was done to the names in a directory, and to the directory itself.
     pub fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
         let _stops = self.may_wait_for_commits();
+        let _timing = self.pool().time_sync();
         self.sync_logged(|| {
             let logging = self.pool().begin_logging()?;
             let has_new_names = self.log_book.has_any_new_names(logging.generation());
@@ -64,6 +65,7 @@ impl Filesystem {
     /// Makes the names and attributes of an inode durable.
     pub fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
         let _stops = self.may_wait_for_commits();
+        let _timing = self.pool().time_sync();
         self.sync_inode(&self.inode(inode))
     }
 

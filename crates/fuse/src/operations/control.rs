@@ -6,8 +6,8 @@ use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, SpaceSu
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use brindle_uapi::message::{
     CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo, DeviceSpace,
-    DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, InodeLookup, Label, RESET_STATISTICS,
-    ReadOnlyReason, ServerInfo, SpacePage, TrimRange, field, text,
+    DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, Histogram, InodeLookup, Label,
+    RESET_STATISTICS, ReadOnlyReason, ServerInfo, SpacePage, TrimRange, field, text,
 };
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -140,6 +140,7 @@ impl Operations {
             rounds: of.rounds,
             phases_ns: of.phases.map(nanoseconds),
         };
+        let histogram = |of: brindle_fs::HistogramCounts| Histogram { buckets: of.buckets, sum: of.sum };
         let statistics = self.filesystem.pool().commit_statistics();
         let log = statistics.log;
         CommitsReport {
@@ -149,6 +150,7 @@ impl Operations {
             total: report(&statistics.total),
             log: [log.syncs, log.fsyncs, log.items, log.blocks],
             log_commits: std::array::from_fn(|why| log.commits.get(why).copied().unwrap_or(0)),
+            histograms: self.filesystem.pool().sync_histograms().map(histogram),
         }
     }
 

@@ -38,8 +38,9 @@ pub use enter::{LogChange, LogRange, Logging};
 pub use replayed::LogTree;
 pub use sync::LogTicket;
 
+use crate::histogram::Histogram;
 use crate::transaction::Writer;
-use crate::{Pool, Tree};
+use crate::{HistogramCounts, Pool, Timing, Tree};
 use brindle_ondisk::{Generation, IdMap, Logical, Node, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};
@@ -57,6 +58,8 @@ pub(crate) struct Log {
     /// Until this transaction is durable, nothing is logged.
     unfit: AtomicU64,
     statistics: Mutex<LogStatistics>,
+    /// By [`SyncMeasure`].
+    histograms: [Histogram; SyncMeasure::ALL.len()],
 }
 
 /// State of a log.
@@ -74,6 +77,15 @@ struct LogState {
     begun: u64,
     /// The number of the last one that is durable, counted from 1.
     synced: u64,
+    /// Callers that wait for the sync of an even number, and for that of an odd one: two at most are to come.
+    callers: [u64; 2],
+}
+
+impl LogState {
+    /// Callers that wait for a sync.
+    fn callers(&mut self, number: u64) -> &mut u64 {
+        &mut self.callers[usize::from(!number.is_multiple_of(2))]
+    }
 }
 
 /// Reason for which an fsync became a commit.
@@ -114,6 +126,34 @@ impl Unlogged {
     }
 }
 
+/// Measured property of syncs, each with a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMeasure {
+    /// Time of an fsync or another sync of a file or directory, in microseconds, whether by the log or by a commit.
+    Time,
+    /// Time for which an fsync held the lock of the log, in microseconds.
+    LockHeld,
+    /// Fsyncs that one write of the log was for.
+    Callers,
+    /// Size of the blocks of one write of the log, in bytes, each counted once.
+    Bytes,
+}
+
+impl SyncMeasure {
+    /// All of them, in the order of [`Pool::sync_histograms`].
+    pub const ALL: [Self; 4] = [Self::Time, Self::LockHeld, Self::Callers, Self::Bytes];
+
+    /// Name with its unit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "sync_us",
+            Self::LockHeld => "lock_held_us",
+            Self::Callers => "fsyncs_per_log",
+            Self::Bytes => "log_bytes",
+        }
+    }
+}
+
 /// Counters of the log of a pool since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
@@ -137,6 +177,7 @@ impl Default for Log {
             blocks: RwLock::new(Rank::LogBlocks, IdMap::default()),
             unfit: AtomicU64::new(0),
             statistics: Mutex::default(),
+            histograms: Default::default(),
         }
     }
 }
@@ -197,12 +238,27 @@ impl Log {
         *self.counts()
     }
 
+    fn histogram(&self, of: SyncMeasure) -> &Histogram {
+        &self.histograms[of as usize]
+    }
+
     fn counts(&self) -> MutexGuard<'_, LogStatistics> {
         self.statistics.lock()
     }
 }
 
 impl Pool {
+    /// Histograms of syncs since the pool was opened, by [`SyncMeasure`]: empty if it is only read.
+    pub fn sync_histograms(&self) -> [HistogramCounts; SyncMeasure::ALL.len()] {
+        let counts = |writer: &Writer| SyncMeasure::ALL.map(|of| writer.log.histogram(of).counts());
+        self.writer().map(counts).unwrap_or_default()
+    }
+
+    /// Counts the time of a sync, which ends when the answer is dropped; `None` if the pool is only read.
+    pub fn time_sync(&self) -> Option<Timing<'_>> {
+        self.writer().ok().map(|writer| writer.log.histogram(SyncMeasure::Time).time())
+    }
+
     /// An fsync was a commit.
     pub fn count_unlogged(&self, why: Unlogged) {
         if let Ok(writer) = self.writer() {

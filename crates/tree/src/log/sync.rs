@@ -1,8 +1,8 @@
 //! A log becomes durable.
 
-use super::Unlogged;
 use super::blocks::LogBlocks;
 use super::enter::root_item;
+use super::{Log, SyncMeasure, Unlogged};
 use crate::editor::replace;
 use crate::space::{MetadataReservation, Urgency};
 use crate::transaction::{StopOnPanic, Writer};
@@ -34,16 +34,39 @@ struct Placed {
     blocks: Vec<(Logical, Arc<Node>)>,
 }
 
+impl Log {
+    /// Counts a caller for the sync that its ticket waits for; false if that is durable already.
+    fn joins(&self, ticket: LogTicket) -> bool {
+        let mut state = self.state();
+        if state.synced >= ticket.number {
+            return false;
+        }
+        // Otherwise the log has ended, and its numbers with it.
+        if state.generation == ticket.generation {
+            *state.callers(ticket.number) += 1;
+        }
+        true
+    }
+
+    /// A sync is durable: returns how many callers it was for.
+    fn note_synced(&self, number: u64) -> u64 {
+        let mut state = self.state();
+        state.synced = number;
+        std::mem::take(state.callers(number))
+    }
+}
+
 impl Pool {
     /// Makes an entry durable, unless it is already.
     pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
         let writer = self.writer()?;
         let _stops = StopOnPanic::of(writer);
-        if writer.durable_generation() >= ticket.generation || writer.log.state().synced >= ticket.number {
+        if writer.durable_generation() >= ticket.generation || !writer.log.joins(ticket) {
             return Ok(Ok(()));
         }
         writer.log.counts().fsyncs += 1;
         let alone = writer.log.lock_sync();
+        let held = writer.log.histogram(SyncMeasure::LockHeld).time();
         writer.check_alive()?;
         let (is_synced, has_ended) = {
             let state = writer.log.state();
@@ -53,6 +76,7 @@ impl Pool {
             return Ok(Ok(()));
         }
         if has_ended {
+            drop(held);
             drop(alone);
             return self.wait_for_commit_of(writer, ticket);
         }
@@ -79,7 +103,9 @@ impl Pool {
         // A sync changes one sector of the superblock, which can't be torn; the commit changes more, and if it tears them,
         // the others must know the log.
         writer.copies_are_current.store(false, Ordering::Relaxed);
-        writer.log.state().synced = number;
+        let callers = writer.log.note_synced(number);
+        writer.log.histogram(SyncMeasure::Callers).add(callers);
+        writer.log.histogram(SyncMeasure::Bytes).add(to_u64(blocks.len()) * u64::from(self.nodesize()));
         let mut counts = writer.log.counts();
         counts.syncs += 1;
         counts.blocks += to_u64(blocks.len());

@@ -5,8 +5,8 @@ use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
 use brindle_admin::Mounted;
-use brindle_fs::{CommitPhase, TreeKind, Unlogged};
-use brindle_uapi::message::{CommitReport, CommitsReport};
+use brindle_fs::{CommitPhase, SyncMeasure, TreeKind, Unlogged};
+use brindle_uapi::message::{CommitReport, CommitsReport, Histogram};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -29,7 +29,9 @@ EXIT STATUS
 /// once, whatever the number of its copies. The last lines tell how often a log was written for fsyncs instead of a
 /// commit, and why it could not be: notreelog (off), no regular file with one name (kind), names that changed since the
 /// last commit (names), extents that a log can't tell (extents), new chunks or moved data (layout), a log that has grown
-/// large (space), a device that failed (devices).
+/// large (space), a device that failed (devices). Histograms by powers of two follow: time of fsyncs and other syncs
+/// of a file or directory (sync_us), time for which they held the lock of the log (lock_held_us), fsyncs that a
+/// write of the log was for (fsyncs_per_log), and its size (log_bytes).
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CommitStatsCommand {
@@ -71,6 +73,7 @@ fn all_json(report: &CommitsReport) -> Value {
         "last": report_json(&report.last),
         "total": report_json(&report.total),
         "log": log_json(report),
+        "histograms": histograms_json(report),
     })
 }
 
@@ -88,6 +91,32 @@ fn log_json(report: &CommitsReport) -> Value {
         "blocks": blocks,
         "commits_instead": commits,
     })
+}
+
+fn histograms_json(report: &CommitsReport) -> Value {
+    let bucket = |(from, to, count)| json!({ "from": from, "to": to, "count": count });
+    let histogram = |(of, counts): (&SyncMeasure, &Histogram)| {
+        let buckets: Vec<Value> = used_buckets(counts).map(bucket).collect();
+        let value = json!({ "count": number_of(counts), "sum": counts.sum, "buckets": buckets });
+        (of.name().to_owned(), value)
+    };
+    SyncMeasure::ALL.iter().zip(&report.histograms).map(histogram).collect::<Map<_, _>>().into()
+}
+
+/// Number of values of a histogram.
+fn number_of(histogram: &Histogram) -> u64 {
+    histogram.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
+/// Buckets that are not empty, each with its least and greatest value and the number of values; the last one has no
+/// greatest.
+fn used_buckets(histogram: &Histogram) -> impl Iterator<Item = (u64, Option<u64>, u64)> {
+    let last = histogram.buckets.len() - 1;
+    let bucket = move |(index, count): (usize, &u64)| {
+        let from = if index == 0 { 0 } else { 1 << (index - 1) };
+        (from, (index < last).then_some((1 << index) - 1), *count)
+    };
+    histogram.buckets.iter().enumerate().map(bucket).filter(|(_, _, count)| *count > 0)
 }
 
 fn report_json(report: &CommitReport) -> Value {
@@ -143,5 +172,34 @@ fn print_log(out: &mut impl Write, report: &CommitsReport) -> io::Result<()> {
         let name = format!("commits ({})", why.name());
         writeln!(out, "{name:<16} {count:>25}")?;
     }
+    print_histograms(out, report)
+}
+
+fn print_histograms(out: &mut impl Write, report: &CommitsReport) -> io::Result<()> {
+    for (of, counts) in SyncMeasure::ALL.iter().zip(&report.histograms) {
+        let number = number_of(counts);
+        let Some(mean) = counts.sum.checked_div(number) else { continue };
+        writeln!(out, "\n{:<16} {number:>25}  mean {mean}", of.name())?;
+        for (from, to, count) in used_buckets(counts) {
+            let range = to.map_or_else(|| format!("from {from}"), |to| format!("{from} to {to}"));
+            writeln!(out, "{range:>16} {count:>25}")?;
+        }
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_have_the_range_of_their_power_of_two() {
+        let mut histogram = Histogram { buckets: [0; 32], sum: 0 };
+        for (bucket, count) in [(0, 4), (1, 3), (5, 2), (31, 1)] {
+            histogram.buckets[bucket] = count;
+        }
+        let used: Vec<_> = used_buckets(&histogram).collect();
+        assert_eq!(used, [(0, Some(0), 4), (1, Some(1), 3), (16, Some(31), 2), (1 << 30, None, 1)]);
+        assert_eq!(number_of(&histogram), 10);
+    }
 }
