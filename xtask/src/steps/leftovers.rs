@@ -21,12 +21,14 @@ pub(super) fn clear(folder: &Path, report: &mut dyn Write) {
         say(format!("left running, and killed: {}", process.command_line()));
         process.kill();
     }
+    // Files of devices have no path any more once the mount that they lie on is detached.
+    let devices = loop_devices(folder);
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for mount in mounts(&table, folder).iter().rev() {
         let ended = unmount(mount, UnmountFlags::DETACH);
         say(format!("left mounted, and detached: {}{}", mount.display(), failure(ended.is_ok())));
     }
-    for device in loop_devices(folder) {
+    for device in devices {
         let is_done = detach(&device);
         say(format!("left attached, and detached: {}{}", device.display(), failure(is_done)));
     }

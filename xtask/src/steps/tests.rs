@@ -118,3 +118,22 @@ fn a_process_that_is_left_running_is_killed_at_the_end() {
     assert!(report.starts_with(&format!("left running, and killed: {pid} ")), "{report}");
     assert!(is_gone(pid));
 }
+
+#[test]
+fn a_mount_and_a_loop_device_that_are_left_are_detached_at_the_end() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs root");
+        return eprintln!("skipped: needs root");
+    }
+    let (mut steps, _other) = steps(AMPLE, AMPLE);
+    let script = "mkdir $TMPDIR/m && mount -t tmpfs none $TMPDIR/m && truncate -s 1M $TMPDIR/m/image && \
+                  losetup --find --show $TMPDIR/m/image";
+    let device = steps.output(&mut shell(script)).expect("a success");
+    let mut report = Vec::new();
+    leftovers::clear(steps.folder.path(), &mut report);
+    let report = String::from_utf8(report).expect("text");
+    let mount = steps.folder.path().join("m");
+    assert!(report.contains(&format!("left mounted, and detached: {}\n", mount.display())), "{report}");
+    assert!(report.contains(&format!("left attached, and detached: {device}")), "{report}");
+    assert!(!mount.join("image").exists(), "it is still mounted");
+}
