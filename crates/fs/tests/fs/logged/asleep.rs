@@ -303,8 +303,10 @@ fn the_kernel_mounts_a_pool_in_which_disks_slept_by_whatever_device_in_whatever_
             for by in [0, layout.devices - 1] {
                 let attached = Attached::new(&images);
                 run("btrfs", ["device", "scan"], &attached.loops);
-                btrfs_check(&attached.loops[0]).expect("btrfs-progs").unwrap_or_else(|said| panic!("{said}"));
                 let what = format!("told {order:?}, mounted by {by}");
+                btrfs_check(&attached.loops[by])
+                    .expect("btrfs-progs")
+                    .unwrap_or_else(|said| panic!("{what}, before that: {said}"));
                 assert_eq!(attached.names(&order, by, "names"), expected, "{what}");
                 let after = superblocks_of(&attached);
                 assert!(
