@@ -13,8 +13,10 @@ pub mod pool;
 pub mod search;
 mod settings;
 pub mod tier;
+mod write_back;
 
 /// Names of devices and pools, in what is asked and answered here.
 pub use brindle_ondisk::{DevId, Uuid};
 pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
 pub use pool::{AdminError, PoolAdmin, PoolFacts, Reach};
+pub use write_back::WriteBack;

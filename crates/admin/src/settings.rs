@@ -31,7 +31,7 @@ impl Mounted {
         ReadsReport::collect(|page| self.explain(what, call::update::<verb::ReportReads>(&self.file, page)))
     }
 
-    fn only_ours(&self, what: &'static str) -> Result<(), ControlError> {
+    pub(crate) fn only_ours(&self, what: &'static str) -> Result<(), ControlError> {
         match self.is_of_kernel() {
             true => Err(ControlError::KernelMount { path: self.path.clone(), what }),
             false => Ok(()),

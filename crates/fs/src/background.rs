@@ -29,7 +29,11 @@ impl Filesystem {
         let _stops = self.may_wait_for_commits();
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
-        let committed = self.writing().and_then(|_| Ok(self.pool().commit()?));
+        let commit = |_| {
+            self.pool().make_write_back_room()?;
+            Ok(self.pool().commit()?)
+        };
+        let committed = self.writing().and_then(commit);
         let lost = self.data.take_loss();
         written.and(lost).and(committed)
     }
@@ -40,6 +44,7 @@ impl Filesystem {
         let writing = self.writing()?;
         let flushes = writing.options.flush_on_commit;
         let written = if flushes { self.write_back_all(None) } else { Ok(()) };
+        self.pool().make_write_back_room()?;
         self.pool().commit()?;
         // Handles of a file that could not be written report it; the sync of other files goes on.
         if let Err(error) = written {

@@ -1,6 +1,7 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
 use crate::data::DataContext;
+use crate::destage::DestageCounters;
 use crate::inodes::InodeTable;
 use crate::log::LogBook;
 use crate::neighbours::Neighbours;
@@ -53,6 +54,8 @@ pub struct Filesystem {
     pub(crate) data: DataContext,
     /// Changes of files that the log does not have.
     pub(crate) log_book: LogBook,
+    /// Counters of destaging.
+    pub(crate) destaged: DestageCounters,
     /// State needed for changes; `None` if the filesystem is only read.
     write: Option<WriteState>,
 }
@@ -155,9 +158,9 @@ impl Filesystem {
         let (subvolumes, neighbours) = (Subvolumes::default(), Neighbours::default());
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
         let (inodes, data) = (InodeTable::default(), DataContext::new(&write_options));
-        let log_book = LogBook::default();
+        let (log_book, destaged) = (LogBook::default(), DestageCounters::default());
         let mut filesystem =
-            Self { pool, subvolumes, root, warnings, neighbours, inodes, data, log_book, write };
+            Self { pool, subvolumes, root, warnings, neighbours, inodes, data, log_book, destaged, write };
         if filesystem.write.is_some() {
             filesystem.replay_log().map_err(|error| FsError::Log(Box::new(error)))?;
             if !filesystem.pool.is_transient() {

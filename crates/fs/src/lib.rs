@@ -20,6 +20,7 @@ mod checksums;
 mod compression;
 mod data;
 mod defragment;
+mod destage;
 mod directory;
 mod error;
 mod extent;
@@ -53,15 +54,17 @@ pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
+pub use brindle_policy::writeback::{DestageSettings, WriteBackMode, WriteBackObstacle};
 pub use brindle_tree::{
     CommitPhase, CommitReport, CommitStatistics, HistogramCounts, LogStatistics, Readahead, SpaceSummary,
-    Spread, SyncMeasure, TreeError, TreeKind, Unlogged,
+    Spread, SyncMeasure, TreeError, TreeKind, Unlogged, WriteBackSettings, WriteBackStatus, WriteBackWish,
 };
 pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
 pub use data::{AllocateMode, RangePair};
 pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
+pub use destage::{DestageStatistics, Destaged, Destager};
 pub use directory::DirectoryEntry;
 pub use error::FsError;
 pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};

@@ -38,6 +38,8 @@ struct BlockGroup {
     profile: Profile,
     length: u64,
     used: u64,
+    /// True if it is of the write-back tier: what lies in it is still to have its place elsewhere.
+    is_write_back: bool,
     /// True if a stripe lies on a seed device, which is never written.
     is_on_seed: bool,
     /// Number of its stripes on devices that data may lie on, and number of all.
@@ -100,7 +102,8 @@ impl Filesystem {
         let groups = self.block_groups()?;
         let data = || groups.iter().filter(|group| group.holds(BlockGroupType::DATA));
         let last = |order: [Profile; 9]| {
-            let has = |profile: &Profile| data().any(|group| group.profile == *profile);
+            let has =
+                |profile: &Profile| data().any(|group| group.profile == *profile && !group.is_write_back);
             order.into_iter().rev().find(has).unwrap_or(Profile::Single)
         };
         let next_profile = last(ALLOCATION_ORDER);
@@ -118,10 +121,13 @@ impl Filesystem {
 
         // Where new data has redundancy, nothing more is written to block groups that have none.
         let is_avoided = |profile| is_redundant(next_profile) && !is_redundant(profile);
-        let writable = data().filter(|group| !group.is_on_seed && !is_avoided(group.profile));
+        let is_open =
+            |group: &&BlockGroup| !group.is_on_seed && !group.is_write_back && !is_avoided(group.profile);
+        let writable = data().filter(is_open);
         let free_data: u64 = writable.map(BlockGroup::free).sum();
         let unallocated = self.unallocated_for(next_profile);
-        let available = (free_data / copies + unallocated / copies).saturating_sub(waiting);
+        let in_transit: u64 = data().filter(|group| group.is_write_back).map(|group| group.used).sum();
+        let available = (free_data / copies + unallocated / copies).saturating_sub(waiting + in_transit);
         let is_metadata = |group: &&BlockGroup| group.holds(BlockGroupType::METADATA);
         let free_metadata: u64 = groups.iter().filter(is_metadata).map(BlockGroup::free).sum();
         let is_mixed = data().any(|group| group.holds(BlockGroupType::METADATA));
@@ -150,6 +156,7 @@ impl Filesystem {
         let seeds: Vec<_> =
             volume.devices().into_iter().filter(|device| device.is_seed).map(|device| device.devid).collect();
         let without_data = self.devices_without_data();
+        let write_back = self.pool().write_back_chunks()?;
         let mut groups = Vec::new();
         for chunk in volume.chunks() {
             // Among extents, a block group's item stands behind the extent that begins at the same address.
@@ -176,6 +183,7 @@ impl Filesystem {
                 profile: kind.profile().unwrap_or(Profile::Single),
                 length: chunk.length,
                 used,
+                is_write_back: write_back.contains(&chunk.start),
                 is_on_seed: chunk.stripes.iter().any(|stripe| seeds.contains(&stripe.devid)),
                 counted: (to_u64(counted), to_u64(chunk.stripes.len())),
             });

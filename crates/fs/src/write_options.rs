@@ -5,7 +5,7 @@ use crate::compression::CompressionChoice;
 use brindle_ondisk::Uuid;
 use brindle_ondisk::item::Timespec;
 use brindle_policy::placement::{PlacementClass, PlacementMode};
-use brindle_tree::{DiscardMode, WriterOptions};
+use brindle_tree::{DiscardMode, WriteBackWish, WriterOptions};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
@@ -50,6 +50,9 @@ pub struct WriteOptions {
     pub small_file_bytes: Option<u64>,
     /// The class that a device is to have, by its name, whatever the pool or the host says of it.
     pub classes: BTreeMap<String, PlacementClass>,
+    /// Source of the mode of write-back: none unless told otherwise, for someone has to destage what waits
+    /// ([`Destager`](crate::Destager)).
+    pub write_back: WriteBackWish,
     /// Longer extents that are not compressed become several when they are moved to another place, in bytes.
     pub moved_extent_bytes_max: u64,
     /// The time, and random numbers.
@@ -71,6 +74,7 @@ impl Default for WriteOptions {
             placement: PlacementMode::default(),
             small_file_bytes: None,
             classes: BTreeMap::new(),
+            write_back: WriteBackWish::default(),
             moved_extent_bytes_max: u64::MAX,
             host: Arc::new(SystemHost),
         }
@@ -85,6 +89,7 @@ impl WriteOptions {
             discard: if self.discard { DiscardMode::Async } else { DiscardMode::None },
             placement: self.placement,
             classes: self.classes.clone(),
+            write_back: self.write_back,
             moved_extent_bytes_max: self.moved_extent_bytes_max,
             recovers: true,
             is_transient: false,

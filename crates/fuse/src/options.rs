@@ -1,6 +1,6 @@
 //! Options of a mount.
 
-use brindle_fs::AtimeMode;
+use brindle_fs::{AtimeMode, DestageSettings};
 use brindle_policy::defragment::idle::AutoDefragment;
 use rustix::mount::MountFlags;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,8 @@ pub struct MountOptions {
     pub directory_atime: bool,
     /// Interval at which writes are made durable (`commit`).
     pub commit_interval: Duration,
+    /// Settings of destaging (`writeback_age`, `wake_interval`).
+    pub destage: DestageSettings,
     /// Mode of defragmenting metadata while the mount is idle (`metadata_defrag`).
     pub auto_defragment: AutoDefragment,
     /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and the mounting user.
@@ -91,6 +93,7 @@ impl Default for MountOptions {
             atime: AtimeMode::default(),
             directory_atime: true,
             commit_interval: COMMIT_INTERVAL,
+            destage: DestageSettings::default(),
             auto_defragment: AutoDefragment::default(),
             owners_delete_subvolumes: false,
             process_ends_with_mount: false,

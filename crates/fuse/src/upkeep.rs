@@ -1,9 +1,9 @@
-//! Upkeep of a writable mount: periodic commits, and the background work.
+//! Upkeep of a writable mount: periodic commits, the background work, and destaging.
 
 use crate::MountOptions;
 use crate::idle::IdleDefragment;
 use crate::operations::Operations;
-use brindle_fs::{Filesystem, FsError, Remaining};
+use brindle_fs::{Destager, Filesystem, FsError, Remaining};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,11 +13,13 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Pause between two steps of work, so that requests come first.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The thread that does it. Dropped, it ends.
+/// The threads that do it. Dropped, they end.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
+    /// Ends first: its batches are commits.
+    destager: Option<Destager>,
 }
 
 /// Reasons for which it is called.
@@ -52,17 +54,23 @@ impl Upkeep {
         let (called, caller) = (Arc::clone(&calls), Arc::clone(&calls));
         // A pool that is only read has no pressure to report.
         filesystem.pool().on_pressure(Box::new(move || caller.press())).ok();
+        let destager = {
+            let operations = Arc::clone(&operations);
+            let may_work = Box::new(move || !operations.rests());
+            Destager::start(Arc::clone(&filesystem), options.destage, may_work)?
+        };
         let begun = Instant::now();
         let defragment = IdleDefragment::new(options.auto_defragment, begun);
         let schedule = Schedule { next_commit: begun + operations.commit_interval(), defragment };
         let run = move || work(&operations, &filesystem, &called, schedule);
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(run)?;
-        Ok(Self { calls, thread: Some(thread) })
+        Ok(Self { calls, thread: Some(thread), destager: Some(destager) })
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
+        drop(self.destager.take());
         self.calls.waiting().is_over = true;
         self.calls.changed.notify_all();
         if let Some(thread) = self.thread.take() {

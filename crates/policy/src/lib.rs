@@ -9,3 +9,4 @@ pub mod placement;
 pub mod read;
 pub mod sleep;
 pub mod tier;
+pub mod writeback;

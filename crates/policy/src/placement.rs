@@ -303,6 +303,12 @@ pub fn room_for_fast_data(total_bytes: u64, metadata_bytes: u64, unallocated_byt
     unallocated_bytes.saturating_sub(kept)
 }
 
+/// Number of devices that data of the fast tier may lie on, were there room.
+pub fn fast_data_devices(devices: &[DeviceSummary]) -> usize {
+    let has_hints = has_hints(devices);
+    devices.iter().filter(|device| hint_of(device, has_hints) == AllocationHint::MetadataPreferred).count()
+}
+
 /// Chooses the devices of a chunk. The order in which devices are given does not matter.
 pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<ChunkPlan, NoSpace> {
     let has_hints = has_hints(devices);

@@ -188,6 +188,8 @@ pub struct TierChunk {
     pub kind: BlockGroupType,
     /// Its pieces.
     pub stripes: Vec<TierStripe>,
+    /// True if it is of the write-back tier: what lies in it waits there, and will go by itself.
+    pub is_write_back: bool,
 }
 
 impl TierChunk {

@@ -116,6 +116,8 @@ ranks! {
     BulkRuns,
     /// Failure of a bulk writer.
     BulkFailure,
+    /// The end of destaging.
+    DestagerEnd,
 
     // Devices: `volume`.
     /// Repair of a bad copy; writers hold it for reading.

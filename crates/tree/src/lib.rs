@@ -45,7 +45,8 @@ pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::{
     DeviceSpace, DiscardMode, FreedSpaceHold, GroupStatus, GroupSummary, JoiningDevice, Parted,
-    ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld,
+    ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld, WriteBackSettings, WriteBackStatus,
+    WriteBackWish,
 };
 pub use transaction::{
     Clock, CommitPhase, CommitReport, CommitStatistics, ExclusiveOperation, LEVELS, Need, PressureListener,

@@ -6,6 +6,7 @@ mod device;
 mod reads;
 mod space;
 mod work;
+mod write_back;
 
 pub use balance::{
     BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME,
@@ -20,6 +21,7 @@ pub use device::{
 pub use reads::{DeviceReads, ReadsPage, ReadsReport};
 pub use space::{DeviceSpace, GroupSpace, SpacePage, SpaceReport};
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};
+pub use write_back::{WRITE_BACK_KEEP, WriteBackReport, WriteBackRequest};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

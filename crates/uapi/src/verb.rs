@@ -7,7 +7,7 @@ use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
     DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, Label,
     ReadOnlyReason, ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage,
-    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -313,6 +313,10 @@ verbs! {
     SetSmallFiles: brindle(21), Tells(u64), Brindle, Administrator, Slow, Change;
     /// Changes the weight of the class of devices; as in the report of space.
     SetPlacement: brindle(22), Tells(u64), Brindle, Administrator, Slow, Change;
+    /// Stores other settings of the write-back tier.
+    SetWriteBack: brindle(23), Tells(WriteBackRequest), Brindle, Administrator, Slow, Change;
+    /// State of the write-back tier.
+    ReportWriteBack: brindle(24), Asks(WriteBackReport), Brindle, Judged, Quick, Nothing;
     /// A setting of the mount, by its name.
     GetSetting: brindle(30), Exchanges(Setting), Brindle, Judged, Quick, Nothing;
     /// Changes a setting of the mount.

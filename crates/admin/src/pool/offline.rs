@@ -172,6 +172,7 @@ pub fn inventory(pool: &Pool) -> Result<Inventory, TreeError> {
         is_seed: device.is_seed,
     });
     let used = used_of_block_groups(pool)?;
+    let waiting = pool.write_back_chunks()?;
     let chunks = pool.volume().chunks().into_iter().map(|chunk| TierChunk {
         logical: chunk.start,
         length_bytes: chunk.length,
@@ -182,6 +183,7 @@ pub fn inventory(pool: &Pool) -> Result<Inventory, TreeError> {
             .iter()
             .map(|stripe| TierStripe { devid: stripe.devid, physical: stripe.physical })
             .collect(),
+        is_write_back: waiting.contains(&chunk.start),
     });
     Ok(Inventory { fsid: pool.superblock().fsid, devices: devices.collect(), chunks: chunks.collect() })
 }

@@ -2,12 +2,12 @@
 
 use super::host;
 use crate::control::{ControlError, Mounted};
-use brindle_ondisk::item::Chunk;
+use brindle_ondisk::item::{Chunk, WriteBackHeader};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
 use brindle_policy::tier::{TierChunk, TierStripe};
 use brindle_uapi::message::text;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl Mounted {
     pub fn inventory(&self) -> Result<Inventory, ControlError> {
         let fsid = Uuid(self.filesystem()?.fsid);
         let mut used = self.block_groups_of_their_own_tree()?;
-        let mut chunks = Vec::new();
+        let (mut chunks, waiting) = (Vec::new(), self.write_back_chunks()?);
         for (key, data) in self.search(
             RootId::CHUNK_TREE,
             Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, 0),
@@ -59,7 +59,8 @@ impl Mounted {
                 Some(used) => used.remove(&logical).unwrap_or(0),
                 None => self.block_group_in_the_extent_tree(logical)?,
             };
-            chunks.push(tier_chunk(logical, &chunk, used_bytes));
+            let is_write_back = waiting.contains(&logical);
+            chunks.push(TierChunk { is_write_back, ..tier_chunk(logical, &chunk, used_bytes) });
         }
         Ok(Inventory { fsid, devices: self.devices(&fsid)?, chunks })
     }
@@ -85,6 +86,19 @@ impl Mounted {
             });
         }
         Ok(devices)
+    }
+
+    /// Chunks of the write-back tier. The kernel has none: it places what they hold as any data.
+    fn write_back_chunks(&self) -> Result<BTreeSet<Logical>, ControlError> {
+        if self.is_of_kernel() {
+            return Ok(BTreeSet::new());
+        }
+        let found = self.search(RootId::DEV_TREE, WriteBackHeader::KEY, WriteBackHeader::KEY)?;
+        let chunks = found.iter().flat_map(|(key, data)| match Item::parse(key, data) {
+            Ok(Item::WriteBack(item)) => item.chunks.iter().map(|chunk| chunk.start).collect(),
+            _ => Vec::new(),
+        });
+        Ok(chunks.collect())
     }
 
     /// Used bytes of each block group, where they have a tree of their own.
@@ -128,5 +142,6 @@ fn tier_chunk(logical: Logical, chunk: &Chunk<'_>, used_bytes: u64) -> TierChunk
         used_bytes,
         kind: chunk.block_group_type(),
         stripes: chunk.stripes.iter().map(stripe).collect(),
+        is_write_back: false,
     }
 }

@@ -285,7 +285,7 @@ fn open_all(
     Ok(devices)
 }
 
-fn parse_profile(word: &str) -> Result<Profile> {
+pub(crate) fn parse_profile(word: &str) -> Result<Profile> {
     let row = Profile::TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(word));
     let names = || Profile::TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
     row.map(|row| row.profile).with_context(|| format!("it is one of {}", names()))

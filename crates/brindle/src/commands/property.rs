@@ -2,6 +2,7 @@
 
 use crate::commands::device_property;
 use crate::commands::filesystem::mode_name;
+use crate::commands::mkfs::parse_profile;
 use crate::commands::mount_options::parse_small_files;
 use crate::commands::path::shown_name;
 use crate::commands::tier::warning;
@@ -9,6 +10,7 @@ use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_admin::Mounted;
+use brindle_policy::writeback::WriteBackMode;
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -31,6 +33,8 @@ EXAMPLES
     brindle property set --devid 2 -o degraded /dev/sdb allocation_hint NO_NEW_CHUNKS
     brindle property set /mnt read_policy round-robin:1M
     brindle property get /mnt read_policy
+    brindle property set /mnt writeback all
+    brindle property set /mnt writeback_profile single
 
 EXIT STATUS
   0  success
@@ -51,7 +55,7 @@ pub(crate) enum PropertyCommand {
 ///
 /// `ro`: true for a read-only subvolume. `compression`: algorithm for a file, or for new files of a directory.
 /// `tier`: class of devices for the data of a file, or of new files of a directory. `small_files`: length up to which
-/// data of files lies on fast devices. `placement`: weight of the class of a device. `allocation_hint`: use of
+/// data of files lies on fast devices. `writeback` and `writeback_profile`: data that lies on fast devices first. `placement`: weight of the class of a device. `allocation_hint`: use of
 /// devices; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
 /// mirrors in brackets; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
@@ -84,6 +88,11 @@ pub(crate) struct GetCommand {
 /// is not so. `placement` of a
 /// mount is ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made
 /// from then on, until the pool is unmounted.
+///
+/// `writeback` of a mount is sync, all or off: data that lies on flash first, and is moved to the hard disks later
+/// (see brindle mount --help). `writeback_profile` is the profile that data has while it waits there: data for that
+/// of other data, or one such as single, which few fast devices are enough for: if such a device is lost, so is what
+/// waits on it. Both are stored in the pool, and count at once.
 ///
 /// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
@@ -121,6 +130,10 @@ enum Property {
     Placement,
     #[value(name = "small_files")]
     SmallFiles,
+    #[value(name = "writeback")]
+    WriteBack,
+    #[value(name = "writeback_profile")]
+    WriteBackProfile,
     #[value(name = "allocation_hint")]
     AllocationHint,
     #[value(name = "metadata_defrag")]
@@ -155,11 +168,14 @@ impl Property {
             Self::Compression | Self::Tier => true,
             // A mount that is not written does not know them.
             Self::AllocationHint | Self::SmallFiles | Self::Placement => is_served && mounted.space().is_ok(),
+            Self::WriteBack | Self::WriteBackProfile => is_served && mounted.write_back().is_ok(),
             _ => is_served,
         }
     }
 }
 
+/// Value of `writeback_profile` where none is chosen.
+const AS_DATA: &str = "data";
 /// Extended attribute of the property.
 const COMPRESSION: &str = "btrfs.compression";
 const TIER: &str = "user.brindle.tier";
@@ -201,6 +217,15 @@ fn print(property: Property, command: &GetCommand, out: &mut impl Write) -> Resu
         Property::SmallFiles => {
             writeln!(out, "small_files={}", Mounted::open(path)?.space()?.small_file_bytes)?;
         }
+        Property::WriteBack => {
+            let mode = Mounted::open(path)?.write_back()?.mode;
+            writeln!(out, "writeback={mode}")?;
+        }
+        Property::WriteBackProfile => {
+            let profile = Mounted::open(path)?.write_back()?.stored_profile;
+            let name = profile.map_or_else(|| AS_DATA.to_owned(), |profile| profile.to_string());
+            writeln!(out, "writeback_profile={name}")?;
+        }
         Property::Placement => {
             let mode = Mounted::open(path)?.space()?.placement;
             writeln!(out, "placement={}", mode_name(mode))?;
@@ -240,6 +265,23 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
                 warning::of_mount(&mounted, "small_files");
             }
         }
+        (Property::WriteBack, _) => {
+            let mode = value.parse::<WriteBackMode>().or_wrong_usage()?;
+            let mounted = Mounted::open(path)?;
+            mounted.set_write_back_mode(mode)?;
+            warn_of_obstacle(&mounted)?;
+        }
+        (Property::WriteBackProfile, _) => {
+            let mounted = Mounted::open(path)?;
+            let profile = match value.as_str() {
+                AS_DATA => None,
+                word => {
+                    Some(parse_profile(word).context(format!("writeback_profile {word}")).or_wrong_usage()?)
+                }
+            };
+            mounted.set_write_back_profile(profile)?;
+            warn_of_obstacle(&mounted)?;
+        }
         (Property::Tier, "fast" | "bulk") => {
             rustix::fs::setxattr(path, TIER, value.as_bytes(), XattrFlags::empty())
                 .with_context(|| format!("{}: tier {value}", path.display()))?;
@@ -272,6 +314,22 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
             let name = of_reading.name();
             Mounted::open(path)?.set_setting(&name, value).with_context(|| format!("{name} {value}"))?;
         }
+    }
+    Ok(())
+}
+
+/// Tells why no data goes to the write-back tier, if it is meant to, and what the loss of a device would cost.
+fn warn_of_obstacle(mounted: &Mounted) -> Result<()> {
+    let tier = mounted.write_back()?;
+    let is_on = tier.mode != WriteBackMode::Off;
+    if let Some(obstacle) = tier.obstacle.filter(|_| is_on) {
+        tracing::warn!("no data goes to the write-back tier: {obstacle}");
+    } else if is_on && tier.stored_profile.is_some_and(|profile| profile.attributes().tolerated_failures == 0)
+    {
+        tracing::warn!(
+            "data that waits on fast devices is {}: it is lost if its device is, until it has been moved",
+            tier.profile
+        );
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `balance` and `tier` on mounts of brindle: while programs write, over kills of the server, and by a watch.
 
 mod one_fast;
+mod write_back;
 
 use super::mount::{can_mount, is_mounted, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text, with_devices};
@@ -24,11 +25,17 @@ pub(super) struct Served {
     scratch: TempDir,
     devices: Vec<PathBuf>,
     child: Option<Child>,
+    mount_options: &'static str,
 }
 
 impl Served {
     /// With the classes that the pool stores, and mounted.
     pub(super) fn make(classes: [&str; 4], options: &[&str]) -> Self {
+        Self::make_mounted(classes, options, "rw")
+    }
+
+    /// The same, with options of the mount.
+    fn make_mounted(classes: [&str; 4], options: &[&str], mount_options: &'static str) -> Self {
         let scratch = tempfile::tempdir().expect("temporary directory");
         let devices: Vec<PathBuf> =
             (1..=4).map(|number| scratch.path().join(format!("dev{number}"))).collect();
@@ -37,7 +44,7 @@ impl Served {
         words.extend(options.iter().map(|word| (*word).to_owned()));
         words.extend(devices.iter().zip(classes).map(|(device, class)| format!("{}{class}", text(device))));
         brindle_prints(words);
-        let mut served = Self { scratch, devices, child: None };
+        let mut served = Self { scratch, devices, child: None, mount_options };
         served.mount();
         served
     }
@@ -49,7 +56,10 @@ impl Served {
     fn mount(&mut self) {
         let place = self.place();
         let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
-        command.args(["-q", "mount", "--foreground"]).args(&self.devices).arg(&place);
+        command
+            .args(["-q", "mount", "--foreground", "-o", self.mount_options])
+            .args(&self.devices)
+            .arg(&place);
         let child = self.child.insert(command.stdout(Stdio::null()).spawn().expect("the binary was built"));
         while !is_mounted(&place) {
             assert!(child.try_wait().expect("our child").is_none(), "it ended before it mounted");

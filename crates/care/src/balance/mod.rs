@@ -132,6 +132,7 @@ pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
             .iter()
             .map(|(devid, at)| TierStripe { devid: *devid, physical: brindle_ondisk::Physical::new(*at) })
             .collect(),
+        is_write_back: group.is_write_back,
     };
     Ok(TierPool {
         devices: pool.space_summary()?.devices.into_iter().map(device).collect(),

@@ -1,5 +1,6 @@
 //! `fallocate`: space in advance, holes, zeros.
 
+use super::Cause;
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::enter::need_of;
 use super::promise::Promise;
@@ -165,12 +166,12 @@ impl Filesystem {
         self.leave_item(file)?;
         let mut promise = Promise::of(self.pool(), 0);
         let size = inode.data.memory().size.max(range.end);
-        promise.set_tier(self.tier_wish(file.id(), size)?.tier(0, 0));
+        promise.set_place(self.tier_wish(file.id(), size)?.tier(0, 0).into());
         if zeros {
             // Space before anything is lost.
             promise.grow_to(sectors.end - sectors.start)?;
             self.clear(file, range, stamp)?;
-            self.write_back_as(inode, false)?;
+            self.write_back_as(inode, false, Cause::Other)?;
         } else {
             let holes = self.holes(inode, &tree, &sectors)?;
             promise.grow_to(holes.iter().map(|hole| hole.end - hole.start).sum())?;
@@ -198,7 +199,7 @@ impl Filesystem {
                 self.write_at_inside(file, 0, &byte, Stamp::Unchanged)?;
             }
         }
-        self.write_back_as(file.inode(), false)
+        self.write_back_as(file.inode(), false, Cause::Other)
     }
 
     /// The parts of a range that have no space, in order.

@@ -1,5 +1,6 @@
 //! Files that share extents.
 
+use super::Cause;
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::state::exclusive_both;
@@ -95,14 +96,14 @@ impl Filesystem {
         if pair.length == 0 {
             return Ok(0);
         }
-        self.write_back_as(source.inode(), true)?;
-        self.write_back_as(target.inode(), true)?;
+        self.write_back_as(source.inode(), true, Cause::Other)?;
+        self.write_back_as(target.inode(), true, Cause::Other)?;
         if pair.target_offset > 0 {
             self.leave_item(target)?;
         }
         if pair.target_offset > target.size() {
             self.settle_tail_inside(target)?;
-            self.write_back_as(target.inode(), false)?;
+            self.write_back_as(target.inode(), false, Cause::Other)?;
         }
         let sharing = Sharing {
             pair,
@@ -231,7 +232,7 @@ impl Filesystem {
         self.write_at_inside(pair.target, start, &contents, sharing.stamp)?;
         if to < end {
             // Contents in an item are alone in their file.
-            self.write_back_as(pair.target.inode(), false)?;
+            self.write_back_as(pair.target.inode(), false, Cause::Other)?;
         }
         Ok(to)
     }

@@ -1,12 +1,13 @@
 //! Context common to all files: settings for writing contents, and the queue of files with dirty contents.
 
-use super::state::Memory;
+use super::state::{Memory, WritingPiece};
 use crate::compression::CompressionChoice;
 use crate::{FsError, Host, Inode, InodeId, Timestamp, WriteOptions};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Context common to all files.
 #[derive(Debug)]
@@ -17,6 +18,9 @@ pub(crate) struct DataContext {
     pub(crate) small_file_bytes: AtomicU64,
     host: Arc<dyn Host>,
     dirty_bytes: AtomicU64,
+    /// Time of the last writeback of contents, in milliseconds since `opened`.
+    last_write: AtomicU64,
+    opened: Instant,
     queue: Mutex<Queue>,
     /// Held by the thread that writes back for all.
     pub(super) flusher: Mutex<()>,
@@ -62,6 +66,8 @@ impl DataContext {
             small_file_bytes: AtomicU64::new(options.small_file_bytes.unwrap_or(0)),
             host: Arc::clone(&options.host),
             dirty_bytes: AtomicU64::new(0),
+            last_write: AtomicU64::new(0),
+            opened: Instant::now(),
             queue: Mutex::default(),
             flusher: Mutex::new(Rank::Flusher, ()),
             loss: Mutex::new(Rank::LostContents, None),
@@ -71,6 +77,22 @@ impl DataContext {
     /// The dirty data of all files, in bytes; what is being written counts until it is.
     pub(crate) fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Contents are about to be written.
+    pub(super) fn note_writing(&self, pieces: &[WritingPiece]) {
+        if !pieces.is_empty() {
+            self.last_write.store(self.milliseconds(), Ordering::Relaxed);
+        }
+    }
+
+    /// Time since contents were last written.
+    pub(crate) fn quiet_time(&self) -> Duration {
+        Duration::from_millis(self.milliseconds().saturating_sub(self.last_write.load(Ordering::Relaxed)))
+    }
+
+    fn milliseconds(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Adjusts the count of dirty bytes.
@@ -124,7 +146,7 @@ impl DataContext {
     }
 
     /// The time.
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.host.now()
     }
 

@@ -1,5 +1,6 @@
 //! Contents that are kept in the item; and how the contents of a file are kept at all.
 
+use super::Cause;
 use super::output::Manner;
 use crate::compression::CompressionChoice;
 use crate::compression::compress;
@@ -33,11 +34,21 @@ impl Filesystem {
     }
 
     /// Parameters for writing the contents of a file of this size.
-    pub(super) fn manner(&self, file: InodeId, flags: InodeFlags, size: u64) -> Result<Manner, FsError> {
+    pub(super) fn manner(
+        &self,
+        file: InodeId,
+        flags: InodeFlags,
+        size: u64,
+        cause: Cause,
+    ) -> Result<Manner, FsError> {
         let checksums = !flags.contains(InodeFlags::NODATASUM);
         let may_compress = !flags.intersects(InodeFlags::NODATASUM | InodeFlags::NODATACOW);
         let compression = if may_compress { self.compression_of(file, flags)? } else { None };
-        Ok(Manner { compression, checksums, tier: self.tier_wish(file, size)? })
+        let tier = self.tier_wish(file, size)?;
+        // What is written in place stays where it is, so it lies in its last place from the first.
+        let may_wait = !flags.contains(InodeFlags::NODATACOW) && tier.mark.is_none();
+        let waits = may_wait && self.pool().takes_write_back(cause == Cause::Sync);
+        Ok(Manner { compression, checksums, tier, waits })
     }
 
     fn compression_of(&self, file: InodeId, flags: InodeFlags) -> Result<Option<CompressionChoice>, FsError> {

@@ -32,3 +32,4 @@ pub use allocate::AllocateMode;
 pub use clone::RangePair;
 pub(crate) use context::DataContext;
 pub(crate) use state::{FileState, Memory};
+pub(crate) use writeback::Cause;

@@ -11,6 +11,8 @@ use crate::tier::TierWish;
 use crate::{Filesystem, FsError};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
+use brindle_policy::placement::PlacementClass;
+use brindle_policy::writeback::DataPlace;
 use brindle_sync::parallel;
 use brindle_tree::{ReservedExtent, TreeError};
 use std::ops::Range;
@@ -29,6 +31,18 @@ pub(super) struct Manner {
     pub(super) checksums: bool,
     /// Inputs of the choice of a tier.
     pub(super) tier: TierWish,
+    /// True if what belongs on bulk devices lies in the write-back tier first.
+    pub(super) waits: bool,
+}
+
+impl Manner {
+    /// Place of data of which `written` bytes are written now, and take `stored` bytes of the devices.
+    fn place(&self, written: u64, stored: u64) -> DataPlace {
+        match self.tier.tier(written, stored) {
+            PlacementClass::Bulk if self.waits => DataPlace::WriteBack,
+            class => class.into(),
+        }
+    }
 }
 
 /// New contents of a range of a file, on the devices or to be kept in the item.
@@ -79,8 +93,7 @@ impl Filesystem {
             units.extend(self.units(pieces, range, manner, experience));
         }
         let written = ranges.iter().map(|range| range.end - range.start).sum();
-        let tier = manner.tier.tier(written, units.iter().map(Unit::stored_bytes).sum());
-        promise.set_tier(tier);
+        promise.set_place(manner.place(written, units.iter().map(Unit::stored_bytes).sum()));
         let mut outputs = Vec::new();
         let mut writes: Vec<(usize, Logical, &[u8])> = Vec::new();
         let mut hint = None;

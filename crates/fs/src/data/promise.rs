@@ -1,7 +1,7 @@
 //! Data space that is promised, and goes back if it is not needed.
 
 use brindle_ondisk::Logical;
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::writeback::DataPlace;
 use brindle_tree::{Pool, ReservedExtent, TreeError};
 
 /// Data space that is promised, in bytes; what is left of it goes back when this is dropped.
@@ -9,14 +9,14 @@ use brindle_tree::{Pool, ReservedExtent, TreeError};
 pub(super) struct Promise<'p> {
     pool: &'p Pool,
     bytes: u64,
-    /// Tier from which extents are taken, if there is room.
-    tier: PlacementClass,
+    /// Place from which extents are taken, if there is room.
+    place: DataPlace,
 }
 
 impl<'p> Promise<'p> {
     /// Takes over what was promised before.
     pub(super) fn of(pool: &'p Pool, bytes: u64) -> Self {
-        Self { pool, bytes, tier: PlacementClass::Bulk }
+        Self { pool, bytes, place: DataPlace::Bulk }
     }
 
     /// Grows the reservation to `bytes` in all.
@@ -28,9 +28,9 @@ impl<'p> Promise<'p> {
         Ok(())
     }
 
-    /// Sets the tier from which extents are rather taken. (The reservation is of space anywhere.)
-    pub(super) fn set_tier(&mut self, tier: PlacementClass) {
-        self.tier = tier;
+    /// Sets the place from which extents are rather taken. (The reservation is of space anywhere.)
+    pub(super) fn set_place(&mut self, place: DataPlace) {
+        self.place = place;
     }
 
     /// Reserved bytes.
@@ -61,7 +61,7 @@ impl<'p> Promise<'p> {
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'p>, TreeError> {
         self.grow_to(max)?;
-        let extent = self.pool.reserve_extent_on(self.tier, min, max, hint)?;
+        let extent = self.pool.reserve_extent_on(self.place, min, max, hint)?;
         self.bytes -= extent.length;
         Ok(extent)
     }

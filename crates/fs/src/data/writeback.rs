@@ -18,6 +18,15 @@ const GROUP_RANGES: usize = 1024;
 /// Upper bound on the files that a writer writes back before it may go on.
 const FLUSHED_FILES_MAX: usize = 64;
 
+/// Reason for writing contents back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// They are to be durable soon: a sync waits for them, or a name that takes the place of another.
+    Sync,
+    /// Room in memory, a commit, or an operation that needs extents.
+    Other,
+}
+
 /// One writeback of one file.
 struct Job<'p> {
     filesystem: &'p Filesystem,
@@ -45,7 +54,7 @@ impl Filesystem {
         let _stops = self.may_wait_for_commits();
         let _timing = self.pool().time_sync();
         // Whatever fails is noted as an error of the file.
-        let written = self.write_back(file);
+        let written = self.write_back_inode(file.inode(), Cause::Sync);
         self.take_error(file)?;
         written?;
         self.sync_inode(file.inode())
@@ -54,12 +63,12 @@ impl Filesystem {
     /// Writes back a file that was truncated to nothing since its last close: it is about to get new contents, and a
     /// commit without these would leave neither them nor the old ones.
     pub(crate) fn write_back_replaced(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        if inode.data.take_emptied() { self.write_back_inode(inode) } else { Ok(()) }
+        if inode.data.take_emptied() { self.write_back_inode(inode, Cause::Sync) } else { Ok(()) }
     }
 
     /// Writes back what is dirty of a file; durable only with the next commit.
     pub fn write_back(&self, file: &OpenFile) -> Result<(), FsError> {
-        self.write_back_inode(file.inode())
+        self.write_back_inode(file.inode(), Cause::Other)
     }
 
     /// Writes back what is dirty of all files, of one subvolume if one is named; durable only with the next commit.
@@ -68,7 +77,8 @@ impl Filesystem {
         let _stops = self.may_wait_for_commits();
         let files = self.data.dirty_files();
         let wanted = files.iter().filter(|inode| only.is_none_or(|tree| inode.id().tree == tree));
-        let results: Vec<Result<(), FsError>> = wanted.map(|inode| self.write_back_inode(inode)).collect();
+        let written = wanted.map(|inode| self.write_back_inode(inode, Cause::Other));
+        let results: Vec<Result<(), FsError>> = written.collect();
         results.into_iter().collect()
     }
 
@@ -107,22 +117,27 @@ impl Filesystem {
             let Some(oldest) = context.oldest() else {
                 return;
             };
-            if let Err(error) = self.write_back_inode(&oldest) {
+            if let Err(error) = self.write_back_inode(&oldest, Cause::Other) {
                 tracing::warn!("{error}");
             }
         }
     }
 
     /// Writes back like [`write_back`](Self::write_back), an inode of any type.
-    pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+    pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>, cause: Cause) -> Result<(), FsError> {
         let _stops = self.may_wait_for_commits();
         let _entry = inode.data.shared();
-        self.write_back_as(inode, true)
+        self.write_back_as(inode, true, cause)
     }
 
     /// Writes back, behind the file's gate. All that was dirty is written when it returns, by
     /// this thread or another. `may_inline`: small contents may be kept in the item.
-    pub(super) fn write_back_as(&self, inode: &Arc<Inode>, may_inline: bool) -> Result<(), FsError> {
+    pub(super) fn write_back_as(
+        &self,
+        inode: &Arc<Inode>,
+        may_inline: bool,
+        cause: Cause,
+    ) -> Result<(), FsError> {
         inode.data.assert_entered();
         let _turn = inode.data.writeback_turn();
         let (pieces, promised) = {
@@ -133,7 +148,8 @@ impl Filesystem {
             memory.begin_writing()
         };
         let promise = Promise::of(self.pool(), promised);
-        let done = Job::new(self, inode, pieces, promise).and_then(|mut job| job.run(may_inline));
+        self.data.note_writing(&pieces);
+        let done = Job::new(self, inode, pieces, promise, cause).and_then(|mut job| job.run(may_inline));
         let mut memory = inode.data.memory();
         memory.forget_written(None, &self.data);
         let failed = match done {
@@ -176,13 +192,14 @@ impl<'p> Job<'p> {
         inode: &'p Inode,
         pieces: Vec<WritingPiece>,
         promise: Promise<'p>,
+        cause: Cause,
     ) -> Result<Self, FsError> {
         let _writing = filesystem.writing()?;
         let tree = filesystem.tree(inode.id().tree)?;
         let flags = filesystem.quick_attributes(inode.id())?.flags;
         // A statement of its own: the memory must not stay locked while trees are read.
         let size = inode.data.memory().size;
-        let manner = filesystem.manner(inode.id(), flags, size)?;
+        let manner = filesystem.manner(inode.id(), flags, size, cause)?;
         let experience = Experience::default();
         Ok(Self { filesystem, inode, tree, flags, manner, pieces, promise, experience })
     }

@@ -9,6 +9,7 @@ use super::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
 use super::inherit::inherit;
 use super::unlink::Leaving;
 use super::{FirstName, NewInode, PlannedInode, RenameMode, check_name};
+use crate::data::Cause;
 use crate::inodes::{NameLocks, lock_names};
 use crate::{FileType, Filesystem, FsError, Inode, InodeId};
 use brindle_ondisk::{KeyType, ObjectId};
@@ -95,10 +96,10 @@ impl Filesystem {
     fn write_back_moved(&self, source: &Child, target: &Child, mode: RenameMode) -> Result<(), FsError> {
         match mode {
             RenameMode::NoReplace => return Ok(()),
-            RenameMode::Exchange => self.write_back_inode(&target.inode)?,
+            RenameMode::Exchange => self.write_back_inode(&target.inode, Cause::Sync)?,
             RenameMode::Replace | RenameMode::Whiteout { .. } => {}
         }
-        self.write_back_inode(&source.inode)
+        self.write_back_inode(&source.inode, Cause::Sync)
     }
 
     /// Renames; the inode that has lost its last name by it, and has to go.

@@ -16,6 +16,7 @@ mod search;
 mod settings;
 mod subvolumes;
 mod verbs;
+mod write_back;
 
 pub(crate) use contents::WriteOrigin;
 pub(crate) use names::{Place, Rename};

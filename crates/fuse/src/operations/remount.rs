@@ -87,7 +87,10 @@ impl Operations {
         }
         // From here on the upkeep begins nothing; a piece that it has begun takes nothing away that a crash would miss.
         let rested = self.remountable.rests.swap(true, Ordering::Relaxed);
-        let synced = number(self.sync_all().and_then(|()| self.filesystem.shutdown()));
+        // Destaging stops after the batch under way, and does not begin again.
+        let alone = self.filesystem.pool().begin_exclusive("remount");
+        let sync = || self.sync_all().and_then(|()| self.filesystem.shutdown());
+        let synced = number(alone.map(drop).map_err(Into::into).and_then(|()| sync()));
         if synced.is_err() {
             self.remountable.rests.store(rested, Ordering::Relaxed);
         }

@@ -122,6 +122,8 @@ services! {
     SetHint => |mount, _, request| mount.set_hint(&request);
     SetSmallFiles => |mount, _, bytes| mount.set_small_files(bytes);
     SetPlacement => |mount, _, mode| mount.set_placement(mode);
+    SetWriteBack => |mount, _, request| mount.set_write_back(&request);
+    ReportWriteBack => |mount, _, ()| mount.write_back_report();
     GetSetting => |mount, _, asked| mount.setting(asked);
     SetSetting => |mount, _, wanted| mount.set_setting(&wanted);
     ReportReads => |mount, _, page| Ok(mount.reads_page(page.after_device));

@@ -1,7 +1,7 @@
 //! Quota, free space, balance and verity items.
 
 use super::prefix;
-use crate::{Defect, Generation, Key, KeyType, ObjectId, to_u64};
+use crate::{Defect, Generation, Key, to_u64};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -168,24 +168,6 @@ pub struct BalanceItem {
     pub unused: [U64; 4],
 }
 const _: () = assert!(size_of::<BalanceItem>() == 448);
-
-/// Settings of data placement: brindle's own item of the device tree. Later versions may append fields.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct PoolSettingsItem {
-    /// Version of the item that its writer knew; 1 at present.
-    pub version: U64,
-    /// Files up to this length, compressed, have their data on fast devices; 0 for none.
-    pub small_file_bytes: U64,
-}
-const _: () = assert!(size_of::<PoolSettingsItem>() == 16);
-
-impl PoolSettingsItem {
-    /// The version that this is.
-    pub const VERSION: u64 = 1;
-    /// Its key. The object, "brindle", lies behind all devices; the type means something else with each object.
-    pub const KEY: Key = Key::new(ObjectId::new(0x0062_7269_6e64_6c65), KeyType::PERSISTENT_ITEM, 0);
-}
 
 /// The size of an fs-verity descriptor (`btrfs_verity_descriptor_item`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -9,6 +9,7 @@ mod extent;
 mod file_extent;
 mod inode;
 mod misc;
+mod own;
 mod root;
 
 pub use device::{BlockGroupItem, Chunk, ChunkHeader, DevExtent, DevItem, DevReplaceItem, DevStats, Stripe};
@@ -22,9 +23,10 @@ pub use inode::{
     InodeExtrefHeader, InodeExtrefs, InodeFlags, InodeItem, InodeName, InodeRefHeader, InodeRefs, Timespec,
 };
 pub use misc::{
-    BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, PoolSettingsItem, QgroupInfo, QgroupLimit,
-    QgroupStatus, QgroupStatusHeader, VerityDescItem,
+    BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, QgroupInfo, QgroupLimit, QgroupStatus,
+    QgroupStatusHeader, VerityDescItem,
 };
+pub use own::{PoolSettingsItem, WriteBackChunk, WriteBackHeader, WriteBackItem};
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
 use crate::{Defect, Key, KeyType, ObjectId, to_u64};
@@ -96,6 +98,8 @@ pub enum Item<'a> {
     DevStats(DevStats),
     /// `PERSISTENT_ITEM` of brindle's own
     PoolSettings(&'a PoolSettingsItem),
+    /// `PERSISTENT_ITEM` of brindle's own
+    WriteBack(WriteBackItem<'a>),
     /// `DEV_REPLACE`
     DevReplace(&'a DevReplaceItem),
     /// `UUID_KEY_SUBVOL`, `UUID_KEY_RECEIVED_SUBVOL`: subvolume ids
@@ -160,6 +164,9 @@ impl<'a> Item<'a> {
             }
             KeyType::PERSISTENT_ITEM if *key == PoolSettingsItem::KEY => {
                 Self::PoolSettings(prefix(data, "pool settings size")?.0)
+            }
+            KeyType::PERSISTENT_ITEM if *key == WriteBackHeader::KEY => {
+                Self::WriteBack(WriteBackItem::parse(data)?)
             }
             KeyType::DEV_REPLACE => Self::DevReplace(exact(data, "dev replace item size")?),
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {

@@ -15,6 +15,7 @@ fn chunk(number: u64, kind: BlockGroupType, used_bytes: u64, devids: &[u64]) -> 
         used_bytes,
         kind,
         stripes: devids.iter().map(stripe).collect(),
+        is_write_back: false,
     }
 }
 

@@ -290,10 +290,11 @@ pub fn no_tiers_reason(
     profiles.into_iter().find_map(short)
 }
 
-/// The data block groups by address, if there are enough devices of either class for their profiles.
+/// The data block groups by address, if there are enough devices of either class for their profiles. What waits in the
+/// write-back tier is in no wrong place.
 fn places(pool: &TierPool) -> Vec<BlockGroupRange> {
     let is_data = |content| content == Content::Data;
-    let data = || pool.chunks.iter().filter(|chunk| is_data(chunk.content()));
+    let data = || pool.chunks.iter().filter(|chunk| is_data(chunk.content()) && !chunk.is_write_back);
     let (fast, bulk) = (pool.count(PlacementClass::Fast), pool.count(PlacementClass::Bulk));
     if !pool.is_ours || no_tiers_reason(data().map(TierChunk::profile), fast, bulk).is_some() {
         return Vec::new();

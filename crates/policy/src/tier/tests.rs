@@ -18,7 +18,14 @@ fn chunk(logical: u64, kind: BlockGroupType, used_bytes: u64, stripes: &[(u64, u
     let stripe =
         |(devid, at): &(u64, u64)| TierStripe { devid: DevId::new(*devid), physical: Physical::new(*at) };
     let stripes = stripes.iter().map(stripe).collect();
-    TierChunk { logical: Logical::new(logical), length_bytes: 256 * MIB, used_bytes, kind, stripes }
+    TierChunk {
+        logical: Logical::new(logical),
+        length_bytes: 256 * MIB,
+        used_bytes,
+        kind,
+        stripes,
+        is_write_back: false,
+    }
 }
 
 /// Two disks with everything on them, two fast devices with nothing.
@@ -267,7 +274,14 @@ fn kernel_places(pool: &TierPool, sizes: &BTreeMap<DevId, u64>, kind: BlockGroup
     let stripes = placed.stripes.iter().map(stripe).collect();
     let end = pool.chunks.iter().map(|chunk| chunk.logical.get() + chunk.length_bytes).max();
     let logical = Logical::new(end.unwrap_or(0));
-    Some(TierChunk { logical, length_bytes: placed.chunk_bytes, used_bytes: 0, kind, stripes })
+    Some(TierChunk {
+        logical,
+        length_bytes: placed.chunk_bytes,
+        used_bytes: 0,
+        kind,
+        stripes,
+        is_write_back: false,
+    })
 }
 
 /// The kernel relocates a chunk: into free space of its kind that is well placed, then into new chunks.

@@ -3,18 +3,22 @@
 use super::plan::COMPRESSED_BYTES_MAX;
 use super::trees::Trees;
 use crate::refs::DataRange;
-use crate::space::TierChoice;
+use crate::space::{InTransit, TierChoice};
 use crate::{Editor, Pool, Readahead, ReservedExtent, TreeError};
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: u64 = 4 << 20;
+/// Bytes that are written at once.
+const LOAD_BYTES: u64 = 16 << 20;
 
 /// An extent that lies in two places; only the old one is referred to.
 #[derive(Debug)]
 pub(super) struct Carried<'p> {
     pub(super) from: DataRange,
+    /// Room that was kept for it, as long as it has two places.
+    _transit: Option<InTransit<'p>>,
     /// The new places, in order: one part if there was a free range as long.
     pub(super) parts: Vec<Part<'p>>,
 }
@@ -32,6 +36,61 @@ pub(super) struct Part<'p> {
 /// Parts of an extent are no shorter than this, but for the last, in bytes.
 const PART_BYTES_MIN: u64 = 64 << 10;
 
+/// Source of the room for data that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoomFor {
+    /// Room like that for any new data.
+    Another,
+    /// Room that was kept for what waits in the write-back tier.
+    Destaged,
+}
+
+/// Data that was read, and is written together: what has its new places side by side is one request.
+struct Load<'p> {
+    pool: &'p Pool,
+    pieces: Vec<(Logical, Vec<u8>)>,
+    bytes: u64,
+}
+
+impl Load<'_> {
+    /// Reads what begins at an address, to be written to its new place; answers its checksums.
+    fn copy(&mut self, from: Logical, to: &ReservedExtent<'_>) -> Result<Vec<(u64, Vec<u8>)>, TreeError> {
+        let pool = self.pool;
+        let mut checksums = Vec::new();
+        let mut done = 0;
+        while done < to.length {
+            let length = PIECE_BYTES.min(to.length - done);
+            if self.bytes + length > LOAD_BYTES {
+                self.write()?;
+            }
+            // What was freed since the batch was listed has no checksums any more, or else stays as it is.
+            let held = pool.hold_freed_space();
+            let found = pool.checksums_of(DataRange { start: from + done, length })?;
+            let mut buffer = vec![0; to_usize(length)];
+            let expected = DataChecksums::partly(&found.bytes, &found.present);
+            pool.volume().read_data(from + done, &mut buffer, &expected)?;
+            drop(held);
+            self.pieces.push((to.start + done, buffer));
+            self.bytes += length;
+            pool.add_runs(done, &found, &mut checksums);
+            done += length;
+        }
+        Ok(checksums)
+    }
+
+    /// Writes what was read.
+    fn write(&mut self) -> Result<(), TreeError> {
+        let pieces: Vec<(Logical, &[u8])> =
+            self.pieces.iter().map(|(at, bytes)| (*at, bytes.as_slice())).collect();
+        if !pieces.is_empty() {
+            self.pool.volume().write_data_pieces(&pieces, &Checksummed(self.pool))?;
+        }
+        self.pieces.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
 /// The checksums of a range: room for one a sector, and which are there.
 struct Checksums {
     bytes: Vec<u8>,
@@ -48,18 +107,41 @@ impl Witness for Checksummed<'_> {
 }
 
 impl Pool {
-    /// Copies data to places of its own. What is alone, and has no free range as long as itself, goes to several.
-    pub(super) fn carry(&self, data: &[DataRange], tier: TierChoice) -> Result<Vec<Carried<'_>>, TreeError> {
-        data.iter().map(|range| self.carry_extent(*range, tier, data.len() == 1)).collect()
+    /// Copies data to places of its own, in the order in which it is given. What is alone, and has no free range as long as
+    /// itself, goes to several. `room`: where it comes from.
+    pub(super) fn carry(
+        &self,
+        data: &[DataRange],
+        tier: TierChoice,
+        room: RoomFor,
+    ) -> Result<Vec<Carried<'_>>, TreeError> {
+        let place = |range: &DataRange| self.find_places(*range, tier, room, data.len() == 1);
+        let mut carried: Vec<Carried<'_>> = data.iter().map(place).collect::<Result<_, _>>()?;
+        let mut load = Load { pool: self, pieces: Vec::new(), bytes: 0 };
+        for one in &mut carried {
+            for part in &mut one.parts {
+                part.checksums = load.copy(one.from.start + part.offset, &part.to)?;
+            }
+        }
+        load.write()?;
+        Ok(carried)
     }
 
-    fn carry_extent(
+    /// Takes places for an extent, to which nothing is copied yet.
+    fn find_places(
         &self,
         from: DataRange,
         tier: TierChoice,
+        room: RoomFor,
         is_alone: bool,
     ) -> Result<Carried<'_>, TreeError> {
-        self.reserve_data(from.length)?;
+        let transit = match room {
+            RoomFor::Another => {
+                self.reserve_data(from.length)?;
+                None
+            }
+            RoomFor::Destaged => Some(self.reserve_kept_data(from.length)?),
+        };
         let mut places = Vec::new();
         if let Err(error) = self.reserve_places(from, tier, is_alone, &mut places) {
             let taken: u64 = places.iter().map(|place| place.length).sum();
@@ -68,12 +150,11 @@ impl Pool {
         }
         let (mut parts, mut offset) = (Vec::new(), 0);
         for to in places {
-            let checksums = self.copy_data(from.start + offset, &to)?;
             let length = to.length;
-            parts.push(Part { offset, to, checksums });
+            parts.push(Part { offset, to, checksums: Vec::new() });
             offset += length;
         }
-        Ok(Carried { from, parts })
+        Ok(Carried { from, parts, _transit: transit })
     }
 
     /// Takes a place as long as an extent, or else several, the longest first.
@@ -115,26 +196,6 @@ impl Pool {
         // All references to an extent agree on compression, those of the last commit too.
         let plan = editor.plan(&Trees::committed(self), &[], &[range]);
         Ok(plan.is_ok_and(|plan| plan.is_plain(range.start)))
-    }
-
-    /// Copies what begins at an address, and answers its checksums.
-    fn copy_data(&self, from: Logical, to: &ReservedExtent<'_>) -> Result<Vec<(u64, Vec<u8>)>, TreeError> {
-        let mut checksums = Vec::new();
-        let mut done = 0;
-        while done < to.length {
-            let length = PIECE_BYTES.min(to.length - done);
-            // What was freed since the batch was listed has no checksums any more, or else stays as it is.
-            let held = self.hold_freed_space();
-            let found = self.checksums_of(DataRange { start: from + done, length })?;
-            let mut buffer = vec![0; to_usize(length)];
-            let expected = DataChecksums::partly(&found.bytes, &found.present);
-            self.volume().read_data(from + done, &mut buffer, &expected)?;
-            drop(held);
-            self.volume().write_data_pieces(&[(to.start + done, &buffer)], &Checksummed(self))?;
-            self.add_runs(done, &found, &mut checksums);
-            done += length;
-        }
-        Ok(checksums)
     }
 
     /// Appends the checksums that are there to runs of them.

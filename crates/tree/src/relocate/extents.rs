@@ -3,6 +3,7 @@
 //! The group is closed for that long, as one that is emptied: so nothing in it is written in place while it is carried,
 //! and nothing new lies where some of it was freed. Extents that do not move are not affected.
 
+use super::data::RoomFor;
 use super::{Moved, Observer, Relocation};
 use crate::refs::DataRange;
 use crate::space::{GroupStatus, TierChoice};
@@ -56,7 +57,7 @@ impl Pool {
         loop {
             let batch = self.next_batch(group, from, most, Some(extents))?;
             let Some(behind) = batch.behind else { break };
-            match self.move_batch(&batch, TierChoice::Only(to), moved) {
+            match self.move_batch(&batch, TierChoice::Only(to.into()), RoomFor::Another, moved) {
                 // A smaller batch needs less space at a time.
                 Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
                     most = (batch.count() / 2).max(1);

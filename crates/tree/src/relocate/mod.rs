@@ -41,6 +41,7 @@
 
 mod contents;
 mod data;
+mod destage;
 mod extents;
 mod grow;
 mod plan;
@@ -54,8 +55,8 @@ use crate::space::{GroupStatus, TierChoice};
 use crate::transaction::Need;
 use crate::{Pool, TreeError};
 use brindle_ondisk::Logical;
-use brindle_policy::placement::PlacementClass;
 use contents::{Batch, Block};
+use data::RoomFor;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -154,14 +155,13 @@ impl Pool {
     ) -> Result<ControlFlow<()>, TreeError> {
         let mut from = group.start;
         let mut blocks_max = BLOCKS_MAX;
-        let tier =
-            TierChoice::Preferred(if group.is_fast { PlacementClass::Fast } else { PlacementClass::Bulk });
+        let tier = TierChoice::Preferred(group.place_elsewhere());
         loop {
             let batch = self.next_batch(group, from, blocks_max, None)?;
             let Some(behind) = batch.behind else {
                 return Ok(ControlFlow::Continue(()));
             };
-            match self.move_batch(&batch, tier, moved) {
+            match self.move_batch(&batch, tier, RoomFor::Another, moved) {
                 // A smaller batch needs less space at a time.
                 Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
                     blocks_max = (batch.count() / 2).max(1);
@@ -178,10 +178,16 @@ impl Pool {
         }
     }
 
-    fn move_batch(&self, batch: &Batch, tier: TierChoice, moved: &mut Moved) -> Result<(), TreeError> {
+    fn move_batch(
+        &self,
+        batch: &Batch,
+        tier: TierChoice,
+        room: RoomFor,
+        moved: &mut Moved,
+    ) -> Result<(), TreeError> {
         self.copy_blocks(&batch.plain, moved)?;
         self.forget_caches(&batch.caches)?;
-        let carried = self.carry(&batch.data, tier)?;
+        let carried = self.carry(&batch.data, tier, room)?;
         if batch.shared.is_empty() && carried.is_empty() {
             return Ok(());
         }
@@ -207,6 +213,17 @@ impl Pool {
 }
 
 impl Moved {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, more: &Self) -> Self {
+        Self {
+            blocks: self.blocks + more.blocks,
+            extents: self.extents + more.extents,
+            cut: self.cut + more.cut,
+            bytes: self.bytes + more.bytes,
+        }
+    }
+
     fn count_block(&mut self, nodesize: u32) {
         self.blocks += 1;
         self.bytes += u64::from(nodesize);

@@ -117,6 +117,7 @@ impl Space {
             let unknown = {
                 let mut state = self.lock();
                 if let Some(span) = state.take_data(content, (good, most), hint, self.sectorsize, true) {
+                    self.note_taken(pool, &mut state, content, span);
                     return Ok(span);
                 }
                 let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
@@ -132,6 +133,7 @@ impl Space {
                         && let Some(span) =
                             state.take_data(content, (least, most), hint, self.sectorsize, spares)
                     {
+                        self.note_taken(pool, &mut state, content, span);
                         return Ok(span);
                     }
                 }
@@ -142,6 +144,16 @@ impl Space {
                 None => return Err(TreeError::NoSpace(format!("no free range of {least} bytes for data"))),
             }
             look_ups += 1;
+        }
+    }
+
+    /// Data lies in the write-back tier from now on.
+    fn note_taken(&self, pool: &Pool, state: &mut State, content: Content, span: Interval) {
+        if content == Content::WriteBack
+            && let Ok(writer) = pool.writer()
+        {
+            let now = (writer.options.clock)().sec.get();
+            state.begins_to_wait(span.start, u64::try_from(now).unwrap_or(0));
         }
     }
 

@@ -47,6 +47,9 @@ pub(super) fn profile_for(used: &[BlockGroupType], devices: usize) -> Profile {
 impl State {
     /// The profile of new chunks of a content.
     pub(super) fn profile(&self, content: Content) -> Profile {
+        if let Some(chosen) = self.write_back.stored.profile.filter(|_| content == Content::WriteBack) {
+            return chosen;
+        }
         let count = self.usable_devices();
         let enough = |profile: &Profile| usize::from(profile.attributes().devs_min) <= count;
         if let Some(target) = self.targets[content].filter(enough) {
@@ -64,7 +67,9 @@ impl State {
     fn kinds(&self, content: Content) -> Vec<BlockGroupType> {
         let mut kinds = Vec::new();
         let content = Content::of(content.flags());
-        for group in self.groups().filter(|group| Content::of(group.kind) == content) {
+        // What waits may have a profile of its own.
+        let counts = |group: &&Group| Content::of(group.kind) == content && !group.is_write_back;
+        for group in self.groups().filter(counts) {
             if !kinds.contains(&group.kind) {
                 kinds.push(group.kind);
             }
@@ -114,6 +119,9 @@ impl Space {
         content: Content,
         mode: PlacementMode,
     ) -> Result<(), TreeError> {
+        if content == Content::WriteBack && !state.has_room_for_write_back_chunk() {
+            return Err(TreeError::NoSpace("the write-back tier has as many chunks as it may".to_owned()));
+        }
         let profile = state.profile(content);
         self.warn_if_reduced(state, content, profile);
         let request = ChunkRequest { mode, ..self.request(pool, state, content) };
@@ -126,8 +134,10 @@ impl Space {
         let start = Logical::new(state.next_chunk);
         let stripes = take_stripes(state, &plan);
         let item = chunk_item(&plan, kind, profile, &stripes, self.sectorsize);
+        state.set_write_back_chunk(start.get(), content == Content::WriteBack);
         let added = self.register(pool, state, start, &item);
         if added.is_err() {
+            state.set_write_back_chunk(start.get(), false);
             for stripe in &stripes {
                 give_back(state, stripe, plan.stripe_bytes);
             }
@@ -149,7 +159,10 @@ impl Space {
             content: content.flags(),
             profile: state.profile(content),
             mode: self.mode(state),
-            tier: if content == Content::FastData { PlacementClass::Fast } else { PlacementClass::Bulk },
+            tier: match content {
+                Content::FastData | Content::WriteBack => PlacementClass::Fast,
+                _ => PlacementClass::Bulk,
+            },
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
             min_stripe_bytes: MIN_STRIPE_BYTES,
@@ -178,7 +191,7 @@ impl Space {
 
     /// Redundancy that the pool had so far, and a new chunk does not get, is said once.
     fn warn_if_reduced(&self, state: &mut State, content: Content, profile: Profile) {
-        if state.targets[content].is_some() {
+        if state.targets[content].is_some() || content == Content::WriteBack {
             return;
         }
         let wanted = profile_for(&state.kinds(content), usize::MAX);
@@ -212,11 +225,17 @@ impl Space {
                 continue;
             }
             // The fast tier is no place that other data goes to as long as there is one for it.
-            let is_like = |other: &&Group| other.kind == kind && (content != Content::Data || !other.is_fast);
-            let is_last = state.groups().filter(is_like).nth(1).is_none();
+            let is_like = |other: &&Group| {
+                other.kind == kind && !other.is_write_back && (content != Content::Data || !other.is_fast)
+            };
+            let is_last = match content {
+                Content::WriteBack => state.is_write_back_spare(),
+                _ => state.groups().filter(is_like).nth(1).is_none(),
+            };
             let needed = match content {
                 Content::System => continue,
-                Content::Data | Content::FastData => state.promised_data,
+                Content::Data | Content::FastData => state.promised_data + state.kept_for_destaging(),
+                Content::WriteBack => 0,
                 Content::Metadata => 2 * needed,
                 Content::Mixed => state.promised_data.saturating_add(2 * needed),
             };
@@ -242,6 +261,7 @@ fn remove(state: &mut State, start: u64) {
             None => state.absent.entry(*devid).or_default().given_up += group.stripe_bytes,
         }
     }
+    state.set_write_back_chunk(start, false);
     if state.system_chunks.remove(&start).is_some() {
         state.system_chunks_changed = true;
     }

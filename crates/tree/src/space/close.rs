@@ -9,7 +9,7 @@ use super::group::{Content, Group, Role};
 use super::state::State;
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::writeback::DataPlace;
 
 /// Blocks of the chunk tree that must fit elsewhere before a group with some of them is closed, besides these.
 const SYSTEM_BLOCKS: u64 = 16;
@@ -33,6 +33,8 @@ pub struct GroupStatus {
     pub writable: bool,
     /// True for a group of data on fast devices alone, in a pool that has others.
     pub is_fast: bool,
+    /// True for a group of the write-back tier.
+    pub is_write_back: bool,
     /// Device and start of each stripe.
     pub stripes: Vec<(DevId, u64)>,
     /// Bytes that each stripe takes.
@@ -83,10 +85,9 @@ impl Pool {
     pub(crate) fn close_group(&self, start: Logical, moving_bytes: Option<u64>) -> Result<(), TreeError> {
         let space = &self.writer()?.space;
         let load = Space::load_of(self)?;
-        let tier = |is_fast| if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
         let Some(known) = self.block_group(start)? else { return Ok(()) };
         let made_as = match Content::of(known.kind) {
-            Content::Data => space.data_contents(tier(known.is_fast)).to_vec(),
+            Content::Data => space.data_contents(known.place_elsewhere()).to_vec(),
             content => vec![content],
         };
         let mut state = space.lock();
@@ -101,7 +102,9 @@ impl Pool {
         let metadata = space.needed(&state, load, 0) + freeing + commit;
         let needed = used
             + match content {
-                Content::Data | Content::FastData => state.promised_data,
+                Content::Data | Content::FastData | Content::WriteBack => {
+                    state.promised_data + state.kept_for_destaging()
+                }
                 Content::Metadata => metadata,
                 Content::Mixed => metadata + state.promised_data,
                 Content::System => SYSTEM_BLOCKS * space.nodesize,
@@ -134,7 +137,7 @@ impl Space {
     /// Bytes available for a content; data may lie in either tier.
     fn available_for(&self, state: &State, content: Content) -> u64 {
         match content {
-            Content::Data | Content::FastData => self.data_totals(state).available,
+            Content::Data | Content::FastData | Content::WriteBack => self.data_totals(state).available,
             content => state.totals(content).available,
         }
     }
@@ -160,6 +163,12 @@ impl State {
 }
 
 impl GroupStatus {
+    /// Place that the group's data belongs to, were the group not there.
+    pub(crate) fn place_elsewhere(&self) -> DataPlace {
+        // What waits is destaged.
+        if self.is_fast { DataPlace::Fast } else { DataPlace::Bulk }
+    }
+
     fn of(group: &Group) -> Self {
         Self {
             start: Logical::new(group.start),
@@ -170,6 +179,7 @@ impl GroupStatus {
             pinned_bytes: group.pinned,
             writable: group.writable,
             is_fast: group.content() == Content::FastData,
+            is_write_back: group.content() == Content::WriteBack,
             stripes: group.stripes.clone(),
             stripe_bytes: group.stripe_bytes,
         }

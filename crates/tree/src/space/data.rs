@@ -6,18 +6,18 @@ use super::state::content;
 use crate::{Pool, TreeError};
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical};
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::writeback::DataPlace;
 
 /// Number of attempts to reserve data space after a commit; others may be faster every time.
 const TRIES: usize = 4;
 
-/// Tier of new data.
+/// Place of new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TierChoice {
     /// Here, if there is room.
-    Preferred(PlacementClass),
+    Preferred(DataPlace),
     /// Here, or nowhere.
-    Only(PlacementClass),
+    Only(DataPlace),
 }
 
 /// Data space that is taken and not referred to yet: it goes back if this is dropped, unless [`keep`](Self::keep)
@@ -89,19 +89,19 @@ impl Pool {
         max: u64,
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
-        self.reserve_extent_on(PlacementClass::Bulk, min, max, hint)
+        self.reserve_extent_on(DataPlace::Bulk, min, max, hint)
     }
 
-    /// Reserves an extent like [`reserve_extent`](Self::reserve_extent), in data chunks on fast devices, as far as
-    /// there is room, or on the others.
+    /// Reserves an extent like [`reserve_extent`](Self::reserve_extent), in data chunks of a place, as far as there is room, or
+    /// in others.
     pub fn reserve_extent_on(
         &self,
-        tier: PlacementClass,
+        place: DataPlace,
         min: u64,
         max: u64,
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
-        self.reserve_extent_in(TierChoice::Preferred(tier), (min, max), hint)
+        self.reserve_extent_in(TierChoice::Preferred(place), (min, max), hint)
     }
 
     /// The same, perhaps nowhere else.
@@ -125,7 +125,7 @@ impl Space {
         let content = content(self.is_mixed, BlockGroupType::DATA);
         let mut state = self.lock();
         loop {
-            let mut taken = state.promised_data;
+            let mut taken = state.promised_data + state.kept_for_destaging();
             if self.is_mixed {
                 let kept = self.kept_back(&state);
                 taken += self.needed(&state, load, 0) + kept.commit + kept.freeing;

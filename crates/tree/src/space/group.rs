@@ -55,6 +55,8 @@ pub(super) struct Group {
     pub(super) is_fresh: bool,
     /// True in a pool with two classes of devices if it lies on fast ones alone.
     pub(super) is_fast: bool,
+    /// True if the pool has it as a chunk of the write-back tier.
+    pub(super) is_write_back: bool,
 }
 
 impl fmt::Display for Group {
@@ -67,6 +69,7 @@ impl Group {
     /// Content that is allocated from it.
     pub(super) fn content(&self) -> Content {
         match Content::of(self.kind) {
+            Content::Data if self.is_fast && self.is_write_back => Content::WriteBack,
             Content::Data if self.is_fast => Content::FastData,
             content => content,
         }
@@ -123,6 +126,7 @@ impl Group {
             available,
             looked_up: if self.free.is_some() { available } else { 0 },
             pinned: if self.role == Role::Closed { 0 } else { self.pinned },
+            taken: self.used + self.reserved,
         }
     }
 
@@ -186,11 +190,14 @@ pub(super) enum Content {
     Mixed,
     /// Data, on fast devices alone, in a pool that has others.
     FastData,
+    /// Data, there as well, until it is destaged.
+    WriteBack,
 }
 
 impl Content {
     /// All of them.
-    pub(super) const ALL: [Self; 5] = [Self::Data, Self::Metadata, Self::System, Self::Mixed, Self::FastData];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Data, Self::Metadata, Self::System, Self::Mixed, Self::FastData, Self::WriteBack];
 
     /// Content of groups of a type, on any devices.
     pub(super) fn of(kind: BlockGroupType) -> Self {
@@ -208,7 +215,7 @@ impl Content {
     /// The bits of the kind.
     pub(super) fn flags(self) -> BlockGroupType {
         match self {
-            Self::Data | Self::FastData => BlockGroupType::DATA,
+            Self::Data | Self::FastData | Self::WriteBack => BlockGroupType::DATA,
             Self::Metadata => BlockGroupType::METADATA,
             Self::System => BlockGroupType::SYSTEM,
             Self::Mixed => BlockGroupType::DATA | BlockGroupType::METADATA,
@@ -229,6 +236,8 @@ pub(super) struct Totals {
     pub(super) looked_up: u64,
     /// Bytes freed, and not durably so.
     pub(super) pinned: u64,
+    /// Bytes used, and bytes taken that have no item yet, in closed groups, too.
+    pub(super) taken: u64,
 }
 
 impl Totals {
@@ -238,6 +247,7 @@ impl Totals {
         self.available += other.available;
         self.looked_up += other.looked_up;
         self.pinned += other.pinned;
+        self.taken += other.taken;
     }
 
     pub(super) fn subtract(&mut self, other: Self) {
@@ -246,6 +256,7 @@ impl Totals {
         self.available -= other.available;
         self.looked_up -= other.looked_up;
         self.pinned -= other.pinned;
+        self.taken -= other.taken;
     }
 }
 

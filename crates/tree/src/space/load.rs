@@ -15,6 +15,7 @@ use super::group::{Group, Role};
 use super::state::State;
 use super::superblocks::excluded;
 use super::tiers::placement_of;
+use super::writeback_tier::WriteBackTier;
 use crate::{Pool, Readahead, TreeError, WriterOptions};
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::BlockGroupItem;
@@ -56,6 +57,7 @@ impl Space {
         state.sizes = self.tree_sizes(pool)?;
         state.devices = load_devices(pool, &options.classes)?;
         state.placement = placement_of(pool, options.placement);
+        state.write_back = WriteBackTier::open(pool, options.write_back)?;
         self.update_tiers(&mut state);
         for chunk in pool.volume().chunks() {
             state.add(self.load_group(pool, &chunk)?);
@@ -206,6 +208,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         written_used: None,
         is_fresh: false,
         is_fast: false,
+        is_write_back: false,
     }
 }
 

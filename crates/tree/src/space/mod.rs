@@ -45,6 +45,7 @@ mod superblocks;
 mod tiers;
 mod verify;
 mod write_back;
+mod writeback_tier;
 
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,8 @@ pub use membership::{JoiningDevice, Parted, Withheld};
 pub(crate) use pins::Pinned;
 pub use readers::FreedSpaceHold;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
+pub(crate) use writeback_tier::InTransit;
+pub use writeback_tier::{WriteBackSettings, WriteBackStatus, WriteBackWish};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_interval::{ByLength, Interval, IntervalSet};

@@ -4,6 +4,7 @@ use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::membership::Membership;
+use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
 use brindle_policy::log::LogEverywhere;
@@ -81,6 +82,8 @@ pub(super) struct State {
     pub(super) targets: PerContent<Option<Profile>>,
     /// Devices that get the superblocks of a log, once they are known: forgotten when metadata chunks or devices change.
     pub(super) log_devices: Option<Result<Vec<DevId>, LogEverywhere>>,
+    /// The write-back tier.
+    pub(super) write_back: WriteBackTier,
     /// A chunk could not be made as its profile demands, and that was said.
     pub(super) has_warned: bool,
 }
@@ -141,7 +144,8 @@ impl State {
     /// Adds a group.
     pub(super) fn add(&mut self, mut group: Group) {
         group.is_fast = self.lies_on_fast_devices(&group);
-        self.log_devices = None;
+        group.is_write_back = self.write_back.chunks.contains_key(&group.start);
+        self.forget_conclusions();
         self.next_chunk = self.next_chunk.max(group.end());
         self.totals[group.content()].add(group.totals());
         self.groups.insert(group.start, group);
@@ -150,9 +154,15 @@ impl State {
     /// Takes a group away.
     pub(super) fn take_away(&mut self, start: u64) -> Option<Group> {
         let group = self.groups.remove(&start)?;
-        self.log_devices = None;
+        self.forget_conclusions();
         self.totals[group.content()].subtract(group.totals());
         Some(group)
+    }
+
+    /// Groups or devices change: what follows from them is found anew.
+    pub(super) fn forget_conclusions(&mut self) {
+        self.log_devices = None;
+        self.write_back.obstacle = None;
     }
 
     /// Pinned parts of a range: by the running transaction, by the one before, or for readers.
@@ -173,9 +183,9 @@ impl State {
         Some((group.start, Interval { end, ..span }, rest))
     }
 
-    /// Devices' bytes that chunks of a content may be made of. The fast tier is a small pool of its own.
+    /// Devices' bytes that chunks of a content may be made of. The tiers on fast devices are a small pool of their own.
     pub(super) fn bytes_for(&self, content: Content) -> u64 {
-        let fast = self.fast.as_ref().filter(|_| content == Content::FastData);
+        let fast = self.fast.as_ref().filter(|_| matches!(content, Content::FastData | Content::WriteBack));
         let is_meant = |device: &&Device| fast.is_none_or(|fast| fast.contains(&device.devid));
         self.devices.iter().filter(is_meant).map(|device| device.total_bytes).sum()
     }

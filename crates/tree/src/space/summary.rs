@@ -148,7 +148,7 @@ impl Space {
             has_tiers: state.fast.is_some(),
             data_room: self
                 .room(pool, &state, content(self.is_mixed, BlockGroupType::DATA))
-                .less(state.promised_data),
+                .less(state.promised_data + state.kept_for_destaging()),
             fast_data_room: self.room(pool, &state, Content::FastData),
             metadata_room: self.room(pool, &state, content(self.is_mixed, BlockGroupType::METADATA)),
         }

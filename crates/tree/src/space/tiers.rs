@@ -17,6 +17,7 @@ use brindle_policy::placement::{
     AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, room_for_fast_data,
 };
 use brindle_policy::sleep::sleepers;
+use brindle_policy::writeback::DataPlace;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
@@ -56,7 +57,7 @@ impl Pool {
         let mut state = space.lock();
         let before = std::mem::replace(&mut state.placement, mode);
         space.update_tiers(&mut state);
-        let available = space.data_totals(&state).available;
+        let available = space.data_totals(&state).available.saturating_sub(state.kept_for_destaging());
         if mode == PlacementMode::Strict && state.promised_data > available {
             state.placement = before;
             space.update_tiers(&mut state);
@@ -139,8 +140,8 @@ impl Space {
         let has_tiers = makes_difference && has(PlacementClass::Fast) && has(PlacementClass::Bulk);
         let devices = state.devices.iter().zip(&classes);
         let fast = devices.filter(|(_, class)| **class == PlacementClass::Fast);
-        state.log_devices = None;
         state.fast = has_tiers.then(|| fast.map(|(device, _)| device.devid).collect());
+        state.forget_conclusions();
         let starts: Vec<u64> = state.groups().map(|group| group.start).collect();
         for start in starts {
             let group = state.take_away(start).expect("it was there just now");
@@ -156,19 +157,20 @@ impl Space {
         }
     }
 
-    /// Contents from which data of a tier may be taken, in order.
-    pub(super) fn data_contents(&self, tier: PlacementClass) -> &'static [Content] {
+    /// Contents from which data of a place may be taken, in order.
+    pub(super) fn data_contents(&self, place: DataPlace) -> &'static [Content] {
         let state = self.lock();
-        match (content(self.is_mixed, BlockGroupType::DATA), tier) {
+        match (content(self.is_mixed, BlockGroupType::DATA), place) {
             (Content::Mixed, _) => &[Content::Mixed],
             _ if state.fast.is_none() => &[Content::Data],
-            (_, PlacementClass::Fast) => &[Content::FastData, Content::Data],
+            (_, DataPlace::Fast) => &[Content::FastData, Content::Data],
             _ if state.placement == PlacementMode::Strict => &[Content::Data],
-            _ => &[Content::Data, Content::FastData],
+            (_, DataPlace::Bulk) => &[Content::Data, Content::FastData],
+            (_, DataPlace::WriteBack) => &[Content::WriteBack, Content::Data, Content::FastData],
         }
     }
 
-    /// The sums over everything that promises of data space are kept with.
+    /// The sums over everything that promises of data space are kept with: not the write-back tier, where nothing stays.
     pub(super) fn data_totals(&self, state: &State) -> Totals {
         let content = content(self.is_mixed, BlockGroupType::DATA);
         let mut totals = state.totals(content);
@@ -218,7 +220,7 @@ impl State {
     /// The same for a chunk of a content: of fast devices, a part is kept for metadata.
     pub(super) fn summaries_for(&self, content: Content) -> Vec<DeviceSummary> {
         let mut summaries = self.summaries();
-        if content != Content::FastData {
+        if !matches!(content, Content::FastData | Content::WriteBack) {
             return summaries;
         }
         let mut metadata: BTreeMap<DevId, u64> = BTreeMap::new();

@@ -12,7 +12,7 @@ use super::load::read_items;
 use super::state::{AbsentChange, State};
 use crate::{Editor, TreeError, Verdict};
 use brindle_interval::{Interval, IntervalSet};
-use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem};
+use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem, WriteBackHeader};
 use brindle_ondisk::{
     BlockGroupType, Defect, DevId, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid,
 };
@@ -28,6 +28,8 @@ struct Work {
     devices: Vec<DeviceChange>,
     absent: BTreeMap<DevId, AbsentChange>,
     groups: Vec<GroupChange>,
+    /// The item of the write-back tier, if it has changed; `None` inside if it goes.
+    write_back: Option<Option<Vec<u8>>>,
     chunk_tree_uuid: Uuid,
 }
 
@@ -60,6 +62,7 @@ impl Work {
             && self.devices.is_empty()
             && self.absent.is_empty()
             && self.groups.is_empty()
+            && self.write_back.is_none()
     }
 }
 
@@ -73,6 +76,7 @@ impl Space {
             || state.devices.iter().any(|device| device.is_changed)
             || !state.absent.is_empty()
             || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
+            || state.write_back.is_changed
             || state.has_drained()
     }
 
@@ -89,6 +93,7 @@ impl Space {
                 let needed = self.needed(&state, load, 0) + self.kept_back(&state).freeing;
                 self.remove_empty(&mut state, needed);
             }
+            state.forget_waiting_times();
             take_work(&mut state, self.sectorsize)
         };
         if work.is_empty() {
@@ -97,6 +102,9 @@ impl Space {
         self.write_chunks(editor, &work)?;
         self.write_devices(editor, &work.devices)?;
         write_absent(editor, &work.absent)?;
+        if let Some(item) = &work.write_back {
+            write_write_back_item(editor, item.as_deref())?;
+        }
         let groups = editor.pool.tree(self.block_group_tree)?;
         for group in &work.groups {
             write_block_group(editor, &groups, group)?;
@@ -232,6 +240,19 @@ fn write_absent(editor: &Editor<'_>, changes: &BTreeMap<DevId, AbsentChange>) ->
     Ok(())
 }
 
+/// Stores which chunks are of the write-back tier, and its settings.
+fn write_write_back_item(editor: &Editor<'_>, item: Option<&[u8]>) -> Result<(), TreeError> {
+    let tree = editor.pool.tree(RootId::DEV_TREE)?;
+    let key = WriteBackHeader::KEY;
+    match item {
+        Some(item) => editor.replace(&tree, &key, item),
+        None if editor.pool.with_item(&tree, &key, |_| ())?.is_some() => {
+            editor.remove(&tree, &key).map(|_| ())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Invalidates the version 1 cache of a group, if there is one. That the superblock says that caches are of the past
 /// is not enough: the kernel says otherwise with its next commit, and leaves alone the cache of a group that it did
 /// not change.
@@ -265,6 +286,9 @@ fn take_work(state: &mut State, sectorsize: u64) -> Work {
         chunk_tree_uuid: state.chunk_tree_uuid,
         ..Work::default()
     };
+    if std::mem::take(&mut state.write_back.is_changed) {
+        work.write_back = Some(state.write_back.item());
+    }
     for device in state.devices.iter_mut().filter(|device| device.is_changed) {
         device.is_changed = false;
         let (devid, stored_type) = (device.devid, device.stored_type);

@@ -44,6 +44,7 @@ mod stop;
 mod superblock;
 mod verify;
 
+use exclusive::Exclusive;
 pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};
 pub use pressure::PressureListener;
@@ -97,7 +98,7 @@ pub(crate) struct Writer {
     /// Counters of commits.
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.
-    exclusive: Mutex<Option<&'static str>>,
+    exclusive: Exclusive,
     /// The log that the pool has is not in any transaction yet: none may be committed, for that would give it up.
     pub(crate) waits_for_log: AtomicBool,
     /// Reason for which nothing is written any more.

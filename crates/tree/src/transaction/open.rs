@@ -3,7 +3,7 @@
 use super::gate::Gate;
 use super::pressure::Pressure;
 use super::publish::SeriesState;
-use super::{CommitStatistics, Durable, Writer};
+use super::{CommitStatistics, Durable, Exclusive, Writer};
 use crate::log::Log;
 use crate::refs::DelayedRefs;
 use crate::space::Space;
@@ -49,7 +49,7 @@ impl Pool {
             copies_are_current: AtomicBool::new(true),
             series: SeriesState::default(),
             commits: Mutex::new(Rank::CommitStatistics, CommitStatistics::default()),
-            exclusive: Mutex::new(Rank::Exclusive, None),
+            exclusive: Exclusive::default(),
             waits_for_log: AtomicBool::new(TreeRoot::log_root_tree(&pool.superblock()).is_some()),
             aborted: OnceLock::new(),
             options: writer.clone(),

@@ -1,6 +1,6 @@
 //! Options of writing a pool.
 
-use crate::DiscardMode;
+use crate::{DiscardMode, WriteBackWish};
 use brindle_ondisk::item::Timespec;
 use brindle_policy::placement::{PlacementClass, PlacementMode};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub struct WriterOptions {
     pub placement: PlacementMode,
     /// The class that a device is to have, by its name, whatever the pool or the host says of it.
     pub classes: BTreeMap<String, PlacementClass>,
+    /// Source of the mode of write-back.
+    pub write_back: WriteBackWish,
     /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
     /// limit, but where it is to be seen what comes of that.
     pub moved_extent_bytes_max: u64,
@@ -41,6 +43,7 @@ impl Default for WriterOptions {
             discard: DiscardMode::default(),
             placement: PlacementMode::default(),
             classes: BTreeMap::new(),
+            write_back: WriteBackWish::default(),
             moved_extent_bytes_max: u64::MAX,
             recovers: false,
             is_transient: false,
@@ -56,6 +59,7 @@ impl fmt::Debug for WriterOptions {
             .field("discard", &self.discard)
             .field("placement", &self.placement)
             .field("classes", &self.classes)
+            .field("write_back", &self.write_back)
             .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
             .field("recovers", &self.recovers)
             .field("is_transient", &self.is_transient)

@@ -210,6 +210,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         atime: options.write.atime,
         directory_atime: !options.mount.no_directory_atime,
         auto_defragment: options.mount.auto_defragment,
+        destage: options.mount.destage,
         commit_interval: options.mount.commit_interval.unwrap_or(defaults.commit_interval),
         owners_delete_subvolumes: options.mount.owners_delete_subvolumes,
         process_ends_with_mount: true,

@@ -17,7 +17,7 @@ pub(crate) use write::WriteChoices;
 
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Result, bail};
-use brindle_fs::SubvolumeChoice;
+use brindle_fs::{DestageSettings, SubvolumeChoice};
 use brindle_fuse::Synchronous;
 use brindle_ondisk::RootId;
 use brindle_policy::defragment::idle::AutoDefragment;
@@ -79,6 +79,8 @@ pub(crate) struct MountChoices {
     pub(crate) commit_interval: Option<Duration>,
     /// Defragmentation of metadata while the mount is idle (`metadata_defrag`).
     pub(crate) auto_defragment: AutoDefragment,
+    /// When waiting data is destaged (`writeback_age`, `wake_interval`).
+    pub(crate) destage: DestageSettings,
     /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`).
     pub(crate) owners_delete_subvolumes: bool,
 }
@@ -116,6 +118,7 @@ impl MountOptions {
         of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, plain.leaves_log)
             && (mount.commit_interval, mount.sync, mount.sync_names) == (None, false, false)
             && mount.auto_defragment == plain.mount.auto_defragment
+            && mount.destage == plain.mount.destage
     }
 
     /// Returns true if the mount is to be read-only.

@@ -2,7 +2,7 @@
 
 use self::Kind::{OfMount, OfPool, Refused};
 use super::{MountOptions, value};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use brindle_fs::{AtimeMode, PlacementMode};
 use brindle_policy::defragment::idle::AutoDefragment;
 use rustix::mount::MountFlags;
@@ -372,6 +372,38 @@ pub(super) const ROWS: &[Row] = &[
          set MOUNTPOINT small_files` has stored, unless told otherwise",
         |options, value| {
             options.write.small_file_bytes = Some(value::small_files(value)?);
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
+        ("writeback", "MODE"),
+        "data that lies on flash first, and is moved to the hard disks later, in long runs, in a pool of both. sync (the \
+         default): what an fsync waits for; all: all new data; off: none. What `brindle property set MOUNTPOINT \
+         writeback` has stored, unless told otherwise. Only where as many devices are flash as the profile of the data \
+         needs, or the property writeback_profile says otherwise; `brindle tier status` tells",
+        |options, value| {
+            options.write.write_back =
+                Some(value.parse().with_context(|| format!("option 'writeback={value}'"))?);
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
+        ("writeback_age", "SECONDS"),
+        "age at which data that waits on flash is moved to the hard disks; 600 unless told otherwise",
+        |options, value| {
+            options.mount.destage.age = value::seconds("writeback_age", value)?;
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
+        ("wake_interval", "SECONDS"),
+        "time between two times that hard disks are woken for that, unless flash is nearly full; 60 unless told \
+         otherwise. With 3600, disks that have nothing to read or to write can sleep for an hour",
+        |options, value| {
+            options.mount.destage.interval = value::seconds("wake_interval", value)?;
             Ok(())
         },
     ),

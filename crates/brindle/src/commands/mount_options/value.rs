@@ -36,6 +36,13 @@ pub(super) fn commit(value: &str) -> Result<Option<Duration>> {
     Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
+/// A number of seconds, named by its option.
+pub(super) fn seconds(option: &str, value: &str) -> Result<Duration> {
+    let number =
+        value.parse().with_context(|| format!("option '{option}={value}': it is a number of seconds"))?;
+    Ok(Duration::from_secs(number))
+}
+
 /// A number of MiB, in bytes.
 pub(super) fn memory(value: &str) -> Result<usize> {
     const MOST_MIB: usize = 1 << 20;

@@ -1,6 +1,8 @@
 //! The choices of how a pool is written.
 
-use brindle_fs::{AtimeMode, CompressionChoice, PlacementClass, PlacementMode, WriteOptions};
+use brindle_fs::{
+    AtimeMode, CompressionChoice, PlacementClass, PlacementMode, WriteBackMode, WriteBackWish, WriteOptions,
+};
 use std::collections::BTreeMap;
 
 /// The choices that mount options make of how a pool is written.
@@ -19,6 +21,8 @@ pub(crate) struct WriteChoices {
     pub(crate) placement: PlacementMode,
     /// Files up to this length have their data on fast devices (`small_files`).
     pub(crate) small_file_bytes: Option<u64>,
+    /// Data that goes to the write-back tier (`writeback`), whatever the pool has stored.
+    pub(crate) write_back: Option<WriteBackMode>,
     /// The class that a device is to have, by its name.
     pub(crate) classes: BTreeMap<String, PlacementClass>,
 }
@@ -39,6 +43,10 @@ impl WriteChoices {
             placement: self.placement,
             small_file_bytes: self.small_file_bytes,
             classes: self.classes.clone(),
+            write_back: match self.write_back {
+                Some(mode) => WriteBackWish::Told(mode),
+                None => WriteBackWish::Stored(WriteBackMode::OF_MOUNTS),
+            },
             ..defaults
         }
     }

@@ -68,6 +68,12 @@ impl Facts {
         }
     }
 
+    /// Returns true if there are devices of both classes.
+    pub(crate) fn has_both_classes(&self) -> bool {
+        let has = |class| self.pool.count(class) > 0;
+        has(PlacementClass::Fast) && has(PlacementClass::Bulk)
+    }
+
     /// The mount, if it is one of the kernel.
     pub(crate) fn kernel_mount(&self) -> Option<&Mounted> {
         match &self.source {

@@ -15,6 +15,7 @@ mod state;
 mod status;
 pub(crate) mod warning;
 mod watch;
+mod write_back;
 
 use anyhow::Result;
 use clap::Subcommand;

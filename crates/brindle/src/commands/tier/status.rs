@@ -1,12 +1,13 @@
 //! `tier status`: bytes of each content on each class of devices.
 
 use super::facts::{ClassOptions, Facts};
-use super::state;
+use super::{state, write_back};
 use crate::cli::JsonOption;
 use crate::commands::health::{self, Health};
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
 use crate::output;
 use anyhow::Result;
+use brindle_admin::WriteBack;
 use brindle_admin::tier::{ClassifiedDevice, FileFacts};
 use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
@@ -43,6 +44,10 @@ EXIT STATUS
 /// parity: because the right one was full, because it was marked later, or because it has
 /// grown. For that all files are looked at.
 ///
+/// Data that a sync has made durable may wait on fast devices to be moved to bulk ones (see brindle mount --help,
+/// writeback); the last lines tell how much, for how long, and how fast it is moved. Its chunks are data chunks on fast
+/// devices as others; it is in no wrong place there.
+///
 /// Blocks of the log tree are counted as metadata, and inline files, too. An fsync writes the superblocks of the fast devices
 /// alone where these have the lowest devids, and are enough for the metadata profile: mkfs gives them these.
 #[derive(Args, Debug)]
@@ -68,13 +73,17 @@ pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let kinds = distributions(&facts.pool);
     let files = if command.no_files { None } else { facts.files()? };
+    let waiting = write_back::state(&facts)?;
     state::warn_of_fences(&facts);
     if command.json.json {
-        output::print_json(&status_json(&facts, &kinds, files.as_ref()))?;
+        output::print_json(&status_json(&facts, &kinds, files.as_ref(), waiting.as_ref()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
     print_status(&mut out, &facts, &kinds, command.units.mode())?;
+    if let Some(tier) = waiting.filter(|_| facts.has_both_classes()) {
+        write_back::print(&mut out, &tier, command.units.mode())?;
+    }
     if let Some(files) = &files {
         print_files(&mut out, files, command.units.mode())?;
     }
@@ -198,7 +207,12 @@ fn shown_path(device: &ClassifiedDevice) -> String {
     if device.path.as_os_str().is_empty() { "missing".to_owned() } else { device.path.display().to_string() }
 }
 
-fn status_json(facts: &Facts, kinds: &[Distribution], file_facts: Option<&FileFacts>) -> Value {
+fn status_json(
+    facts: &Facts,
+    kinds: &[Distribution],
+    file_facts: Option<&FileFacts>,
+    waiting: Option<&WriteBack>,
+) -> Value {
     let device = |device: &ClassifiedDevice| {
         json!({
             "devid": device.devid.get(),
@@ -253,6 +267,7 @@ fn status_json(facts: &Facts, kinds: &[Distribution], file_facts: Option<&FileFa
         "files": file_facts.map(files),
         "uuid": facts.fsid.to_string(),
         "log": super::log::json(facts),
+        "write_back": waiting.map(write_back::json),
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
         "kinds": kinds.iter().map(kind).collect::<Vec<_>>(),

@@ -137,6 +137,16 @@ fn data_that_moves_between_tiers() {
 }
 
 #[test]
+fn data_in_the_write_back_tier() {
+    let layout = Layout { devices: 2, fast: 1, ..ONE };
+    let test = crash("data_in_the_write_back_tier", 5400);
+    let mix = Mix { subvolumes: 12, contents: 40, sync_file: 25, ..test.mix.clone() };
+    let test = test.mixed(mix).of(5, 60, 400);
+    test.run(&LibrarySubject::writing_back(layout));
+    test.run(&LibrarySubject::writing_back(layout).logging());
+}
+
+#[test]
 fn data_that_has_no_room_in_its_tier() {
     let layout = Layout { devices: 2, fast: 1, ..ONE };
     let test = crash("data_that_has_no_room_in_its_tier", 5400);

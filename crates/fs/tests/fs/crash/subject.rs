@@ -137,6 +137,12 @@ impl LibrarySubject {
         Self { habits: Habits { sorts_every: 9, ..plain.habits }, ..plain }
     }
 
+    /// Subject like [`hasty`](Self::hasty), with data that lies in the write-back tier first.
+    pub(crate) fn writing_back(layout: Layout) -> Self {
+        let plain = Self::hasty(layout);
+        Self { habits: Habits { destages_every: 7, ..plain.habits }, ..plain }
+    }
+
     /// Subject like [`failing`](Self::failing), on devices that may be full.
     pub(crate) fn crowded(layout: Layout) -> Self {
         let plain = Self::failing(layout);

@@ -5,7 +5,7 @@ use crate::kernel::pool::{run, try_run};
 use crate::kernel::{can_make, patiently};
 use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
-use brindle_fs::Filesystem;
+use brindle_fs::{Filesystem, WriteBackMode, WriteBackWish};
 use brindle_ondisk::{Profile, Uuid};
 use brindle_sim::{EventKind, Image, ImageDevice, LossMode, Random, Recorder};
 use brindle_testing::referee::btrfs_check;
@@ -51,6 +51,7 @@ pub(super) fn recorded(layout: &Layout, uuid: u8) -> (Recorder, Filesystem) {
     });
     let mut pool = Pool::on(recorded.collect(), layout);
     pool.write.tree_log = true;
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
     (recorder, pool.open().expect("opens"))
 }
 
@@ -117,6 +118,33 @@ fn s0_fsyncs_ask_nothing_of_a_disk() {
             filesystem.sync().expect("commits");
             program.put(&format!("behind {name}"), b"");
         }
+    }
+}
+
+#[test]
+fn s0_fsyncs_of_large_files_ask_nothing_of_a_disk_where_they_are_written_back() {
+    for (layout, bulk) in [(ONE_OF_EACH, 1..2), (TWO_OF_EACH, 2..4)] {
+        let (recorder, filesystem) = recorded(&layout, 0x7a);
+        prepare(&filesystem);
+        let program = Program::new(&filesystem);
+        program.make_directory("large");
+        // The tier gets its first chunk.
+        program.put("large/first", &[1; 100 << 10]);
+        filesystem.sync().expect("commits");
+        let statistics = || filesystem.pool().commit_statistics();
+        let (before, start) = (statistics(), recorder.position());
+        for round in 0..ROUNDS {
+            program.put(&format!("large/{round}"), &vec![9; (100 << 10) + round as usize]);
+        }
+        let after = statistics();
+        assert_eq!(after.log.commits, before.log.commits, "fsyncs that were commits");
+        let recording = recorder.recording();
+        let of_bulk = recording.events()[start..].iter().filter(|event| bulk.contains(&event.device)).count();
+        assert_eq!(of_bulk, 0, "requests on disks");
+        assert!(
+            filesystem.write_back_status().expect("readable").waiting_bytes
+                >= u64::from(ROUNDS) * (100 << 10)
+        );
     }
 }
 

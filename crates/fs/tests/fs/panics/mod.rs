@@ -30,9 +30,10 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 6] = [
+const NOT_REACHED: [(Rank, &str); 7] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
+    (Rank::DestagerEnd, "the thread that destages, which these programs do without; what it does, others do"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),
     (Rank::DeviceRequest, "engines of files; these devices are in memory"),

@@ -11,12 +11,14 @@ use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::FileDevice;
 use brindle_fs::{
     AllocateMode, AllocationHint, Filesystem, Host, NewInode, PlacementClass, PlacementMode, SystemHost,
+    WriteBackMode, WriteBackWish,
 };
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_volume::ChunkStatus;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// a, b, c are fast, e, f are bulk.
 const FIVE: [PlacementClass; 5] = [
@@ -221,6 +223,55 @@ fn a_stock_kernel_reads_and_keeps_stored_hints() {
     fs.shutdown().expect("closes");
     drop(fs);
     pool.assert_btrfs_check("and again");
+}
+
+#[test]
+fn a_stock_kernel_reads_and_keeps_what_waits_in_the_write_back_tier() {
+    if !can_make() {
+        return;
+    }
+    for balances in [false, true] {
+        let mut pool = make_five(Profile::Raid1, Profile::Raid1, 4 << 30);
+        pool.keep_crash_state();
+        pool.write.borrow_mut().write_back = WriteBackWish::Told(WriteBackMode::All);
+        let fs = pool.open();
+        let waits = put(&fs, fs.root(), "waits", 40 * MIB).expect("room");
+        put(&fs, fs.root(), "waits longer", 40 * MIB).expect("room");
+        fs.sync().expect("commits");
+        assert_eq!(named(&pool, &devices_of_file(&fs, waits)).len(), 2);
+        let status = fs.write_back_status().expect("readable");
+        assert_eq!((status.obstacle, status.waiting_bytes), (None, 80 << 20));
+        // In the midst of destaging.
+        let batches = AtomicUsize::new(0);
+        fs.destage(&|| batches.fetch_add(1, Ordering::Relaxed) < 1).expect("room");
+        let left = fs.write_back_status().expect("readable").waiting_bytes;
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_btrfs_check("with data that waits");
+        pool.mount("rw");
+        let mount_point = pool.mount_point();
+        for name in ["waits", "waits longer"] {
+            assert!(std::fs::read(mount_point.join(name)).expect("readable") == vec![0; 40 * MIB]);
+        }
+        std::fs::write(mount_point.join("of the kernel"), vec![7; 9000]).expect("room");
+        let said = run("btrfs", ["scrub", "start", "-B"], [&mount_point]);
+        assert!(said.contains("no errors found"), "{said}");
+        if balances {
+            run("btrfs", ["balance", "start", "--full-balance"], [&mount_point]);
+        }
+        pool.unmount();
+        pool.assert_btrfs_check("the kernel has used it");
+        let fs = pool.open();
+        // The kernel takes the tier's chunks for any of data, and a balance gives their addresses to others.
+        let found = fs.write_back_status().expect("readable").waiting_bytes;
+        assert!(left > 0 && (balances || found >= left), "{left} before, {found} after");
+        fs.destage(&|| true).expect("room");
+        assert_eq!(fs.write_back_status().expect("readable").waiting_bytes, 0);
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_btrfs_check("destaged");
+        pool.assert_clean("destaged");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod ground;
 mod kernel;
 mod sorting;
 mod tiers;
+mod writeback;
 
 use brindle_care::balance;
 use brindle_care::job::Control;

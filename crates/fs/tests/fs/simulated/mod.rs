@@ -10,6 +10,8 @@ pub(crate) use target::{Habits, LOG_COMMITS, LOG_SYNCS, Library, PART_BYTES, REF
 
 use brindle_testing::operations::{Mix, Trial};
 use layout::LAYOUTS;
+use std::sync::atomic::Ordering;
+use target::DESTAGED;
 
 #[test]
 fn contents_are_those_of_the_model() {
@@ -54,6 +56,20 @@ fn moving_data_between_tiers_changes_nothing() {
         println!("{layout:?}");
         trial.run(|| Library::sorting(&layout));
     }
+}
+
+#[test]
+fn writing_data_back_changes_nothing() {
+    let before = DESTAGED.load(Ordering::Relaxed);
+    for seed in seeds(70, 6) {
+        let trial =
+            Trial::new(seed, 250, Mix { names_max: 40, subvolumes: 12, sync_file: 15, ..Mix::default() });
+        let layout = Layout { nodesize: 4096, ..Layout::of(13 + seed % 2) };
+        assert!(layout.fast > 0, "{layout:?}");
+        println!("{layout:?}");
+        trial.run(|| Library::writing_back(&layout));
+    }
+    assert!(DESTAGED.load(Ordering::Relaxed) > before, "nothing was destaged");
 }
 
 #[test]

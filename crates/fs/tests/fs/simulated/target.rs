@@ -6,8 +6,11 @@ use crate::model::target::{System, errno};
 use crate::walk::{Limits, Walk};
 use brindle_care::balance::{self, BalanceError, LookEnded};
 use brindle_care::job::Control;
-use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, FsError, PlacementClass, TreeError};
+use brindle_fs::{
+    DefragmentPlace, DefragmentScope, Destaged, Filesystem, FsError, TreeError, WriteBackMode, WriteBackWish,
+};
 use brindle_policy::balance::Balance;
+use brindle_policy::writeback::DataPlace;
 use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
 use brindle_testing::operations::{Operation, Target};
@@ -42,6 +45,9 @@ pub(crate) struct Habits {
     /// Number of operations after which, and whenever the pool is opened, all misplaced data is moved, with another
     /// limit for small files each time; 0 for never.
     pub(crate) sorts_every: usize,
+    /// Number of operations after which what waits in the write-back tier is destaged, in part every other time; 0 for never.
+    /// All data goes there then.
+    pub(crate) destages_every: usize,
     /// Bytes of fast devices that are free for data whenever the pool is opened; 0 for all that there are.
     pub(crate) fast_bytes: u64,
 }
@@ -50,6 +56,9 @@ pub(crate) struct Habits {
 pub(crate) static LOG_SYNCS: AtomicU64 = AtomicU64::new(0);
 /// Number of fsyncs that became commits, in all runs.
 pub(crate) static LOG_COMMITS: AtomicU64 = AtomicU64::new(0);
+
+/// Number of extents that were destaged, in all runs.
+pub(crate) static DESTAGED: AtomicU64 = AtomicU64::new(0);
 
 /// Parts of extents that are moved in parts.
 pub(crate) const PART_BYTES: u64 = 8192;
@@ -87,6 +96,12 @@ impl Library {
         Self::open(Pool::new(layout), habits).expect("the pool opens")
     }
 
+    /// The same, with data that lies in the write-back tier first.
+    pub(crate) fn writing_back(layout: &Layout) -> Self {
+        let habits = Habits { examines: true, destages_every: 7, ..Habits::default() };
+        Self::open(Pool::new(layout), habits).expect("the pool opens")
+    }
+
     /// This one, with extents that come to lie in parts of a sector or two where they are moved.
     pub(crate) fn in_parts(mut self) -> Result<Self, FsError> {
         self.close()?;
@@ -95,7 +110,10 @@ impl Library {
     }
 
     /// A pool that is there.
-    pub(crate) fn open(pool: Pool, habits: Habits) -> Result<Self, FsError> {
+    pub(crate) fn open(mut pool: Pool, habits: Habits) -> Result<Self, FsError> {
+        if habits.destages_every > 0 {
+            pool.write.write_back = WriteBackWish::Told(WriteBackMode::All);
+        }
         let fs = pool.open()?;
         if habits.fast_bytes > 0 {
             crowd(&fs, habits.fast_bytes)?;
@@ -186,6 +204,9 @@ impl Library {
             let done = fs.defragment(DefragmentScope::Pool, self.defragments_from, LEAVES_PER_PIECE);
             self.defragments_from = done.map_err(errno)?.next;
         }
+        if self.habits.destages_every > 0 && self.count.is_multiple_of(self.habits.destages_every) {
+            self.destage()?;
+        }
         if self.habits.sorts_every > 0 && self.count.is_multiple_of(self.habits.sorts_every) {
             let fs = self.system().fs();
             let limits = [0, 16 << 10, 1 << 30];
@@ -198,6 +219,21 @@ impl Library {
         }
         self.system().fs().background_step().map_err(errno)?;
         answer
+    }
+
+    /// Destages all that waits, or a batch of it.
+    fn destage(&self) -> Outcome {
+        let is_whole = (self.count / self.habits.destages_every).is_multiple_of(2);
+        let batches = AtomicUsize::new(0);
+        let may_go_on = || is_whole || batches.fetch_add(1, Ordering::Relaxed) < 1;
+        let ended = self.system().fs().destage(&may_go_on).map_err(|error| {
+            eprintln!("destaging: {error}");
+            errno(error)
+        })?;
+        if let Destaged::All(moved) | Destaged::Stopped(moved) = ended {
+            DESTAGED.fetch_add(moved.extents, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Empties a block group, one after the other in the order of time.
@@ -231,7 +267,7 @@ fn crowd(fs: &Filesystem, left: u64) -> Result<(), FsError> {
             return Ok(());
         }
         pool.reserve_data(most)?;
-        let taken = pool.reserve_extent_on(PlacementClass::Fast, SECTOR, most, None)?;
+        let taken = pool.reserve_extent_on(DataPlace::Fast, SECTOR, most, None)?;
         pool.release_data(most - taken.length);
         std::mem::forget(taken);
         assert!(room()? < before, "fast devices have no more room than they say");

@@ -17,6 +17,7 @@ fn pool() -> TierPool {
         used_bytes: 0,
         kind: BlockGroupType::DATA,
         stripes: vec![TierStripe { devid: DevId::new(devid), physical: Physical::new(MIB) }],
+        is_write_back: false,
     };
     TierPool {
         devices: vec![device(1, Fast), device(2, Bulk)],

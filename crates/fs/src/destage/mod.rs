@@ -1,0 +1,128 @@
+//! Destaging: what waits in the write-back tier moves to bulk devices. How it is moved is told in [`brindle_tree`]'s
+//! module of that name, when by [`brindle_policy::writeback`]; here is what both need of files, and the thread that does it.
+
+mod destager;
+
+pub use destager::Destager;
+
+use crate::{Filesystem, FsError};
+use brindle_policy::writeback::{WaitingData, WriteBackMode};
+use brindle_tree::{Moved, Relocation, TreeError, WriteBackSettings, WriteBackStatus};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Name of the operation, for those that are refused meanwhile.
+const NAME: &str = "destage";
+
+/// Amounts that were destaged since the filesystem was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DestageStatistics {
+    /// Bytes.
+    pub bytes: u64,
+    /// Time that this took.
+    pub time: Duration,
+}
+
+/// Counters of them.
+#[derive(Debug, Default)]
+pub(crate) struct DestageCounters {
+    bytes: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+/// Outcome of destaging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destaged {
+    /// All that waited has moved.
+    All(Moved),
+    /// Part of it has moved: destaging was stopped, or made way for another operation.
+    Stopped(Moved),
+    /// Another operation that moves block groups is running.
+    Busy,
+}
+
+impl Filesystem {
+    /// State of the write-back tier.
+    ///
+    /// # Errors
+    /// Trees that can't be read.
+    pub fn write_back_status(&self) -> Result<WriteBackStatus, FsError> {
+        Ok(self.pool().write_back_status()?)
+    }
+
+    /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
+    ///
+    /// # Errors
+    /// A filesystem that is not written.
+    pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), FsError> {
+        let _writing = self.writing()?;
+        Ok(self.pool().set_write_back(settings)?)
+    }
+
+    /// Amounts that were destaged since the filesystem was opened.
+    pub fn destage_statistics(&self) -> DestageStatistics {
+        let counters = &self.destaged;
+        DestageStatistics {
+            bytes: counters.bytes.load(Ordering::Relaxed),
+            time: Duration::from_nanos(counters.nanoseconds.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Moves what waits in the write-back tier to bulk devices. `keep_going` is asked before each batch.
+    ///
+    /// # Errors
+    /// Room that is lacking, devices that fail; what was moved until then stays moved.
+    pub fn destage(&self, keep_going: &dyn Fn() -> bool) -> Result<Destaged, FsError> {
+        let _writing = self.writing()?;
+        let mut begun = Instant::now();
+        let operation = match self.pool().begin_yielding(NAME) {
+            Err(TreeError::Busy { .. }) => return Ok(Destaged::Busy),
+            operation => operation?,
+        };
+        let mut moved = Moved::default();
+        let may_go_on = || keep_going() && !operation.is_awaited();
+        let waiting = self.pool().block_groups()?.into_iter().filter(|group| group.is_write_back);
+        for group in waiting.filter(|group| group.used_bytes + group.reserved_bytes > 0) {
+            if !may_go_on() {
+                return Ok(Destaged::Stopped(moved));
+            }
+            let before = moved;
+            let mut observe = |now: &Moved| {
+                self.destaged.count(before.plus(now).bytes - moved.bytes, &mut begun);
+                moved = before.plus(now);
+                if may_go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            if let Relocation::Stopped(_) = self.pool().destage(group.start, &mut observe)? {
+                return Ok(Destaged::Stopped(moved));
+            }
+        }
+        // Chunks that are empty now, and too many, go.
+        self.pool().commit()?;
+        Ok(Destaged::All(moved))
+    }
+
+    /// Facts for the time to destage. `since_last`: since it was last done.
+    fn waiting_data(&self, since_last: Duration) -> Result<WaitingData, FsError> {
+        let status = self.write_back_status()?;
+        let now = u64::try_from(self.data.now().seconds).unwrap_or(0);
+        Ok(WaitingData {
+            is_off: status.mode == WriteBackMode::Off || status.obstacle.is_some(),
+            bytes: status.waiting_bytes,
+            capacity_bytes: status.capacity_bytes,
+            oldest: Duration::from_secs(status.since.map_or(0, |since| now.saturating_sub(since))),
+            quiet: self.data.quiet_time(),
+            since_last,
+        })
+    }
+}
+
+impl DestageCounters {
+    /// Counts bytes, and the time since `begun`, which begins anew.
+    fn count(&self, bytes: u64, begun: &mut Instant) {
+        let time = std::mem::replace(begun, Instant::now()).elapsed();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,308 @@
+//! The write-back tier: what a sync makes durable lies on flash first, and is moved to the disks later.
+
+use super::ground::{Making, MixedPool, append, devices_of_file, directory, mark, names, put};
+use super::{DATA, MIB};
+use brindle_care::balance;
+use brindle_care::job::Control;
+use brindle_device::DeviceClass::{Rotating, Solid};
+use brindle_fs::{
+    Destaged, FileFlags, Filesystem, InodeId, NewInode, PlacementMode, WriteBackMode, WriteBackObstacle,
+    WriteBackSettings, WriteBackWish,
+};
+use brindle_ondisk::{ObjectId, Profile, RootId};
+use brindle_policy::balance::Balance;
+use std::collections::BTreeSet;
+
+/// An SSD and two disks; nothing is a small file.
+fn pool(mode: WriteBackMode) -> MixedPool {
+    let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
+    let mut pool = MixedPool::new(devices, Making::of(Profile::Single, Profile::Dup));
+    pool.write.write_back = WriteBackWish::Told(mode);
+    pool
+}
+
+/// A file whose contents were synced.
+fn synced(fs: &Filesystem, name: &str, bytes: usize) -> InodeId {
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let id = fs.create(fs.root(), name.as_bytes(), &new).expect("room").id;
+    sync_more(fs, id, 0, bytes);
+    id
+}
+
+fn sync_more(fs: &Filesystem, id: InodeId, offset: u64, bytes: usize) {
+    let file = fs.open_file(id).expect("there it is");
+    fs.write(&file, offset, &contents(bytes)).expect("room");
+    fs.sync_file(&file).expect("syncs");
+}
+
+fn contents(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from(at % 251).expect("small")).collect()
+}
+
+fn is_on_flash(fs: &Filesystem, id: InodeId) -> bool {
+    let devices = devices_of_file(fs, id);
+    assert!(!devices.is_empty(), "it has extents");
+    devices == names(&["memory1"])
+}
+
+fn destage(fs: &Filesystem) {
+    let ended = fs.destage(&|| true).expect("room");
+    assert!(matches!(ended, Destaged::All(_)), "{ended:?}");
+}
+
+fn waiting(fs: &Filesystem) -> u64 {
+    fs.write_back_status().expect("readable").waiting_bytes
+}
+
+fn read(fs: &Filesystem, id: InodeId) -> Vec<u8> {
+    let file = fs.open_file(id).expect("there it is");
+    let mut bytes = vec![0; usize::try_from(file.size()).expect("small")];
+    let mut at = 0;
+    while at < bytes.len() {
+        at += fs.read(&file, at as u64, &mut bytes[at..]).expect("reads");
+    }
+    bytes
+}
+
+#[test]
+fn synced_data_lies_on_flash_until_it_is_destaged() {
+    let pool = pool(WriteBackMode::Sync);
+    let fs = pool.open();
+    let fast = synced(&fs, "synced", 3 * MIB);
+    let slow = put(&fs, fs.root(), "not synced", 300 << 10).expect("room");
+    assert!(is_on_flash(&fs, fast) && !is_on_flash(&fs, slow));
+    let status = fs.write_back_status().expect("readable");
+    assert_eq!((status.mode, status.obstacle, status.waiting_bytes), (WriteBackMode::Sync, None, 3 << 20));
+    assert!(status.since.is_some() && status.capacity_bytes > status.waiting_bytes, "{status:?}");
+    destage(&fs);
+    assert!(!is_on_flash(&fs, fast));
+    assert_eq!((waiting(&fs), read(&fs, fast)), (0, contents(3 * MIB)));
+    assert_eq!(fs.write_back_status().expect("readable").since, None);
+    assert_eq!(fs.destage_statistics().bytes, 3 << 20);
+    pool.close(fs);
+}
+
+#[test]
+fn with_mode_all_everything_lands_on_flash_and_with_mode_off_nothing() {
+    for (mode, expected) in [(WriteBackMode::All, true), (WriteBackMode::Off, false)] {
+        let pool = pool(mode);
+        let fs = pool.open();
+        let file = put(&fs, fs.root(), "file", 300 << 10).expect("room");
+        let synced = synced(&fs, "synced", 300 << 10);
+        assert_eq!((is_on_flash(&fs, file), is_on_flash(&fs, synced)), (expected, expected), "{mode}");
+        pool.close(fs);
+    }
+}
+
+#[test]
+fn marked_small_and_nodatacow_files_lie_where_they_belong_from_the_first() {
+    let mut pool = pool(WriteBackMode::All);
+    pool.write.small_file_bytes = Some(16 << 10);
+    let fs = pool.open();
+    let slow = directory(&fs, fs.root(), "slow");
+    mark(&fs, slow, "bulk");
+    let bulk = put(&fs, slow, "file", 300 << 10).expect("room");
+    assert!(!is_on_flash(&fs, bulk));
+    let before = waiting(&fs);
+    put(&fs, fs.root(), "small", 12 << 10).expect("room");
+    assert_eq!(waiting(&fs), before, "a small file stays on flash");
+    let in_place = fs.create(fs.root(), b"in place", &NewInode { mode: 0o100_644, ..NewInode::default() });
+    let in_place = in_place.expect("room").id;
+    fs.set_flags(in_place, FileFlags::NOCOW).expect("it is empty");
+    append(&fs, in_place, 0, 300 << 10).expect("room");
+    assert!(!is_on_flash(&fs, in_place));
+    pool.close(fs);
+}
+
+#[test]
+fn waiting_data_is_known_after_a_crash_and_to_the_next_mount() {
+    let pool = pool(WriteBackMode::Sync);
+    let fs = pool.open();
+    let file = synced(&fs, "file", 2 * MIB);
+    let more = synced(&fs, "more", MIB);
+    drop(fs);
+    // A mount without the tier destages what another one has left.
+    let mut off = pool;
+    off.write.write_back = WriteBackWish::Told(WriteBackMode::Off);
+    let fs = off.open();
+    assert_eq!((waiting(&fs), is_on_flash(&fs, file)), (3 << 20, true));
+    destage(&fs);
+    assert!(!is_on_flash(&fs, file) && !is_on_flash(&fs, more));
+    assert_eq!((read(&fs, file), read(&fs, more)), (contents(2 * MIB), contents(MIB)));
+    // An empty chunk goes with the next commit that there is a reason for.
+    for name in ["a", "b"] {
+        directory(&fs, fs.root(), name);
+        fs.sync().expect("commits");
+    }
+    let is_of_tier = |group: &&brindle_tree::GroupStatus| group.is_write_back;
+    assert_eq!(
+        fs.pool().block_groups().expect("writable").iter().filter(is_of_tier).count(),
+        0,
+        "its chunks go"
+    );
+    off.close(fs);
+}
+
+#[test]
+fn snapshots_and_clones_share_what_is_destaged_as_before() {
+    let pool = pool(WriteBackMode::All);
+    let fs = pool.open();
+    let file = put(&fs, fs.root(), "file", 600 << 10).expect("room");
+    let expected = read(&fs, file);
+    fs.sync().expect("commits");
+    let number = fs.snapshot(RootId::FS_TREE, fs.root(), b"snapshot", false).expect("room");
+    let of_snapshot = InodeId { tree: number, number: file.number };
+    append(&fs, file, 0, 64 << 10).expect("room");
+    fs.sync().expect("commits");
+    let used = |fs: &Filesystem| {
+        fs.pool()
+            .space_summary()
+            .expect("writable")
+            .groups
+            .iter()
+            .filter(|group| group.kind.contains(DATA))
+            .map(|group| group.used_bytes)
+            .sum::<u64>()
+    };
+    let before = used(&fs);
+    destage(&fs);
+    assert_eq!((waiting(&fs), used(&fs)), (0, before), "what is shared is moved once");
+    assert_eq!(read(&fs, of_snapshot), expected);
+    assert!(!is_on_flash(&fs, of_snapshot) && !is_on_flash(&fs, file));
+    pool.close(fs);
+}
+
+#[test]
+fn a_full_tier_is_passed_by_and_no_promise_of_space_is_broken() {
+    let devices = &[(Solid, 256), (Rotating, 256)];
+    let mut pool = MixedPool::new(devices, Making::of(Profile::Single, Profile::Dup));
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::All);
+    let fs = pool.open();
+    let files = super::fill(&fs, 2 * MIB, "file");
+    fs.sync().expect("what was accepted can be written");
+    let found: BTreeSet<String> = (0..files)
+        .flat_map(|number| {
+            let id = fs
+                .lookup(fs.root(), format!("file{number}").as_bytes())
+                .expect("readable")
+                .expect("there")
+                .inode;
+            devices_of_file(&fs, id)
+        })
+        .collect();
+    assert_eq!(found, names(&["memory1", "memory2"]));
+    // What waits has its place on the disk.
+    assert!(waiting(&fs) > 0);
+    destage(&fs);
+    assert_eq!(waiting(&fs), 0);
+    pool.close(fs);
+}
+
+#[test]
+fn redundancy_is_not_traded_for_speed_unless_that_is_asked_for() {
+    let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
+    let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+    let fs = pool.open();
+    let obstacle = fs.write_back_status().expect("readable").obstacle;
+    assert_eq!(obstacle, Some(WriteBackObstacle::TooFew { profile: Profile::Raid1, fast: 1, needed: 2 }));
+    let file = synced(&fs, "file", MIB);
+    assert_eq!(devices_of_file(&fs, file), names(&["memory2", "memory3"]));
+    let settings = WriteBackSettings { mode: None, profile: Some(Profile::Single) };
+    fs.set_write_back(settings).expect("writable");
+    let file = synced(&fs, "another", MIB);
+    assert!(is_on_flash(&fs, file));
+    fs.shutdown().expect("closes");
+    drop(fs);
+    // The choice is stored.
+    let fs = pool.open();
+    assert_eq!(fs.write_back_status().expect("readable").stored, settings);
+    destage(&fs);
+    assert_eq!(
+        devices_of_file(&fs, file),
+        names(&["memory2", "memory3"]),
+        "both copies, as its profile has it"
+    );
+    pool.close(fs);
+}
+
+#[test]
+fn strict_placement_and_pools_of_one_class_have_no_such_tier() {
+    let mut pool = pool(WriteBackMode::All);
+    pool.write.placement = PlacementMode::Strict;
+    let fs = pool.open();
+    assert_eq!(fs.write_back_status().expect("readable").obstacle, Some(WriteBackObstacle::Strict));
+    let file = synced(&fs, "file", MIB);
+    assert!(!is_on_flash(&fs, file));
+    pool.close(fs);
+    let one = MixedPool::new(&[(Solid, 512)], Making::of(Profile::Single, Profile::Dup));
+    let fs = one.open();
+    assert_eq!(fs.write_back_status().expect("readable").obstacle, Some(WriteBackObstacle::OneClass));
+    one.close(fs);
+}
+
+#[test]
+fn a_balance_waits_for_the_batch_under_way_and_moves_what_waits_to_the_disks() {
+    let pool = pool(WriteBackMode::All);
+    let fs = pool.open();
+    let file = put(&fs, fs.root(), "file", 40 * MIB).expect("room");
+    fs.sync().expect("commits");
+    std::thread::scope(|threads| {
+        let balance = threads
+            .spawn(|| balance::start(&fs, &Balance::default(), false, &mut |_| Control::Continue).map(drop));
+        while !balance.is_finished() {
+            // It makes way as soon as it is told, and does not begin while another one runs.
+            let ended = fs.destage(&|| true).expect("room");
+            assert!(matches!(ended, Destaged::All(_) | Destaged::Stopped(_) | Destaged::Busy));
+            std::thread::yield_now();
+        }
+        balance.join().expect("no panic").expect("it is not refused");
+    });
+    destage(&fs);
+    assert!(!is_on_flash(&fs, file));
+    assert_eq!(waiting(&fs), 0);
+    pool.close(fs);
+}
+
+#[test]
+fn destaged_files_lie_in_one_piece_in_the_order_of_their_contents() {
+    let pool = pool(WriteBackMode::Sync);
+    let fs = pool.open();
+    let new = |name: &[u8]| {
+        fs.create(fs.root(), name, &NewInode { mode: 0o100_644, ..NewInode::default() }).expect("room").id
+    };
+    let (first, second) = (new(b"first"), new(b"second"));
+    // Written in turns, the parts of both lie among each other on flash.
+    for part in 0..64 {
+        sync_more(&fs, first, part * 8192, 8192);
+        sync_more(&fs, second, part * 8192, 8192);
+    }
+    destage(&fs);
+    let places = |id: InodeId| places(&fs, id.number);
+    for id in [first, second] {
+        let found = places(id);
+        assert_eq!(found.len(), 64);
+        assert!(found.windows(2).all(|pair| pair[0] + 8192 == pair[1]), "{found:?}");
+    }
+    pool.close(fs);
+}
+
+/// Addresses of a file's extents, in its order.
+fn places(fs: &Filesystem, number: ObjectId) -> Vec<u64> {
+    use brindle_ondisk::item::FileExtent;
+    use brindle_ondisk::{Item, Key, KeyType};
+    let tree = fs.pool().tree(RootId::FS_TREE).expect("there it is");
+    let mut cursor = fs.pool().cursor(&tree, brindle_tree::Readahead::None);
+    cursor.seek(&Key::new(number, KeyType::EXTENT_DATA, 0)).expect("readable");
+    let mut found = Vec::new();
+    while let Some((key, data)) = cursor.item() {
+        if (key.objectid, key.item_type) != (number, KeyType::EXTENT_DATA) {
+            break;
+        }
+        if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(&key, data) {
+            found.push(extent.disk_bytenr.get());
+        }
+        cursor.next().expect("readable");
+    }
+    found
+}

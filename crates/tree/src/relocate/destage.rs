@@ -1,0 +1,170 @@
+//! Destaging: data of the write-back tier moves to bulk devices, in the order of files, so that what is read together lies
+//! side by side there, and spindles are given long runs.
+//!
+//! A chunk of the tier is closed for that long, as one that is emptied; new data goes to another one meanwhile. Of what
+//! lies in it, all that the extent tree has is listed once and sorted by subvolume, file and offset; it is moved a batch at a
+//! time, and each batch is a commit. A crash leaves each extent in one place or the other. What is freed meanwhile is passed
+//! over. The room on bulk devices was kept when the data was accepted
+//! ([`writeback_tier`](crate::space)).
+
+use super::contents::Batch;
+use super::data::RoomFor;
+use super::{DATA_BYTES_MAX, EXTENTS_MAX, Moved, Observer, Relocation};
+use crate::refs::{DataRange, Extent, Recorded, Referrer};
+use crate::space::{GroupStatus, TierChoice};
+use crate::{Editor, Pool, Readahead, TreeError};
+use brindle_ondisk::{Generation, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_policy::writeback::DataPlace;
+use std::ops::ControlFlow;
+
+/// Times that a chunk is listed anew, if something was still there.
+const PASSES_MAX: usize = 4;
+
+/// Place of an extent among files: subvolume, inode, offset; what is shared by blocks alone comes first.
+type Order = (RootId, ObjectId, u64);
+
+impl Pool {
+    /// Moves what lies in a chunk of the write-back tier to bulk devices; the chunk stays. Commits; not to be called within a
+    /// transaction, and by one caller at a time, which empties no group meanwhile either.
+    ///
+    /// # Errors
+    /// [`TreeError::NoSpace`] if not all of it has room: what was moved stays moved. Devices that fail.
+    pub fn destage(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
+        let Some(group) = self.block_group(start)?.filter(|group| group.is_write_back) else {
+            return Ok(Relocation::Done(Moved::default()));
+        };
+        self.close_write_back_group(start)?;
+        // Syncs go on beside.
+        self.make_write_back_room()?;
+        let mut moved = Moved::default();
+        let done = self.destage_closed(&group, &mut moved, observer);
+        self.reopen_group(start);
+        match done? {
+            ControlFlow::Continue(()) => Ok(Relocation::Done(moved)),
+            ControlFlow::Break(()) => Ok(Relocation::Stopped(moved)),
+        }
+    }
+
+    fn destage_closed(
+        &self,
+        group: &GroupStatus,
+        moved: &mut Moved,
+        observer: Observer<'_>,
+    ) -> Result<ControlFlow<()>, TreeError> {
+        // What was taken before the chunk was closed gets its items, or goes back.
+        self.exclusively(|_| Ok(()))?;
+        self.commit()?;
+        for _ in 0..PASSES_MAX {
+            let extents = self.extents_by_file(group)?;
+            if extents.is_empty() {
+                break;
+            }
+            if self.destage_extents(&extents, moved, observer)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn destage_extents(
+        &self,
+        extents: &[DataRange],
+        moved: &mut Moved,
+        observer: Observer<'_>,
+    ) -> Result<ControlFlow<()>, TreeError> {
+        let (mut rest, mut count_max) = (extents, EXTENTS_MAX);
+        while !rest.is_empty() {
+            let data = next_batch(rest, count_max);
+            let batch = Batch { data: data.to_vec(), ..Batch::default() };
+            let place = TierChoice::Preferred(DataPlace::Bulk);
+            match self.move_batch(&batch, place, RoomFor::Destaged, moved) {
+                // A smaller batch needs less space at a time.
+                Err(TreeError::NoSpace(_)) if data.len() > 1 => {
+                    count_max = data.len() / 2;
+                    self.commit()?;
+                    continue;
+                }
+                done => done?,
+            }
+            self.commit()?;
+            if observer(moved).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            rest = &rest[data.len()..];
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Extents that the extent tree has of a group, in the order of the files that refer to them.
+    fn extents_by_file(&self, group: &GroupStatus) -> Result<Vec<DataRange>, TreeError> {
+        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        let mut found: Vec<DataRange> = Vec::new();
+        let end = group.start + group.length;
+        let mut cursor = self.cursor(&tree, Readahead::Forward);
+        cursor.seek(&Key::first_of(ObjectId::new(group.start.get()), KeyType(0)))?;
+        while let Some(key) = cursor.key().filter(|key| key.objectid.get() < end.get()) {
+            if key.item_type == KeyType::EXTENT_ITEM {
+                found.push(DataRange { start: Logical::new(key.objectid.get()), length: key.offset() });
+            }
+            cursor.next()?;
+        }
+        drop(cursor);
+        let mut ordered: Vec<(Order, DataRange)> = Vec::with_capacity(found.len());
+        for range in found {
+            // An extent that is freed meanwhile is passed over later.
+            if let Some(known) = editor.recorded_references(&tree, &Extent::data(range))? {
+                ordered.push((order_of(&known), range));
+            }
+        }
+        ordered.sort_unstable_by_key(|(order, range)| (*order, range.start));
+        Ok(ordered.into_iter().map(|(_, range)| range).collect())
+    }
+}
+
+/// The first of some extents, as many as are moved at once: bounded in number and bytes.
+fn next_batch(extents: &[DataRange], count_max: usize) -> &[DataRange] {
+    let mut bytes = 0;
+    let count = extents.iter().take(count_max.max(1)).take_while(|range| {
+        let fits = bytes == 0 || bytes + range.length <= DATA_BYTES_MAX;
+        bytes += range.length;
+        fits
+    });
+    &extents[..count.count()]
+}
+
+/// Place of an extent among files: that of the first file that refers to it.
+fn order_of(known: &Recorded) -> Order {
+    let of = |referrer: &Referrer| match referrer {
+        Referrer::Data { root, objectid, offset } => Some((*root, *objectid, *offset)),
+        _ => None,
+    };
+    let first = known.referrers.iter().filter_map(|(referrer, _)| of(referrer)).min();
+    first.unwrap_or((RootId::new(0), ObjectId::new(0), 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extents(lengths: &[u64]) -> Vec<DataRange> {
+        let mut at = 0;
+        let mut extent = |length: &u64| {
+            at += length;
+            DataRange { start: Logical::new(at - length), length: *length }
+        };
+        lengths.iter().map(&mut extent).collect()
+    }
+
+    #[test]
+    fn a_batch_is_bounded_and_never_empty() {
+        const MIB: u64 = 1 << 20;
+        let lengths = [20 * MIB, 10 * MIB, 4 * MIB, 128 * MIB, 1];
+        let extents = extents(&lengths);
+        assert_eq!(next_batch(&extents, 100).len(), 2);
+        assert_eq!(next_batch(&extents[2..], 100).len(), 1);
+        assert_eq!(next_batch(&extents[3..], 100).len(), 1, "one that is longer than a batch goes alone");
+        assert_eq!(next_batch(&extents, 1).len(), 1);
+        assert_eq!(next_batch(&extents, 0).len(), 1);
+    }
+}

@@ -1,0 +1,377 @@
+//! The write-back tier: data chunks on fast devices alone, in which data lies until it is destaged to bulk devices.
+//!
+//! An item of the device tree says which chunks these are, since when data has waited in each, and what the owner has
+//! chosen. Everything else about them is as of any data chunk.
+//!
+//! Nothing is promised against them: what waits is still to have its place on bulk devices. So a promise of data space is
+//! given against the other data chunks, less what waits here, and destaging finds the room that was kept for it.
+
+use super::Space;
+use super::group::{Content, Group, Role};
+use super::state::State;
+use crate::transaction::Need;
+use crate::{Pool, TreeError, WriterOptions};
+use brindle_ondisk::item::{WriteBackChunk, WriteBackHeader};
+use brindle_ondisk::{Item, Logical, Profile, RootId};
+use brindle_policy::placement::{PlacementMode, fast_data_devices, room_for};
+use brindle_policy::writeback::{WriteBackMode, WriteBackObstacle, obstacle};
+use std::collections::{BTreeMap, BTreeSet};
+use zerocopy::IntoBytes;
+
+/// The most chunks that the tier has: their list is one item.
+const CHUNKS_MAX: usize = 128;
+/// Number of empty chunks that stay: one to be filled while the other is emptied.
+const SPARE_CHUNKS: usize = 2;
+/// Room in chunks of the tier from which on another one is made ahead of need, in bytes: a log can't point into a chunk
+/// that no commit knows.
+const AHEAD_BYTES: u64 = 64 << 20;
+
+/// Choices of the owner, as the pool stores them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteBackSettings {
+    /// Mode; the mount's own default if none is stored.
+    pub mode: Option<WriteBackMode>,
+    /// Profile of waiting data; that of other data if none is stored.
+    pub profile: Option<Profile>,
+}
+
+impl WriteBackSettings {
+    /// Numbers of mode and profile in the pool; 0 for what is not chosen.
+    pub fn to_numbers(self) -> [u64; 2] {
+        [self.mode.map_or(0, WriteBackMode::to_disk), WriteBackHeader::number_of(self.profile)]
+    }
+
+    /// Settings of these numbers; `None` if one of them is unknown.
+    pub fn from_numbers([mode, profile]: [u64; 2]) -> Option<Self> {
+        let settings =
+            Self { mode: WriteBackMode::from_disk(mode), profile: WriteBackHeader::profile_of(profile) };
+        (settings.to_numbers() == [mode, profile]).then_some(settings)
+    }
+}
+
+/// Source of the mode of write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBackWish {
+    /// This one, whatever the pool has stored.
+    Told(WriteBackMode),
+    /// The stored one, or this.
+    Stored(WriteBackMode),
+}
+
+impl Default for WriteBackWish {
+    fn default() -> Self {
+        Self::Stored(WriteBackMode::Off)
+    }
+}
+
+/// State of the write-back tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBackStatus {
+    /// Mode, if there is no obstacle.
+    pub mode: WriteBackMode,
+    /// Settings that the pool stores.
+    pub stored: WriteBackSettings,
+    /// Reason for which no data goes there.
+    pub obstacle: Option<WriteBackObstacle>,
+    /// Profile of its new chunks.
+    pub profile: Profile,
+    /// Bytes that wait.
+    pub waiting_bytes: u64,
+    /// Bytes that could wait, those that do included.
+    pub capacity_bytes: u64,
+    /// Time since which the oldest have waited, in seconds since 1970.
+    pub since: Option<u64>,
+}
+
+/// The tier, in memory.
+#[derive(Debug, Default)]
+pub(super) struct WriteBackTier {
+    pub(super) mode: WriteBackMode,
+    pub(super) stored: WriteBackSettings,
+    /// Start of each chunk, and the time from which on data has waited in it, 0 if none does.
+    pub(super) chunks: BTreeMap<u64, u64>,
+    /// The item does not say so yet.
+    pub(super) is_changed: bool,
+    /// Bytes that wait, and have a place on bulk devices already.
+    pub(super) in_transit: u64,
+    /// Obstacle, once it is known; forgotten when groups or devices change.
+    pub(super) obstacle: Option<Option<WriteBackObstacle>>,
+}
+
+/// Bytes of the tier that have a place on bulk devices already, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct InTransit<'p> {
+    pool: &'p Pool,
+    bytes: u64,
+}
+
+impl Drop for InTransit<'_> {
+    fn drop(&mut self) {
+        if let Ok(writer) = self.pool.writer() {
+            // A destructor's call; the count is whole whatever else is not.
+            let mut state = writer.space.state.lock_after_panic();
+            let tier = &mut state.write_back;
+            tier.in_transit = tier.in_transit.saturating_sub(self.bytes);
+        }
+    }
+}
+
+impl Pool {
+    /// Settings of the write-back tier that are stored in the pool.
+    ///
+    /// # Errors
+    /// A device tree that can't be read.
+    pub fn write_back_settings(&self) -> Result<WriteBackSettings, TreeError> {
+        Ok(WriteBackTier::load(self)?.stored)
+    }
+
+    /// Chunks of the write-back tier, as the pool has them.
+    ///
+    /// # Errors
+    /// A device tree that can't be read.
+    pub fn write_back_chunks(&self) -> Result<BTreeSet<Logical>, TreeError> {
+        Ok(WriteBackTier::load(self)?.chunks.into_keys().map(Logical::new).collect())
+    }
+
+    /// State of the write-back tier; of a pool that is only read, that of the last commit, and the mode that a mount would
+    /// go by.
+    ///
+    /// # Errors
+    /// Trees that can't be read.
+    pub fn write_back_status(&self) -> Result<WriteBackStatus, TreeError> {
+        match self.writer() {
+            Ok(writer) => Ok(writer.space.write_back_status(self)),
+            Err(_) => {
+                let write_back = WriteBackWish::Stored(WriteBackMode::OF_MOUNTS);
+                let options = WriterOptions { write_back, ..WriterOptions::default() };
+                Ok(Space::load(self, &options)?.write_back_status(self))
+            }
+        }
+    }
+
+    /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), TreeError> {
+        let space = &self.writer()?.space;
+        let _transaction = self.join(Need::items(1))?;
+        let mut state = space.lock();
+        let tier = &mut state.write_back;
+        tier.mode = settings.mode.unwrap_or(tier.mode);
+        tier.stored = settings;
+        tier.is_changed = true;
+        tier.obstacle = None;
+        Ok(())
+    }
+
+    /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.
+    pub fn takes_write_back(&self, is_synced: bool) -> bool {
+        let Ok(writer) = self.writer() else { return false };
+        let mut state = writer.space.lock();
+        let is_meant = match state.write_back.mode {
+            WriteBackMode::Off => false,
+            WriteBackMode::Sync => is_synced,
+            WriteBackMode::All => true,
+        };
+        is_meant && writer.space.write_back_obstacle(&mut state).is_none()
+    }
+
+    /// Makes a chunk of the write-back tier if it is in use, and the chunks that there are may soon be full: to be called now
+    /// and then, so that no sync has to wait for one. Whether one was made; it serves a log from the next commit on.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn make_write_back_room(&self) -> Result<bool, TreeError> {
+        let space = &self.writer()?.space;
+        let mut state = space.lock();
+        let is_off = state.write_back.mode == WriteBackMode::Off;
+        let chunks = state.groups().filter(|group| group.content() == Content::WriteBack);
+        let largest = chunks.map(|group| group.length).max().unwrap_or(0);
+        if is_off
+            || state.totals(Content::WriteBack).available >= AHEAD_BYTES.min(largest / 2)
+            || space.write_back_obstacle(&mut state).is_some()
+        {
+            return Ok(false);
+        }
+        // No room on the fast devices is no error: data goes to bulk devices then.
+        Ok(space.make_chunk(self, &mut state, Content::WriteBack).is_ok())
+    }
+
+    /// Closes a chunk of the write-back tier to allocation while it is destaged.
+    pub(crate) fn close_write_back_group(&self, start: Logical) -> Result<(), TreeError> {
+        let mut state = self.writer()?.space.lock();
+        state.change(start.get(), |group| group.role = Role::Closed);
+        Ok(())
+    }
+
+    /// Promises room on bulk devices for data that moves there from the write-back tier: it was kept for it.
+    pub(crate) fn reserve_kept_data(&self, bytes: u64) -> Result<InTransit<'_>, TreeError> {
+        let mut state = self.writer()?.space.lock();
+        state.promised_data += bytes;
+        state.write_back.in_transit += bytes;
+        Ok(InTransit { pool: self, bytes })
+    }
+}
+
+impl WriteBackTier {
+    /// Reads the item.
+    fn load(pool: &Pool) -> Result<Self, TreeError> {
+        let tree = pool.tree(RootId::DEV_TREE)?;
+        let key = WriteBackHeader::KEY;
+        let found = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            Ok(Item::WriteBack(item)) => Ok(Self {
+                stored: WriteBackSettings {
+                    mode: WriteBackMode::from_disk(item.header.mode.get()),
+                    profile: WriteBackHeader::profile_of(item.header.profile.get()),
+                },
+                chunks: item.chunks.iter().map(|chunk| (chunk.start.get(), chunk.since.get())).collect(),
+                ..Self::default()
+            }),
+            Ok(_) => Ok(Self::default()),
+            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
+        })?;
+        Ok(found.transpose()?.unwrap_or_default())
+    }
+
+    /// The same, of chunks that are there, with the mode that is wished for.
+    pub(super) fn open(pool: &Pool, wish: WriteBackWish) -> Result<Self, TreeError> {
+        let mut tier = Self::load(pool)?;
+        tier.mode = match wish {
+            WriteBackWish::Told(mode) => mode,
+            WriteBackWish::Stored(otherwise) => tier.stored.mode.unwrap_or(otherwise),
+        };
+        let chunks = pool.volume().chunks();
+        let is_data = |start: &u64| {
+            let found = chunks.iter().find(|chunk| chunk.start.get() == *start);
+            found.is_some_and(|chunk| Content::of(chunk.kind) == Content::Data)
+        };
+        // A driver that does not know the item may have emptied some of them.
+        tier.chunks.retain(|start, _| is_data(start));
+        Ok(tier)
+    }
+
+    /// The item; `None` if it has nothing to say.
+    pub(super) fn item(&self) -> Option<Vec<u8>> {
+        if self.stored == WriteBackSettings::default() && self.chunks.is_empty() {
+            return None;
+        }
+        let chunk = |(start, since): (&u64, &u64)| WriteBackChunk {
+            start: Logical::new(*start),
+            since: (*since).into(),
+        };
+        let chunks: Vec<WriteBackChunk> = self.chunks.iter().map(chunk).collect();
+        let [mode, profile] = self.stored.to_numbers();
+        let header = WriteBackHeader {
+            version: WriteBackHeader::VERSION.into(),
+            mode: mode.into(),
+            profile: profile.into(),
+            chunk_count: brindle_ondisk::to_u64(chunks.len()).into(),
+        };
+        Some([header.as_bytes(), chunks.as_bytes()].concat())
+    }
+}
+
+impl Space {
+    /// Reason for which no data goes to the write-back tier.
+    pub(super) fn write_back_obstacle(&self, state: &mut State) -> Option<WriteBackObstacle> {
+        if let Some(known) = state.write_back.obstacle {
+            return known;
+        }
+        let found = self.find_write_back_obstacle(state);
+        state.write_back.obstacle = Some(found);
+        found
+    }
+
+    fn find_write_back_obstacle(&self, state: &State) -> Option<WriteBackObstacle> {
+        let is_strict = self.mode(state) == PlacementMode::Strict;
+        let fast = fast_data_devices(&state.summaries());
+        obstacle(state.fast.is_some(), is_strict, fast, state.profile(Content::WriteBack))
+    }
+
+    fn write_back_status(&self, pool: &Pool) -> WriteBackStatus {
+        let state = self.lock();
+        let obstacle = self.find_write_back_obstacle(&state);
+        let waiting_bytes = state.totals(Content::WriteBack).taken;
+        let in_chunks = state.totals(Content::WriteBack).available;
+        let in_new_chunks = match obstacle {
+            None => {
+                let request = self.request(pool, &state, Content::WriteBack);
+                room_for(&state.summaries_for(Content::WriteBack), &request)
+            }
+            Some(_) => 0,
+        };
+        WriteBackStatus {
+            mode: state.write_back.mode,
+            stored: state.write_back.stored,
+            obstacle,
+            profile: state.profile(Content::WriteBack),
+            waiting_bytes,
+            capacity_bytes: waiting_bytes + in_chunks + in_new_chunks,
+            since: state.oldest_waiting(),
+        }
+    }
+}
+
+impl State {
+    /// Bytes of data that are still to have a place on bulk devices.
+    pub(super) fn kept_for_destaging(&self) -> u64 {
+        self.totals(Content::WriteBack).taken.saturating_sub(self.write_back.in_transit)
+    }
+
+    /// Returns true if the tier may have another chunk.
+    pub(super) fn has_room_for_write_back_chunk(&self) -> bool {
+        self.write_back.chunks.len() < CHUNKS_MAX
+    }
+
+    /// Returns true if an empty chunk of the tier stays.
+    pub(super) fn is_write_back_spare(&self) -> bool {
+        let is_spare = |group: &&Group| group.content() == Content::WriteBack && group.is_empty();
+        self.write_back.mode != WriteBackMode::Off && self.groups().filter(is_spare).count() <= SPARE_CHUNKS
+    }
+
+    /// A chunk is, or is no more, of the tier.
+    pub(super) fn set_write_back_chunk(&mut self, start: u64, is_one: bool) {
+        let tier = &mut self.write_back;
+        let changed = match is_one {
+            true => tier.chunks.insert(start, 0).is_none(),
+            false => tier.chunks.remove(&start).is_some(),
+        };
+        tier.is_changed |= changed;
+    }
+
+    /// Something is taken from a chunk of the tier: from now on data waits in it, if none did before.
+    pub(super) fn begins_to_wait(&mut self, address: u64, now: u64) {
+        let start = self.group_of(address).map(|group| group.start);
+        if let Some(since) =
+            start.and_then(|start| self.write_back.chunks.get_mut(&start)).filter(|since| **since == 0)
+        {
+            *since = now.max(1);
+            self.write_back.is_changed = true;
+        }
+    }
+
+    /// Chunks of the tier in which nothing waits (any more) forget the time.
+    pub(super) fn forget_waiting_times(&mut self) {
+        let is_idle =
+            |start: &u64| self.group(*start).is_none_or(|group| group.used == 0 && group.reserved == 0);
+        let idle: Vec<u64> = self
+            .write_back
+            .chunks
+            .iter()
+            .filter(|(start, since)| **since != 0 && is_idle(start))
+            .map(|(start, _)| *start)
+            .collect();
+        for start in idle {
+            self.write_back.chunks.insert(start, 0);
+            self.write_back.is_changed = true;
+        }
+    }
+
+    /// Time since which the oldest data has waited, in seconds since 1970.
+    fn oldest_waiting(&self) -> Option<u64> {
+        let waits = |start: &u64| self.group(*start).is_some_and(|group| group.used + group.reserved > 0);
+        let waiting = self.write_back.chunks.iter().filter(|(start, _)| waits(start));
+        waiting.map(|(_, since)| *since).filter(|since| *since > 0).min()
+    }
+}
