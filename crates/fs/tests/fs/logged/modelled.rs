@@ -6,8 +6,10 @@ use crate::simulated::{Layout, Pool, check};
 use brindle_device::WritableDevice;
 use brindle_fs::{Destaged, Filesystem, WriteBackMode, WriteBackWish};
 use brindle_ondisk::Profile;
+use brindle_policy::writeback::{DestageSettings, WaitingData, destage_reason};
 use brindle_sim::{Drive, DriveCounts, HardDisk, HardDiskParameters, Image, ModelDevice, VirtualTime};
 use std::sync::Arc;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -212,4 +214,81 @@ fn s0_17_a_package_upgrade_on_both_is_as_fast_as_on_an_ssd_alone() {
     let disk = &counts[1];
     let runs = disk.written_bytes / disk.seeks.max(1);
     assert!(runs > 256 << 10, "{runs} bytes between two seeks: {disk:?}");
+}
+
+/// Time between two acts of a home server, and acts of an hour.
+const ACT_NS: u64 = 10 * SECOND;
+const ACTS: u64 = 360;
+
+impl Modelled {
+    /// An hour of a home server: logs that grow and are synced, mails, documents that are saved over, photos that come
+    /// in, recent files that are read; a commit every 30 seconds. Data is destaged when the policy says so.
+    fn hour(&self, settings: &DestageSettings) {
+        let program = Program::new(&self.filesystem);
+        for directory in ["home", "photos"] {
+            program.make_directory(directory);
+        }
+        program.put("home/log", &[0; 8192]);
+        self.filesystem.sync().expect("commits");
+        let (begin, mut last, mut oldest) = (self.time.now_ns(), None, None);
+        for act in 0..ACTS {
+            self.time.sleep(ACT_NS);
+            let log = program.open("home/log");
+            program.write(&log, 8192 + act * 300, &[1; 300]);
+            program.sync(&log);
+            program.close(log);
+            match act % 12 {
+                1 => program.put(&format!("mail/hour{act}"), &[2; 30_000]),
+                5 => {
+                    program.put("home/document.new", &[3; 250_000]);
+                    program.rename("home/document.new", "home/document");
+                }
+                7 => {
+                    let photo = program.create(&format!("photos/{act}"));
+                    program.write(&photo, 0, &vec![4; 3_000_000]);
+                    program.close(photo);
+                }
+                9 => assert!(program.read(&format!("photos/{}", act - 2)).is_some()),
+                _ => {}
+            }
+            if act % 3 == 2 {
+                self.filesystem.sync().expect("commits");
+            }
+            let now = self.time.now_ns();
+            let status = self.filesystem.write_back_status().expect("readable");
+            oldest = oldest.filter(|_| status.waiting_bytes > 0).or(Some(now));
+            let since = |time: Option<u64>| Duration::from_nanos(now - time.unwrap_or(begin));
+            let waiting = WaitingData {
+                bytes: status.waiting_bytes,
+                capacity_bytes: status.capacity_bytes,
+                oldest: since(oldest),
+                since_last: since(last),
+                ..WaitingData::default()
+            };
+            if destage_reason(&waiting, settings).is_some() {
+                self.filesystem.destage(&|| true).expect("room");
+                last = Some(now);
+            }
+        }
+    }
+}
+
+/// With everything on flash first, a disk that sleeps after 20 seconds is woken twice an hour at the most.
+#[test]
+fn s0_23_a_disk_sleeps_through_the_hour_of_a_home_server() {
+    let half_an_hour = Duration::from_secs(1800);
+    let settings = DestageSettings { age: half_an_hour, interval: half_an_hour };
+    let hour = |mode| {
+        let drives = vec![Drive::sata_ssd(), sleeper()];
+        let pool = Modelled::writing_back(&ONE_OF_EACH, drives, mode, 0);
+        pool.devices.iter().for_each(|device| device.reset_counts());
+        pool.hour(&settings);
+        let counts = pool.counts()[1];
+        println!("{mode}: {counts:#?}");
+        counts
+    };
+    let [off, sync, all] = [WriteBackMode::Off, WriteBackMode::Sync, WriteBackMode::All].map(hour);
+    assert_eq!(off.wake_ups, 0, "it never comes to sleep");
+    assert!(all.wake_ups <= 2 && all.wake_ups < sync.wake_ups, "{sync:?} {all:?}");
+    assert!(20 * all.requests() < off.requests(), "{off:?} {all:?}");
 }
