@@ -49,7 +49,7 @@ impl Client {
     /// Its state.
     ///
     /// # Errors
-    /// As [`at`](Self::at); [`LabError::Status`] of another version.
+    /// Those of [`at`](Self::at); [`LabError::Status`] for a disk of another version.
     pub fn status(&self) -> Result<Status, LabError> {
         let path = self.mountpoint.join(STATUS_NAME);
         let mut text = vec![0; STATUS_BYTES];

@@ -82,7 +82,7 @@ pub(crate) struct RestoreCommand {
 
 /// End a modelled disk: detach its loop device, and unmount it
 ///
-/// What is in memory is lost. A disk that is in use goes on, and its user is to be stopped before: a filesystem that is
+/// Contents in memory are lost. A disk that is in use goes on, and its user is to be stopped before: a filesystem that is
 /// mounted, a program that has it open.
 #[derive(Args, Debug)]
 #[command(after_long_help = STOP_MANUAL)]
