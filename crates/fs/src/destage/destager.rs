@@ -91,6 +91,10 @@ fn step(
     last: &mut Option<Instant>,
     may_go_on: &dyn Fn() -> bool,
 ) -> Result<(), FsError> {
+    // Copies that have no device to lie on would be lost: the fast devices hold all of them.
+    if filesystem.pool().volume().devices().iter().any(|device| device.missing) {
+        return Ok(());
+    }
     let since_last = last.map_or(Duration::MAX, |last| last.elapsed());
     let waiting = filesystem.waiting_data(since_last)?;
     let Some(reason) = destage_reason(&waiting, settings) else { return Ok(()) };

@@ -110,7 +110,7 @@ impl Filesystem {
             is_off: status.mode == WriteBackMode::Off || status.obstacle.is_some(),
             bytes: status.waiting_bytes,
             capacity_bytes: status.capacity_bytes,
-            oldest: Duration::from_secs(status.since.map_or(0, |since| now.saturating_sub(since))),
+            oldest: status.since.map_or(Duration::ZERO, |since| age(now, since)),
             quiet: self.data.quiet_time(),
             since_last,
         })
@@ -124,5 +124,22 @@ impl DestageCounters {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+}
+
+/// Age of data that has waited since a time, both in seconds since 1970. A time that is still to come is of a clock that was
+/// wrong: that data may be of any age.
+fn age(now: u64, since: u64) -> Duration {
+    now.checked_sub(since).map_or(Duration::MAX, Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_clock_that_was_ahead_is_old() {
+        assert_eq!(age(100, 40), Duration::from_secs(60));
+        assert_eq!(age(100, 101), Duration::MAX);
     }
 }

@@ -209,13 +209,17 @@ impl State {
     }
 
     fn candidates(&self, content: Content) -> impl Iterator<Item = &Group> {
-        self.groups().filter(move |group| group.is_open() && group.content() == content)
+        // Chunks of the write-back tier that were made when waiting data was to have another profile are only emptied.
+        let chosen = (content == Content::WriteBack).then(|| self.profile(content));
+        let is_meant = move |group: &&Group| chosen.is_none() || group.kind.profile() == chosen;
+        self.groups().filter(move |group| group.is_open() && group.content() == content && is_meant(group))
     }
 
     /// The group that something may be taken from at an address.
     fn candidate_at(&self, content: Content, at: u64) -> Option<&Group> {
         let may = |group: &&Group| group.is_open() && group.role != Role::Avoided;
-        self.group_of(at).filter(|group| may(group) && group.content() == content)
+        let is_meant = |group: &&Group| group.content() == content && self.is_of_chosen_profile(group);
+        self.group_of(at).filter(|group| may(group) && is_meant(group))
     }
 
     /// Takes the next run of tree blocks. `spares`: not of groups that are to be avoided.

@@ -229,7 +229,7 @@ impl Space {
                 other.kind == kind && !other.is_write_back && (content != Content::Data || !other.is_fast)
             };
             let is_last = match content {
-                Content::WriteBack => state.is_write_back_spare(),
+                Content::WriteBack => state.is_write_back_spare(group),
                 _ => state.groups().filter(is_like).nth(1).is_none(),
             };
             let needed = match content {

@@ -324,10 +324,18 @@ impl State {
         self.write_back.chunks.len() < CHUNKS_MAX
     }
 
+    /// Returns true unless a group is of the write-back tier, and made when waiting data was to have another profile: nothing
+    /// more is taken from that.
+    pub(super) fn is_of_chosen_profile(&self, group: &Group) -> bool {
+        group.content() != Content::WriteBack
+            || group.kind.profile() == Some(self.profile(Content::WriteBack))
+    }
+
     /// Returns true if an empty chunk of the tier stays.
-    pub(super) fn is_write_back_spare(&self) -> bool {
+    pub(super) fn is_write_back_spare(&self, group: &Group) -> bool {
         let is_spare = |group: &&Group| group.content() == Content::WriteBack && group.is_empty();
-        self.write_back.mode != WriteBackMode::Off && self.groups().filter(is_spare).count() <= SPARE_CHUNKS
+        let is_wanted = self.write_back.mode != WriteBackMode::Off && self.is_of_chosen_profile(group);
+        is_wanted && self.groups().filter(is_spare).count() <= SPARE_CHUNKS
     }
 
     /// A chunk is, or is no more, of the tier.

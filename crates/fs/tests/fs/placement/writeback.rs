@@ -227,6 +227,27 @@ fn redundancy_is_not_traded_for_speed_unless_that_is_asked_for() {
 }
 
 #[test]
+fn another_profile_counts_from_the_next_write_on() {
+    let devices = &[(Solid, 512), (Solid, 512), (Rotating, 1024), (Rotating, 1024)];
+    let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+    let fs = pool.open();
+    let choose = |fs: &Filesystem, profile| {
+        fs.set_write_back(WriteBackSettings { mode: None, profile }).expect("writable");
+    };
+    choose(&fs, Some(Profile::Single));
+    let file = synced(&fs, "of one copy", MIB);
+    assert_eq!(devices_of_file(&fs, file).len(), 1);
+    choose(&fs, None);
+    for name in ["of two copies", "and another"] {
+        let file = synced(&fs, name, MIB);
+        assert_eq!(devices_of_file(&fs, file), names(&["memory1", "memory2"]));
+        destage(&fs);
+    }
+    pool.close(fs);
+}
+
+#[test]
 fn strict_placement_and_pools_of_one_class_have_no_such_tier() {
     let mut pool = pool(WriteBackMode::All);
     pool.write.placement = PlacementMode::Strict;
