@@ -41,6 +41,10 @@ fn check_source(root: &Path, krate: &Path, source: &Path, complaints: &mut Vec<S
         if krate.file_name().is_some_and(|name| RANKED_CRATES.iter().any(|ranked| name == *ranked)) {
             let lines = unranked_locks(&text).into_iter();
             complaints.extend(lines.map(|number| format!("{place}:{number}: a lock without a rank")));
+            let lines = shared_locks(&text).into_iter();
+            complaints.extend(
+                lines.map(|number| format!("{place}:{number}: a static lock outside `process_wide!`")),
+            );
         }
     }
     let may_be_unsafe = krate.file_name().is_some_and(|name| UNSAFE_CRATES.iter().any(|may| name == *may));
@@ -70,6 +74,23 @@ fn unranked_locks(text: &str) -> Vec<usize> {
         if names.any(|name| UNRANKED_LOCKS.contains(&name)) {
             found.push(code[..at].lines().count());
         }
+    }
+    found
+}
+
+/// The lines on which a module declares a static lock for itself.
+fn shared_locks(text: &str) -> Vec<usize> {
+    let mut declared_well = false;
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        declared_well |= line.contains("process_wide! {");
+        let kind =
+            line.split_once("static ").and_then(|(_, rest)| rest.split_once(": ")).map(|(_, kind)| kind);
+        let is_lock = kind.is_some_and(|kind| UNRANKED_LOCKS.iter().any(|lock| kind.starts_with(lock)));
+        if is_lock && !declared_well {
+            found.push(number + 1);
+        }
+        declared_well &= line != "}";
     }
     found
 }
@@ -119,7 +140,16 @@ pub(crate) fn relative(root: &Path, path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::unranked_locks;
+    use super::{shared_locks, unranked_locks};
+
+    #[test]
+    fn a_static_lock_is_seen_unless_each_exploration_has_its_own() {
+        let shared = "static COUNT: AtomicU64 = AtomicU64::new(0);\npub static L: Mutex<u8> = Mutex::new(Rank::L, 0);\n";
+        assert_eq!(shared_locks(shared), [2]);
+        let own = "process_wide! {\n    /// One.\n    static L: Mutex<u8> = Mutex::new(Rank::L, 0);\n}\n";
+        assert!(shared_locks(own).is_empty());
+        assert_eq!(shared_locks(&format!("{own}static M: RwLock<u8> = f();\n")), [5]);
+    }
 
     #[test]
     fn a_lock_of_the_standard_library_is_seen_but_in_tests() {

@@ -1,7 +1,7 @@
 //! Memory that reads are made into.
 
 use crate::DIRECT_ALIGNMENT;
-use brindle_sync::{Mutex, Rank};
+use brindle_sync::{Mutex, Rank, process_wide};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -12,9 +12,11 @@ const KEPT_LENGTH_MIN: usize = 64 << 10;
 /// Number of memories that are kept.
 const KEPT_MAX: usize = 16;
 
-/// Memories that no buffer uses. They serve all pools of the process, so a panic in one of them is none of the others'
-/// business: whatever is in the list is whole.
-static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Rank::DeviceBuffers, Vec::new());
+process_wide! {
+    /// Memories that no buffer uses. They serve all pools of the process, so a panic in one of them is none of the others'
+    /// business: whatever is in the list is whole.
+    static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Rank::DeviceBuffers, Vec::new());
+}
 
 /// Bytes owned by one request, aligned in memory to [`DIRECT_ALIGNMENT`].
 pub struct Buffer {

@@ -57,5 +57,7 @@ fn config() -> Config {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.failure_persistence = FailurePersistence::Print;
+    // What the process keeps ends with each exploration; no destructor of it matters.
+    config.silence_warnings = true;
     config
 }

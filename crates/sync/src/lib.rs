@@ -36,7 +36,7 @@
 //! It is a feature, not a `--cfg`, so that third-party crates are not built twice. It must not leak by unification: no
 //! crate's default or ordinary dependency asks for it, and a build without debug assertions refuses it. In an explored
 //! build [`thread_local!`], [`thread`] and [`atomic`] are shuttle's, a timed wait never times out, and
-//! [`parallel`] is a loop. What is locked inside of `OnceLock::get_or_init` would block the only thread: that is
+//! [`parallel`] is a loop. A lock of the whole process is declared by [`process_wide`]. What is locked inside of `OnceLock::get_or_init` would block the only thread: that is
 //! forbidden everywhere.
 
 #[cfg(all(feature = "explore", not(debug_assertions)))]
@@ -63,6 +63,10 @@ pub use platform::{atomic, thread, thread_local};
 pub use probe::{Moment, Probe};
 pub use rank::{Rank, Ranked};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+/// Statics of one exploration, for [`process_wide`].
+#[cfg(feature = "explore")]
+#[doc(hidden)]
+pub use shuttle::lazy_static;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,26 @@ mod chosen {
     pub use shuttle::{thread, thread_local};
 }
 
+/// Declares locks of the whole process. In an explored build each exploration has its own: a plain `static` would be shared by
+/// explorations on several threads of the operating system, and one that waits for what another holds is never woken.
+#[cfg(not(feature = "explore"))]
+#[macro_export]
+macro_rules! process_wide {
+    ($($(#[$attribute:meta])* static $name:ident: $kind:ty = $value:expr;)+) => {
+        $($(#[$attribute])* static $name: $kind = $value;)+
+    };
+}
+
+/// Declares locks of the whole process. In an explored build each exploration has its own: a plain `static` would be shared by
+/// explorations on several threads of the operating system, and one that waits for what another holds is never woken.
+#[cfg(feature = "explore")]
+#[macro_export]
+macro_rules! process_wide {
+    ($($(#[$attribute:meta])* static $name:ident: $kind:ty = $value:expr;)+) => {
+        $($crate::lazy_static! { $(#[$attribute])* static ref $name: $kind = $value; })+
+    };
+}
+
 pub(crate) use chosen::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use chosen::{atomic, thread, thread_local};
 

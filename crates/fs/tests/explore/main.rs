@@ -4,6 +4,7 @@
 //! A failure prints its schedule. `BRINDLE_REPLAY=<schedule> cargo test -p brindle-fs --features explore --test explore
 //! <test>` goes through it again, and `BRINDLE_SCHEDULES=<number>` explores more of them.
 
+mod apart;
 mod commits;
 mod logs;
 mod orphans;
