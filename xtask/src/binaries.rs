@@ -43,10 +43,10 @@ impl TestBinary {
     }
 }
 
-/// Builds the tests of all packages.
-pub(crate) fn build(steps: &mut Steps) -> Result<Vec<TestBinary>> {
+/// Builds the tests that the options of Cargo choose.
+pub(crate) fn build(steps: &mut Steps, chosen: &[&str]) -> Result<Vec<TestBinary>> {
     let mut build = cargo();
-    build.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    build.arg("test").args(chosen).args(["--no-run", "--message-format=json-render-diagnostics"]);
     let binaries: Vec<TestBinary> = steps.output(&mut build)?.lines().filter_map(TestBinary::of).collect();
     if binaries.is_empty() {
         bail!("cargo names no tests");

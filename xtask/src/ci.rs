@@ -55,7 +55,7 @@ pub(crate) fn run_tests() -> Result<()> {
 /// run one at a time, and elsewhere that one has been running for a minute: the last line tells which test is stuck.
 fn tests(steps: &mut Steps) -> Result<()> {
     let is_alone = |binary: &binaries::TestBinary| ALONE.contains(&binary.package.as_str());
-    let mut binaries = binaries::build(steps)?;
+    let mut binaries = binaries::build(steps, &["--workspace"])?;
     binaries.sort_by_key(is_alone);
     for binary in &binaries {
         let mut command = binary.command();

@@ -1,8 +1,9 @@
 //! Chores of the workspace: `cargo xtask ci` is all that CI runs, `cargo xtask tidy` checks the shape of the
-//! tree, `cargo xtask fuzz` runs a fuzz target, `cargo xtask docs` writes the man pages.
+//! tree, `cargo xtask crash` explores crashes, `cargo xtask fuzz` runs a fuzz target, `cargo xtask man` writes the man pages.
 
 mod binaries;
 mod ci;
+mod crash;
 mod documents;
 mod fuzz;
 mod imports;
@@ -37,6 +38,8 @@ enum Task {
         #[arg(default_value = "")]
         below: String,
     },
+    /// Explore crashes until a number of different states was examined, with a sample before the kernel
+    Crash(crash::Options),
     /// Run every fuzz target for a while
     FuzzAll {
         /// Seconds for each
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
         Task::Test => ci::run_tests(),
         Task::Tidy => tidy(),
+        Task::Crash(options) => crash::run(&options),
         Task::Language { below } => language::list(&workspace_root(), &below),
         Task::Fuzz { target, seconds } => fuzz::run(&mut Steps::begin(Limits::NONE)?, &target, seconds, None),
         Task::FuzzAll { seconds } => {

@@ -2,6 +2,7 @@
 
 use crate::Random;
 use crate::image::{Image, PAGE_BYTES, Page, spans};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Effect of one write or discard on an image.
@@ -9,6 +10,8 @@ use std::sync::Arc;
 pub struct Change {
     offset: u64,
     length: u64,
+    /// Hash of the place and the bytes.
+    digest: u64,
     payload: Payload,
 }
 
@@ -34,7 +37,7 @@ enum ChangedBytes {
 }
 
 /// Sectors of a torn write that reached the medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tear {
     /// The first sectors, of this number.
     First(u64),
@@ -62,13 +65,17 @@ impl Change {
             PageChange { page: span.page, within: span.within, bytes }
         });
         let payload = Payload::Bytes(pieces.collect());
-        Self { offset, length: bytes.len() as u64, payload }
+        let mut hasher = DefaultHasher::new();
+        (offset, bytes).hash(&mut hasher);
+        Self { offset, length: bytes.len() as u64, digest: hasher.finish(), payload }
     }
 
     /// A discard: a range that reads as zeros.
     #[must_use]
     pub fn zeros(offset: u64, length: u64) -> Self {
-        Self { offset, length, payload: Payload::Zeros }
+        let mut hasher = DefaultHasher::new();
+        (offset, length).hash(&mut hasher);
+        Self { offset, length, digest: hasher.finish(), payload: Payload::Zeros }
     }
 
     /// Start, in bytes.
@@ -81,6 +88,11 @@ impl Change {
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Hash of its place and bytes.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// Returns true for a discard.

@@ -3,7 +3,7 @@
 use crate::{Random, Tear};
 
 /// Outcome of a write that was not flushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteOutcome {
     /// The medium holds it.
     Kept,

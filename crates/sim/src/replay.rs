@@ -3,6 +3,7 @@
 use crate::{Change, Event, EventKind, Image, ImageDevice, LossMode, Random, WriteOutcome};
 use brindle_device::{DeviceClass, WritableDevice};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The sector that a write is torn at, unless told otherwise, in bytes.
@@ -27,6 +28,8 @@ pub struct Replay {
     point: usize,
     /// Contents that no crash takes away.
     durable: Vec<Image>,
+    /// Hash of all that each device has taken, up to its durable contents.
+    taken: Vec<DefaultHasher>,
     /// The writes of each device since its last flush.
     pending: Vec<Vec<Arc<Change>>>,
 }
@@ -38,6 +41,9 @@ pub struct CrashState {
     pub devices: Vec<Arc<ImageDevice>>,
     /// Its losses.
     pub losses: Vec<Loss>,
+    /// Hash of the writes that each device holds, in order: states of one fingerprint have the same contents, if they
+    /// began with the same.
+    pub fingerprint: u64,
 }
 
 /// A write that a crash took, at least in part.
@@ -87,6 +93,7 @@ impl Recording {
             recording: self.clone(),
             point: 0,
             durable: self.initial.clone(),
+            taken: vec![DefaultHasher::new(); self.initial.len()],
             pending: vec![Vec::new(); self.initial.len()],
         }
     }
@@ -122,15 +129,21 @@ impl Replay {
         let events = Arc::clone(&self.recording.events);
         for event in &events[self.point..point] {
             let durable = &mut self.durable[event.device];
+            let taken = &mut self.taken[event.device];
             let pending = &mut self.pending[event.device];
+            let mut keep = |change: Arc<Change>| {
+                take(taken, &change, WriteOutcome::Kept);
+                change.apply(durable);
+            };
             match &event.kind {
                 EventKind::Change(change) => pending.push(Arc::clone(change)),
-                EventKind::Flush => pending.drain(..).for_each(|change| change.apply(durable)),
+                EventKind::Flush => pending.drain(..).for_each(keep),
                 // Only images change their size, and their owners do it between commits: all before it counts as
                 // durable, so that no pending write lies beyond the end.
                 EventKind::SetSize(size_bytes) => {
-                    pending.drain(..).for_each(|change| change.apply(durable));
+                    pending.drain(..).for_each(&mut keep);
                     durable.set_size(*size_bytes);
+                    size_bytes.hash(taken);
                 }
             }
         }
@@ -146,23 +159,35 @@ impl Replay {
         };
         let pending: Vec<_> = self.pending.iter().map(sectors).collect();
         let fates = mode.fates(&pending, random);
-        let mut state = CrashState { devices: Vec::new(), losses: Vec::new() };
+        let mut state = CrashState { devices: Vec::new(), losses: Vec::new(), fingerprint: 0 };
+        let mut all = DefaultHasher::new();
         for (device, fates) in fates.into_iter().enumerate() {
             let mut image = self.durable[device].clone();
+            let mut taken = self.taken[device].clone();
             for (change, fate) in self.pending[device].iter().zip(fates) {
                 match fate {
                     WriteOutcome::Kept => change.apply(&mut image),
                     WriteOutcome::Torn(tear) => change.apply_torn(&mut image, *sector_bytes, tear),
                     WriteOutcome::Lost => {}
                 }
+                take(&mut taken, change, fate);
                 if fate != WriteOutcome::Kept {
                     let (device, change) = (names[device].clone(), Arc::clone(change));
                     state.losses.push(Loss { device, change, fate });
                 }
             }
             state.devices.push(Arc::new(ImageDevice::new(names[device].clone(), image, classes[device])));
+            taken.finish().hash(&mut all);
         }
+        state.fingerprint = all.finish();
         state
+    }
+}
+
+/// Adds a write to the hash of all that a device has taken; a lost one leaves no trace.
+fn take(taken: &mut DefaultHasher, change: &Change, fate: WriteOutcome) {
+    if fate != WriteOutcome::Lost {
+        (change.digest(), fate).hash(taken);
     }
 }
 

@@ -1,5 +1,6 @@
 //! History of operations, and their places in the record of the devices.
 
+use super::tally::Kinds;
 use super::{CrashGuarantees, Subject};
 use crate::model::{Errno, Expectation, Model};
 use crate::operations::{Generator, Mix, Operation, Target, apply_both, compare};
@@ -18,6 +19,8 @@ pub(super) struct History {
     pub(super) reads: Vec<u64>,
     /// Number of calls that failed by the script, or got wrong bytes.
     pub(super) faults: u64,
+    /// Counts of the target itself.
+    pub(super) counts: Kinds,
 }
 
 /// One operation.
@@ -85,6 +88,8 @@ struct Stage<'s, S: Subject> {
     faulty: Vec<Arc<FaultyDevice>>,
     /// `None` only after a remount failed.
     target: Option<S::Target>,
+    /// Counts of targets that were closed.
+    counts: Kinds,
 }
 
 /// Does the operations of a script.
@@ -134,7 +139,13 @@ pub(super) fn record<S: Subject>(subject: &S, script: &Script) -> Result<History
     let recording = stage.recorder.recording().with_sectors_of(script.sector_bytes);
     let counts = || stage.faulty.iter().map(|device| device.counts());
     let (reads, faults) = (counts().map(|it| it.reads).collect(), counts().map(|it| it.faults).sum());
-    Ok(History { recording, steps, failure, reads, faults })
+    let mut counts = stage.counts;
+    stage.target.iter().for_each(|target| add(&mut counts, target.counts()));
+    Ok(History { recording, steps, failure, reads, faults, counts })
+}
+
+fn add(counts: &mut Kinds, more: Vec<(&'static str, u64)>) {
+    more.into_iter().for_each(|(kind, count)| *counts.entry(kind).or_default() += count);
 }
 
 impl<'s, S: Subject> Stage<'s, S> {
@@ -149,12 +160,13 @@ impl<'s, S: Subject> Stage<'s, S> {
         if let Some((device, fault)) = &script.fault {
             faulty[device % faulty.len()].inject(fault.clone());
         }
-        Ok(Self { subject, recorder, devices, faulty, target: Some(target) })
+        Ok(Self { subject, recorder, devices, faulty, target: Some(target), counts: Kinds::new() })
     }
 
     fn apply(&mut self, model: &mut Model, operation: &Operation) -> Result<Result<(), Errno>, String> {
         if *operation == Operation::Remount {
             let target = self.target.take().ok_or("an earlier remount failed")?;
+            add(&mut self.counts, target.counts());
             self.subject.close(target).map_err(|what| format!("does not close: {what}"))?;
             self.target =
                 Some(self.subject.open(&self.devices).map_err(|what| format!("does not open: {what}"))?);

@@ -10,6 +10,8 @@
 //! - A file whose fsync had returned is as it was then, or as a later fsync or commit would have it.
 //! - Now and then the crash comes twice: mounting writes too (it cleans up), so its writes are recorded and cut.
 //! - Now and then the mount is used on: what can be mounted must also be able to go on.
+//! - A sample goes to another implementation, where there is one ([`Subject::referee`]): the tree that it finds is held
+//!   against the same states of the model.
 //!
 //! A state follows from the seed, the crash point and its number at that point, so a failure can be seen again by
 //! the command that its message ends with; if the filesystem writes with several threads, points may move, and only
@@ -21,6 +23,7 @@ mod allowed;
 mod faults;
 mod history;
 mod state;
+mod tally;
 mod test;
 
 #[cfg(test)]
@@ -31,6 +34,7 @@ mod toy;
 pub use faults::{FaultKind, FaultTest};
 pub use test::{CrashTest, Summary};
 
+use crate::manifest::Manifest;
 use crate::operations::Target;
 use brindle_device::{DeviceClass, WritableDevice};
 use brindle_sim::Image;
@@ -54,6 +58,17 @@ pub trait Subject: Sync {
     /// Examines the pool as it lies on its devices, without opening it.
     fn check(&self, _devices: &[Arc<dyn WritableDevice>]) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Name of the pool in a tally.
+    fn pool(&self) -> String {
+        String::new()
+    }
+
+    /// The tree that another implementation finds on copies of the devices; none if it has no say. Asked of a sample of
+    /// states, if the environment wants one (`BRINDLE_CRASH_KERNEL`).
+    fn referee(&self, _devices: &[Arc<dyn WritableDevice>]) -> Result<Option<Manifest>, String> {
+        Ok(None)
     }
 
     /// Guarantees after a crash.

@@ -45,6 +45,19 @@ pub(super) fn examine<S: Subject>(
     }
 }
 
+/// Has another implementation look at a copy of a state; false if it has no say. Nothing of the state changes.
+pub(super) fn referee<S: Subject>(
+    subject: &S,
+    history: &History,
+    point: usize,
+    state: &CrashState,
+) -> Result<bool, String> {
+    let failed = |what: String| format!("the referee: {what}");
+    let Some(found) = subject.referee(&state.writable()).map_err(failed)? else { return Ok(false) };
+    history.judge(point, subject.guarantees(), &found).map_err(failed)?;
+    Ok(true)
+}
+
 fn check<S: Subject>(subject: &S, state: &CrashState) -> Result<(), String> {
     subject.check(&state.writable()).map_err(|what| format!("check: {what}"))
 }

@@ -2,17 +2,21 @@
 
 use super::Subject;
 use super::history::{History, Script, record};
-use super::state::examine;
+use super::state::{examine, referee};
+use super::tally::{Kinds, Line};
 use crate::operations::Mix;
 use brindle_sim::{CrashState, LossMode, Random, Replay};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Runs of random operations, each crashed at many points. The environment changes the defaults of a test:
 /// `BRINDLE_CRASH_SEED`, `BRINDLE_CRASH_ROUNDS` (the number of seeds from that one on), `BRINDLE_CRASH_OPERATIONS`,
-/// `BRINDLE_CRASH_STATES` (a round), and `BRINDLE_CRASH_STATE` (`POINT:NUMBER`, only this one).
+/// `BRINDLE_CRASH_STATES` (a round), and `BRINDLE_CRASH_STATE` (`POINT:NUMBER`, only this one). `BRINDLE_CRASH_PASS` raises
+/// all seeds, so that each pass has histories of its own; of `BRINDLE_CRASH_KERNEL` states one goes to the subject's referee.
 #[derive(Clone, Debug)]
 pub struct CrashTest {
     /// Seed of everything random.
@@ -32,10 +36,15 @@ pub struct CrashTest {
     /// Command that starts this test again, without the environment.
     pub command: String,
     only: Option<(usize, u64)>,
+    /// Number of states of which one goes to the referee.
+    pub referee_every: Option<u64>,
 }
 
+/// Distance of the seeds of two passes.
+const SEEDS_OF_PASS: u64 = 1_000_000;
+
 /// Amounts that a test went through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Runs of operations.
     pub rounds: u64,
@@ -43,6 +52,29 @@ pub struct Summary {
     pub points: usize,
     /// States that were examined.
     pub states: usize,
+    /// Different contents of the devices among them, round by round.
+    pub distinct: usize,
+    /// States that the referee has seen.
+    pub refereed: usize,
+    /// Operations by kind, and the counts of the target.
+    pub kinds: Kinds,
+}
+
+impl Summary {
+    /// Count of a kind of operation, or of the target's own counts.
+    #[must_use]
+    pub fn count(&self, kind: &str) -> u64 {
+        self.kinds.get(kind).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, more: Self) {
+        self.rounds += more.rounds;
+        self.points += more.points;
+        self.states += more.states;
+        self.distinct += more.distinct;
+        self.refereed += more.refereed;
+        more.kinds.into_iter().for_each(|(kind, count)| *self.kinds.entry(kind).or_default() += count);
+    }
 }
 
 /// A state that is not as it should be.
@@ -58,7 +90,7 @@ impl CrashTest {
     pub fn new(command: &str, seed: u64) -> Self {
         let given = variable("SEED");
         Self {
-            seed: given.unwrap_or(seed),
+            seed: given.unwrap_or_else(|| seed + variable::<u64>("PASS").unwrap_or(0) * SEEDS_OF_PASS),
             rounds: variable("ROUNDS").unwrap_or(1),
             operations: variable("OPERATIONS").unwrap_or(60),
             states: variable("STATES").unwrap_or(400),
@@ -67,6 +99,7 @@ impl CrashTest {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             command: command.to_owned(),
             only: std::env::var("BRINDLE_CRASH_STATE").ok().as_deref().and_then(parse_state),
+            referee_every: variable("KERNEL"),
         }
     }
 
@@ -112,10 +145,7 @@ impl CrashTest {
     pub fn outcome<S: Subject>(&self, subject: &S) -> Result<Summary, String> {
         let mut summary = Summary::default();
         for seed in self.seed..self.seed + self.rounds {
-            let found = self.round(subject, seed)?;
-            summary.rounds += 1;
-            summary.points += found.points;
-            summary.states += found.states;
+            summary.add(self.round(subject, seed)?);
         }
         Ok(summary)
     }
@@ -128,9 +158,16 @@ impl CrashTest {
         let history = history.map_err(|what| format!("{what}\n{}", self.again(seed, None)))?;
         let points = history.recording.crash_points().len();
         let uncertain = uncertain_points(&history);
-        let explorer = Explorer { test: self, subject, history: &history, seed, uncertain };
+        let seen = Mutex::new(Seen::default());
+        let explorer = Explorer { test: self, subject, history: &history, seed, uncertain, seen };
         match explorer.explore() {
-            Ok(states) => Ok(Summary { rounds: 1, points, states }),
+            Ok(()) => {
+                let Seen { states, refereed, fingerprints } =
+                    explorer.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let (pool, kinds) = (&subject.pool(), history.kinds());
+                Line { pool, states, refereed, kinds: &kinds, fingerprints: &fingerprints }.append();
+                Ok(Summary { rounds: 1, points, states, distinct: fingerprints.len(), refereed, kinds })
+            }
             Err(Failure { point, number, text }) => {
                 let mut text = format!("after a crash at point {point} of {points}: {text}\n");
                 history.describe(point, &mut text);
@@ -144,9 +181,11 @@ impl CrashTest {
         let state = state
             .map_or_else(String::new, |(point, number)| format!("BRINDLE_CRASH_STATE={point}:{number} "));
         let (operations, states) = (self.operations, self.states);
+        // A single state goes to the referee, if any did.
+        let kernel = self.referee_every.map_or("", |_| "BRINDLE_CRASH_KERNEL=1 ");
         format!(
             "again by: BRINDLE_CRASH_SEED={seed} BRINDLE_CRASH_OPERATIONS={operations} \
-             BRINDLE_CRASH_STATES={states} {state}{}",
+             BRINDLE_CRASH_STATES={states} {kernel}{state}{}",
             self.command
         )
     }
@@ -170,6 +209,15 @@ struct Explorer<'a, S> {
     seed: u64,
     /// Number of points at which a crash can take anything.
     uncertain: u64,
+    seen: Mutex<Seen>,
+}
+
+/// States that were examined.
+#[derive(Default)]
+struct Seen {
+    states: usize,
+    refereed: usize,
+    fingerprints: HashSet<u64>,
 }
 
 fn uncertain_points(history: &History) -> u64 {
@@ -182,34 +230,26 @@ fn uncertain_points(history: &History) -> u64 {
 }
 
 impl<S: Subject> Explorer<'_, S> {
-    /// Number of examined states, or the first failure by point.
-    fn explore(&self) -> Result<usize, Failure> {
+    /// Examines all states; fails with the first failure by point.
+    fn explore(&self) -> Result<(), Failure> {
         let threads = self.test.threads.max(1);
         // No thread stops before this point, so that the first failure is the same whichever thread is faster.
-        let (states, first_failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let first_failed = AtomicUsize::new(usize::MAX);
         let failures = std::thread::scope(|scope| {
             let walk = |thread| {
-                scope.spawn({
-                    let (states, first_failed) = (&states, &first_failed);
-                    move || self.walk(thread, threads, states, first_failed)
-                })
+                let first_failed = &first_failed;
+                scope.spawn(move || self.walk(thread, threads, first_failed))
             };
             let threads: Vec<_> = (0..threads).map(walk).collect();
             let results = threads.into_iter().map(|thread| thread.join().expect("a walk catches panics"));
             results.filter_map(Result::err).collect::<Vec<Failure>>()
         });
         let first = failures.into_iter().min_by_key(|failure| (failure.point, failure.number));
-        first.map_or(Ok(states.into_inner()), Err)
+        first.map_or(Ok(()), Err)
     }
 
     /// Examines every n-th point, from this thread's own on.
-    fn walk(
-        &self,
-        thread: usize,
-        threads: usize,
-        states: &AtomicUsize,
-        first_failed: &AtomicUsize,
-    ) -> Result<(), Failure> {
+    fn walk(&self, thread: usize, threads: usize, first_failed: &AtomicUsize) -> Result<(), Failure> {
         let mut replay = self.history.recording.replay();
         for point in self.history.recording.crash_points().skip(thread).step_by(threads) {
             if self.test.only.is_some_and(|(only, _)| only != point) {
@@ -220,7 +260,6 @@ impl<S: Subject> Explorer<'_, S> {
                 if first_failed.load(Relaxed) < point {
                     return Ok(());
                 }
-                states.fetch_add(1, Relaxed);
                 if let Err(text) = self.state(&replay, number) {
                     first_failed.fetch_min(point, Relaxed);
                     return Err(Failure { point, number, text });
@@ -253,14 +292,30 @@ impl<S: Subject> Explorer<'_, S> {
         let first = Random::new(self.seed).fork(point as u64).below(8);
         let mode = LossMode::ALL[usize::try_from((first + number) % 8).expect("less than 8")];
         let state = replay.state(mode, &mut random);
+        self.see(|seen| {
+            seen.states += 1;
+            seen.fingerprints.insert(state.fingerprint);
+        });
         let losses = describe_losses(&state);
+        let mut of_referee = Random::new(self.seed).fork(point as u64).fork(number + 1).fork(REFEREE);
+        let is_refereed = self.test.referee_every.is_some_and(|every| of_referee.chance(1, every));
         let examined = catch_unwind(AssertUnwindSafe(|| {
+            if is_refereed && referee(self.subject, self.history, point, &state)? {
+                self.see(|seen| seen.refereed += 1);
+            }
             examine(self.subject, self.history, point, state, &self.test.mix, &mut random)
         }));
         let result = examined.unwrap_or_else(|_| Err("a panic, see above".to_owned()));
         result.map_err(|what| format!("{what}\nthe crash ({mode:?}) took {losses}"))
     }
+
+    fn see(&self, note: impl FnOnce(&mut Seen)) {
+        note(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
+
+/// Label of the random numbers that choose the states for the referee.
+const REFEREE: u64 = 0x7265_6665;
 
 /// Number of losses that a message names.
 const LOSSES_SHOWN: usize = 12;

@@ -20,6 +20,8 @@ fn a_toy_without_flaws_passes() {
     let summary = small().of(4, 80, 1000).run(&ToySubject::new(Flaw::None));
     assert_eq!(summary.rounds, 4);
     assert!(summary.points > 200 && summary.states > 3900, "{summary:?}");
+    assert!(summary.distinct > 200 && summary.distinct < summary.states, "{summary:?}");
+    assert!(summary.count("renames over another file") > 0 && summary.count("writes") > 0, "{summary:?}");
 }
 
 #[test]

@@ -13,6 +13,11 @@ pub trait Target {
     /// the times of what a snapshot shows in place of a subvolume.
     fn manifest(&mut self) -> Result<Manifest, String>;
 
+    /// Counts of what it has done beside the operations, by kind.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// The bytes of a file, to say where they differ.
     fn contents(&mut self, _path: &TreePath) -> Option<Vec<u8>> {
         None

@@ -1,7 +1,9 @@
 //! Crashes at any write and flush, and devices that fail.
 
 mod asleep;
+mod common;
 mod faults;
+mod kernel;
 mod logs;
 mod referee;
 mod replaced;
@@ -27,6 +29,9 @@ const ONE: Layout = Layout {
     compression: None,
     fast: 0,
 };
+
+/// An SSD and two hard disks.
+const COMMON: Layout = Layout { devices: 3, fast: 1, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
 
 fn crash(name: &str, seed: u64) -> CrashTest {
     let mix = Mix { file_bytes_max: 100 << 10, names_max: 25, xattr_bytes_max: 600, ..Mix::crash() };

@@ -1,12 +1,21 @@
 //! The library as a subject of crashes and faults.
 
+use super::kernel;
 use crate::simulated::{Habits, Layout, Library, PART_BYTES, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::{DeviceClass, WritableDevice};
 use brindle_ondisk::Uuid;
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
+use brindle_testing::manifest::Manifest;
 use std::sync::Arc;
+
+/// UUID of a pool of this number of devices, which no pool of another test has.
+fn uuid_of(devices: usize) -> Uuid {
+    let mut uuid = [0xc4; 16];
+    uuid[15] = u8::try_from(devices).expect("few");
+    Uuid(uuid)
+}
 
 /// Pools of one layout. They are made once; each run begins with a copy.
 pub(crate) struct LibrarySubject {
@@ -39,28 +48,23 @@ pub(crate) enum Contents {
 impl LibrarySubject {
     /// An fsync is a commit of everything, and so is a snapshot.
     pub(crate) fn new(layout: Layout) -> Self {
-        Self::named(layout, Uuid([0x5e; 16]))
-    }
-
-    /// The same, of a pool with this UUID.
-    pub(crate) fn named(layout: Layout, uuid: Uuid) -> Self {
-        Self::on((0..layout.devices).map(|number| layout.class(number)).collect(), layout, uuid)
+        Self::on((0..layout.devices).map(|number| layout.class(number)).collect(), layout)
     }
 
     /// Subject like [`new`](Self::new), with the fast devices behind the others.
     pub(crate) fn reversed(layout: Layout) -> Self {
         let classes = (0..layout.devices).rev().map(|number| layout.class(number));
-        Self::on(classes.collect(), layout, Uuid([0x5e; 16]))
+        Self::on(classes.collect(), layout)
     }
 
-    fn on(classes: Vec<DeviceClass>, layout: Layout, uuid: Uuid) -> Self {
+    fn on(classes: Vec<DeviceClass>, layout: Layout) -> Self {
         let new = |(number, class): (usize, &DeviceClass)| {
             ImageDevice::new(format!("memory{number}"), Image::new(layout.device_bytes()), *class)
         };
         let devices: Vec<Arc<ImageDevice>> = classes.iter().enumerate().map(|it| Arc::new(new(it))).collect();
         let writable: Vec<_> =
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
-        layout.mkfs_named(&writable, uuid);
+        layout.mkfs_named(&writable, uuid_of(layout.devices));
         let images = devices.iter().map(|device| device.image()).collect();
         let habits = Habits { syncs_all: true, ..Habits::default() };
         Self {
@@ -119,6 +123,12 @@ impl LibrarySubject {
         Self { moves_in_parts: true, ..self }
     }
 
+    /// Subject like [`hasty`](Self::hasty), whose chunks of data are full now and then, so that others are made.
+    pub(crate) fn outgrowing(layout: Layout) -> Self {
+        let hasty = Self::hasty(layout);
+        Self { habits: Habits { outgrows_every: 15, ..hasty.habits }, ..hasty }
+    }
+
     /// Subject like [`hasty`](Self::hasty), with metadata that is defragmented now and then, which commits.
     pub(crate) fn defragmenting(layout: Layout) -> Self {
         let hasty = Self::hasty(layout);
@@ -148,6 +158,10 @@ impl LibrarySubject {
         let plain = Self::failing(layout);
         Self { habits: Habits { may_be_full: true, ..plain.habits }, ..plain }
     }
+}
+
+fn class_name(class: DeviceClass) -> &'static str {
+    if class == DeviceClass::Rotating { "disk" } else { "SSD" }
 }
 
 impl Subject for LibrarySubject {
@@ -200,6 +214,25 @@ impl Subject for LibrarySubject {
             let is_stale = may_be_stale && matches!(finding, Finding::BadCopy { .. });
             pass != "superblocks" && !is_stale
         })
+    }
+
+    fn pool(&self) -> String {
+        let classes: Vec<&str> = self.classes.iter().map(|class| class_name(*class)).collect();
+        let Layout { data, metadata, nodesize, features, .. } = self.layout;
+        let compression =
+            self.layout.compression.map_or_else(String::new, |kind| format!(", {kind:?}").to_lowercase());
+        let features = if features.is_empty() { String::new() } else { format!(", {features}") };
+        format!(
+            "{}: data {data}, metadata {metadata}, nodes of {nodesize}{compression}{features}",
+            classes.join(" + ")
+        )
+    }
+
+    fn referee(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<Option<Manifest>, String> {
+        if self.may_be_degraded {
+            return Ok(None);
+        }
+        kernel::tree(devices, self.layout.data.has_parity() || self.layout.metadata.has_parity())
     }
 
     fn guarantees(&self) -> CrashGuarantees {

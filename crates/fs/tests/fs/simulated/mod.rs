@@ -6,7 +6,7 @@ mod target;
 
 pub(crate) use layout::Layout;
 pub(crate) use pool::{FOUND_ASLEEP, Pool, check, findings};
-pub(crate) use target::{Habits, LOG_COMMITS, LOG_SYNCS, Library, PART_BYTES, REFUSALS};
+pub(crate) use target::{Habits, Library, PART_BYTES, REFUSALS};
 
 use brindle_testing::operations::{Mix, Trial};
 use layout::LAYOUTS;

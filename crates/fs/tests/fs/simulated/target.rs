@@ -9,12 +9,13 @@ use brindle_care::job::Control;
 use brindle_fs::{
     DefragmentPlace, DefragmentScope, Destaged, Filesystem, FsError, TreeError, WriteBackMode, WriteBackWish,
 };
+use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::balance::Balance;
 use brindle_policy::writeback::DataPlace;
 use brindle_testing::manifest::{Manifest, escape};
 use brindle_testing::model::{Errno, TreePath};
 use brindle_testing::operations::{Operation, Target};
-use brindle_tree::LogStatistics;
+use brindle_tree::GroupStatus;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -27,6 +28,10 @@ pub(crate) struct Library {
     defragments_from: Option<DefragmentPlace>,
     /// Number of operations.
     count: usize,
+    /// Number of chunks that were made.
+    new_chunks: u64,
+    /// Address of the newest chunk.
+    newest_chunk: Logical,
 }
 
 /// Acts beside the operations.
@@ -48,14 +53,11 @@ pub(crate) struct Habits {
     /// Number of operations after which what waits in the write-back tier is destaged, in part every other time; 0 for never.
     /// All data goes there then.
     pub(crate) destages_every: usize,
+    /// Number of operations after which the chunks of data are full but for little, so that a new one is made; 0 for never.
+    pub(crate) outgrows_every: usize,
     /// Bytes of fast devices that are free for data whenever the pool is opened; 0 for all that there are.
     pub(crate) fast_bytes: u64,
 }
-
-/// Number of times a log was written, in all runs.
-pub(crate) static LOG_SYNCS: AtomicU64 = AtomicU64::new(0);
-/// Number of fsyncs that became commits, in all runs.
-pub(crate) static LOG_COMMITS: AtomicU64 = AtomicU64::new(0);
 
 /// Number of extents that were destaged, in all runs.
 pub(crate) static DESTAGED: AtomicU64 = AtomicU64::new(0);
@@ -124,7 +126,9 @@ impl Library {
                 error => panic!("misplaced data stays there after a crash: {error}"),
             })?;
         }
-        Ok(Self { pool, system: Some(System::over(fs)), habits, defragments_from: None, count: 0 })
+        let newest_chunk = newest_chunk(&fs);
+        let system = Some(System::over(fs));
+        Ok(Self { pool, system, habits, defragments_from: None, count: 0, new_chunks: 0, newest_chunk })
     }
 
     fn system(&self) -> &System {
@@ -159,10 +163,6 @@ impl Library {
         self.system().fs().pool().superblock().log_root.get() != 0
     }
 
-    fn log_statistics(&self) -> LogStatistics {
-        self.system().fs().pool().commit_statistics().log
-    }
-
     fn write_back(&self) -> Outcome {
         if self.habits.syncs_all { self.system().fs().write_back_all(None).map_err(errno) } else { Ok(()) }
     }
@@ -175,12 +175,7 @@ impl Library {
             }
             Operation::SyncFile { path } => {
                 self.write_back()?;
-                let before = self.log_statistics();
                 self.system().sync_file(path)?;
-                let after = self.log_statistics();
-                LOG_SYNCS.fetch_add(after.syncs - before.syncs, Ordering::Relaxed);
-                let commits = |log: &LogStatistics| log.commits.iter().sum::<u64>();
-                LOG_COMMITS.fetch_add(commits(&after) - commits(&before), Ordering::Relaxed);
                 self.examine()
             }
             Operation::Remount => self.remount(),
@@ -203,6 +198,9 @@ impl Library {
             let fs = self.system().fs();
             let done = fs.defragment(DefragmentScope::Pool, self.defragments_from, LEAVES_PER_PIECE);
             self.defragments_from = done.map_err(errno)?.next;
+        }
+        if self.habits.outgrows_every > 0 && self.count.is_multiple_of(self.habits.outgrows_every) {
+            fill_chunks(self.system().fs()).map_err(errno)?;
         }
         if self.habits.destages_every > 0 && self.count.is_multiple_of(self.habits.destages_every) {
             self.destage()?;
@@ -274,6 +272,38 @@ fn crowd(fs: &Filesystem, left: u64) -> Result<(), FsError> {
     }
 }
 
+/// Address of the newest chunk.
+fn newest_chunk(fs: &Filesystem) -> Logical {
+    let groups = fs.pool().block_groups().expect("writable");
+    groups.iter().map(|group| group.start).max().expect("there is one")
+}
+
+/// Takes the free space of chunks of data but for a little, until the pool is closed or has crashed, so that a new chunk is made.
+fn fill_chunks(fs: &Filesystem) -> Result<(), FsError> {
+    const SECTOR: u64 = 4096;
+    const LEFT: u64 = 32 << 10;
+    const CHUNKS_MAX: usize = 4;
+    let pool = fs.pool();
+    let groups = pool.block_groups()?;
+    let is_data = |group: &&GroupStatus| {
+        group.kind.contains(BlockGroupType::DATA) && !group.is_fast && !group.is_write_back
+    };
+    let data: Vec<&GroupStatus> = groups.iter().filter(is_data).collect();
+    let taken = |group: &&GroupStatus| group.used_bytes + group.reserved_bytes + group.pinned_bytes;
+    let free: u64 = data.iter().map(|group| group.length - taken(group)).sum();
+    let mut left = free.saturating_sub(LEFT) / SECTOR * SECTOR;
+    if data.len() >= CHUNKS_MAX || left == 0 {
+        return Ok(());
+    }
+    pool.reserve_data(left)?;
+    while left > 0 {
+        let taken = pool.reserve_extent(SECTOR, left, None)?;
+        left -= taken.length;
+        std::mem::forget(taken);
+    }
+    Ok(())
+}
+
 /// Moves misplaced data, whatever was interrupted before, and makes sure that nothing is misplaced then, unless fast devices
 /// are full.
 fn sort(fs: &Filesystem, pool: &Pool, habits: Habits) -> Result<(), BalanceError> {
@@ -302,8 +332,18 @@ impl Target for Library {
         let outcome = self.apply_unverified(operation);
         if let Some(system) = &self.system {
             system.fs().verify();
+            let newest = newest_chunk(system.fs());
+            self.new_chunks += u64::from(newest > self.newest_chunk);
+            self.newest_chunk = newest;
         }
         outcome
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let Some(system) = &self.system else { return Vec::new() };
+        let log = system.fs().pool().commit_statistics().log;
+        let commits = log.commits.iter().sum();
+        vec![("logs", log.syncs), ("fsyncs that were commits", commits), ("new chunks", self.new_chunks)]
     }
 
     fn manifest(&mut self) -> Result<Manifest, String> {
