@@ -319,6 +319,53 @@ mod tests {
         assert_eq!(answers.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected));
     }
 
+    /// A hard disk that sleeps and wakes all the time.
+    fn restless() -> Drive {
+        let parameters = HardDiskParameters {
+            seek_ns: [10_000, 20_000, 40_000],
+            revolutions_per_minute: 600_000,
+            write_cache_bytes: 1 << 20,
+            write_idle_ns: 100_000,
+            spin_down_ns: Some(200_000),
+            spin_up_ns: 300_000,
+            ..HardDiskParameters::default()
+        };
+        Drive::HardDisk(Box::new(HardDisk::new(parameters)))
+    }
+
+    #[test]
+    fn whatever_many_threads_ask_is_answered_until_the_drive_ends() {
+        for round in 0..4 {
+            let drive = RealDrive::start(restless()).expect("a thread");
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let drive = &drive;
+                    scope.spawn(move || {
+                        let mut random = Random::new(round).fork(thread);
+                        for _ in 0..50 {
+                            let (sender, answers) = mpsc::channel();
+                            let asked = 1 + random.below(6);
+                            for _ in 0..asked {
+                                let (offset, length) = (random.below(1 << 12) * 4096, random.below(9) * 4096);
+                                let kind = match random.below(4) {
+                                    0 => DriveRequestKind::Write(offset, length),
+                                    1 => DriveRequestKind::Flush,
+                                    _ => DriveRequestKind::Read(offset, length),
+                                };
+                                let sender = sender.clone();
+                                drive.submit(kind, move || sender.send(()).expect("the test waits"));
+                            }
+                            for _ in 0..asked {
+                                answers.recv_timeout(PATIENCE).expect("an answer");
+                            }
+                        }
+                    });
+                }
+            });
+            assert_eq!(drive.in_flight(), 0);
+        }
+    }
+
     #[test]
     fn panic_of_an_answer_ends_the_drive_and_leaves_no_request() {
         let drive = RealDrive::start(Drive::hard_disk()).expect("a thread");

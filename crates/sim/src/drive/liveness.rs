@@ -28,18 +28,33 @@ struct Mix {
     blocks: u64,
     write_cache_bytes: u64,
     spin_down_ns: Option<u64>,
+    /// Longest time by which the drive is looked at too late, in nanoseconds.
+    late_ns: u64,
+    /// Time of a command of a hard disk, in nanoseconds.
+    command_ns: u64,
 }
 
 fn mix() -> impl Strategy<Value = Mix> {
-    let range = prop_oneof![Just(256 * KIB), Just(64 << 20), Just(200_000_000_000)];
+    let range = prop_oneof![Just(256 * KIB), Just(64 << 20), Just(249_000_000_000)];
     let pause = prop_oneof![Just(0), Just(100_000), Just(10_000_000), Just(3_000_000_000)];
     let cache = prop_oneof![Just(64 * KIB), Just(1 << 20), Just(64 << 20)];
     let sleep = prop_oneof![Just(None), Just(Some(1_000_000)), Just(Some(1_000_000_000))];
     let blocks = prop_oneof![Just(1u64), Just(40), Just(256)];
+    let late = prop_oneof![Just(0), Just(50_000), Just(20_000_000), Just(5_000_000_000)];
     let weights = [0..4u64, 0..4u64, 0..3u64, 0..2u64]
         .prop_filter("something is asked", |weights| weights.iter().sum::<u64>() > 0);
-    (any::<u64>(), 1..100usize, weights, range, pause, blocks, cache, sleep).prop_map(
-        |(seed, depth, weights, range, pause_ns, blocks, write_cache_bytes, spin_down_ns)| Mix {
+    let command = prop_oneof![Just(0), Just(43_000)];
+    (any::<u64>(), 1..100usize, weights, range, pause, blocks, cache, (sleep, late, command)).prop_map(
+        |(
+            seed,
+            depth,
+            weights,
+            range,
+            pause_ns,
+            blocks,
+            write_cache_bytes,
+            (spin_down_ns, late_ns, command_ns),
+        )| Mix {
             seed,
             depth,
             weights,
@@ -48,6 +63,8 @@ fn mix() -> impl Strategy<Value = Mix> {
             blocks,
             write_cache_bytes,
             spin_down_ns,
+            late_ns,
+            command_ns,
         },
     )
 }
@@ -92,6 +109,7 @@ impl Chooser {
 fn run(mut drive: Drive, mix: Mix, count: u64) -> Result<(), String> {
     let mut chooser = Chooser { mix, random: Random::new(mix.seed), last: (0, 0) };
     let mut pauses = Random::new(mix.seed).fork(1);
+    let mut lateness = Random::new(mix.seed).fork(2);
     let (mut now, mut asked, mut steps, mut in_place) = (0u64, 0u64, 0u64, 0u32);
     let mut open = std::collections::HashMap::new();
     let mut arrival = 0;
@@ -112,7 +130,7 @@ fn run(mut drive: Drive, mix: Mix, count: u64) -> Result<(), String> {
         };
         steps += 1;
         in_place = if event > now { 0 } else { in_place + 1 };
-        now = now.max(event);
+        now = now.max(event) + lateness.below(mix.late_ns + 1);
         drive.advance(now, &mut answered);
         for completion in answered.drain(..) {
             in_place = 0;
@@ -120,8 +138,8 @@ fn run(mut drive: Drive, mix: Mix, count: u64) -> Result<(), String> {
             if completion.at_ns < since || completion.at_ns > now {
                 return Err(format!("asked at {since}, answered at {}, now {now}", completion.at_ns));
             }
-            if now - since > WAIT_NS_MAX {
-                return Err(format!("request {} waited for {} ns", completion.id, now - since));
+            if completion.at_ns - since > WAIT_NS_MAX {
+                return Err(format!("request {} waited for {} ns", completion.id, completion.at_ns - since));
             }
         }
         if in_place > STEPS_IN_PLACE_MAX || steps > count * STEPS_PER_REQUEST_MAX {
@@ -134,8 +152,8 @@ fn run(mut drive: Drive, mix: Mix, count: u64) -> Result<(), String> {
 fn drives(mix: Mix) -> [Drive; 4] {
     let hard_disk = |parameters: HardDiskParameters| {
         let write_cache_bytes = mix.write_cache_bytes.min(parameters.write_cache_bytes);
-        let spin_down_ns = mix.spin_down_ns;
-        let parameters = HardDiskParameters { write_cache_bytes, spin_down_ns, ..parameters };
+        let Mix { spin_down_ns, command_ns, .. } = mix;
+        let parameters = HardDiskParameters { write_cache_bytes, spin_down_ns, command_ns, ..parameters };
         Drive::HardDisk(Box::new(HardDisk::new(parameters)))
     };
     [
