@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_many_threads_ask_is_answered_until_the_drive_ends() {
+    fn all_requests_of_many_threads_are_answered() {
         for round in 0..4 {
             let drive = RealDrive::start(restless()).expect("a thread");
             std::thread::scope(|scope| {

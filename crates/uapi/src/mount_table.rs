@@ -65,6 +65,12 @@ pub fn at<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     mounts.iter().rfind(|mount| mount.mountpoint == path)
 }
 
+/// The mount that a path is in: that of the longest mount point above it, and the last one there.
+pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.mountpoint));
+    above.max_by_key(|mount| mount.mountpoint.components().count())
+}
+
 /// The lines of a table.
 pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
@@ -132,6 +138,11 @@ mod tests {
             ("rw", Path::new("/d"))
         );
         assert_eq!(find("/a b").source, Path::new("x.img"));
+        let holding = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.id);
+        assert_eq!(
+            [holding("/a b/d"), holding("/a b/c"), holding("/mnt/x"), holding("/a")],
+            [Some(30), Some(33), Some(32), Some(22)]
+        );
         assert_eq!((find("/mnt").kind.as_slice(), find("/mnt").device.as_str()), (&b"tmpfs"[..], "0:42"));
         assert_eq!(find("/e\\f").kind, b"overlay", "whatever bytes its options have");
         assert_eq!(at(&mounts, Path::new("/mnt/x")), None);

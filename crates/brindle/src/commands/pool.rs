@@ -103,11 +103,19 @@ pub(crate) fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()>
         tracing::warn!("{warning}");
     }
     log_devices(volume);
+    warn_of_writers(volume);
     Ok(())
 }
 
 /// Opens a pool to look into it: missing devices are no obstacle as long as everything can be read.
 pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
+    let pool = open_mounted_pool(paths)?;
+    warn_of_writers(pool.volume());
+    Ok(pool)
+}
+
+/// The same without a warning if others write the pool: of a pool that was named by its mount, that is known.
+pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let mut options = brindle_tree::OpenOptions::default();
     options.volume.degraded = true;
@@ -139,6 +147,14 @@ pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
     }
 }
 
+/// Warns if a pool that is only read is written by others.
+fn warn_of_writers(volume: &Volume) {
+    if !volume.is_writable() {
+        let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();
+        warn_if_used(&volume.superblock().fsid, &names);
+    }
+}
+
 /// Logs the devices of a pool.
 pub(crate) fn log_devices(volume: &Volume) {
     let is_logged = |unused: &UnusedDevice| {
@@ -149,10 +165,6 @@ pub(crate) fn log_devices(volume: &Volume) {
         tracing::warn!("{unused}; it is not used");
     }
     let superblock = volume.superblock();
-    let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();
-    if !volume.is_writable() {
-        warn_if_used(&superblock.fsid, &names);
-    }
     tracing::info!("pool {}, generation {}", superblock.fsid, superblock.generation);
     for device in volume.devices() {
         let (devid, name) = (device.devid, &device.name);

@@ -11,6 +11,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use brindle_admin::Mounted;
 use brindle_policy::writeback::WriteBackMode;
+use brindle_uapi::mount_table;
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -161,6 +162,11 @@ impl Property {
         value.get_name().to_owned()
     }
 
+    /// Returns true if it belongs to a mount and to nothing else.
+    fn is_of_mount(self) -> bool {
+        !matches!(self, Self::Ro | Self::Compression | Self::Tier | Self::AllocationHint)
+    }
+
     /// Returns true if a path, which may be the mount point of a mount of brindle, has the property.
     fn is_of(self, mounted: &Mounted, is_served: bool) -> bool {
         match self {
@@ -255,7 +261,23 @@ fn print_attribute(out: &mut impl Write, path: &Path, what: &str, attribute: &st
     }
 }
 
+/// Refuses a path below the mount point for what would change the whole mount.
+fn require_mount_point(property: Property, path: &Path) -> Result<()> {
+    let mounts = mount_table::read().context("cannot read the mount table")?;
+    let canonical = path.canonicalize().with_context(|| path.display().to_string())?;
+    match mount_table::holding(&mounts, &canonical) {
+        Some(mount) if mount.mountpoint != canonical => {
+            let (name, place) = (property.name(), mount.mountpoint.display());
+            wrong_usage(format!("{}: {name} is a property of the whole mount, {place}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Result<()> {
+    if property.is_of_mount() {
+        require_mount_point(*property, path)?;
+    }
     match (property, value.as_str()) {
         (Property::AllocationHint, _) => device_property::set(path, *devid, options, value)?,
         (Property::SmallFiles, _) => {

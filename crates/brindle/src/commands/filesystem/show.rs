@@ -2,7 +2,8 @@
 
 use crate::cli::JsonOption;
 use crate::commands::health::{self, AllHealth, Health};
-use crate::commands::pool::{log_devices, open_devices, open_pool, without_pool};
+use crate::commands::in_use::warn_if_used;
+use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
@@ -65,7 +66,12 @@ pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     };
     let shown = match reach.mounted() {
         Some(mounted) => Shown::of_mount(mounted)?,
-        None => Shown::look(&command.devices)?,
+        None => {
+            let shown = Shown::look(&command.devices)?;
+            let names: Vec<String> = shown.devices.iter().map(|device| device.name.clone()).collect();
+            warn_if_used(&shown.superblock.fsid, &names);
+            shown
+        }
     };
     if command.json.json {
         output::print_json(&pool_json(&shown))?;
@@ -114,10 +120,10 @@ impl Shown {
         Ok(shown)
     }
 
-    /// Opens the pool; where that fails, the superblocks of the devices that are there, and what can be read of the
+    /// Opens the pool, without a word if others write it; where that fails, the superblocks of the devices that are there, and what can be read of the
     /// chunk tree, tell what they know.
     fn look(paths: &[PathBuf]) -> Result<Self> {
-        let error = match open_pool(paths) {
+        let error = match open_mounted_pool(paths) {
             Ok(pool) => return Ok(Self { health: health::of_pool(&pool)?, ..Self::new(pool.volume()) }),
             Err(error) => error.downcast::<TreeError>()?,
         };

@@ -2,7 +2,7 @@
 
 use super::{Served, json, wait_until};
 use crate::mount::can_mount;
-use crate::support::{brindle_fails, brindle_prints, text, with_devices};
+use crate::support::{brindle, brindle_fails, brindle_prints, text, with_devices};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
@@ -63,6 +63,14 @@ fn waiting_data_is_shown_and_goes_when_write_back_is_switched_off() {
         said.contains("write-back: sync, raid1; ") && said.contains(" wait on fast devices, for "),
         "{said}"
     );
+    // A file is not the place to change it at.
+    let file = place.join("file1");
+    let said = brindle_fails(2, ["property", "set", text(&file), "writeback", "off"]);
+    assert!(said.contains(&format!("a property of the whole mount, {}", place.display())), "{said}");
+    assert_eq!(property(&served, "writeback"), "writeback=sync");
+    // The pool of a named mount is written, which is no news.
+    let shown = brindle(["filesystem", "show", text(&place)]);
+    assert!(shown.status.success() && shown.stderr.is_empty(), "{shown:?}");
     // It lies in no wrong place, and is left alone by what moves misplaced data.
     assert!(served.prints(&["tier", "apply"]).starts_with("Nothing to move."));
     set(&served, "writeback", "off");
