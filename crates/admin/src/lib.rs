@@ -8,6 +8,7 @@ mod call;
 pub mod control;
 mod defragment;
 pub mod devices;
+mod log;
 mod mounts;
 pub mod pool;
 pub mod search;

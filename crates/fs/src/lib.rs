@@ -53,6 +53,7 @@ pub use background::Remaining;
 pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 pub use brindle_ondisk::{ObjectId, RootId};
+pub use brindle_policy::log::LogProfile;
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 pub use brindle_policy::writeback::{DestageSettings, WriteBackMode, WriteBackObstacle};
 pub use brindle_tree::{

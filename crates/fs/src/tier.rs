@@ -11,6 +11,7 @@
 //! directory is shared, and what is copied into one is written anew.
 
 use crate::{Filesystem, FsError, InodeId};
+use brindle_policy::log::LogProfile;
 use brindle_policy::placement::PlacementClass;
 pub(crate) use brindle_policy::tier::files::{MARK as TIER, tier_of_mark};
 use brindle_tree::PoolSettings;
@@ -59,12 +60,37 @@ impl Filesystem {
         Ok(())
     }
 
+    /// Profile of the log: of a filesystem that is written the one that it goes by, else the stored one.
+    ///
+    /// # Errors
+    /// Trees that can't be read.
+    pub fn log_profile(&self) -> Result<LogProfile, FsError> {
+        match self.is_only_read() {
+            true => Ok(self.pool().stored_log_profile()?),
+            false => Ok(self.pool().log_profile()?),
+        }
+    }
+
+    /// Stores another profile of the log in the pool, and goes by it from now on; durable with the next commit.
+    ///
+    /// # Errors
+    /// A filesystem that is not written.
+    pub fn set_log_profile(&self, profile: LogProfile) -> Result<(), FsError> {
+        let _writing = self.writing()?;
+        Ok(self.pool().set_log_profile(profile)?)
+    }
+
     /// Inputs of the choice of a file's tier for data that is written now.
     pub(crate) fn tier_wish(&self, file: InodeId, size: u64) -> Result<TierWish, FsError> {
         if !self.pool().has_tiers() {
             return Ok(TierWish::NONE);
         }
         let mark = self.xattr(file, TIER)?.and_then(|value| tier_of_mark(&value));
+        if !self.pool().has_fast_data_tier() {
+            // What can't stay on fast devices may still wait there.
+            let mark = mark.filter(|mark| *mark == PlacementClass::Bulk);
+            return Ok(TierWish { mark, size, limit: 0 });
+        }
         Ok(TierWish { mark, size, limit: self.small_file_bytes() })
     }
 }

@@ -4,6 +4,7 @@ use crate::Timestamp;
 use crate::compression::CompressionChoice;
 use brindle_ondisk::Uuid;
 use brindle_ondisk::item::Timespec;
+use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{PlacementClass, PlacementMode};
 use brindle_tree::{DiscardMode, WriteBackWish, WriterOptions};
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub struct WriteOptions {
     /// Source of the mode of write-back: none unless told otherwise, for someone has to destage what waits
     /// ([`Destager`](crate::Destager)).
     pub write_back: WriteBackWish,
+    /// Profile of the log, whatever the pool has stored (`log_profile`).
+    pub log_profile: Option<LogProfile>,
     /// Longer extents that are not compressed become several when they are moved to another place, in bytes.
     pub moved_extent_bytes_max: u64,
     /// The time, and random numbers.
@@ -75,6 +78,7 @@ impl Default for WriteOptions {
             small_file_bytes: None,
             classes: BTreeMap::new(),
             write_back: WriteBackWish::default(),
+            log_profile: None,
             moved_extent_bytes_max: u64::MAX,
             host: Arc::new(SystemHost),
         }
@@ -90,6 +94,7 @@ impl WriteOptions {
             placement: self.placement,
             classes: self.classes.clone(),
             write_back: self.write_back,
+            log_profile: self.log_profile,
             moved_extent_bytes_max: self.moved_extent_bytes_max,
             recovers: true,
             is_transient: false,

@@ -45,7 +45,7 @@ pub mod shortage;
 mod tests;
 pub mod watch;
 
-use crate::log::{LogDevice, LogEverywhere, log_devices};
+use crate::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
 use crate::placement::{AllocationHint, Fit, PlacementClass};
 use brindle_interval::gaps;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
@@ -230,8 +230,8 @@ impl TierPool {
         device.map_or(PlacementClass::Bulk, |device| device.class)
     }
 
-    /// Devices that get the superblocks of a log, or the reason for which all do.
-    pub fn log_devices(&self) -> Result<Vec<u64>, LogEverywhere> {
+    /// Fast devices that hold the log alone, with a profile of it, or the reason for which there are none.
+    pub fn log_placement(&self, chosen: LogProfile) -> Result<LogPlacement, LogEverywhere> {
         let device = |device: &TierDevice| LogDevice {
             devid: device.devid.get(),
             is_fast: device.class == PlacementClass::Fast,
@@ -239,7 +239,7 @@ impl TierPool {
         let devices: Vec<LogDevice> = self.devices.iter().map(device).collect();
         let metadata = self.chunks.iter().filter(|chunk| !chunk.kind.contains(BlockGroupType::DATA));
         let tolerated = metadata.map(|chunk| chunk.profile().attributes().tolerated_failures).max();
-        log_devices(&devices, tolerated.unwrap_or(0))
+        log_placement(&devices, tolerated.unwrap_or(0), chosen)
     }
 
     /// Number of devices of a class.

@@ -2,8 +2,9 @@
 //! nothing of it leave it where it is.
 
 use crate::{Need, Pool, TreeError};
-use brindle_ondisk::item::PoolSettingsItem;
+use brindle_ondisk::item::{LogSettingsItem, PoolSettingsItem};
 use brindle_ondisk::{Item, RootId};
+use brindle_policy::log::LogProfile;
 use zerocopy::IntoBytes;
 
 /// Permanent settings of a pool.
@@ -37,5 +38,35 @@ impl Pool {
         };
         let transaction = self.join(Need::items(1))?;
         transaction.replace(&tree, &PoolSettingsItem::KEY, item.as_bytes())
+    }
+
+    /// Profile of the log that is stored in the pool.
+    ///
+    /// # Errors
+    /// A device tree that can't be read.
+    pub fn stored_log_profile(&self) -> Result<LogProfile, TreeError> {
+        let tree = self.tree(RootId::DEV_TREE)?;
+        let key = LogSettingsItem::KEY;
+        let found = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            // A number of a later version is none that may be guessed at.
+            Ok(Item::LogSettings(item)) => Ok(LogProfile::from_disk(item.copies.get()).unwrap_or_default()),
+            Ok(_) => Ok(LogProfile::default()),
+            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
+        })?;
+        Ok(found.transpose()?.unwrap_or_default())
+    }
+
+    /// Stores another profile of the log, and goes by it from now on; durable with the next commit.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn set_log_profile(&self, profile: LogProfile) -> Result<(), TreeError> {
+        let tree = self.tree(RootId::DEV_TREE)?;
+        let item =
+            LogSettingsItem { version: LogSettingsItem::VERSION.into(), copies: profile.copies().into() };
+        let transaction = self.join(Need::items(1))?;
+        transaction.replace(&tree, &LogSettingsItem::KEY, item.as_bytes())?;
+        self.writer()?.space.use_log_profile(profile);
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod balance;
 mod defragment;
 mod device;
+mod log;
 mod reads;
 mod space;
 mod work;
@@ -18,6 +19,7 @@ pub use device::{
     DEVICE_REMOVE, DEVICE_RESIZE, DEVICE_STALE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK,
     SIZE_TO,
 };
+pub use log::LogReport;
 pub use reads::{DeviceReads, ReadsPage, ReadsReport};
 pub use space::{DeviceSpace, GroupSpace, SpacePage, SpaceReport};
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};

@@ -5,7 +5,7 @@
 
 use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
-    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, Label,
+    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, Label, LogReport,
     ReadOnlyReason, ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage,
     TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
@@ -317,6 +317,10 @@ verbs! {
     SetWriteBack: brindle(23), Tells(WriteBackRequest), Brindle, Administrator, Slow, Change;
     /// State of the write-back tier.
     ReportWriteBack: brindle(24), Asks(WriteBackReport), Brindle, Judged, Quick, Nothing;
+    /// Stores another profile of the log: the number of copies that are enough, 0 for as many as of other metadata.
+    SetLogProfile: brindle(25), Tells(u64), Brindle, Administrator, Slow, Change;
+    /// Profile of the log.
+    ReportLog: brindle(26), Asks(LogReport), Brindle, Judged, Quick, Nothing;
     /// A setting of the mount, by its name.
     GetSetting: brindle(30), Exchanges(Setting), Brindle, Judged, Quick, Nothing;
     /// Changes a setting of the mount.

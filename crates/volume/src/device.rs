@@ -7,8 +7,8 @@ use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Uuid};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use zerocopy::FromZeros;
 
 /// A device of the pool.
@@ -45,6 +45,9 @@ pub(crate) struct PoolDevice {
     pub(crate) durability: Arc<Durability>,
     /// The highest generation of a superblock that it may hold.
     pub(crate) superblock_generation: Arc<AtomicU64>,
+    /// True if the pool has a log, and the superblock of this device does not point to it: blocks of the log may be missing
+    /// there.
+    pub(crate) lacks_log: Arc<AtomicBool>,
 }
 
 /// Numbers that tell whether a device holds writes that are not durable.
@@ -183,6 +186,7 @@ impl PoolDevice {
             unflushed: Arc::default(),
             durability: Arc::default(),
             superblock_generation: Arc::default(),
+            lacks_log: Arc::default(),
         }
     }
 

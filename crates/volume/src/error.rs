@@ -246,6 +246,12 @@ pub enum WriteError {
         /// Names of the devices.
         devices: Vec<String>,
     },
+    /// One of the only devices that took a write failed to make it durable.
+    #[error("a flush failed of devices that alone took a write: {}", join(.devices))]
+    Relied {
+        /// The devices.
+        devices: Vec<DevId>,
+    },
     /// Too many devices have no new superblock.
     #[error("writing superblocks: {}", join(.failures))]
     Superblocks {

@@ -59,6 +59,8 @@ impl Pool {
             device.is_stale = is_older && !device.is_asleep;
             // Until its mark is known.
             device.is_incomplete = is_older;
+            let has_log = !is_older && found.superblock.log_root.get() != 0;
+            device.lacks_log = Arc::new((scan.superblock.log_root.get() != 0 && !has_log).into());
             pool.devices.push(device);
         }
         for warning in scan.warnings {

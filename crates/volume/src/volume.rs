@@ -81,6 +81,11 @@ impl Volume {
         })
     }
 
+    /// The generation of the pool when it was opened.
+    pub fn opened_generation(&self) -> Generation {
+        self.opened
+    }
+
     /// Returns true if it was opened to be written.
     pub fn is_writable(&self) -> bool {
         self.is_writable

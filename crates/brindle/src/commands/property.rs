@@ -5,7 +5,7 @@ use crate::commands::filesystem::mode_name;
 use crate::commands::mkfs::parse_profile;
 use crate::commands::mount_options::parse_small_files;
 use crate::commands::path::shown_name;
-use crate::commands::tier::warning;
+use crate::commands::tier::{log, warning};
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::output;
 use anyhow::{Context, Result};
@@ -36,6 +36,7 @@ EXAMPLES
     brindle property get /mnt read_policy
     brindle property set /mnt writeback all
     brindle property set /mnt writeback_profile single
+    brindle property set /mnt log_profile single
 
 EXIT STATUS
   0  success
@@ -56,7 +57,8 @@ pub(crate) enum PropertyCommand {
 ///
 /// `ro`: true for a read-only subvolume. `compression`: algorithm for a file, or for new files of a directory.
 /// `tier`: class of devices for the data of a file, or of new files of a directory. `small_files`: length up to which
-/// data of files lies on fast devices. `writeback` and `writeback_profile`: data that lies on fast devices first. `placement`: weight of the class of a device. `allocation_hint`: use of
+/// data of files lies on fast devices. `writeback` and `writeback_profile`: data that lies on fast devices first. `log_profile`: copies of the log.
+/// `placement`: weight of the class of a device. `allocation_hint`: use of
 /// devices; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
 /// mirrors in brackets; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
@@ -94,6 +96,11 @@ pub(crate) struct GetCommand {
 /// (see brindle mount --help). `writeback_profile` is the profile that data has while it waits there: data for that
 /// of other data, or one such as single, which few fast devices are enough for: if such a device is lost, so is what
 /// waits on it. Both are stored in the pool, and count at once.
+///
+/// `log_profile` of a mount is the number of copies of the log, which fsyncs write between two commits: metadata for as many
+/// as other metadata has, or single, raid1 or raid1c3, for which few fast devices are enough: with single, what was fsynced
+/// since the last commit is lost if that device is, and nothing else. It is stored in the pool, and counts after the
+/// third commit of a mount.
 ///
 /// `allocation_hint` of a device is DATA_PREFERRED, METADATA_PREFERRED, METADATA_ONLY, DATA_ONLY or NO_NEW_CHUNKS. It is
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
@@ -135,6 +142,8 @@ enum Property {
     WriteBack,
     #[value(name = "writeback_profile")]
     WriteBackProfile,
+    #[value(name = "log_profile")]
+    LogProfile,
     #[value(name = "allocation_hint")]
     AllocationHint,
     #[value(name = "metadata_defrag")]
@@ -175,6 +184,7 @@ impl Property {
             // A mount that is not written does not know them.
             Self::AllocationHint | Self::SmallFiles | Self::Placement => is_served && mounted.space().is_ok(),
             Self::WriteBack | Self::WriteBackProfile => is_served && mounted.write_back().is_ok(),
+            Self::LogProfile => is_served && mounted.log_profile().is_ok(),
             _ => is_served,
         }
     }
@@ -232,6 +242,7 @@ fn print(property: Property, command: &GetCommand, out: &mut impl Write) -> Resu
             let name = profile.map_or_else(|| AS_DATA.to_owned(), |profile| profile.to_string());
             writeln!(out, "writeback_profile={name}")?;
         }
+        Property::LogProfile => writeln!(out, "log_profile={}", Mounted::open(path)?.log_profile()?)?,
         Property::Placement => {
             let mode = Mounted::open(path)?.space()?.placement;
             writeln!(out, "placement={}", mode_name(mode))?;
@@ -303,6 +314,11 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
             };
             mounted.set_write_back_profile(profile)?;
             warn_of_obstacle(&mounted)?;
+        }
+        (Property::LogProfile, _) => {
+            let profile = value.parse().or_wrong_usage()?;
+            Mounted::open(path)?.set_log_profile(profile)?;
+            log::warn_of_mount(path, profile);
         }
         (Property::Tier, "fast" | "bulk") => {
             rustix::fs::setxattr(path, TIER, value.as_bytes(), XattrFlags::empty())

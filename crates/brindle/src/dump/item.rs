@@ -60,9 +60,11 @@ pub(super) fn print_item(out: Text<'_>, key: &Key, data: &[u8], style: &ItemStyl
         Item::QgroupStatus(status) => pool_items::print_qgroup_status(out, &status),
         Item::QgroupInfo(info) => pool_items::print_qgroup_info(out, info),
         Item::QgroupLimit(limit) => pool_items::print_qgroup_limit(out, limit),
-        Item::QgroupRelation | Item::PoolSettings(_) | Item::WriteBack(_) | Item::Unknown(_) => {
-            pool_items::print_unknown(out, key)
-        }
+        Item::QgroupRelation
+        | Item::PoolSettings(_)
+        | Item::WriteBack(_)
+        | Item::LogSettings(_)
+        | Item::Unknown(_) => pool_items::print_unknown(out, key),
         Item::Balance(balance) => pool_items::print_balance(out, key, balance),
         Item::DevStats(stats) => pool_items::print_dev_stats(out, key, &stats),
         Item::DevReplace(replace) => pool_items::print_dev_replace(out, replace),

@@ -1,5 +1,6 @@
 //! `balance` and `tier` on mounts of brindle: while programs write, over kills of the server, and by a watch.
 
+mod log_profile;
 mod one_fast;
 mod write_back;
 

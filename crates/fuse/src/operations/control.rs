@@ -2,11 +2,11 @@
 
 use super::{Operations, number};
 use crate::permission::Caller;
-use brindle_fs::{AllocationHint, InodeId, PlacementClass, PlacementMode, SpaceSummary, Spread};
+use brindle_fs::{AllocationHint, InodeId, LogProfile, PlacementClass, PlacementMode, SpaceSummary, Spread};
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use brindle_uapi::message::{
     CommitReport, CommitsReport, DEVICE_BEHIND, DEVICE_MISSING, DEVICE_STALE, DeviceInfo, DeviceSpace,
-    DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, Histogram, InodeLookup, Label,
+    DeviceStatistics, FilesystemInfo, GroupSpace, HintRequest, Histogram, InodeLookup, Label, LogReport,
     RESET_STATISTICS, ReadOnlyReason, ServerInfo, SpacePage, TrimRange, field, text,
 };
 use rustix::io::Errno;
@@ -29,6 +29,18 @@ impl Operations {
     pub(super) fn set_small_files(&self, bytes: u64) -> Result<(), Errno> {
         number(self.filesystem.set_small_file_bytes(bytes))?;
         number(self.filesystem.sync())
+    }
+
+    pub(super) fn set_log_profile(&self, copies: u64) -> Result<(), Errno> {
+        let profile = LogProfile::from_disk(copies).ok_or(Errno::INVAL)?;
+        number(self.filesystem.set_log_profile(profile))?;
+        number(self.filesystem.sync())
+    }
+
+    pub(super) fn log_report(&self) -> Result<LogReport, Errno> {
+        let stored = number(self.filesystem.pool().stored_log_profile().map_err(Into::into))?;
+        let profile = number(self.filesystem.log_profile())?;
+        Ok(LogReport { copies: profile.copies(), stored_copies: stored.copies() })
     }
 
     pub(super) fn set_placement(&self, mode: u64) -> Result<(), Errno> {

@@ -124,6 +124,8 @@ services! {
     SetPlacement => |mount, _, mode| mount.set_placement(mode);
     SetWriteBack => |mount, _, request| mount.set_write_back(&request);
     ReportWriteBack => |mount, _, ()| mount.write_back_report();
+    SetLogProfile => |mount, _, copies| mount.set_log_profile(copies);
+    ReportLog => |mount, _, ()| mount.log_report();
     GetSetting => |mount, _, asked| mount.setting(asked);
     SetSetting => |mount, _, wanted| mount.set_setting(&wanted);
     ReportReads => |mount, _, page| Ok(mount.reads_page(page.after_device));

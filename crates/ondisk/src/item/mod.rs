@@ -26,7 +26,7 @@ pub use misc::{
     BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, QgroupInfo, QgroupLimit, QgroupStatus,
     QgroupStatusHeader, VerityDescItem,
 };
-pub use own::{PoolSettingsItem, WriteBackChunk, WriteBackHeader, WriteBackItem};
+pub use own::{LogSettingsItem, PoolSettingsItem, WriteBackChunk, WriteBackHeader, WriteBackItem};
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
 use crate::{Defect, Key, KeyType, ObjectId, to_u64};
@@ -100,6 +100,8 @@ pub enum Item<'a> {
     PoolSettings(&'a PoolSettingsItem),
     /// `PERSISTENT_ITEM` of brindle's own
     WriteBack(WriteBackItem<'a>),
+    /// `PERSISTENT_ITEM` of brindle's own
+    LogSettings(&'a LogSettingsItem),
     /// `DEV_REPLACE`
     DevReplace(&'a DevReplaceItem),
     /// `UUID_KEY_SUBVOL`, `UUID_KEY_RECEIVED_SUBVOL`: subvolume ids
@@ -167,6 +169,9 @@ impl<'a> Item<'a> {
             }
             KeyType::PERSISTENT_ITEM if *key == WriteBackHeader::KEY => {
                 Self::WriteBack(WriteBackItem::parse(data)?)
+            }
+            KeyType::PERSISTENT_ITEM if *key == LogSettingsItem::KEY => {
+                Self::LogSettings(prefix(data, "log settings size")?.0)
             }
             KeyType::DEV_REPLACE => Self::DevReplace(exact(data, "dev replace item size")?),
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {

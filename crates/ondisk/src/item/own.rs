@@ -25,6 +25,24 @@ impl PoolSettingsItem {
     pub const KEY: Key = Key::new(OWNER, KeyType::PERSISTENT_ITEM, 0);
 }
 
+/// Settings of the log: brindle's own item of the device tree. Later versions may append fields.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LogSettingsItem {
+    /// Version of the item that its writer knew; 1 at present.
+    pub version: U64,
+    /// Copies of the log that are enough; 0 for as many as of other metadata.
+    pub copies: U64,
+}
+const _: () = assert!(size_of::<LogSettingsItem>() == 16);
+
+impl LogSettingsItem {
+    /// The version that this is.
+    pub const VERSION: u64 = 1;
+    /// Its key, behind that of [`WriteBackHeader`].
+    pub const KEY: Key = Key::new(OWNER, KeyType::PERSISTENT_ITEM, 2);
+}
+
 /// Settings and chunks of the write-back tier: brindle's own item of the device tree. As many [`WriteBackChunk`]s follow
 /// as it says; later versions may append further bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -17,7 +17,8 @@ impl History {
         let base = self.steps.iter().rposition(|step| is_commit(&step) && step.is_done(point)).unwrap_or(0);
         let since: Vec<&RecordedOperation> =
             self.steps[base..].iter().take_while(|step| step.is_begun(point)).collect();
-        let whole = since.iter().enumerate().filter(|(number, step)| *number == 0 || is_commit(step));
+        let may_be_all = |number: usize, step| number == 0 || is_commit(step) || !guarantees.fsyncs_are_kept;
+        let whole = since.iter().enumerate().filter(|(number, step)| may_be_all(*number, *step));
         let (mut differences, mut same) = (Vec::new(), Vec::new());
         for (number, step) in whole {
             match step.expectation().difference(found) {
@@ -29,7 +30,8 @@ impl History {
             let is_known = others.iter().all(|other| have_same_subvolumes(first, other, found));
             return Ok(is_known.then_some(*first));
         }
-        if guarantees.commits_only_when_asked && guarantees.fsync_commits {
+        let is_commit_of_all = guarantees.commits_only_when_asked && guarantees.fsync_commits;
+        if is_commit_of_all || !guarantees.fsyncs_are_kept {
             return Err(words(&differences));
         }
         let mixture = Mixture { since: &since, found, point, guarantees };

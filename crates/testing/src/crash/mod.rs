@@ -100,6 +100,9 @@ pub struct CrashGuarantees {
     pub commits_only_when_asked: bool,
     /// The names found are those of one moment, not before the last fsync of a directory.
     pub names_are_of_one_moment: bool,
+    /// An fsync that is no commit makes its file durable. Otherwise, as after the loss of a device that alone held the log,
+    /// everything is as it was at one moment, not before the last commit.
+    pub fsyncs_are_kept: bool,
 }
 
 impl Default for CrashGuarantees {
@@ -110,6 +113,7 @@ impl Default for CrashGuarantees {
             snapshot_commits: false,
             commits_only_when_asked: true,
             names_are_of_one_moment: false,
+            fsyncs_are_kept: true,
         }
     }
 }

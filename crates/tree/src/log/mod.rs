@@ -30,6 +30,7 @@
 
 mod blocks;
 mod enter;
+mod holders;
 mod replayed;
 mod sync;
 mod verify;
@@ -67,6 +68,8 @@ pub(crate) struct Log {
 struct LogState {
     /// The transaction whose changes are logged.
     generation: Generation,
+    /// Devices that hold what was synced.
+    holders: Option<holders::LogHolders>,
     /// The log trees, by subvolume.
     trees: BTreeMap<RootId, Arc<Tree>>,
     /// The tree of log trees.

@@ -2,6 +2,7 @@
 
 use super::blocks::LogBlocks;
 use super::enter::root_item;
+use super::holders::LogHolders;
 use super::{Log, SyncMeasure, Unlogged};
 use crate::editor::replace;
 use crate::space::{MetadataReservation, Urgency};
@@ -10,7 +11,6 @@ use crate::{Editor, Pool, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
-use brindle_volume::DeviceSet;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -84,6 +84,11 @@ impl Pool {
         if !self.is_fit_for_log(writer, ticket.generation)? {
             return Ok(Err(Unlogged::Layout));
         }
+        let holders = self.log_holders(writer, ticket.generation);
+        if !writer.log.keeps_to(&holders) {
+            writer.log.forbid(ticket.generation);
+            return Ok(Err(Unlogged::Layout));
+        }
         let Some(reservation) = self.reserve_for_log(writer)? else { return Ok(Err(Unlogged::Space)) };
         let placed = editor.place_log();
         writer.space.release_metadata(reservation);
@@ -95,7 +100,7 @@ impl Pool {
             writer.log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        if let Err(error) = self.write_log(writer, root, &blocks) {
+        if let Err(error) = self.write_log(&holders, root, &blocks) {
             tracing::warn!("a log was not written: {error}");
             writer.log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Devices));
@@ -156,19 +161,17 @@ impl Pool {
     /// durable before the superblocks are; a device that took no write since is left alone.
     fn write_log(
         &self,
-        writer: &Writer,
+        holders: &LogHolders,
         root: TreeRoot,
         blocks: &[(Logical, Arc<Node>)],
     ) -> Result<(), TreeError> {
         let sealed: Vec<(Logical, Node)> =
             parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
-        self.volume().write_blocks(&writes)?;
-        let devices = match writer.space.log_devices() {
-            Ok(devices) => devices.into_iter().collect(),
-            Err(_) => DeviceSet::ALL,
-        };
-        self.volume().make_whole(&self.volume().unflushed_devices().union(&devices))?;
+        self.volume().write_blocks_on(&writes, holders.alone())?;
+        let devices = holders.superblocks();
+        let unflushed = self.volume().unflushed_devices();
+        self.volume().make_whole_relying_on(&unflushed.union(&devices), holders.alone())?;
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
         self.volume().write_log_superblocks(&superblock, &devices)?;

@@ -58,6 +58,10 @@ impl Space {
         state.devices = load_devices(pool, &options.classes)?;
         state.placement = placement_of(pool, options.placement);
         state.write_back = WriteBackTier::open(pool, options.write_back)?;
+        state.log_profile = match options.log_profile {
+            Some(told) => told,
+            None => pool.stored_log_profile()?,
+        };
         self.update_tiers(&mut state);
         for chunk in pool.volume().chunks() {
             state.add(self.load_group(pool, &chunk)?);

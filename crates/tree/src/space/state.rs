@@ -7,7 +7,7 @@ use super::membership::Membership;
 use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
-use brindle_policy::log::LogEverywhere;
+use brindle_policy::log::{LogEverywhere, LogPlacement, LogProfile};
 use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -80,8 +80,12 @@ pub(super) struct State {
     pub(super) membership: Membership,
     /// The profile that new chunks are to have, where block groups are being converted.
     pub(super) targets: PerContent<Option<Profile>>,
-    /// Devices that get the superblocks of a log, once they are known: forgotten when metadata chunks or devices change.
-    pub(super) log_devices: Option<Result<Vec<DevId>, LogEverywhere>>,
+    /// Profile of the log.
+    pub(super) log_profile: LogProfile,
+    /// Devices that hold the log, once they are known: forgotten when metadata chunks or devices change.
+    pub(super) log_placement: Option<Result<LogPlacement, LogEverywhere>>,
+    /// True if data may stay on fast devices; forgotten in the same way.
+    pub(super) has_fast_data_tier: Option<bool>,
     /// The write-back tier.
     pub(super) write_back: WriteBackTier,
     /// A chunk could not be made as its profile demands, and that was said.
@@ -161,7 +165,8 @@ impl State {
 
     /// Groups or devices change: what follows from them is found anew.
     pub(super) fn forget_conclusions(&mut self) {
-        self.log_devices = None;
+        self.log_placement = None;
+        self.has_fast_data_tier = None;
         self.write_back.obstacle = None;
     }
 

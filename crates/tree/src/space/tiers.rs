@@ -12,9 +12,10 @@ use super::group::{Content, Group, Totals};
 use super::state::{State, content};
 use crate::{Pool, TreeError};
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
-use brindle_policy::log::{LogDevice, LogEverywhere, log_devices};
+use brindle_policy::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
 use brindle_policy::placement::{
-    AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, room_for_fast_data,
+    AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, fast_data_devices,
+    room_for_fast_data,
 };
 use brindle_policy::sleep::sleepers;
 use brindle_policy::writeback::DataPlace;
@@ -69,9 +70,34 @@ impl Pool {
         Ok(())
     }
 
-    /// Devices whose superblocks point to the log between two commits, or the reason for which those of all do.
-    pub fn log_devices(&self) -> Result<Result<Vec<DevId>, LogEverywhere>, TreeError> {
-        Ok(self.writer()?.space.log_devices())
+    /// Fast devices that hold the log alone, or the reason for which there are none.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn log_placement(&self) -> Result<Result<LogPlacement, LogEverywhere>, TreeError> {
+        Ok(self.writer()?.space.log_placement())
+    }
+
+    /// Profile of the log that this mount goes by.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn log_profile(&self) -> Result<LogProfile, TreeError> {
+        Ok(self.writer()?.space.lock().log_profile)
+    }
+
+    /// Returns true if data may stay on fast devices: these are enough for the profile of data, or there is such data.
+    pub fn has_fast_data_tier(&self) -> bool {
+        let Ok(writer) = self.writer() else { return false };
+        let mut state = writer.space.lock();
+        if let Some(known) = state.has_fast_data_tier {
+            return known;
+        }
+        let needed = state.profile(Content::FastData).attributes().devs_min;
+        let found = state.fast.is_some()
+            && (fast_data_devices(&state.summaries()) >= usize::from(needed)
+                || state.groups().any(|group| group.content() == Content::FastData));
+        *state.has_fast_data_tier.insert(found)
     }
 
     /// Returns true if data placement distinguishes fast and bulk devices.
@@ -111,16 +137,23 @@ impl Space {
         tracing::info!("{mode}: metadata goes to devid {}, data to devid {}", ids(true), ids(false));
     }
 
-    /// Devices that get the superblocks of a log, or the reason for which all do.
-    pub(crate) fn log_devices(&self) -> Result<Vec<DevId>, LogEverywhere> {
+    /// Fast devices that hold the log alone, or the reason for which there are none.
+    pub(crate) fn log_placement(&self) -> Result<LogPlacement, LogEverywhere> {
         let mut state = self.lock();
-        if let Some(known) = &state.log_devices {
+        if let Some(known) = &state.log_placement {
             return known.clone();
         }
         let fast = state.fast.clone().unwrap_or_default();
-        let chosen = log_devices(&state.log_candidates(&fast), state.tolerated_failures());
-        let chosen = chosen.map(|devids| devids.into_iter().map(DevId::new).collect());
-        state.log_devices.insert(chosen).clone()
+        let found =
+            log_placement(&state.log_candidates(&fast), state.tolerated_failures(), state.log_profile);
+        state.log_placement.insert(found).clone()
+    }
+
+    /// Goes by another profile of the log from now on.
+    pub(crate) fn use_log_profile(&self, profile: LogProfile) {
+        let mut state = self.lock();
+        state.log_profile = profile;
+        state.log_placement = None;
     }
 
     /// Bulk devices that commits may leave alone while nothing is written to them; `None` in a pool that does not

@@ -19,7 +19,7 @@ const ROUNDS_MAX: usize = 100;
 /// Number of blocks that are sealed and handed to the devices at once.
 const BLOCKS_PER_WRITE: usize = 512;
 /// Upper bound on successive transactions that are not published because a device turns out stale in their course.
-const PUBLISHED_WITHIN: usize = 3;
+pub(crate) const PUBLISHED_WITHIN: usize = 3;
 
 /// A transaction that nothing can change any more.
 pub(super) struct Frozen {

@@ -44,6 +44,7 @@ mod stop;
 mod superblock;
 mod verify;
 
+pub(crate) use commit::PUBLISHED_WITHIN;
 use exclusive::Exclusive;
 pub use exclusive::ExclusiveOperation;
 pub use options::{Clock, WriterOptions};

@@ -2,6 +2,7 @@
 
 use crate::{DiscardMode, WriteBackWish};
 use brindle_ondisk::item::Timespec;
+use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{PlacementClass, PlacementMode};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,8 @@ pub struct WriterOptions {
     pub classes: BTreeMap<String, PlacementClass>,
     /// Source of the mode of write-back.
     pub write_back: WriteBackWish,
+    /// Profile of the log, whatever the pool has stored.
+    pub log_profile: Option<LogProfile>,
     /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
     /// limit, but where it is to be seen what comes of that.
     pub moved_extent_bytes_max: u64,
@@ -44,6 +47,7 @@ impl Default for WriterOptions {
             placement: PlacementMode::default(),
             classes: BTreeMap::new(),
             write_back: WriteBackWish::default(),
+            log_profile: None,
             moved_extent_bytes_max: u64::MAX,
             recovers: false,
             is_transient: false,
@@ -60,6 +64,7 @@ impl fmt::Debug for WriterOptions {
             .field("placement", &self.placement)
             .field("classes", &self.classes)
             .field("write_back", &self.write_back)
+            .field("log_profile", &self.log_profile)
             .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
             .field("recovers", &self.recovers)
             .field("is_transient", &self.is_transient)

@@ -9,6 +9,7 @@ use crate::chunk::Chunk;
 use crate::device::PoolDevice;
 use crate::layout::{Run, STRIP_BYTES, Way};
 use crate::pool::Pool;
+use brindle_ondisk::BlockGroupType;
 use brindle_policy::read::{
     COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadPolicy, ReadRequestFacts, ReadSettings,
     SEGMENT_BYTES, choose_mirror, cost, order_mirrors,
@@ -321,9 +322,11 @@ impl Pool {
 
     fn device_facts(&self, chunk: &Chunk, stripe: usize) -> MirrorFacts {
         let device = &self.devices[chunk.stripes[stripe].device];
+        // A block of the log may be missing there.
+        let may_lack_block = !chunk.kind.contains(BlockGroupType::DATA) && device.lacks_log.load(Relaxed);
         MirrorFacts {
             present: device.device.is_some(),
-            stale: device.is_stale,
+            stale: device.is_stale || may_lack_block,
             rebuilt: false,
             errors: device.counters.errors(),
             rotating: device.is_rotating(),

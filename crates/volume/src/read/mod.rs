@@ -32,6 +32,7 @@ use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, ReadError, Volume};
 use brindle_ondisk::{CorruptNode, Logical, NodeProblem, Physical, to_u64, to_usize};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The largest block that can be asked for, in bytes: no node is larger.
 const MAX_BLOCK_BYTES: u32 = 64 << 10;
@@ -108,6 +109,16 @@ impl Volume {
         let pool = self.snapshot();
         let (chunk, offset) = pool.locate_block(logical, 1).ok()?;
         (mirror < chunk.layout.ways()).then(|| pool.place(chunk, offset, mirror))
+    }
+
+    /// Returns true if an address lies, in one way, on a device whose superblock does not point to the pool's log: a block of
+    /// the log may be missing there.
+    pub fn mirror_lacks_log(&self, logical: Logical, mirror: usize) -> bool {
+        let pool = self.snapshot();
+        let Ok((chunk, offset)) = pool.locate_block(logical, 1) else { return false };
+        let device = chunk.stripes.get(pool.home(chunk, offset, mirror)).map(|stripe| stripe.device);
+        mirror < chunk.layout.ways()
+            && device.is_some_and(|device| pool.devices[device].lacks_log.load(Relaxed))
     }
 
     /// Reads a range within one chunk in one way only, counted from 0; nothing is verified.

@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use brindle_ondisk::{Generation, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
@@ -113,8 +113,10 @@ impl Volume {
 
     /// Writes a superblock to every device of a set, on all of them at the same time: each with its own device item (as
     /// given; devices that are not among those given keep what they have), its place and its checksum, and all of the
-    /// series of the given one. Devices that are behind get none; others may fail as long as every chunk can be read
-    /// without all of these. Afterwards the pool's superblock is this one.
+    /// series of the given one. A device that lacks the log to which the given one points gets it without: blocks of the
+    /// log may be missing there, and after the loss of the others it would lead to them. Devices that are behind get none;
+    /// others may fail as long as every chunk can be read without all of these. Afterwards the pool's superblock is this
+    /// one.
     pub fn write_superblocks(
         &self,
         template: &Superblock,
@@ -136,6 +138,9 @@ impl Volume {
             one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
         }
         let failed = Copies::new(template, device_items, copies, &members).write(&members, false);
+        if template.log_root.get() == 0 {
+            pool.devices.iter().for_each(|member| member.lacks_log.store(false, Relaxed));
+        }
         let failed = report(&pool, failed);
         let (failed, failures): (Vec<_>, Vec<_>) = failed.into_iter().unzip();
         if !tolerates(&pool, &failed, &behind) {
@@ -161,6 +166,10 @@ impl Volume {
         let members = Member::of(&pool, set);
         for one in &members {
             one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
+            one.member.lacks_log.store(false, Relaxed);
+        }
+        for member in pool.devices.iter().filter(|member| !set.contains(member.devid)) {
+            member.lacks_log.store(true, Relaxed);
         }
         let failed = Copies::new(template, &[], SuperblockCopies::First, &members).write(&members, true);
         if !failed.is_empty() {
@@ -227,6 +236,9 @@ impl Copies {
             for (copy, offset) in offsets.filter(|(copy, _)| wanted.has(*copy)) {
                 let mut superblock = Box::new(template.clone());
                 superblock.dev_item = *item;
+                if one.member.lacks_log.load(Relaxed) {
+                    (superblock.log_root, superblock.log_root_level) = (Logical::new(0), 0);
+                }
                 superblock.set_series(template.series());
                 superblock.bytenr.set(offset);
                 let checksum = superblock.compute_checksum(superblock.checksum_type());

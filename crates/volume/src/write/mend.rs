@@ -59,6 +59,19 @@ impl Volume {
         Err(WriteError::Behind { devices })
     }
 
+    /// The same, where a failed flush of some devices must not be made good from other copies, for there are none: it is an
+    /// error, after which what was written to these devices since their last flush counts for nothing.
+    pub fn make_whole_relying_on(&self, set: &DeviceSet, devices: &[DevId]) -> Result<(), WriteError> {
+        let failures = || {
+            let pool = self.snapshot();
+            let meant = pool.devices.iter().filter(|member| devices.contains(&member.devid));
+            meant.map(|member| member.counters.flush_errors.load(Relaxed)).sum::<u64>()
+        };
+        let before = failures();
+        self.make_whole(set)?;
+        if failures() == before { Ok(()) } else { Err(WriteError::Relied { devices: devices.to_vec() }) }
+    }
+
     /// The devices that lack something, or are missing, while their item expects no more of them than what their
     /// superblock may say.
     pub fn devices_to_mark(&self) -> Vec<DevId> {

@@ -27,7 +27,7 @@ use crate::chunk::Chunk;
 use crate::layout::Way;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
-use brindle_ondisk::{Logical, to_u64, to_usize};
+use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use plan::Plan;
 use row::{Row, RowKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,14 @@ impl Volume {
     /// Writes many tree blocks to all their copies: those that follow each other as one piece, devices at the
     /// same time. In any order; nothing is durable before [`Volume::flush`].
     pub fn write_blocks(&self, blocks: &[(Logical, &[u8])]) -> Result<(), WriteError> {
-        self.write(blocks, None)
+        self.write(blocks, None, &[])
+    }
+
+    /// Writes tree blocks to the copies on some devices alone, as far as each of these has one, and all of these copies must
+    /// be taken; blocks that are not on each of them to all copies. The other copies stay as they are: the caller
+    /// answers for it that no reader takes them for good.
+    pub fn write_blocks_on(&self, blocks: &[(Logical, &[u8])], devices: &[DevId]) -> Result<(), WriteError> {
+        self.write(blocks, None, devices)
     }
 
     /// Writes ranges of data as [`Volume::write_blocks`] does. Where parity is made of what lies beside them, the
@@ -57,20 +64,25 @@ impl Volume {
         pieces: &[(Logical, &[u8])],
         witness: &dyn Witness,
     ) -> Result<(), WriteError> {
-        self.write(pieces, Some(witness))
+        self.write(pieces, Some(witness), &[])
     }
 
-    fn write(&self, blocks: &[(Logical, &[u8])], witness: Option<&dyn Witness>) -> Result<(), WriteError> {
+    fn write(
+        &self,
+        blocks: &[(Logical, &[u8])],
+        witness: Option<&dyn Witness>,
+        only: &[DevId],
+    ) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
         let pool = self.snapshot();
-        let mut plan = Plan::default();
-        let mut rows: BTreeMap<RowKey, Row<'_>> = BTreeMap::new();
+        let mut parts = Parts { only, plan: Plan::default(), rows: BTreeMap::new() };
         for (logical, bytes) in blocks {
             let (chunk, offset) = self.locate(&pool, *logical, to_u64(bytes.len()))?;
-            split(&pool, chunk, offset, bytes, &mut plan, &mut rows)?;
+            parts.split(&pool, chunk, offset, bytes)?;
         }
+        let Parts { plan, mut rows, .. } = parts;
         // Before any lock: the witness reads, and what is read may be repaired. Checksums that are outdated by the time
         // they are used fit nothing, and then the row is taken as it is.
         rows.values_mut().for_each(|row| row.learn(self.tree_context(), witness));
@@ -184,30 +196,40 @@ fn touched_stripes(chunk: &Chunk, offset: u64, length: u64) -> BTreeSet<usize> {
     stripes
 }
 
-/// Splits a range into pieces: those with parity are gathered by row, the others planned.
-fn split<'a>(
-    pool: &Pool,
-    chunk: &Arc<Chunk>,
-    offset: u64,
-    bytes: &'a [u8],
-    plan: &mut Plan<'a>,
-    rows: &mut BTreeMap<RowKey, Row<'a>>,
-) -> Result<(), WriteError> {
-    let (mut offset, mut rest) = (offset, bytes);
-    while !rest.is_empty() {
-        let mut run = chunk.layout.run_at(offset);
-        run.length = run.length.min(to_u64(rest.len()));
-        let (now, later) = rest.split_at(to_usize(run.length));
-        if chunk.layout.has_parity() {
-            let key = RowKey { chunk: chunk.start, row: run.row };
-            rows.entry(key).or_insert_with(|| Row::new(chunk, run.row)).push(&run, now);
-        } else {
-            plan.add_copies(pool, chunk, offset, &run, now)?;
+/// Parts of a write.
+struct Parts<'a> {
+    /// Devices that are enough; all if there are none.
+    only: &'a [DevId],
+    plan: Plan<'a>,
+    /// Parts with parity, by row.
+    rows: BTreeMap<RowKey, Row<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    /// Splits a range into pieces: those with parity are gathered by row, the others planned.
+    fn split(
+        &mut self,
+        pool: &Pool,
+        chunk: &Arc<Chunk>,
+        offset: u64,
+        bytes: &'a [u8],
+    ) -> Result<(), WriteError> {
+        let (mut offset, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let mut run = chunk.layout.run_at(offset);
+            run.length = run.length.min(to_u64(rest.len()));
+            let (now, later) = rest.split_at(to_usize(run.length));
+            if chunk.layout.has_parity() {
+                let key = RowKey { chunk: chunk.start, row: run.row };
+                self.rows.entry(key).or_insert_with(|| Row::new(chunk, run.row)).push(&run, now);
+            } else {
+                self.plan.add_copies(pool, chunk, offset, &run, now, self.only)?;
+            }
+            offset += run.length;
+            rest = later;
         }
-        offset += run.length;
-        rest = later;
+        Ok(())
     }
-    Ok(())
 }
 
 /// Forgets bytes fetched in advance that are overwritten.

@@ -6,7 +6,7 @@ use crate::layout::{Run, Way};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
-use brindle_ondisk::{BlockGroupType, Logical, Physical, to_u64};
+use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, to_u64};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -51,7 +51,8 @@ struct Failure {
 }
 
 impl<'a> Plan<'a> {
-    /// Adds all copies of a run.
+    /// Adds the copies of a run: those on some devices alone, of which none may fail, if each of these devices has one; or
+    /// else all.
     pub(super) fn add_copies(
         &mut self,
         pool: &Pool,
@@ -59,6 +60,7 @@ impl<'a> Plan<'a> {
         offset: u64,
         run: &Run,
         bytes: &'a [u8],
+        only: &[DevId],
     ) -> Result<(), WriteError> {
         let stripes = (0..chunk.layout.ways()).filter_map(|way| match chunk.layout.way(run, way) {
             Way::Direct(stripe) => Some(stripe),
@@ -66,6 +68,14 @@ impl<'a> Plan<'a> {
         });
         let (there, missing): (Vec<_>, Vec<_>) = stripes.partition(|stripe| is_there(pool, chunk, *stripe));
         let (logical, length) = (chunk.start + offset, run.length);
+        let is_on = |devid: &DevId| there.iter().any(|stripe| chunk.stripes[*stripe].devid == *devid);
+        if !only.is_empty() && only.iter().all(is_on) {
+            let unit = self.add_unit(Unit { logical, length, spare: 0, is_mending: false });
+            for stripe in there.into_iter().filter(|stripe| only.contains(&chunk.stripes[*stripe].devid)) {
+                self.add_piece(chunk, stripe, run.stripe_offset, Cow::Borrowed(bytes), unit);
+            }
+            return Ok(());
+        }
         let Some(spare) = spare_copies(pool, chunk, &there) else {
             let attempts =
                 missing.iter().map(|stripe| missing_attempt(pool, chunk, *stripe, run.stripe_offset));

@@ -16,7 +16,7 @@ mod remount;
 use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
-use crate::commands::tier::warning;
+use crate::commands::tier::{log, warning};
 use crate::commands::usage::OrWrongUsage;
 use crate::logging;
 use anyhow::{Context, Result};
@@ -171,6 +171,9 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
         warning::of_pool(&filesystem, options.write.placement, "small_files");
+    }
+    if let (Some(profile), Ok(placement)) = (options.write.log_profile, filesystem.pool().log_placement()) {
+        log::warn(profile, &placement);
     }
     if command.fake {
         return Ok(ExitCode::SUCCESS);

@@ -390,6 +390,20 @@ pub(super) const ROWS: &[Row] = &[
     ),
     Row::valued(
         OfMount,
+        ("log_profile", "PROFILE"),
+        "copies of the log, which fsyncs write between two commits, in a pool of flash of the lowest devids and hard disks, \
+         where flash is not enough for all copies of metadata. metadata (the default): as many as other metadata has, so \
+         that fsyncs write to hard disks; single: one, on one flash device, and with it what was fsynced since the last \
+         commit is lost, and nothing else; raid1, raid1c3: two, three. What `brindle property set MOUNTPOINT log_profile` \
+         has stored, unless told otherwise; `brindle tier status` tells",
+        |options, value| {
+            options.write.log_profile =
+                Some(value.parse().with_context(|| format!("option 'log_profile={value}'"))?);
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
         ("writeback_age", "SECONDS"),
         "age at which data that waits on flash is moved to the hard disks; 600 unless told otherwise",
         |options, value| {

@@ -1,7 +1,8 @@
 //! The choices of how a pool is written.
 
 use brindle_fs::{
-    AtimeMode, CompressionChoice, PlacementClass, PlacementMode, WriteBackMode, WriteBackWish, WriteOptions,
+    AtimeMode, CompressionChoice, LogProfile, PlacementClass, PlacementMode, WriteBackMode, WriteBackWish,
+    WriteOptions,
 };
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ pub(crate) struct WriteChoices {
     pub(crate) small_file_bytes: Option<u64>,
     /// Data that goes to the write-back tier (`writeback`), whatever the pool has stored.
     pub(crate) write_back: Option<WriteBackMode>,
+    /// Profile of the log (`log_profile`), whatever the pool has stored.
+    pub(crate) log_profile: Option<LogProfile>,
     /// The class that a device is to have, by its name.
     pub(crate) classes: BTreeMap<String, PlacementClass>,
 }
@@ -43,6 +46,7 @@ impl WriteChoices {
             placement: self.placement,
             small_file_bytes: self.small_file_bytes,
             classes: self.classes.clone(),
+            log_profile: self.log_profile,
             write_back: match self.write_back {
                 Some(mode) => WriteBackWish::Told(mode),
                 None => WriteBackWish::Stored(WriteBackMode::OF_MOUNTS),

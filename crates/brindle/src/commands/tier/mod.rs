@@ -8,7 +8,7 @@
 
 mod apply;
 mod facts;
-mod log;
+pub(crate) mod log;
 mod plan;
 mod recover;
 mod state;

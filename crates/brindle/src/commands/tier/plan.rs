@@ -87,7 +87,7 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
         let mut out = output::stdout();
         print_plan(&mut out, &plan, command.rate, command.units.mode())?;
         // A move to a device that fails is no good plan.
-        super::log::print(&mut out, &facts)?;
+        super::log::print(&mut out, &facts, super::log::profile(&facts)?)?;
         health::print(&mut out, &facts.health, "")?;
         out.flush()?;
     }

@@ -1,7 +1,7 @@
 //! `tier status`: bytes of each content on each class of devices.
 
 use super::facts::{ClassOptions, Facts};
-use super::{state, write_back};
+use super::{log, state, write_back};
 use crate::cli::JsonOption;
 use crate::commands::health::{self, Health};
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
@@ -49,7 +49,8 @@ EXIT STATUS
 /// devices as others; it is in no wrong place there.
 ///
 /// Blocks of the log tree are counted as metadata, and inline files, too. An fsync writes the superblocks of the fast devices
-/// alone where these have the lowest devids, and are enough for the metadata profile: mkfs gives them these.
+/// alone where these have the lowest devids, and are enough for the metadata profile: mkfs gives them these. Where they are
+/// fewer, the property log_profile allows a log with fewer copies; one line tells what is lost then, or what is in the way.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusCommand {
@@ -74,13 +75,18 @@ pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
     let kinds = distributions(&facts.pool);
     let files = if command.no_files { None } else { facts.files()? };
     let waiting = write_back::state(&facts)?;
+    let profile = log::profile(&facts)?;
     state::warn_of_fences(&facts);
     if command.json.json {
-        output::print_json(&status_json(&facts, &kinds, files.as_ref(), waiting.as_ref()))?;
+        let mut json = status_json(&facts, &kinds, files.as_ref(), waiting.as_ref());
+        json["log"] = log::json(&facts, profile);
+        output::print_json(&json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
     print_status(&mut out, &facts, &kinds, command.units.mode())?;
+    log::print(&mut out, &facts, profile)?;
+    health::print(&mut out, &facts.health, "")?;
     if let Some(tier) = waiting.filter(|_| facts.has_both_classes()) {
         write_back::print(&mut out, &tier, command.units.mode())?;
     }
@@ -126,8 +132,7 @@ fn print_status(
     for shortage in all_shortages(&facts.pool) {
         writeln!(out, "{}", told(kinds, &shortage))?;
     }
-    super::log::print(out, facts)?;
-    health::print(out, &facts.health, "")
+    Ok(())
 }
 
 /// A lack of devices, in words.
@@ -266,7 +271,6 @@ fn status_json(
     json!({
         "files": file_facts.map(files),
         "uuid": facts.fsid.to_string(),
-        "log": super::log::json(facts),
         "write_back": waiting.map(write_back::json),
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),

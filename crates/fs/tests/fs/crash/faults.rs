@@ -2,10 +2,11 @@
 
 use super::ONE;
 use super::asleep::PAIRS;
+use super::logs::SSD_AND_DISKS;
 use super::subject::{Contents, LibrarySubject};
 use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
-use brindle_fs::{FsError, NewInode, TreeError};
+use brindle_fs::{FsError, LogProfile, NewInode, TreeError};
 use brindle_ondisk::Profile;
 use brindle_sim::{Fault, FaultyDevice};
 use brindle_testing::crash::{FaultKind, FaultTest};
@@ -93,6 +94,7 @@ fn devices_fail_while_fsyncs_are_logged() {
     test.run(&LibrarySubject::failing(ONE).logging());
     let layout = Layout { devices: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
     test.run(&LibrarySubject::failing(layout).logging());
+    test.run(&LibrarySubject::failing(SSD_AND_DISKS).logging_as(LogProfile::Single));
 }
 
 /// Any device of a pool in which bulk devices sleep; afterwards the pool is opened with it, and without.

@@ -2,11 +2,18 @@
 
 use super::subject::{Contents, LibrarySubject};
 use super::{ONE, crash};
-use crate::simulated::Layout;
-use brindle_fs::Compression;
+use crate::simulated::{Layout, Library};
+use brindle_device::WritableDevice;
+use brindle_fs::{Compression, LogProfile};
 use brindle_ondisk::Profile;
-use brindle_testing::crash::CrashTest;
+use brindle_testing::crash::{CrashGuarantees, CrashTest, NewDevice, Subject};
 use brindle_testing::operations::Mix;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An SSD and two disks, two copies of everything: the first copy of metadata lies on the SSD.
+pub(super) const SSD_AND_DISKS: Layout =
+    Layout { devices: 3, fast: 1, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
 
 /// Many fsyncs, few commits.
 fn fsyncs(name: &str, seed: u64) -> CrashTest {
@@ -46,6 +53,62 @@ fn two_tiers() {
 fn two_tiers_of_mirrors() {
     let layout = Layout { devices: 4, fast: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
     run(&fsyncs("two_tiers_of_mirrors", 6900).of(5, 80, 500), &LibrarySubject::new(layout).logging());
+}
+
+/// Metadata lies on an SSD and on disks, the log on the SSD alone: the other copies of its blocks are stale.
+#[test]
+fn fewer_copies_than_other_metadata() {
+    let test = |seed| fsyncs("fewer_copies_than_other_metadata", seed);
+    let single = |subject: LibrarySubject| subject.logging_as(LogProfile::Single);
+    run(&test(7600).of(6, 80, 500), &single(LibrarySubject::new(SSD_AND_DISKS)));
+    run(&test(7650).of(3, 80, 500), &single(LibrarySubject::hasty(SSD_AND_DISKS)));
+    let three = Layout { devices: 4, fast: 2, metadata: Profile::Raid1c3, ..SSD_AND_DISKS };
+    run(&test(7700).of(3, 80, 500), &LibrarySubject::new(three).logging_as(LogProfile::Raid1));
+}
+
+/// The SSD that alone held the log is gone after the crash: everything is as the last commit left it.
+#[test]
+fn the_device_of_the_log_is_lost() {
+    let library = || LibrarySubject::new(SSD_AND_DISKS).logging_as(LogProfile::Single).into_degraded();
+    for seed in [7800, 7850] {
+        let test = fsyncs("the_device_of_the_log_is_lost", seed).of(4, 80, 500);
+        let subject = Lost { library: library(), is_lost: AtomicBool::new(false) };
+        assert!(test.run(&subject).count("logs") > 0, "no log was written");
+    }
+}
+
+/// A pool of which the first device is lost in each crash.
+struct Lost {
+    library: LibrarySubject,
+    /// From when the first state is examined.
+    is_lost: AtomicBool,
+}
+
+impl Subject for Lost {
+    type Target = Library;
+
+    fn make(&self) -> Vec<NewDevice> {
+        self.is_lost.store(false, Ordering::Relaxed);
+        self.library.make()
+    }
+
+    fn open(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<Library, String> {
+        let lost = usize::from(self.is_lost.load(Ordering::Relaxed));
+        self.library.open(&devices[lost..])
+    }
+
+    fn close(&self, target: Library) -> Result<(), String> {
+        self.library.close(target)
+    }
+
+    fn check(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<(), String> {
+        self.is_lost.store(true, Ordering::Relaxed);
+        self.library.check(&devices[1..])
+    }
+
+    fn guarantees(&self) -> CrashGuarantees {
+        CrashGuarantees { fsyncs_are_kept: false, ..self.library.guarantees() }
+    }
 }
 
 #[test]

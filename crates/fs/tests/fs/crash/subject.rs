@@ -4,6 +4,7 @@ use super::kernel;
 use crate::simulated::{Habits, Layout, Library, PART_BYTES, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::{DeviceClass, WritableDevice};
+use brindle_fs::LogProfile;
 use brindle_ondisk::Uuid;
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
@@ -140,6 +141,16 @@ impl LibrarySubject {
         Self { logs: true, ..self }
     }
 
+    /// This one, with a log of fewer copies from the first operation on.
+    pub(crate) fn logging_as(self, profile: LogProfile) -> Self {
+        Self { logs: true, habits: Habits { log_profile: Some(profile), ..self.habits }, ..self }
+    }
+
+    /// This one, on devices of which one is lost.
+    pub(crate) fn into_degraded(self) -> Self {
+        Self { may_be_degraded: true, ..self }
+    }
+
     /// Subject like [`hasty`](Self::hasty), with data that is moved between tiers now and then, and whenever the pool
     /// is opened.
     pub(crate) fn sorting(layout: Layout) -> Self {
@@ -242,6 +253,7 @@ impl Subject for LibrarySubject {
                 snapshot_commits: false,
                 commits_only_when_asked: false,
                 names_are_of_one_moment: true,
+                fsyncs_are_kept: true,
             }
         } else {
             CrashGuarantees {

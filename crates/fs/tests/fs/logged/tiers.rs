@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Fsyncs of each program.
-const ROUNDS: u32 = 250;
+pub(super) const ROUNDS: u32 = 250;
 
 /// An SSD and a disk, metadata on the SSD.
 pub(super) const ONE_OF_EACH: Layout = Layout {
@@ -55,13 +55,13 @@ pub(super) fn recorded(layout: &Layout, uuid: u8) -> (Recorder, Filesystem) {
     (recorder, pool.open().expect("opens"))
 }
 
-fn mail(program: &Program<'_>, round: u32) {
+pub(super) fn mail(program: &Program<'_>, round: u32) {
     program.put(&format!("mail/{round}.tmp"), format!("mail {round}").as_bytes());
     program.rename(&format!("mail/{round}.tmp"), &format!("mail/{round}"));
     program.sync_directory("mail");
 }
 
-fn package(program: &Program<'_>, round: u32) {
+pub(super) fn package(program: &Program<'_>, round: u32) {
     if round.is_multiple_of(20) {
         program.make_directory(&format!("usr/{}", round / 20));
     }
@@ -70,7 +70,7 @@ fn package(program: &Program<'_>, round: u32) {
     program.rename(&format!("{path}.new"), &path);
 }
 
-fn journal(program: &Program<'_>, round: u32) {
+pub(super) fn journal(program: &Program<'_>, round: u32) {
     program.put("db/journal", &[7; 4096]);
     program.sync_directory("db");
     let table = program.open("db/table");
@@ -81,7 +81,7 @@ fn journal(program: &Program<'_>, round: u32) {
     program.sync_directory("db");
 }
 
-fn prepare(filesystem: &Filesystem) {
+pub(super) fn prepare(filesystem: &Filesystem) {
     let program = Program::new(filesystem);
     ["mail", "usr", "db"].iter().for_each(|path| program.make_directory(path));
     program.put("db/table", &[0; 100]);
@@ -172,10 +172,21 @@ impl Attached {
 
     /// Mounts the pool by one device, after all were told to the kernel in an order; the names in a directory.
     pub(super) fn names(&self, order: &[usize], by: usize, directory: &str) -> Vec<String> {
+        self.names_with("rw", order, by, directory)
+    }
+
+    /// The same with mount options.
+    pub(super) fn names_with(
+        &self,
+        options: &str,
+        order: &[usize],
+        by: usize,
+        directory: &str,
+    ) -> Vec<String> {
         for number in order {
             run("btrfs", ["device", "scan"], [&self.loops[*number]]);
         }
-        run("mount", ["-t", "btrfs"], [&self.loops[by], &self.mount_point]);
+        run("mount", ["-t", "btrfs", "-o", options], [&self.loops[by], &self.mount_point]);
         let entries = std::fs::read_dir(self.mount_point.join(directory)).expect("a directory");
         let mut names: Vec<String> =
             entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
@@ -217,7 +228,7 @@ fn the_kernel_finds_a_log_on_fast_devices_by_whatever_device_in_whatever_order()
         prepare(&filesystem);
         let program = Program::new(&filesystem);
         (0..20).for_each(|round| mail(&program, round));
-        assert!(filesystem.pool().log_devices().expect("written").is_ok(), "the log is on all devices");
+        assert!(filesystem.pool().log_placement().expect("written").is_ok(), "the log is on all devices");
         let mut expected = program.names("mail");
         expected.sort();
         let recording = recorder.recording();

@@ -6,7 +6,7 @@ mod target;
 
 pub(crate) use layout::Layout;
 pub(crate) use pool::{FOUND_ASLEEP, Pool, check, findings};
-pub(crate) use target::{Habits, Library, PART_BYTES, REFUSALS};
+pub(crate) use target::{Habits, Library, PART_BYTES, REFUSALS, commit_until_logs_are_reduced};
 
 use brindle_testing::operations::{Mix, Trial};
 use layout::LAYOUTS;

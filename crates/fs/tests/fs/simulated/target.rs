@@ -7,7 +7,8 @@ use crate::walk::{Limits, Walk};
 use brindle_care::balance::{self, BalanceError, LookEnded};
 use brindle_care::job::Control;
 use brindle_fs::{
-    DefragmentPlace, DefragmentScope, Destaged, Filesystem, FsError, TreeError, WriteBackMode, WriteBackWish,
+    DefragmentPlace, DefragmentScope, Destaged, Filesystem, FsError, LogProfile, TreeError, WriteBackMode,
+    WriteBackWish,
 };
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::balance::Balance;
@@ -57,6 +58,8 @@ pub(crate) struct Habits {
     pub(crate) outgrows_every: usize,
     /// Bytes of fast devices that are free for data whenever the pool is opened; 0 for all that there are.
     pub(crate) fast_bytes: u64,
+    /// Profile of the log, and there are commits when the pool is opened, after which it counts.
+    pub(crate) log_profile: Option<LogProfile>,
 }
 
 /// Number of extents that were destaged, in all runs.
@@ -69,6 +72,11 @@ pub(crate) const PART_BYTES: u64 = 8192;
 const LEAVES_PER_PIECE: usize = 16;
 
 type Outcome = Result<(), Errno>;
+
+/// Chooses a profile of the log, and commits until a log may have fewer copies than other metadata.
+pub(crate) fn commit_until_logs_are_reduced(fs: &Filesystem, profile: LogProfile) -> Result<(), FsError> {
+    (0..4).try_for_each(|_| fs.set_log_profile(profile).and_then(|()| fs.sync()))
+}
 
 /// Error for an unsound disk: `EUCLEAN`.
 const UNSOUND: Errno = Errno::Other(117);
@@ -125,6 +133,9 @@ impl Library {
                 BalanceError::Tree(error) => FsError::from(error),
                 error => panic!("misplaced data stays there after a crash: {error}"),
             })?;
+        }
+        if let Some(profile) = habits.log_profile {
+            commit_until_logs_are_reduced(&fs, profile)?;
         }
         let newest_chunk = newest_chunk(&fs);
         let system = Some(System::over(fs));
