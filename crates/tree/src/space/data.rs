@@ -3,6 +3,7 @@
 use super::Space;
 use super::metadata::Load;
 use super::state::content;
+use super::writeback_tier::GivenUp;
 use crate::{Pool, TreeError};
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical};
@@ -137,6 +138,11 @@ impl Space {
                 return Ok(true);
             }
             let Err(error) = self.make_chunk(pool, &mut state, content) else { continue };
+            match state.give_up_write_back_chunk() {
+                Some(GivenUp::Now) => continue,
+                Some(GivenUp::WithACommit) => return Ok(false),
+                None => {}
+            }
             // Changed metadata of a mixed pool takes room that a commit gives back.
             let changed = if self.is_mixed { taken - state.promised_data } else { 0 };
             let is_hopeful = available + totals.pinned + changed >= bytes || load.references > 0;

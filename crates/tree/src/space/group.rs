@@ -51,7 +51,7 @@ pub(super) struct Group {
     pub(super) delta: Delta,
     /// Used bytes in the block group item; `None` while there is no item.
     pub(super) written_used: Option<u64>,
-    /// True if it was made in the running transaction.
+    /// True if it was made in the running transaction, or got another content.
     pub(super) is_fresh: bool,
     /// True in a pool with two classes of devices if it lies on fast ones alone.
     pub(super) is_fast: bool,

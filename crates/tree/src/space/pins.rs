@@ -67,7 +67,8 @@ impl Space {
     pub(crate) fn has_committed_layout(&self) -> bool {
         let state = self.lock();
         let is_settled = state.removed.is_empty() && state.to_remove.is_empty();
-        is_settled && state.unwritten_chunks.is_empty() && !state.groups().any(|group| group.is_fresh)
+        let is_written = state.unwritten_chunks.is_empty() && state.write_back.given_up.is_empty();
+        is_settled && is_written && !state.groups().any(|group| group.is_fresh)
     }
 
     /// The transaction becomes durable with the next one.

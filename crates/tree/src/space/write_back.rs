@@ -289,6 +289,9 @@ fn take_work(state: &mut State, sectorsize: u64) -> Work {
     if std::mem::take(&mut state.write_back.is_changed) {
         work.write_back = Some(state.write_back.item());
     }
+    for start in std::mem::take(&mut state.write_back.given_up) {
+        state.change(start, |group| group.is_fresh = true);
+    }
     for device in state.devices.iter_mut().filter(|device| device.is_changed) {
         device.is_changed = false;
         let (devid, stored_type) = (device.devid, device.stored_type);

@@ -4,7 +4,9 @@
 //! chosen. Everything else about them is as of any data chunk.
 //!
 //! Nothing is promised against them: what waits is still to have its place on bulk devices. So a promise of data space is
-//! given against the other data chunks, less what waits here, and destaging finds the room that was kept for it.
+//! given against the other data chunks, less what waits here, and destaging finds the room that was kept for it. When all
+//! else is full, chunks in which nothing waits are given up: they become chunks of ordinary data on fast devices, or make
+//! room for those.
 
 use super::Space;
 use super::group::{Content, Group, Role};
@@ -94,8 +96,19 @@ pub(super) struct WriteBackTier {
     pub(super) is_changed: bool,
     /// Bytes that wait, and have a place on bulk devices already.
     pub(super) in_transit: u64,
+    /// Chunks that were given up, and that the item still names: a log can't point into them.
+    pub(super) given_up: Vec<u64>,
     /// Obstacle, once it is known; forgotten when groups or devices change.
     pub(super) obstacle: Option<Option<WriteBackObstacle>>,
+}
+
+/// Gain of a chunk of the tier that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// Its room is there for other data.
+    Now,
+    /// The next commit takes the chunk away.
+    WithACommit,
 }
 
 /// Bytes of the tier that have a place on bulk devices already, for as long as this lives.
@@ -336,6 +349,24 @@ impl State {
         let is_spare = |group: &&Group| group.content() == Content::WriteBack && group.is_empty();
         let is_wanted = self.write_back.mode != WriteBackMode::Off && self.is_of_chosen_profile(group);
         is_wanted && self.groups().filter(is_spare).count() <= SPARE_CHUNKS
+    }
+
+    /// Gives up a chunk of the tier in which nothing waits. `None` if there is none.
+    pub(super) fn give_up_write_back_chunk(&mut self) -> Option<GivenUp> {
+        let is_idle =
+            |group: &&Group| group.content() == Content::WriteBack && group.is_open() && group.is_empty();
+        let group = self.groups().find(is_idle)?;
+        let (start, profile) = (group.start, group.kind.profile());
+        if profile != Some(self.profile(Content::Data)) {
+            self.change(start, |group| group.role = Role::Closed);
+            return Some(GivenUp::WithACommit);
+        }
+        tracing::debug!("chunk at logical {start} is no more for write-back: all else is full");
+        self.set_write_back_chunk(start, false);
+        self.write_back.given_up.push(start);
+        let group = self.take_away(start).expect("it was there just now");
+        self.add(group);
+        Some(GivenUp::Now)
     }
 
     /// A chunk is, or is no more, of the tier.

@@ -199,6 +199,29 @@ fn a_full_tier_is_passed_by_and_no_promise_of_space_is_broken() {
 }
 
 #[test]
+fn empty_chunks_of_the_tier_are_given_up_when_all_else_is_full() {
+    // Of the profile of other data, which takes them over, and of another one, for which they make way.
+    for data in [Profile::Single, Profile::Raid1] {
+        let devices = &[(Solid, 512), (Rotating, 512), (Rotating, 512)];
+        let mut pool = MixedPool::new(devices, Making::of(data, Profile::Dup));
+        pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+        let fs = pool.open();
+        let settings = WriteBackSettings { mode: None, profile: Some(Profile::Single) };
+        fs.set_write_back(settings).expect("writable");
+        let file = synced(&fs, "file", MIB);
+        destage(&fs);
+        assert!(!is_on_flash(&fs, file));
+        let chunks = |fs: &Filesystem| fs.pool().write_back_chunks().expect("readable").len();
+        assert!(chunks(&fs) > 0);
+        super::fill(&fs, MIB, "more");
+        fs.sync().expect("what was accepted can be written");
+        assert_eq!(chunks(&fs), 0, "{data}");
+        assert!(read(&fs, file) == contents(MIB));
+        pool.close(fs);
+    }
+}
+
+#[test]
 fn redundancy_is_not_traded_for_speed_unless_that_is_asked_for() {
     let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
     let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
