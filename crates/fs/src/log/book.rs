@@ -39,12 +39,21 @@ struct Book {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameChanges {
     /// Indexes of entries that directories have got or lost.
-    pub(crate) entries: BTreeMap<InodeId, BTreeSet<u64>>,
+    pub(crate) entries: BTreeMap<InodeId, BTreeMap<u64, EntryChange>>,
     /// Inodes that have come, gone, or got or lost a name.
     pub(crate) inodes: BTreeSet<InodeId>,
     /// True if directories have moved: paths of inodes below them have changed.
     has_moved_directories: bool,
     count: usize,
+}
+
+/// Change of the entries of a directory at an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryChange {
+    /// An entry has come or gone.
+    Once,
+    /// Several have: one that has come may have the index of another one that has gone.
+    Several,
 }
 
 /// Changes of a file.
@@ -84,8 +93,10 @@ impl LogBook {
     /// An entry of a directory comes or goes: to be called before the tree changes.
     pub(crate) fn note_entry(&self, generation: Generation, directory: InodeId, index: u64) {
         let mut book = self.of(generation);
-        let is_new = book.names.entries.entry(directory).or_default().insert(index);
-        book.count_name(is_new);
+        let entries = book.names.entries.entry(directory).or_default();
+        let change = if entries.contains_key(&index) { EntryChange::Several } else { EntryChange::Once };
+        entries.insert(index, change);
+        book.count_name(change == EntryChange::Once);
     }
 
     /// An inode comes, goes, gets or loses a name: to be called before the tree changes.

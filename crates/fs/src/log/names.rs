@@ -1,6 +1,7 @@
 //! Changed names for the log.
 
-use super::{Logged, book::NameChanges};
+use super::Logged;
+use super::book::{EntryChange, NameChanges};
 use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::DirLogItem;
 use brindle_ondisk::{Key, KeyType};
@@ -49,10 +50,10 @@ impl Filesystem {
                 Ok(change) => change,
                 Err(why) => return Ok(Err(why)),
             };
-            for index in names.entries.get(&id).into_iter().flatten() {
+            for (index, kind) in names.entries.get(&id).into_iter().flatten() {
                 let entry =
                     self.pool().with_item(&tree, &id.key(KeyType::DIR_INDEX, *index), <[u8]>::to_vec)?;
-                change.ranges.extend(entry_ranges(id, *index, entry));
+                change.ranges.extend(entry_ranges(id, *index, *kind, entry));
             }
             changes.push(change);
             logged.push(items);
@@ -63,19 +64,28 @@ impl Filesystem {
 }
 
 /// Ranges of the log that tell that a directory has this entry at an index, or none.
-fn entry_ranges(directory: InodeId, index: u64, entry: Option<Vec<u8>>) -> Vec<LogRange> {
+///
+/// A directory that comes into memory counts on from the greatest index of its entries, so that a new entry may get the
+/// index of one that has gone. The kernel's replay takes the old entry out only where the log says that it is
+/// complete; it would put the new one beside it, at the same index, and fail to mount the pool.
+fn entry_ranges(
+    directory: InodeId,
+    index: u64,
+    change: EntryChange,
+    entry: Option<Vec<u8>>,
+) -> Vec<LogRange> {
     let one = |kind, data: Option<Vec<u8>>| {
         let key = directory.key(kind, index);
         LogRange { first: key, last: key, items: data.map(|data| (key, data)).into_iter().collect() }
     };
     // The log is complete from this index to this index.
     let complete = DirLogItem { end: index.into() };
-    match entry {
-        Some(data) => vec![one(KeyType::DIR_INDEX, Some(data))],
-        None => vec![
-            one(KeyType::DIR_LOG_INDEX, Some(complete.as_bytes().to_vec())),
-            one(KeyType::DIR_INDEX, None),
-        ],
+    let has_lost = entry.is_none() || change == EntryChange::Several;
+    let entry = one(KeyType::DIR_INDEX, entry);
+    if has_lost {
+        vec![one(KeyType::DIR_LOG_INDEX, Some(complete.as_bytes().to_vec())), entry]
+    } else {
+        vec![entry]
     }
 }
 

@@ -5,7 +5,7 @@ use super::{assert_clean, assert_same};
 use crate::kernel::can_make;
 use crate::simulated::{Habits, Layout, Library, Pool};
 use brindle_device::{DeviceClass, WritableDevice};
-use brindle_fs::Compression;
+use brindle_fs::{Compression, NewInode};
 use brindle_ondisk::{Profile, Uuid};
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::manifest::{Kind, Manifest};
@@ -68,6 +68,42 @@ fn kernel_replays_mix(seed: u64, uuid: u8, layout: &Layout, mix: &Mix) {
         crashed.check(name, "ours");
         assert_same(name, &theirs, &ours);
     }
+}
+
+/// A directory that is not in memory counts its indexes on from the entries that it has.
+#[test]
+fn the_kernel_replays_an_entry_with_the_index_of_one_that_has_gone() {
+    if !can_make() {
+        return;
+    }
+    let device = Arc::new(ImageDevice::new("one", Image::new(PLAIN.device_bytes()), DeviceClass::Solid));
+    let devices: Vec<Arc<dyn WritableDevice>> = vec![Arc::clone(&device) as _];
+    PLAIN.mkfs_named(&devices, Uuid([0xb6; 16]));
+    let mut pool = Pool::on(devices, &PLAIN);
+    pool.write.tree_log = true;
+    let new = |mode| NewInode { mode, ..NewInode::default() };
+    let filesystem = pool.open().expect("a new pool");
+    let directory = filesystem.create(filesystem.root(), b"d", &new(0o40_755)).expect("room").id;
+    for name in [b"stays", b"goes."] {
+        filesystem.create(directory, name, &new(0o100_644)).expect("room");
+    }
+    filesystem.shutdown().expect("closes");
+    drop(filesystem);
+    let filesystem = pool.open().expect("once more");
+    let last = || filesystem.last_index(directory).expect("read");
+    let index = last();
+    filesystem.unlink(directory, b"goes.").expect("there");
+    let comes = filesystem.create(directory, b"comes", &new(0o100_644)).expect("room").id;
+    assert_eq!(last(), index, "the index is used again");
+    filesystem.sync_attributes(comes).expect("logged");
+    let crashed = Crashed::as_of(&device.image());
+    let theirs = crashed.as_kernel_sees("theirs");
+    let found: Vec<&[u8]> = theirs.entries().map(|entry| &entry.path[..]).collect();
+    assert_eq!(found, [&b""[..], b"d", b"d/comes", b"d/stays"]);
+    let ours = crashed.as_brindle_sees("ours");
+    crashed.check("a reused index", "ours");
+    crashed.check("a reused index", "theirs");
+    assert_same("a reused index", &theirs, &ours);
 }
 
 fn leave(seed: u64, uuid: u8, layout: &Layout, mix: &Mix) -> Vec<Left> {
