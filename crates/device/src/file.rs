@@ -245,6 +245,14 @@ impl Device for FileDevice {
         true
     }
 
+    fn forget_cached(&self, offset: u64, length: u64) {
+        // Whole pages alone are forgotten.
+        const PAGE: u64 = 4096;
+        let start = offset / PAGE * PAGE;
+        let length = (offset + length).next_multiple_of(PAGE) - start;
+        let _ = fadvise(&self.file, start, NonZeroU64::new(length), Advice::DontNeed);
+    }
+
     fn class(&self) -> DeviceClass {
         self.class
     }

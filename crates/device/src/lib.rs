@@ -67,6 +67,10 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Has the host forget what it caches of a range, so that the next read of it is one of the medium. What waits to be
+    /// written stays. A device that no host caches has nothing to do.
+    fn forget_cached(&self, _offset: u64, _length: u64) {}
+
     /// Number of requests, of all processes, that wait for the disk that this is or is a part of; `None` if the host does
     /// not say, as of image files. Costs a system call.
     fn host_in_flight(&self) -> Option<u32> {

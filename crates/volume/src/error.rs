@@ -301,14 +301,18 @@ impl fmt::Display for Attempt {
         if !self.rebuilt_without.is_empty() {
             write!(f, " rebuilt without devid {}", join(&self.rebuilt_without).replace(", ", " and "))?;
         }
-        match &self.failure {
-            AttemptFailure::Missing => f.write_str(": device is missing"),
-            AttemptFailure::Io(error) => write!(f, ": {error}"),
-            AttemptFailure::LostWrite => f.write_str(": writing here has failed before"),
-            AttemptFailure::Checksum { found, expected } => {
-                write!(f, ": checksum {found} expected {expected}")
-            }
-            AttemptFailure::Block(corrupt) => write!(f, ": {corrupt}"),
+        write!(f, ": {}", self.failure)
+    }
+}
+
+impl fmt::Display for AttemptFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("device is missing"),
+            Self::Io(error) => error.fmt(f),
+            Self::LostWrite => f.write_str("writing here has failed before"),
+            Self::Checksum { found, expected } => write!(f, "checksum {found} expected {expected}"),
+            Self::Block(corrupt) => corrupt.fmt(f),
         }
     }
 }

@@ -79,7 +79,7 @@ impl Layout {
 
     /// The longest run at an offset of the chunk; the chunk's own end is not regarded.
     pub(crate) fn run_at(&self, offset: u64) -> Run {
-        if self.columns == 1 && !self.profile.has_parity() {
+        if !self.has_rows() {
             return Run { row: 0, column: 0, stripe_offset: offset, length: u64::MAX };
         }
         let (strip, within) = (offset / STRIP_BYTES, offset % STRIP_BYTES);
@@ -168,6 +168,31 @@ impl Layout {
             _ => 0,
         };
         Run { row, column, stripe_offset, length }
+    }
+
+    /// Offset in the chunk of the data at an offset of a stripe; `None` for parity.
+    pub(crate) fn offset_on(&self, stripe: usize, stripe_offset: u64) -> Option<u64> {
+        if !self.has_rows() {
+            return Some(stripe_offset);
+        }
+        let run = self.run_on(stripe, stripe_offset, 1);
+        let strip = run.row * self.columns + run.column;
+        (run.column < self.columns).then_some(strip * STRIP_BYTES + stripe_offset % STRIP_BYTES)
+    }
+
+    /// The part of a chunk that all the rows of a part of a stripe hold: its offset and its length.
+    pub(crate) fn span_of(&self, stripe_offset: u64, length: u64) -> (u64, u64) {
+        if !self.has_rows() {
+            return (stripe_offset, length);
+        }
+        let (first, end) = (stripe_offset / STRIP_BYTES, (stripe_offset + length).div_ceil(STRIP_BYTES));
+        let row_bytes = self.columns * STRIP_BYTES;
+        (first * row_bytes, (end - first) * row_bytes)
+    }
+
+    /// Returns true if strips are dealt to several stripes.
+    fn has_rows(&self) -> bool {
+        self.columns > 1 || self.profile.has_parity()
     }
 
     /// Returns true if the same bytes lie on several stripes.

@@ -17,6 +17,7 @@ mod parity;
 mod pool;
 mod read;
 mod scan;
+mod scrub;
 mod status;
 mod volume;
 mod writable;
@@ -34,6 +35,10 @@ pub use error::{
 pub use parity::syndromes;
 pub use read::{ParityRow, read_for};
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
+pub use scrub::{
+    Content, Expected, ScrubCounts, ScrubFault, ScrubFindings, ScrubRead, ScrubStripe, ScrubWindow,
+    SuperblockScrub,
+};
 pub use status::{
     ChunkStatus, DeviceCounters, DeviceStatus, ReadStatistics, StripeStatus, WritableDeviceStatus,
 };

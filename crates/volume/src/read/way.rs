@@ -31,7 +31,7 @@ pub(super) struct Begun {
 
 impl Pool {
     /// Reads a range of a chunk, which may be several runs, in one way.
-    pub(super) fn read_range(
+    pub(crate) fn read_range(
         &self,
         chunk: &Chunk,
         offset: u64,
@@ -113,7 +113,8 @@ impl Pool {
         }
     }
 
-    fn read_stripe(
+    /// Reads a part of a stripe.
+    pub(crate) fn read_stripe(
         &self,
         chunk: &Chunk,
         stripe: usize,

@@ -1,0 +1,196 @@
+//! Rows of chunks with parity: a strip of parity held against the data of its row.
+
+use super::Expected;
+use super::correct::{Corrector, Decision, Part, is_known};
+use super::expected::Content;
+use super::read::Answers;
+use crate::chunk::Chunk;
+use crate::device::count;
+use crate::layout::{Run, STRIP_BYTES};
+use crate::parity::{add_multiple, syndromes};
+use brindle_ondisk::to_usize;
+use std::ops::Range;
+
+/// A strip of parity. A *slice* of its row is what has one offset in all of its strips, as long as a granule.
+#[derive(Debug)]
+pub(super) struct ParityStrip {
+    row: u64,
+    /// 0 for P, 1 for Q.
+    number: u64,
+    /// The part of the stripe from the first slice in use to the last.
+    range: Range<u64>,
+    granule: u64,
+    /// Offsets in the stripe of the slices of which any column is in use.
+    slices: Vec<u64>,
+}
+
+/// Content of a column of a slice.
+enum Column {
+    /// Right, or at least what readers get.
+    Held(Vec<u8>),
+    /// Known to be wrong or not there, and not to be had from anywhere.
+    Lost,
+}
+
+impl ParityStrip {
+    /// The parity at an offset of a stripe; `None` if nothing of its row is in use.
+    pub(super) fn of(
+        chunk: &Chunk,
+        expected: &Expected,
+        stripe: usize,
+        stripe_offset: u64,
+        length: u64,
+    ) -> Option<Self> {
+        let (layout, granule) = (&chunk.layout, expected.granule());
+        let run = layout.run_on(stripe, stripe_offset, length);
+        let number = run.column.checked_sub(layout.columns())?;
+        let is_used = |at: &u64| {
+            (0..layout.columns()).any(|column| {
+                let offset = (run.row * layout.columns() + column) * STRIP_BYTES + at % STRIP_BYTES;
+                offset < chunk.length && expected.want(chunk.start + offset).is_some()
+            })
+        };
+        let offsets = (stripe_offset..stripe_offset + length).step_by(to_usize(granule));
+        let slices: Vec<u64> = offsets.filter(is_used).collect();
+        let range = *slices.first()?..slices.last()? + granule;
+        Some(Self { row: run.row, number, range, granule, slices })
+    }
+
+    /// The part of the stripe that is looked at.
+    pub(super) fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// Ranges of devices that hold the row's data.
+    pub(super) fn sources(&self, chunk: &Chunk) -> Vec<(usize, Range<u64>)> {
+        let columns = (0..chunk.layout.columns()).map(|column| chunk.layout.stripe_in_row(self.row, column));
+        let place = |stripe: usize| {
+            let place = &chunk.stripes[stripe];
+            let physical = place.physical.get();
+            (place.device, physical + self.range.start..physical + self.range.end)
+        };
+        columns.map(place).collect()
+    }
+
+    /// Verifies the parity by what was read. Only where it does not fit is the data looked at more closely: parity that
+    /// fits data that is wrong is of no use to anything, and the scrub of that data's device tells it.
+    pub(super) fn verify(&self, corrector: &mut Corrector<'_>, answers: &Answers) {
+        let length = self.range.end - self.range.start;
+        let own = &corrector.chunk.stripes[corrector.stripe];
+        let found = answers.bytes(own.device, own.physical.get() + self.range.start, length);
+        let sources = self.sources(corrector.chunk);
+        let data: Option<Vec<&[u8]>> =
+            sources.iter().map(|(device, range)| answers.bytes(*device, range.start, length)).collect();
+        let parity = data.map(|data| self.parity_of(&data));
+        for slice in &self.slices {
+            let start = to_usize(slice - self.range.start);
+            let within = start..start + to_usize(self.granule);
+            let fits = found.zip(parity.as_ref()).is_some_and(|(f, p)| f[within.clone()] == p[within]);
+            if !fits {
+                self.correct(corrector, *slice);
+            }
+        }
+    }
+
+    /// Decides about a slice, by each of its columns.
+    fn correct(&self, corrector: &mut Corrector<'_>, slice: u64) {
+        let columns = corrector.chunk.layout.columns();
+        let logical = corrector.chunk.start + self.row * columns * STRIP_BYTES;
+        let part = Part { stripe_offset: slice, length: self.granule, logical, content: Content::Parity };
+        corrector.correct(part, false, "parity that does not fit its data", |it| self.decide(it, slice));
+    }
+
+    fn decide(&self, it: &mut Corrector<'_>, slice: u64) -> Decision {
+        let found = it.stripe_bytes(slice, self.granule);
+        if found.as_ref().is_err_and(is_known) {
+            return Decision::Nothing;
+        }
+        let columns = (0..it.chunk.layout.columns()).map(|column| it.column(&self.run(column, slice)));
+        let columns: Option<Vec<Vec<u8>>> = columns
+            .map(|column| match column {
+                Column::Held(bytes) => Some(bytes),
+                Column::Lost => None,
+            })
+            .collect();
+        // With a column that is lost, the parity may be all that is left of it.
+        let Some(columns) = columns else {
+            return match found {
+                Ok(_) => Decision::Nothing,
+                Err(failure) => {
+                    it.count_failure(&failure);
+                    Decision::Leave
+                }
+            };
+        };
+        let parity = self.parity_of(&columns.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        match found {
+            Ok(found) if found == parity => return Decision::Nothing,
+            Ok(_) => {
+                it.findings.counts.parity_errors += 1;
+                count(&it.pool.devices[it.index()].counters.checksum_errors);
+            }
+            Err(failure) => it.count_failure(&failure),
+        }
+        Decision::Write(parity)
+    }
+
+    fn run(&self, column: u64, stripe_offset: u64) -> Run {
+        Run { row: self.row, column, stripe_offset, length: self.granule }
+    }
+
+    fn parity_of(&self, columns: &[&[u8]]) -> Vec<u8> {
+        if self.number > 0 {
+            return syndromes(columns).1;
+        }
+        let mut parity = columns.first().map_or_else(Vec::new, |first| first.to_vec());
+        columns.iter().skip(1).for_each(|column| add_multiple(&mut parity, column, 1));
+        parity
+    }
+}
+
+impl Corrector<'_> {
+    /// Content of a column of a slice, from its device or, where that is verified, from the rest of the row.
+    fn column(&self, run: &Run) -> Column {
+        let layout = &self.chunk.layout;
+        let offset =
+            (run.row * layout.columns() + run.column) * STRIP_BYTES + run.stripe_offset % STRIP_BYTES;
+        let want =
+            (offset < self.chunk.length).then(|| self.expected.want(self.chunk.start + offset)).flatten();
+        let mut bytes = vec![0; to_usize(run.length)];
+        for way in 0..layout.ways() {
+            // Without verification, only the device itself tells what readers get.
+            if way > 0 && want.is_none_or(|want| !want.is_verifiable()) {
+                break;
+            }
+            let read = self.pool.read_run(self.chunk, run, way, &mut bytes);
+            if read.is_ok() && want.is_none_or(|want| self.expected.verify(want, &bytes).is_ok()) {
+                return Column::Held(bytes);
+            }
+        }
+        Column::Lost
+    }
+
+    /// Content of a column that its device can't read and that has no checksum: what the other columns and the parity say, if
+    /// none of these columns is lost too, and all parity that can be read says the same.
+    pub(super) fn rebuilt_unverified(&self, run: &Run) -> Option<Vec<u8>> {
+        let layout = &self.chunk.layout;
+        let others = (0..layout.columns()).filter(|column| *column != run.column);
+        for column in others {
+            let Column::Held(bytes) = self.column(&Run { column, ..*run }) else { return None };
+            let mut found = vec![0; bytes.len()];
+            // Rebuilding reads the device: what is there must be what belongs there.
+            self.pool.read_run(self.chunk, &Run { column, ..*run }, 0, &mut found).ok()?;
+            if found != bytes {
+                return None;
+            }
+        }
+        let rebuilt = |way: usize| {
+            let mut bytes = vec![0; to_usize(run.length)];
+            self.pool.read_run(self.chunk, run, way, &mut bytes).map(|()| bytes)
+        };
+        let parities = to_usize(layout.parities());
+        let found: Vec<Vec<u8>> = (1..=parities).filter_map(|way| rebuilt(way).ok()).collect();
+        let (first, rest) = found.split_first()?;
+        rest.iter().all(|other| other == first).then(|| first.clone())
+    }
+}
