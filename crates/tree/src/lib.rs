@@ -15,6 +15,7 @@
 //! - no key of a child reaches the key of the parent's next slot, so no block is met twice in one walk.
 
 mod cache;
+mod committed;
 mod cursor;
 mod defragment;
 mod editor;
@@ -32,6 +33,7 @@ mod transaction;
 mod tree;
 
 pub use cache::CacheStatistics;
+pub use committed::{Committed, CommittedExtent};
 pub use cursor::{Cursor, Readahead};
 pub use defragment::Defragmented;
 pub use editor::{Editor, Verdict};
