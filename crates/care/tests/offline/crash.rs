@@ -6,6 +6,7 @@ use brindle_care::balance;
 use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, remove, resize};
 use brindle_care::job::{Control, Progress};
 use brindle_care::mkfs::{NewDevice, mkfs};
+use brindle_care::scrub::{Plan, Scrub};
 use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, FsError, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, Profile, Uuid};
@@ -42,6 +43,16 @@ fn take_in(pool: &Pool, device: &Arc<dyn WritableDevice>, number: u8) {
 
 /// Records what is done to a pool of some of the devices that has files in it.
 fn record(profile: Profile, members: usize, all: usize, act: impl FnOnce(&Pool, &Devices)) -> Recording {
+    record_of(profile, members, all, |filesystem, devices| act(filesystem.pool(), devices))
+}
+
+/// Records what is done to the filesystem of such a pool.
+fn record_of(
+    profile: Profile,
+    members: usize,
+    all: usize,
+    act: impl FnOnce(&Filesystem, &Devices),
+) -> Recording {
     let images: Vec<Image> = {
         let devices: Vec<_> = (0..all)
             .map(|number| brindle_sim::ImageDevice::new(name(number), Image::new(512 * MIB), CLASS))
@@ -64,7 +75,7 @@ fn record(profile: Profile, members: usize, all: usize, act: impl FnOnce(&Pool, 
     let recorded = |(number, image)| recorder.device(&name(number), image, CLASS) as Arc<dyn WritableDevice>;
     let devices: Devices = images.into_iter().enumerate().map(recorded).collect();
     let filesystem = open(&devices[..members].to_vec()).expect("opens");
-    act(filesystem.pool(), &devices);
+    act(&filesystem, &devices);
     drop(filesystem);
     recorder.recording()
 }
@@ -73,6 +84,61 @@ const CLASS: DeviceClass = DeviceClass::Unknown;
 
 fn name(number: usize) -> String {
     format!("memory{number}")
+}
+
+/// Spoils blocks and data all over the second device.
+fn spoil(pool: &Pool, devices: &Devices) {
+    let stripes = pool.volume().chunks().into_iter().flat_map(|chunk| chunk.stripes);
+    for stripe in stripes.filter(|stripe| stripe.devid == DevId::new(2)) {
+        for at in (0..stripe.length.min(2 * MIB)).step_by(12 << 10) {
+            devices[1].write_at(stripe.physical.get() + at + 50, &[0x5a; 300]).expect("memory");
+        }
+    }
+    devices[1].flush().expect("memory");
+}
+
+#[test]
+fn a_scrub_corrects_rot() {
+    for profile in [Profile::Raid1, Profile::Raid5] {
+        let members = if profile == Profile::Raid1 { 2 } else { 3 };
+        let story = |filesystem: &Filesystem, devices: &Devices| {
+            spoil(filesystem.pool(), devices);
+            scrub_all(filesystem)
+        };
+        let corrected = AtomicU64::new(0);
+        let recording = record_of(profile, members, members, |filesystem, devices| {
+            corrected.store(story(filesystem, devices), Relaxed);
+        });
+        assert!(corrected.load(Relaxed) > 20, "{profile}: rot was found");
+        let points: Vec<usize> = recording.crash_points().collect();
+        let step = (points.len() / STATES).max(1);
+        let mut replay = recording.replay();
+        for (number, point) in points.iter().enumerate().filter(|(number, _)| number % step == 0) {
+            replay.advance_to(*point);
+            let mut random = Random::new(4).fork(*point as u64);
+            let mode = LossMode::ALL[number / step % LossMode::ALL.len()];
+            let devices = replay.state(mode, &mut random).writable();
+            let what = format!("{profile}, point {point}, {mode:?}");
+            let filesystem = open(&devices).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_filled(&filesystem, FILES, FILE_BYTES);
+            scrub_all(&filesystem);
+            assert_eq!(scrub_all(&filesystem), 0, "{what}");
+            drop(filesystem);
+            let readable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect();
+            let report = examine(readable);
+            let findings: Vec<String> = report.findings().map(|(pass, it)| format!("{pass}: {it}")).collect();
+            assert!(findings.is_empty(), "{what}: {findings:#?}");
+        }
+    }
+}
+
+/// Scrubs all devices; returns the number of errors, all of which were corrected.
+fn scrub_all(filesystem: &Filesystem) -> u64 {
+    let scrub = Scrub::new(filesystem, &Plan::default()).expect("a plan");
+    scrub.run(filesystem).expect("it runs");
+    let counts = scrub.report().counts();
+    assert_eq!((counts.uncorrectable_errors, counts.corrected_errors), (0, counts.errors()), "{counts:?}");
+    counts.errors()
 }
 
 /// Crashes at points all over a story: there is a whole pool with everything in it, and `again` tells the story to its

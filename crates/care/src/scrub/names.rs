@@ -1,0 +1,138 @@
+//! Files that content belongs to, by the references of its extent.
+
+use super::ScrubError;
+use brindle_fs::{Filesystem, InodeId};
+use brindle_ondisk::item::{BackRef, Compression, FileExtent};
+use brindle_ondisk::{Item, Key, KeyType, Logical, Node};
+use brindle_tree::{Committed, CommittedExtent, Readahead};
+use brindle_volume::{Content, ScrubFault};
+
+/// Number of files that are named at most; an extent may be shared by thousands.
+const FILES_MAX: usize = 16;
+/// Depth of directories at which a search for the path ends.
+const DEPTH_MAX: usize = 4096;
+
+/// Paths of the files that a fault belongs to, with the offset in each; nothing for metadata and parity.
+pub(super) fn of(
+    filesystem: &Filesystem,
+    view: &Committed<'_>,
+    fault: &ScrubFault,
+) -> Result<Vec<(Vec<u8>, u64)>, ScrubError> {
+    if fault.content != Content::Data {
+        return Ok(Vec::new());
+    }
+    let Some(extent) = view.extent_at(fault.logical)?.filter(|extent| !extent.is_block) else {
+        return Ok(Vec::new());
+    };
+    let mut places: Vec<(InodeId, u64)> = Vec::new();
+    for reference in &extent.references {
+        if places.len() >= FILES_MAX {
+            break;
+        }
+        match reference {
+            BackRef::Data(data) => {
+                let id = InodeId { tree: data.root, number: data.objectid };
+                let offset = offset_in(filesystem, view, id, data.offset.get(), &extent, fault.logical)?;
+                places.extend(offset.map(|offset| (id, offset)));
+            }
+            BackRef::SharedData { parent, .. } => {
+                let leaf = view.leaf(*parent)?;
+                places.extend(in_leaf(&leaf, &extent, fault.logical));
+            }
+            BackRef::Tree(_) | BackRef::SharedTree(_) | BackRef::Owner(_) => {}
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    places.truncate(FILES_MAX);
+    Ok(places.into_iter().map(|(id, offset)| (path_of(filesystem, id), offset)).collect())
+}
+
+/// Files, for a message.
+pub(super) fn in_words(files: &[(Vec<u8>, u64)]) -> String {
+    let one = |(path, offset): &(Vec<u8>, u64)| format!("{} at {offset}", String::from_utf8_lossy(path));
+    let words: Vec<String> = files.iter().map(one).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+}
+
+/// Offset in a file of an address of an extent, by the file's items.
+fn offset_in(
+    filesystem: &Filesystem,
+    view: &Committed<'_>,
+    id: InodeId,
+    from: u64,
+    extent: &CommittedExtent,
+    at: Logical,
+) -> Result<Option<u64>, ScrubError> {
+    let Some(tree) = view.tree(id.tree)? else { return Ok(None) };
+    let mut cursor = filesystem.pool().cursor(&tree, Readahead::None);
+    // A reference names the offset at which the extent would begin, which may lie before the file.
+    let first = if from > i64::MAX.cast_unsigned() { 0 } else { from };
+    cursor.seek(&Key::new(id.number, KeyType::EXTENT_DATA, first))?;
+    while let Some((key, data)) = cursor.item() {
+        if (key.objectid, key.item_type) != (id.number, KeyType::EXTENT_DATA) {
+            break;
+        }
+        if let Some(offset) = offset_of(&key, data, extent, at) {
+            return Ok(Some(offset));
+        }
+        if key.offset() > first.saturating_add(extent_reach(extent)) {
+            break;
+        }
+        cursor.next()?;
+    }
+    Ok(None)
+}
+
+/// Bytes of a file that an extent may be part of: compressed ones hold more than they take.
+fn extent_reach(extent: &CommittedExtent) -> u64 {
+    const COMPRESSED_MAX: u64 = 128 << 10;
+    extent.length.max(COMPRESSED_MAX)
+}
+
+/// Files of a leaf that refer to an address of an extent.
+fn in_leaf(leaf: &Node, extent: &CommittedExtent, at: Logical) -> Vec<(InodeId, u64)> {
+    let tree = leaf.header().owner;
+    let items = (0..leaf.len()).filter_map(|slot| leaf.item(slot));
+    let of_extent = items.filter(|(key, _)| key.item_type == KeyType::EXTENT_DATA);
+    let found = of_extent.filter_map(|(key, data)| {
+        let offset = offset_of(&key, data, extent, at)?;
+        Some((InodeId { tree, number: key.objectid }, offset))
+    });
+    found.collect()
+}
+
+/// Offset in a file of an address, if an item of the file has it; of a compressed extent, the offset where it begins.
+fn offset_of(key: &Key, data: &[u8], extent: &CommittedExtent, at: Logical) -> Option<u64> {
+    let Ok(Item::FileExtent(FileExtent::OnDisk { compression, extent: on_disk, .. })) =
+        Item::parse(key, data)
+    else {
+        return None;
+    };
+    if on_disk.disk_bytenr != extent.start {
+        return None;
+    }
+    if compression != Compression::None {
+        return Some(key.offset());
+    }
+    let within = at.distance_from(extent.start)?.checked_sub(on_disk.offset.get())?;
+    (within < on_disk.num_bytes.get()).then(|| key.offset() + within)
+}
+
+/// Path from the top level, as far as it is known.
+fn path_of(filesystem: &Filesystem, id: InodeId) -> Vec<u8> {
+    let root = InodeId::root_of(id.tree);
+    let (mut at, mut path, mut depth) = (id, Vec::new(), 0);
+    while at.number != root.number && depth < DEPTH_MAX {
+        let Ok(Some((parent, name))) = filesystem.first_name(at) else {
+            return format!("inode {} of subvolume {}", id.number, id.tree).into_bytes();
+        };
+        path.splice(0..0, [b"/".as_slice(), &name].concat());
+        (at, depth) = (InodeId { number: parent, ..at }, depth + 1);
+    }
+    match filesystem.path_of_subvolume(id.tree) {
+        Ok(Some(subvolume)) if !subvolume.is_empty() => [b"/".as_slice(), &subvolume, &path].concat(),
+        Ok(Some(_)) => path,
+        _ => [format!("subvolume {}", id.tree).as_bytes(), &path].concat(),
+    }
+}
