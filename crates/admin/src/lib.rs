@@ -11,6 +11,7 @@ pub mod devices;
 mod log;
 mod mounts;
 pub mod pool;
+pub mod scrub;
 pub mod search;
 mod settings;
 pub mod tier;

@@ -42,6 +42,8 @@ pub struct MountOptions {
     pub commit_interval: Duration,
     /// Settings of destaging (`writeback_age`, `wake_interval`).
     pub destage: DestageSettings,
+    /// Directory of the records of scrubs; without it they are in memory alone.
+    pub state_directory: Option<PathBuf>,
     /// Mode of defragmenting metadata while the mount is idle (`metadata_defrag`).
     pub auto_defragment: AutoDefragment,
     /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and the mounting user.
@@ -94,6 +96,7 @@ impl Default for MountOptions {
             directory_atime: true,
             commit_interval: COMMIT_INTERVAL,
             destage: DestageSettings::default(),
+            state_directory: None,
             auto_defragment: AutoDefragment::default(),
             owners_delete_subvolumes: false,
             process_ends_with_mount: false,

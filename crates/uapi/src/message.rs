@@ -5,6 +5,7 @@ mod defragment;
 mod device;
 mod log;
 mod reads;
+mod scrub;
 mod space;
 mod work;
 mod write_back;
@@ -21,6 +22,10 @@ pub use device::{
 };
 pub use log::LogReport;
 pub use reads::{DeviceReads, ReadsPage, ReadsReport};
+pub use scrub::{
+    KERNEL_SCRUB_READ_ONLY, KernelScrub, KernelScrubProgress, SCRUB_DEVICES_MAX, SCRUB_READ_ONLY,
+    SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
+};
 pub use space::{DeviceSpace, GroupSpace, SpacePage, SpaceReport};
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};
 pub use write_back::{WRITE_BACK_KEEP, WriteBackReport, WriteBackRequest};

@@ -5,9 +5,10 @@
 
 use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
-    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, Label, LogReport,
-    ReadOnlyReason, ReadsPage, ServerInfo, Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage,
-    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, KernelScrub,
+    Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo, Setting,
+    SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments,
+    VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -283,6 +284,13 @@ verbs! {
     /// Progress of a balance.
     FollowBalance: btrfs(34), Asks(Balance), Kernel, Administrator, Quick, Nothing;
 
+    /// Scrubs a device, and returns at the end.
+    RunScrub: btrfs(27), Exchanges(KernelScrub), Kernel, Administrator, Slow, Nothing;
+    /// Ends the scrubs of all devices.
+    CancelScrub: btrfs(28), Plain, Kernel, Administrator, Slow, Nothing;
+    /// Progress of the scrub of a device.
+    FollowScrub: btrfs(29), Exchanges(KernelScrub), Kernel, Administrator, Quick, Nothing;
+
     /// Makes a snapshot of the subvolume whose root has this inode number.
     Snapshot: brindle(1), Tells(SnapshotRequest), Brindle, Judged, Slow, Names;
     /// A page of the list of subvolumes.
@@ -307,6 +315,14 @@ verbs! {
     StopDeviceChange: brindle(11), Tells(u32), Brindle, Administrator, Slow, Nothing;
     /// Progress of a change of devices.
     ReportDeviceChange: brindle(12), Asks(DeviceReport), Brindle, Judged, Quick, Nothing;
+    /// Begins a scrub, or goes on with one; answers at once.
+    StartScrub: brindle(13), Tells(ScrubStart), Brindle, Administrator, Slow, Nothing;
+    /// Ends a scrub for now; answers at once.
+    StopScrub: brindle(14), Plain, Brindle, Administrator, Slow, Nothing;
+    /// Limits a scrub that runs.
+    LimitScrub: brindle(15), Tells(ScrubLimit), Brindle, Administrator, Quick, Nothing;
+    /// A page of the record of the last scrub, which names files.
+    ReportScrub: brindle(16), Exchanges(ScrubPage), Brindle, Administrator, Slow, Nothing;
     /// Stores another allocation hint.
     SetHint: brindle(20), Tells(HintRequest), Brindle, Administrator, Slow, Change;
     /// Stores another limit for small files.
@@ -346,6 +362,8 @@ const _: () = assert!(GetLabel::ROW.number == 0x8100_9431 && Trim::ROW.number ==
 const _: () = assert!(Resize::ROW.number == 0x5000_9403 && SearchTree::ROW.number == 0xd000_9411);
 const _: () = assert!(RunBalance::ROW.number == 0xc400_9420);
 const _: () = assert!(ControlBalance::ROW.number == 0x4004_9421);
+const _: () = assert!(RunScrub::ROW.number == 0xc400_941b && CancelScrub::ROW.number == 0x941c);
+const _: () = assert!(FollowScrub::ROW.number == 0xc400_941d);
 const _: () = assert!(FollowBalance::ROW.number == 0x8400_9422);
 
 #[cfg(test)]

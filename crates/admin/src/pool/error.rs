@@ -4,6 +4,7 @@ use crate::control::ControlError;
 use crate::tier::TierError;
 use brindle_care::balance::BalanceError;
 use brindle_care::device::DeviceCareError;
+use brindle_care::scrub::{RecordError, ScrubError};
 use brindle_device::DeviceError;
 use brindle_fs::FsError;
 use brindle_ondisk::DevId;
@@ -30,6 +31,18 @@ pub enum AdminError {
     /// The change of devices failed.
     #[error(transparent)]
     Change(#[from] DeviceCareError),
+    /// The scrub failed.
+    #[error(transparent)]
+    Scrub(#[from] ScrubError),
+    /// Another scrub runs.
+    #[error("a scrub is running; `brindle scrub status` shows it, and `brindle scrub cancel` ends it")]
+    ScrubRuns,
+    /// More devices than a request can name.
+    #[error("no more than {0} devices can be named; without any, all are scrubbed")]
+    TooManyDevices(usize),
+    /// The record of a scrub could not be read.
+    #[error(transparent)]
+    ScrubRecord(#[from] RecordError),
     /// A device could not be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -22,7 +22,9 @@ mod place;
 mod pool;
 mod property;
 mod restore;
+mod scrub;
 mod stat;
+mod state_directory;
 mod stop;
 mod subvolume;
 mod tier;
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Device(device::DeviceCommand),
     #[command(subcommand)]
     Balance(balance::BalanceCommand),
+    #[command(subcommand)]
+    Scrub(scrub::ScrubCommand),
     #[command(subcommand)]
     Property(property::PropertyCommand),
     #[command(subcommand)]
@@ -71,6 +75,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Subvolume(command) => subvolume::run(command),
         Command::Device(command) => device::run(&command),
         Command::Balance(command) => balance::run(&command),
+        Command::Scrub(command) => scrub::run(&command),
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),

@@ -8,7 +8,7 @@ use anyhow::Result;
 use brindle_admin::pool::OpenPool;
 use brindle_admin::{PoolAdmin, Reach};
 use brindle_device::{FileDevice, WritableDevice};
-use brindle_fs::PlacementClass;
+use brindle_fs::{Filesystem, PlacementClass};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,9 +45,15 @@ pub(crate) fn administer_devices(paths: &[PathBuf], options: &[String]) -> Resul
 }
 
 fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
+    Ok(OpenPool(Box::new(open_devices_to_write(paths, options)?)))
+}
+
+/// The filesystem on these devices, to be written.
+pub(crate) fn open_devices_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
+    refuse_twice(paths.iter().map(PathBuf::as_path))?;
     let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
         Ok(Arc::new(FileDevice::open_writable(path)?))
     };
     let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-    Ok(OpenPool(Box::new(open_writable(devices, options)?)))
+    open_writable(devices, options)
 }

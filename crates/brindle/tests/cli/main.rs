@@ -22,6 +22,7 @@ mod racing;
 mod reads;
 mod remount;
 mod restore;
+mod scrub;
 mod sorting;
 mod support;
 mod syncs;

@@ -12,6 +12,7 @@ mod durability;
 mod long_work;
 mod names;
 mod remount;
+mod scrub;
 mod search;
 mod settings;
 mod subvolumes;
@@ -39,6 +40,7 @@ use brindle_policy::defragment::idle::AutoDefragment;
 use devices::DeviceService;
 use remount::Remountable;
 use rustix::io::Errno;
+use scrub::ScrubService;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
@@ -61,6 +63,7 @@ pub(crate) struct Operations {
     nameless: NamelessNodes,
     balance: BalanceService,
     devices: DeviceService,
+    scrub: ScrubService,
     /// Cache of the kernel; set as soon as the mount is served.
     kernel_cache: OnceLock<Box<dyn KernelCache>>,
     is_written: bool,
@@ -118,6 +121,7 @@ impl Operations {
             nameless: NamelessNodes::default(),
             balance: BalanceService::default(),
             devices: DeviceService::default(),
+            scrub: ScrubService::new(options.state_directory.clone()),
             kernel_cache: OnceLock::new(),
             is_written,
             unwritten_reason: options.read_only_reason.clone(),
@@ -201,6 +205,7 @@ impl Operations {
     pub(crate) fn end(&self) {
         self.balance.end();
         self.devices.end();
+        self.scrub.end();
         self.nameless.take_all().into_iter().for_each(|hold| self.release_nameless(hold));
     }
 

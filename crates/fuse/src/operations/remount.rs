@@ -85,6 +85,8 @@ impl Operations {
         if self.balance.is_running() || self.devices.is_running() {
             return Err(Errno::BUSY);
         }
+        // A scrub may be resumed; from here on it only looks.
+        self.scrub.end();
         // From here on the upkeep begins nothing; a piece that it has begun takes nothing away that a crash would miss.
         let rested = self.remountable.rests.swap(true, Ordering::Relaxed);
         // Destaging stops after the batch under way, and does not begin again.

@@ -119,6 +119,12 @@ services! {
     StartDeviceChange => |mount, _, start| mount.devices.start(&mount.filesystem, &start);
     StopDeviceChange => |mount, _, _| mount.devices.stop();
     ReportDeviceChange => |mount, _, ()| Ok(mount.devices.report());
+    StartScrub => |mount, _, start| {
+        mount.scrub.start(&mount.filesystem, mount.is_written() && !mount.rests(), &start)
+    };
+    StopScrub => |mount, _, ()| mount.scrub.stop();
+    LimitScrub => |mount, _, limit| mount.scrub.limit(&limit);
+    ReportScrub => |mount, _, page| mount.scrub.page(&mount.filesystem, page);
     SetHint => |mount, _, request| mount.set_hint(&request);
     SetSmallFiles => |mount, _, bytes| mount.set_small_files(bytes);
     SetPlacement => |mount, _, mode| mount.set_placement(mode);

@@ -16,6 +16,7 @@ mod remount;
 use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
+use crate::commands::state_directory::state_directory;
 use crate::commands::tier::{log, warning};
 use crate::commands::usage::OrWrongUsage;
 use crate::logging;
@@ -212,6 +213,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         execute: !options.mount.no_execute,
         atime: options.write.atime,
         directory_atime: !options.mount.no_directory_atime,
+        state_directory: Some(state_directory()),
         auto_defragment: options.mount.auto_defragment,
         destage: options.mount.destage,
         commit_interval: options.mount.commit_interval.unwrap_or(defaults.commit_interval),

@@ -1,0 +1,99 @@
+//! Scrubs of a pool, wherever it is: opened by this process, mounted by brindle ([`served`]), or mounted by the kernel
+//! ([`kernel`]). All tell of themselves by the same record.
+
+mod kernel;
+mod served;
+
+use crate::pool::{AdminError, Reach};
+use brindle_care::job::Control;
+use brindle_care::scrub::{ScrubJob, ScrubObserver, ScrubRecord, carry_out};
+use brindle_fs::Filesystem;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time between two looks at a scrub that another process, or the kernel, does.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Carries a scrub out of a pool that this process has opened; its record is kept in the directory.
+pub fn scrub_here(
+    filesystem: &Filesystem,
+    job: &ScrubJob,
+    directory: &Path,
+    observer: ScrubObserver<'_>,
+) -> Result<ScrubRecord, AdminError> {
+    let last = ScrubRecord::load(directory, &filesystem.pool().superblock().fsid)?;
+    let (scrub, record) = job.begin(filesystem, last, now())?;
+    Ok(carry_out(filesystem, &scrub, record, Some(directory), observer)?)
+}
+
+/// Carries a scrub out on a mount; returns at its end. Records of the kernel's are kept in the directory. `None` for devices.
+pub fn scrub_mount(
+    reach: &Reach,
+    job: &ScrubJob,
+    directory: &Path,
+    observer: ScrubObserver<'_>,
+) -> Result<Option<ScrubRecord>, AdminError> {
+    match reach {
+        Reach::Brindle(mount) => {
+            served::start(&mount.0, job)?;
+            served::follow(&mount.0, observer).map(Some)
+        }
+        Reach::Kernel(mount) => kernel::carry_out(&mount.0, job, directory, observer).map(Some),
+        Reach::Devices(_) => Ok(None),
+    }
+}
+
+/// Begins a scrub on a mount of brindle, whose process goes on with it by itself. Returns false for any other.
+pub fn start_scrub(reach: &Reach, job: &ScrubJob) -> Result<bool, AdminError> {
+    match reach {
+        Reach::Brindle(mount) => served::start(&mount.0, job).map(|()| true),
+        Reach::Kernel(_) | Reach::Devices(_) => Ok(false),
+    }
+}
+
+/// Ends a scrub that runs on a mount, and waits for its end. Returns false without one.
+pub fn cancel_scrub(reach: &Reach) -> Result<bool, AdminError> {
+    match reach {
+        Reach::Brindle(mount) => {
+            if !served::stop(&mount.0)? {
+                return Ok(false);
+            }
+            served::follow(&mount.0, &mut |_| Control::Continue).map(|_| true)
+        }
+        Reach::Kernel(mount) => kernel::cancel(&mount.0),
+        Reach::Devices(_) => Ok(false),
+    }
+}
+
+/// Limits the bytes of a device, or of all, that are read in a second; 0 for no limit. Returns false if no scrub runs, which
+/// only the mounts of brindle want.
+pub fn limit_scrub(reach: &Reach, devid: Option<u64>, bytes: u64) -> Result<bool, AdminError> {
+    match reach {
+        Reach::Brindle(mount) => served::limit(&mount.0, devid.unwrap_or(0), bytes),
+        Reach::Kernel(mount) => kernel::limit(&mount.0, devid, bytes).map(|()| true),
+        Reach::Devices(_) => Ok(false),
+    }
+}
+
+/// The record of the last scrub of a pool, and true while it runs.
+pub fn last_scrub(reach: &Reach, directory: &Path) -> Result<Option<(ScrubRecord, bool)>, AdminError> {
+    if let Reach::Brindle(mount) = reach
+        && let Some(found) = served::record(&mount.0)?
+    {
+        return Ok(Some(found));
+    }
+    let Some(fsid) = reach.fsid()? else { return Ok(None) };
+    let Some(mut record) = ScrubRecord::load(directory, &fsid)? else { return Ok(None) };
+    let is_running = record.is_running();
+    if !is_running {
+        record.interrupt();
+    } else if let Reach::Kernel(mount) = reach {
+        kernel::refresh(&mount.0, &mut record)?;
+    }
+    Ok(Some((record, is_running)))
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

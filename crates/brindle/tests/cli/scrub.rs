@@ -1,0 +1,245 @@
+//! `scrub`: on devices, on a mount, and on one of the kernel.
+
+use super::mount::can_mount;
+use super::support::{Loops, brindle_prints, text};
+use super::tier::host::{can_mount as kernel_can_mount, run};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Images of a pool, a mount point, and a directory of records.
+struct Pool {
+    directory: tempfile::TempDir,
+    images: Vec<PathBuf>,
+}
+
+impl Pool {
+    /// A pool of these profiles, with a file in it.
+    fn make(members: usize, profile: &str) -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let images: Vec<PathBuf> =
+            (0..members).map(|number| directory.path().join(format!("{number}.img"))).collect();
+        let tree = directory.path().join("tree");
+        fs::create_dir_all(directory.path().join("place")).expect("new");
+        fs::create_dir_all(tree.join("sub")).expect("new");
+        let contents: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
+        fs::write(tree.join("sub/file"), contents).expect("room");
+        let mut words = vec!["-q", "mkfs", "--size", "512M", "-d", profile, "-m", profile, "--rootdir"];
+        words.push(text(&tree));
+        words.extend(images.iter().map(|image| text(image)));
+        brindle_prints(words);
+        Self { directory, images }
+    }
+
+    fn place(&self) -> PathBuf {
+        self.directory.path().join("place")
+    }
+
+    /// `brindle scrub` with these words, and the devices.
+    fn on_devices(&self, words: &[&str]) -> Output {
+        self.scrub(words, &self.images)
+    }
+
+    /// The same, and the mount point.
+    fn on_mount(&self, words: &[&str]) -> Output {
+        self.scrub(words, &[self.place()])
+    }
+
+    fn scrub(&self, words: &[&str], operands: &[PathBuf]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.env("BRINDLE_STATE_DIR", self.directory.path().join("state")).env_remove("BRINDLE_LOG");
+        command.arg("-q").arg("scrub").args(words).args(operands).output().expect("it was built")
+    }
+
+    fn mount(&self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.env("BRINDLE_STATE_DIR", self.directory.path().join("state"));
+        command.args(["-q", "mount"]).args(&self.images).arg(self.place());
+        let output = command.output().expect("it was built");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn unmount(&self) {
+        brindle_prints(["-q", "umount", text(&self.place())]);
+    }
+
+    /// The record, as JSON.
+    fn status(&self, operands: &[PathBuf]) -> Value {
+        let output = self.scrub(&["status", "--json"], operands);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+}
+
+/// Inverts a byte of every `step` bytes of an image, where it holds anything but superblocks.
+fn rot(image: &Path, step: usize) {
+    let file = fs::File::options().read(true).write(true).open(image).expect("an image");
+    let is_superblock =
+        |at: &u64| [64 << 10, 64 << 20].iter().any(|start| (*start..start + 4096).contains(at));
+    let mut byte = [0];
+    for at in (1 << 20..512 << 20).step_by(step).filter(|at| !is_superblock(at)) {
+        file.read_exact_at(&mut byte, at).expect("long enough");
+        if byte != [0] {
+            file.write_all_at(&[!byte[0]], at).expect("room");
+        }
+    }
+}
+
+/// Inverts a byte of the file in the pool on an image.
+fn rot_file(image: &Path) {
+    let file = fs::File::options().read(true).write(true).open(image).expect("an image");
+    let mut sector = [0; 4096];
+    let holds_it = |sector: &[u8]| {
+        let numbers: Vec<u32> =
+            sector.chunks_exact(4).map(|it| u32::from_le_bytes(it.try_into().expect("four bytes"))).collect();
+        numbers[0] > 0 && numbers.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]))
+    };
+    let at = (1 << 20..512 << 20).step_by(4096).find(|at| {
+        file.read_exact_at(&mut sector, *at).expect("long enough");
+        holds_it(&sector)
+    });
+    file.write_all_at(&[!sector[77]], at.expect("it is there") + 77).expect("room");
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+#[test]
+fn a_scrub_of_devices_corrects_rot_and_remembers_it() {
+    for (members, profile) in [(2, "raid1"), (3, "raid5")] {
+        let pool = Pool::make(members, profile);
+        assert_eq!(pool.status(&pool.images)["status"], "none");
+        assert_eq!(code(&pool.on_devices(&["resume"])), Some(2), "nothing to resume");
+        rot(&pool.images[1], 40_000);
+        let looked = pool.on_devices(&["start", "-r"]);
+        assert_eq!(code(&looked), Some(0), "{looked:?}");
+        let status = pool.status(&pool.images);
+        let counts = |status: &Value, name: &str| status["counts"][name].as_u64().expect("a number");
+        let found = counts(&status, "correctable_errors");
+        assert!(found > 0 && counts(&status, "corrected_errors") == 0, "{status}");
+        let done = pool.on_devices(&["start", "-B"]);
+        assert_eq!(code(&done), Some(0), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stdout).contains("Uncorrectable:  0"), "{done:?}");
+        let status = pool.status(&pool.images);
+        // Opening the pool to write it has repaired what it has read.
+        assert!((1..=found).contains(&counts(&status, "corrected_errors")), "{status}");
+        assert_eq!((counts(&status, "uncorrectable_errors"), &status["status"]), (0, &"finished".into()));
+        let clean = pool.on_devices(&["start", "-d"]);
+        assert!(String::from_utf8_lossy(&clean.stdout).contains("no errors found"), "{clean:?}");
+        let mut check = vec!["-q", "check", "--check-data-csum"];
+        check.extend(pool.images.iter().map(|image| text(image)));
+        brindle_prints(check);
+    }
+}
+
+#[test]
+fn lost_contents_are_told_by_the_names_of_files_and_the_exit_code() {
+    let pool = Pool::make(1, "single");
+    rot_file(&pool.images[0]);
+    let done = pool.on_devices(&["start"]);
+    assert_eq!(code(&done), Some(3), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("/sub/file offset "), "{said}");
+    let status = pool.status(&pool.images);
+    assert_eq!(status["uncorrected"][0]["files"][0]["path"], "/sub/file", "{status}");
+}
+
+#[test]
+fn a_scrub_of_a_mount_is_cancelled_limited_and_resumed_also_after_a_kill() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    rot(&pool.images[1], 100_000);
+    pool.mount();
+    assert_eq!(code(&pool.on_mount(&["cancel"])), Some(2), "none runs");
+    assert_eq!(code(&pool.on_mount(&["limit", "-l", "1M"])), Some(2), "none runs");
+    // At this rate it takes weeks.
+    assert_eq!(code(&pool.on_mount(&["start", "--limit", "1"])), Some(0));
+    assert_eq!(pool.status(&[pool.place()])["status"], "running");
+    assert_eq!(code(&pool.on_mount(&["start"])), Some(1), "one is enough");
+    assert_eq!(code(&pool.on_mount(&["limit", "-l", "2", "-d", "7"])), Some(1), "no such device");
+    assert_eq!(code(&pool.on_mount(&["limit", "-l", "2"])), Some(0));
+    assert_eq!(code(&pool.on_mount(&["cancel"])), Some(0));
+    assert_eq!(pool.status(&[pool.place()])["status"], "aborted");
+    // Unmounting ends it, and a kill does.
+    assert_eq!(code(&pool.on_mount(&["resume", "--limit", "1"])), Some(0));
+    pool.unmount();
+    assert_eq!(pool.status(&pool.images)["status"], "aborted");
+    pool.mount();
+    assert_eq!(code(&pool.on_mount(&["resume", "--limit", "1"])), Some(0));
+    kill_server(&pool.place());
+    assert_eq!(pool.status(&pool.images)["status"], "aborted");
+    let done = pool.on_devices(&["resume"]);
+    assert_eq!(code(&done), Some(0), "{done:?}");
+    let status = pool.status(&pool.images);
+    assert!(status["counts"]["corrected_errors"].as_u64() > Some(0), "{status}");
+    assert_eq!(status["status"], "finished");
+    assert_eq!(pool.on_devices(&["start"]).status.code(), Some(0));
+    assert_eq!(pool.status(&pool.images)["counts"]["csum_errors"], 0);
+}
+
+/// Kills the process that serves a mount, and takes the mount away.
+fn kill_server(place: &Path) {
+    let holder = fs::read_dir("/proc").expect("proc").flatten().find(|entry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        words.contains(&b"mount".as_slice()) && words.contains(&text(place).as_bytes())
+    });
+    let pid = holder.expect("a server").file_name().into_string().expect("a number");
+    run("kill", &["-KILL", &pid]);
+    let _ = Command::new("umount").arg("--lazy").arg(place).output();
+    while Path::new("/proc").join(&pid).join("exe").exists() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_kernel_and_brindle_agree_about_a_scrub() {
+    if !kernel_can_mount() {
+        return;
+    }
+    for (members, profile) in [(2, "raid1"), (4, "raid10"), (3, "raid5"), (4, "raid6")] {
+        let pool = Pool::make(members, profile);
+        for is_first_ours in [true, false] {
+            rot(&pool.images[1], 30_000);
+            let (ours, kernels) = if is_first_ours {
+                let ours = pool.on_devices(&["start"]);
+                (ours, scrub_by_kernel(&pool))
+            } else {
+                let kernels = scrub_by_kernel(&pool);
+                (pool.on_devices(&["start"]), kernels)
+            };
+            let status = pool.status(&pool.images);
+            let (first, second) = if is_first_ours { (&ours, &kernels) } else { (&kernels, &ours) };
+            let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said(first).contains("csum="), "{profile}: {first:?}");
+            assert!(said(first).contains("Uncorrectable:  0"), "{profile}: {first:?}");
+            // The kernel does not say what it corrects of parity.
+            assert!(said(second).contains("no errors found"), "{profile}: {second:?} {status}");
+        }
+        let mut check = vec!["-q", "check", "--check-data-csum"];
+        check.extend(pool.images.iter().map(|image| text(image)));
+        brindle_prints(check);
+    }
+}
+
+/// A scrub by the kernel, that brindle asks for.
+fn scrub_by_kernel(pool: &Pool) -> Output {
+    let loops = Loops::attach(&pool.images, &[]);
+    let devices: Vec<&str> = loops.0.iter().map(|device| text(device)).collect();
+    let place = pool.place();
+    run("btrfs", &[&["device", "scan"], devices.as_slice()].concat());
+    run("mount", &["-t", "btrfs", devices[0], text(&place)]);
+    let done = pool.on_mount(&["start", "-B"]);
+    run("umount", &[text(&place)]);
+    let _ = Command::new("btrfs").args(["device", "scan", "--forget"]).args(&loops.0).output();
+    drop(loops);
+    // Another process may have a look at them just now.
+    while pool.images.iter().any(|image| !run("losetup", &["--associated", text(image)]).is_empty()) {
+        std::thread::yield_now();
+    }
+    done
+}
