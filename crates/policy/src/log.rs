@@ -172,6 +172,15 @@ pub fn log_placement(
     }
 }
 
+/// Bulk devices with lower devids than a fast one, in order.
+pub fn bulk_before_fast(devices: &[LogDevice]) -> Vec<u64> {
+    let last = devices.iter().filter(|device| device.is_fast).map(|device| device.devid).max().unwrap_or(0);
+    let before = devices.iter().filter(|device| !device.is_fast && device.devid < last);
+    let mut before: Vec<u64> = before.map(|device| device.devid).collect();
+    before.sort_unstable();
+    before
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,6 +231,13 @@ mod tests {
         let whole = Ok(LogPlacement { devices: vec![1, 2], is_reduced: false });
         assert_eq!(chosen("ffb", 1, LogProfile::Single), whole);
         assert_eq!(chosen("ffb", 1, LogProfile::Raid1c3), whole);
+    }
+
+    #[test]
+    fn bulk_devices_before_fast_ones_are_in_the_way() {
+        assert_eq!(bulk_before_fast(&pool("bbf")), [1, 2]);
+        assert_eq!(bulk_before_fast(&pool("fbfb")), [2]);
+        assert!(bulk_before_fast(&pool("ffb")).is_empty() && bulk_before_fast(&pool("bb")).is_empty());
     }
 
     #[test]

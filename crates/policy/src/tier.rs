@@ -45,7 +45,7 @@ pub mod shortage;
 mod tests;
 pub mod watch;
 
-use crate::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
+use crate::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, bulk_before_fast, log_placement};
 use crate::placement::{AllocationHint, Fit, PlacementClass};
 use brindle_interval::gaps;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
@@ -230,13 +230,37 @@ impl TierPool {
         device.map_or(PlacementClass::Bulk, |device| device.class)
     }
 
-    /// Fast devices that hold the log alone, with a profile of it, or the reason for which there are none.
-    pub fn log_placement(&self, chosen: LogProfile) -> Result<LogPlacement, LogEverywhere> {
+    /// Devices, as far as logs go.
+    fn log_candidates(&self) -> Vec<LogDevice> {
         let device = |device: &TierDevice| LogDevice {
             devid: device.devid.get(),
             is_fast: device.class == PlacementClass::Fast,
         };
-        let devices: Vec<LogDevice> = self.devices.iter().map(device).collect();
+        self.devices.iter().map(device).collect()
+    }
+
+    /// Bulk devices with lower devids than a fast one, which may be in the way of a log on fast devices alone.
+    pub fn bulk_before_fast(&self) -> Vec<u64> {
+        bulk_before_fast(&self.log_candidates())
+    }
+
+    /// The pool, with higher devids for those.
+    #[must_use]
+    pub fn with_ordered_devids(&self) -> Self {
+        let before = self.bulk_before_fast();
+        let highest = self.devices.iter().map(|device| device.devid.get()).max().unwrap_or(0);
+        let mut ordered = self.clone();
+        for device in &mut ordered.devices {
+            if before.contains(&device.devid.get()) {
+                device.devid = DevId::new(device.devid.get() + highest);
+            }
+        }
+        ordered
+    }
+
+    /// Fast devices that hold the log alone, with a profile of it, or the reason for which there are none.
+    pub fn log_placement(&self, chosen: LogProfile) -> Result<LogPlacement, LogEverywhere> {
+        let devices = self.log_candidates();
         let metadata = self.chunks.iter().filter(|chunk| !chunk.kind.contains(BlockGroupType::DATA));
         let tolerated = metadata.map(|chunk| chunk.profile().attributes().tolerated_failures).max();
         log_placement(&devices, tolerated.unwrap_or(0), chosen)

@@ -126,6 +126,14 @@ impl Editor<'_> {
 }
 
 impl Statistics {
+    /// A device has another id.
+    pub(crate) fn renumber(&self, devid: DevId, new: DevId) {
+        let mut records = self.lock();
+        if let Some(record) = records.remove(&devid) {
+            records.insert(new, record);
+        }
+    }
+
     fn record(&self, devid: DevId) -> Record {
         self.lock().get(&devid).copied().unwrap_or_default()
     }

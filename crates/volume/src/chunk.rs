@@ -81,6 +81,16 @@ impl ChunkMap {
         found.map(|index| self.sorted.remove(index)).is_ok()
     }
 
+    /// A device, by its index in the pool's table, has another id.
+    pub(crate) fn renumber(&mut self, device: usize, devid: DevId) {
+        for chunk in &mut self.sorted {
+            if chunk.stripes.iter().any(|stripe| stripe.device == device) {
+                let stripes = Arc::make_mut(chunk).stripes.iter_mut();
+                stripes.filter(|stripe| stripe.device == device).for_each(|stripe| stripe.devid = devid);
+            }
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Chunk> {
         self.sorted.iter().map(Arc::as_ref)
     }

@@ -45,6 +45,8 @@ pub(crate) struct PoolDevice {
     pub(crate) durability: Arc<Durability>,
     /// The highest generation of a superblock that it may hold.
     pub(crate) superblock_generation: Arc<AtomicU64>,
+    /// The id in its superblocks, where the next commit gives it another one.
+    pub(crate) written_devid: Option<DevId>,
     /// True if the pool has a log, and the superblock of this device does not point to it: blocks of the log may be missing
     /// there.
     pub(crate) lacks_log: Arc<AtomicBool>,
@@ -186,6 +188,7 @@ impl PoolDevice {
             unflushed: Arc::default(),
             durability: Arc::default(),
             superblock_generation: Arc::default(),
+            written_devid: None,
             lacks_log: Arc::default(),
         }
     }

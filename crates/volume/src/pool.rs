@@ -165,6 +165,16 @@ impl Pool {
         self.devices.push(device);
     }
 
+    /// Gives a device another id, which its superblocks get with the next commit.
+    pub(crate) fn renumber_device(&mut self, devid: DevId, new: DevId) {
+        let is_it = |device: &PoolDevice| device.devid == devid && !device.is_intruder && !device.is_seed;
+        let Some(index) = self.devices.iter().position(is_it) else { return };
+        let device = &mut self.devices[index];
+        device.written_devid.get_or_insert(devid);
+        (device.devid, device.item.devid) = (new, new);
+        self.chunks.renumber(index, new);
+    }
+
     /// Removes a device that no chunk lies on; returns its writable form, if it was there. Its place in the table
     /// stays, unused.
     pub(crate) fn part_with_device(&mut self, devid: DevId) -> Option<Arc<dyn WritableDevice>> {

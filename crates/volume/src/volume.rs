@@ -149,6 +149,22 @@ impl Volume {
         self.change(|pool| pool.join_device(item, device));
     }
 
+    /// Gives a device another id in the running transaction. Superblocks of the commits before it keep the old one;
+    /// [`announce_renumbered`](Self::announce_renumbered) writes the first one with the new id.
+    pub fn renumber_device(&self, devid: DevId, new: DevId) {
+        self.change(|pool| pool.renumber_device(devid, new));
+    }
+
+    /// Returns true if a device has another id than its superblocks say.
+    pub fn has_renumbered(&self) -> bool {
+        self.snapshot().devices.iter().any(|device| device.written_devid.is_some())
+    }
+
+    /// The superblocks of a commit are written: all devices have the ids that these say.
+    pub fn settle_renumbered(&self) {
+        self.change(|pool| pool.devices.iter_mut().for_each(|device| device.written_devid = None));
+    }
+
     /// A device, on which no chunk lies any more, leaves the pool: no superblock is written to it from now on. What it
     /// was written with, if it was there.
     pub fn part_with_device(&self, devid: DevId) -> Option<Arc<dyn WritableDevice>> {

@@ -28,6 +28,13 @@ pub(crate) fn administer_as(
     Reach::of(paths)?.administer(|devices| open(&devices, &options))
 }
 
+/// The pool on devices that are not mounted, with these classes.
+pub(crate) fn open_as(paths: &[PathBuf], classes: BTreeMap<String, PlacementClass>) -> Result<OpenPool> {
+    let mut options = MountOptions::default();
+    options.write.classes = classes;
+    open(paths, &options)
+}
+
 /// Administration of a pool that was reached.
 pub(crate) fn administer_reached(reach: Reach) -> Result<Box<dyn PoolAdmin>> {
     reach.administer(|devices| open(&devices, &MountOptions::default()))

@@ -12,12 +12,14 @@
 mod add;
 mod error;
 mod remove;
+mod renumber;
 mod resize;
 mod vacate;
 
 pub use add::{AddOptions, Newcomer, add, prepare};
 pub use error::DeviceCareError;
 pub use remove::{Leaving, remove};
+pub use renumber::order_devids;
 pub use resize::{NewSize, ParseSizeError, resize};
 
 use crate::balance;

@@ -38,6 +38,7 @@ mod membership;
 mod metadata;
 mod pins;
 mod readers;
+mod renumber;
 mod shrink;
 mod state;
 mod summary;

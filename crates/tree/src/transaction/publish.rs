@@ -85,7 +85,7 @@ impl Pool {
         let unflushed = volume.unflushed_devices();
         let is_asleep = |devid: &_| !unflushed.contains(*devid);
         let asleep = sleepers.unwrap_or_default().into_iter().filter(is_asleep);
-        let is_for_all = is_told_of_pool(&before, &frozen.superblock);
+        let is_for_all = is_told_of_pool(&before, &frozen.superblock) || volume.has_renumbered();
         let devices = if is_for_all { DeviceSet::ALL } else { DeviceSet::all_but(asleep) };
         Part { devices, begins_series: false }
     }
@@ -105,9 +105,11 @@ impl Pool {
             false => self.superblock().series(),
         });
         volume.introduce_devices(&superblock, &frozen.devices);
+        volume.announce_renumbered(&superblock, &frozen.devices)?;
         volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, devices)?;
         volume.flush(devices)?;
         volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::Others, devices)?;
+        volume.settle_renumbered();
         writer.series.has_begun.store(true, Ordering::Relaxed);
         let failed = volume.devices_without_superblock(superblock.generation).intersection(devices);
         // In place of one that failed, the sleepers keep it.

@@ -111,6 +111,33 @@ impl Volume {
         report(&pool, failed.into_iter().chain(unflushed).collect());
     }
 
+    /// Writes the first superblock of the devices that get another id with it, and makes it durable: no other superblock may
+    /// refer to an id that no device has. None may fail.
+    pub fn announce_renumbered(
+        &self,
+        template: &Superblock,
+        device_items: &[DevItem],
+    ) -> Result<(), WriteError> {
+        let pool = self.snapshot();
+        let mut members = Member::of(&pool, &DeviceSet::ALL);
+        members.retain(|one| one.member.written_devid.is_some());
+        if members.is_empty() {
+            return Ok(());
+        }
+        for one in &members {
+            one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
+        }
+        let copies = Copies::new(template, device_items, SuperblockCopies::First, &members);
+        let failed = report(&pool, copies.write(&members, false));
+        if !failed.is_empty() {
+            let failures = failed.into_iter().map(|(_, error)| error).collect();
+            return Err(WriteError::Superblocks { failures });
+        }
+        let failures: Vec<DeviceError> =
+            flush_all(&members).into_iter().map(|(_, failed)| failed.error).collect();
+        if failures.is_empty() { Ok(()) } else { Err(WriteError::Flush { failures }) }
+    }
+
     /// Writes a superblock to every device of a set, on all of them at the same time: each with its own device item (as
     /// given; devices that are not among those given keep what they have), its place and its checksum, and all of the
     /// series of the given one. A device that lacks the log to which the given one points gets it without: blocks of the
@@ -229,13 +256,20 @@ impl Copies {
         let mut copies = Vec::new();
         for (number, one) in members.iter().enumerate() {
             let given = device_items.iter().find(|item| item.devid == one.member.devid);
-            let item = given.unwrap_or(&one.member.item);
+            let item = match given {
+                Some(given) => *given,
+                // A superblock of before the device got another id.
+                None => DevItem {
+                    devid: one.member.written_devid.unwrap_or(one.member.item.devid),
+                    ..one.member.item
+                },
+            };
             let size_bytes = item.total_bytes.get().min(one.device.size_bytes());
             let fits = |offset: &u64| offset + to_u64(SUPERBLOCK_SIZE) <= size_bytes;
             let offsets = SUPERBLOCK_OFFSETS.into_iter().filter(fits).enumerate();
             for (copy, offset) in offsets.filter(|(copy, _)| wanted.has(*copy)) {
                 let mut superblock = Box::new(template.clone());
-                superblock.dev_item = *item;
+                superblock.dev_item = item;
                 if one.member.lacks_log.load(Relaxed) {
                     (superblock.log_root, superblock.log_root_level) = (Logical::new(0), 0);
                 }

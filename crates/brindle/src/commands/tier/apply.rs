@@ -5,14 +5,15 @@ use super::plan::Only;
 use super::{recover, state};
 use crate::commands::balance::parse_rate;
 use crate::commands::balance::work;
-use crate::commands::place::administer_as;
+use crate::commands::place::{administer_as, open_as};
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_admin::Reach;
 use brindle_admin::pool::BalanceJob;
 use brindle_admin::tier::{ApplyOptions, Observer, apply};
+use brindle_admin::{PoolAdmin, Reach};
+use brindle_care::device::order_devids;
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::{Move, Plan, Wanted, plan};
 use brindle_policy::tier::shortage::Shortage;
@@ -71,6 +72,11 @@ pub(crate) struct ApplyCommand {
     /// Move no more than this in a second on the average, such as 20M; a chunk is moved at full speed
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
+    /// First give disks that stand before flash higher devids, so that flash can hold the log (see brindle tier status)
+    ///
+    /// Each in a commit of its own, which moves nothing; the pool must not be mounted.
+    #[arg(long)]
+    devids: bool,
     #[command(flatten)]
     classes: ClassOptions,
     /// A directory of a mounted pool, or the devices of one that is not mounted
@@ -84,6 +90,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs the command.
 pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
     match Reach::of(&command.pool)? {
+        reach if command.devids && reach.mounted().is_some() => {
+            bail!("--devids: the pool is mounted; unmount it, and name its devices")
+        }
         Reach::Kernel(_) => on_kernel_mount(command),
         reach => run_here(command, &reach),
     }
@@ -134,6 +143,9 @@ fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
     }
     let wanted = Only::wanted(command.only);
     recover::before_work(&command.pool)?;
+    if command.devids {
+        order(command)?;
+    }
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let shortages = plan(&facts.pool, wanted).shortages;
     let chosen = facts.chosen_classes();
@@ -149,6 +161,22 @@ fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
     print_shortages(&mut out, &shortages)?;
     out.flush()?;
     Ok(code)
+}
+
+/// Gives bulk devices that stand before fast ones higher devids.
+fn order(command: &ApplyCommand) -> Result<()> {
+    let facts = Facts::gather(&command.pool, &command.classes)?;
+    let chosen = facts.chosen_classes();
+    // It has the devices open.
+    drop(facts);
+    let pool = open_as(&command.pool, chosen)?;
+    let changed = order_devids(pool.0.pool())?;
+    pool.close()?;
+    let mut out = output::stdout();
+    for (devid, new) in changed {
+        writeln!(out, "devid {devid} is devid {new} now")?;
+    }
+    Ok(out.flush()?)
 }
 
 /// Says what more devices would give.

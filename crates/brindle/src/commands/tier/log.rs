@@ -3,6 +3,7 @@
 use super::facts::{ClassOptions, Facts, Source};
 use anyhow::Result;
 use brindle_policy::log::{LogEverywhere, LogPlacement, LogProfile};
+use brindle_policy::tier::TierPool;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -77,8 +78,22 @@ fn loss(profile: LogProfile, devids: &str) -> String {
 /// Ways to a log on fast devices alone.
 fn remedies(facts: &Facts, profile: LogProfile, why: &LogEverywhere) -> Vec<String> {
     let mut remedies = Vec::new();
-    if let LogEverywhere::TooFew { .. } = why
-        && let Some((fewer, placement)) = possible(facts, profile)
+    if *why == LogEverywhere::OneClass {
+        return remedies;
+    }
+    let before: Vec<String> = facts.pool.bulk_before_fast().iter().map(u64::to_string).collect();
+    let mut pool = facts.pool.clone();
+    if !before.is_empty() {
+        let (before, s) = (before.join(", "), if before.len() == 1 { "" } else { "s" });
+        let gets = format!("gives devid {before} higher id{s}, in a moment; nothing is moved");
+        remedies.push(match &facts.source {
+            Source::Mounted(_) => format!("unmounted, `brindle tier apply --devids DEVICE...` {gets}"),
+            Source::Open(_) => format!("`brindle tier apply --devids {}` {gets}", facts.operands()),
+        });
+        pool = pool.with_ordered_devids();
+    }
+    if pool.log_placement(profile).is_err()
+        && let Some((fewer, placement)) = possible(&pool, profile)
     {
         let (mount, devids) = (mount_point(facts), placement.devices.iter().map(u64::to_string));
         let devids = devids.collect::<Vec<_>>().join(", ");
@@ -91,12 +106,12 @@ fn remedies(facts: &Facts, profile: LogProfile, why: &LogEverywhere) -> Vec<Stri
 }
 
 /// The profile with most copies that a log on fast devices alone could have, where the owner chooses so.
-fn possible(facts: &Facts, present: LogProfile) -> Option<(LogProfile, LogPlacement)> {
+fn possible(pool: &TierPool, present: LogProfile) -> Option<(LogProfile, LogPlacement)> {
     let fewer = [LogProfile::Raid1c3, LogProfile::Raid1, LogProfile::Single];
     fewer
         .into_iter()
         .filter(|profile| *profile != present)
-        .find_map(|profile| Some((profile, facts.pool.log_placement(profile).ok()?)))
+        .find_map(|profile| Some((profile, pool.log_placement(profile).ok()?)))
 }
 
 /// Operand of commands for a mount.

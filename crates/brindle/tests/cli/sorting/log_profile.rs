@@ -69,3 +69,51 @@ fn a_mount_option_overrules_the_stored_profile_of_the_log() {
     assert_eq!(stored["log"]["profile"], "metadata");
     served.check();
 }
+
+#[test]
+fn disks_before_the_ssd_get_higher_devids_and_the_log_is_on_the_ssd() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make([":bulk", ":bulk", ":bulk", ":bulk"], &RAID1);
+    let place = served.place();
+    // The last device turns out to be flash.
+    brindle_prints([
+        "property",
+        "set",
+        "--devid",
+        "4",
+        text(&place),
+        "allocation_hint",
+        "METADATA_PREFERRED",
+    ]);
+    std::fs::write(place.join("file"), b"contents").expect("room");
+    let said = served.prints(&["tier", "plan"]);
+    assert!(
+        said.contains("devid 1 is a bulk device, and mounts go by the superblock of the lowest devid"),
+        "{said}"
+    );
+    assert!(
+        said.contains("unmounted, `brindle tier apply --devids DEVICE...` gives devid 1, 2, 3 higher ids"),
+        "{said}"
+    );
+    assert!(said.contains("log_profile single` has it on devid 4"), "{said}");
+    let said = brindle_fails(1, ["tier", "apply", "--devids", text(&place)]);
+    assert!(said.contains("the pool is mounted"), "{said}");
+    served.unmount();
+    let said = brindle_prints(with_devices(&["-q", "tier", "plan"], &served.devices));
+    assert!(said.contains("`brindle tier apply --devids /"), "{said}");
+    let said = brindle_prints(with_devices(&["-q", "tier", "apply", "--devids"], &served.devices));
+    for changed in ["devid 1 is devid 5 now", "devid 2 is devid 6 now", "devid 3 is devid 7 now"] {
+        assert!(said.contains(changed), "{said}");
+    }
+    served.check();
+    let again = brindle_prints(with_devices(&["-q", "tier", "apply", "--devids"], &served.devices));
+    assert!(!again.contains("now"), "{again}");
+    served.mount();
+    assert_eq!(std::fs::read(place.join("file")).expect("there"), b"contents");
+    set(&served, "single");
+    assert_eq!(log_of(&served)["devices"], json!([4]));
+    served.unmount();
+    served.check();
+}

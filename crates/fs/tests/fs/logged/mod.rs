@@ -5,6 +5,7 @@ mod fewer;
 mod kernel;
 mod modelled;
 mod ours;
+mod renumbered;
 mod tiers;
 
 use crate::golden::{read_whole, top_level};
