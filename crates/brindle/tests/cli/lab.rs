@@ -345,6 +345,7 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
         ("fsync", &["put"][..]),
         ("files", &["create", "remove"]),
         ("reads", &["write", "sequential", "random"]),
+        ("objects", &["put"]),
     ] {
         let words = ["lab", "run", suite, "--json", "--count", "30", "--jobs", "2", "--size", "1M", at];
         let report = json_of(&words);
@@ -356,8 +357,9 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
         assert!(said.starts_with(&head) && said.contains("PER SECOND"), "{said}");
         assert_eq!(fs::read_dir(at).expect("ours").count(), 0, "{suite}");
     }
-    assert!(brindle_fails(2, ["lab", "run", "all", at]).contains("a suite is one of fsync, files, reads"));
+    assert!(brindle_fails(2, ["lab", "run", "all", at]).contains("one of fsync, files, reads, objects"));
     assert!(brindle_fails(2, ["lab", "run", "reads", "--size", "4K", at]).contains("64K or more"));
+    assert!(brindle_fails(2, ["lab", "run", "files", "--journal", at, at]).contains("no journal"));
     assert!(brindle_fails(1, ["lab", "run", "fsync", "/nowhere"]).contains("/nowhere/brindle-lab-run"));
     let said = brindle_fails(1, ["lab", "run", "fsync", "--disk", at, at]);
     assert!(said.contains("no modelled disk is mounted there"), "{said}");

@@ -3,6 +3,7 @@
 //! A run works in a directory of its own, which it makes and removes. Contents follow from a seed. Writes are measured up to
 //! the last sync, reads after the file's pages were dropped.
 
+mod objects;
 mod work;
 
 use crate::LabError;
@@ -22,6 +23,8 @@ pub enum Suite {
     Files,
     /// A large file, written, and read by several jobs: each all of it in order, then blocks anywhere.
     Reads,
+    /// Objects of 512 KiB, with the journal, the logs and the states that an object store writes beside them.
+    Objects,
 }
 
 /// Properties of a run.
@@ -29,6 +32,8 @@ pub enum Suite {
 pub struct RunOptions {
     /// Directory to work in.
     pub directory: PathBuf,
+    /// Directory for the journal of the objects, another filesystem for one; that of the run unless told otherwise.
+    pub journal: Option<PathBuf>,
     /// Files, or random reads of each job.
     pub count: u64,
     /// Jobs that run side by side.
@@ -61,8 +66,8 @@ const DIRECTORY: &str = "brindle-lab-run";
 
 impl Suite {
     /// All of them, with their names.
-    pub const ALL: [(Self, &'static str); 3] =
-        [(Self::Fsync, "fsync"), (Self::Files, "files"), (Self::Reads, "reads")];
+    pub const ALL: [(Self, &'static str); 4] =
+        [(Self::Fsync, "fsync"), (Self::Files, "files"), (Self::Reads, "reads"), (Self::Objects, "objects")];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -75,7 +80,9 @@ impl FromStr for Suite {
 
     fn from_str(word: &str) -> Result<Self, String> {
         let suite = Self::ALL.iter().find(|(_, name)| *name == word);
-        suite.map(|(suite, _)| *suite).ok_or_else(|| "a suite is one of fsync, files, reads".to_owned())
+        suite
+            .map(|(suite, _)| *suite)
+            .ok_or_else(|| "a suite is one of fsync, files, reads, objects".to_owned())
     }
 }
 
@@ -139,13 +146,23 @@ impl Drop for Place {
 pub fn run(suite: Suite, options: &RunOptions) -> Result<Vec<Phase>, LabError> {
     let failed = |source| LabError::Run { path: options.directory.join(DIRECTORY), source };
     let place = Place::make(&options.directory).map_err(failed)?;
+    let elsewhere = match &options.journal {
+        Some(directory) if suite == Suite::Objects => {
+            let failed = |source| LabError::Run { path: directory.join(DIRECTORY), source };
+            Some(Place::make(directory).map_err(failed)?)
+        }
+        _ => None,
+    };
     let phases = match suite {
         Suite::Fsync => work::fsync(&place.0, options),
         Suite::Files => work::files(&place.0, options),
         Suite::Reads => work::reads(&place.0, options),
+        Suite::Objects => {
+            objects::objects(&place.0, elsewhere.as_ref().map_or(&place.0, |journal| &journal.0), options)
+        }
     };
     let phases = phases.map_err(failed)?;
-    place.remove().map_err(failed)?;
+    elsewhere.into_iter().chain([place]).try_for_each(Place::remove).map_err(failed)?;
     Ok(phases)
 }
 
@@ -155,7 +172,15 @@ mod tests {
 
     fn options(directory: &Path) -> RunOptions {
         let directory = directory.to_owned();
-        RunOptions { directory, count: 25, jobs: 3, file_bytes: 3 << 20, seed: 1, drops_caches: false }
+        RunOptions {
+            directory,
+            journal: None,
+            count: 25,
+            jobs: 3,
+            file_bytes: 3 << 20,
+            seed: 1,
+            drops_caches: false,
+        }
     }
 
     #[test]
@@ -182,6 +207,22 @@ mod tests {
             ("random", 75, 75 * 4096, 75),
         ];
         assert_eq!(of(Suite::Reads), expected);
+        assert_eq!(of(Suite::Objects), [("put", 75, 75 * (512 << 10), 75)]);
+    }
+
+    #[test]
+    fn a_journal_may_lie_elsewhere_and_is_removed() {
+        let (scratch, other) = (tempfile::tempdir().expect("room"), tempfile::tempdir().expect("room"));
+        let options =
+            RunOptions { journal: Some(other.path().to_owned()), count: 2, ..options(scratch.path()) };
+        run(Suite::Objects, &options).expect("room");
+        for directory in [&scratch, &other] {
+            assert_eq!(fs::read_dir(directory.path()).expect("ours").count(), 0);
+        }
+        let missing = other.path().join("missing");
+        let error = run(Suite::Objects, &RunOptions { journal: Some(missing.clone()), ..options });
+        assert!(error.expect_err("no directory").to_string().contains("missing"));
+        assert_eq!(fs::read_dir(scratch.path()).expect("ours").count(), 0);
     }
 
     #[test]

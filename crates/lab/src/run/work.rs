@@ -18,14 +18,14 @@ const FILES_PER_DIRECTORY: u64 = 10_000;
 
 /// Outcome of a job: operations, bytes, and the time of each operation.
 #[derive(Default)]
-struct Done {
-    operations: u64,
-    bytes: u64,
-    latencies: Vec<Duration>,
+pub(super) struct Done {
+    pub(super) operations: u64,
+    pub(super) bytes: u64,
+    pub(super) latencies: Vec<Duration>,
 }
 
 /// Runs a job for each number side by side, then `last`, and measures both.
-fn measure(
+pub(super) fn measure(
     name: &'static str,
     options: &RunOptions,
     job: impl Fn(u64) -> io::Result<Done> + Sync,
@@ -63,11 +63,11 @@ fn nothing() -> io::Result<()> {
 }
 
 /// Directory of a job.
-fn directory_of(place: &Path, job: u64) -> PathBuf {
+pub(super) fn directory_of(place: &Path, job: u64) -> PathBuf {
     place.join(format!("job{job}"))
 }
 
-fn make_directories(place: &Path, options: &RunOptions) -> io::Result<()> {
+pub(super) fn make_directories(place: &Path, options: &RunOptions) -> io::Result<()> {
     (0..options.jobs).try_for_each(|job| fs::create_dir(directory_of(place, job)))?;
     File::open(place)?.sync_all()
 }

@@ -22,6 +22,10 @@ SUITES
   files  each job makes --count empty files, 10000 a directory, and removes them; with a sync after each
   reads  a file of --size is written with an fsync; then each job reads all of it in order, in pieces of 64 KiB,
          and --count blocks of 4 KiB anywhere
+  objects  each job puts --count objects of 512 KiB, as an object store that journals does: a record of the object in
+         a journal of 256 MiB that all jobs share, with fdatasync; then the object, 147 bytes at the end of a log
+         and 496 bytes of a state overwritten, without a sync; a sync of all every 5 s, and when the journal is full.
+         The latency is that of the journal
 
   The run works in DIRECTORY/brindle-lab-run, which it makes and removes. Before reads, the pages of the file
   are dropped; a filesystem in userspace may have caches of its own, and --drop-caches drops all that the kernel has.
@@ -30,6 +34,7 @@ SUITES
 EXAMPLES
     brindle lab run fsync --disk /run/ssd --disk /run/disk /mnt
     brindle lab run files --count 100000 --json --disk /run/disk /mnt
+    brindle lab run objects --count 200 --jobs 4 --journal /ssd --disk /run/disk /mnt
     brindle lab run reads --jobs 8 --size 4G --drop-caches --disk /run/disk /mnt
 
 EXIT STATUS
@@ -57,13 +62,16 @@ pub(crate) struct RunCommand {
     /// Size of the file that is read, with an optional suffix (K, M, G, T)
     #[arg(short, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
+    /// Directory for the journal of `objects`, where it is not that of the run
+    #[arg(long, value_name = "DIRECTORY")]
+    journal: Option<PathBuf>,
     /// Seed of contents and places
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
     /// Drop all caches of the host before each phase (root)
     #[arg(long)]
     drop_caches: bool,
-    /// fsync, files or reads
+    /// fsync, files, reads or objects
     suite: Suite,
     /// Directory to work in
     directory: PathBuf,
@@ -77,10 +85,14 @@ pub(crate) fn run(command: &RunCommand) -> Result<ExitCode> {
     if command.size < SIZE_MIN {
         return wrong_usage(format!("--size {}: the file has 64K or more", command.size));
     }
+    if command.journal.is_some() && command.suite != Suite::Objects {
+        return wrong_usage(format!("--journal: the suite {} has no journal", command.suite));
+    }
     let disks = command.disk.iter().map(|path| Client::at(path)).collect::<Result<Vec<_>, _>>()?;
     disks.iter().try_for_each(Client::reset)?;
     let options = RunOptions {
         directory: command.directory.clone(),
+        journal: command.journal.clone(),
         count: command.count,
         jobs: command.jobs,
         file_bytes: command.size,
