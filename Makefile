@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PACKAGES := acl attr btrfs-progs e2fsprogs fio fuse3 g++ gcc libc6-dev make python3 time util-linux xfsprogs zstd
 CARGO_DENY_VERSION := 0.20.2
 # What `make programs` runs on mounts, beside those.
-PROGRAM_PACKAGES := dpkg git rsync sqlite3 tar
+PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 tar
 PREFIX ?= /usr/local
 SBIN ?= /sbin
 
@@ -39,9 +39,10 @@ install: build ## Install brindle, its man pages and the helpers of mount(8) and
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuse.brindle
 	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuseblk.brindle
 
-programs: build ## Real programs on writable mounts, in several settings (root, about ten minutes)
+programs: build ## Real programs on writable mounts, in several settings; databases killed and cut (root, about twelve minutes)
 	@contrib/packages.sh $(PROGRAM_PACKAGES)
 	@BRINDLE=target/release/brindle contrib/programs.sh
+	@BRINDLE=target/release/brindle contrib/databases.py
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600
