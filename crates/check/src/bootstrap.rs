@@ -5,7 +5,8 @@ use crate::pass::{PASSES, page};
 use crate::read::Reader;
 use crate::{CheckOptions, Finding, Findings, TreeName};
 use brindle_device::Device;
-use brindle_ondisk::{Item, Logical, Node, NodeExpectation, RootId, Superblock};
+use brindle_ondisk::item::{SuperblockAge, SuperblockAgesHeader};
+use brindle_ondisk::{Item, Key, KeyType, Logical, Node, NodeExpectation, RootId, Superblock};
 use brindle_volume::{Volume, VolumeError};
 use std::sync::Arc;
 
@@ -33,6 +34,10 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Poo
     });
     if has_chunk_tree {
         volume.check_complete()?;
+        if volume.has_sleepers() {
+            // Without a record no device sleeps.
+            volume.judge_sleepers(&superblock_ages(&reader).unwrap_or_default())?;
+        }
     }
     // What the walk over the chunk tree found, the examination finds again, if it gets there.
     let page = if has_chunk_tree { page::CHUNKS } else { page::TREES };
@@ -44,6 +49,23 @@ pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Poo
 pub(crate) fn chunk_root(superblock: &Superblock) -> NodeExpectation {
     let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
     NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level)
+}
+
+/// Ages of superblocks that the pool has recorded in its device tree.
+fn superblock_ages(reader: &Reader<'_>) -> Option<Vec<SuperblockAge>> {
+    let superblock = reader.volume.superblock();
+    let Superblock { root, generation, root_level, .. } = &*superblock;
+    let root_tree = NodeExpectation::root(*root, *generation, *root_level);
+    let key = Key::new(RootId::DEV_TREE.object_id(), KeyType::ROOT_ITEM, 0);
+    let leaf = reader.leaf_of(&root_tree, &key)?;
+    let (_, data) = leaf.item(leaf.search(&key).ok()?)?;
+    let Ok(Item::Root(item)) = Item::parse(&key, data) else { return None };
+    let device_tree = NodeExpectation::root(item.bytenr, item.generation, item.level);
+    let key = SuperblockAgesHeader::KEY;
+    let leaf = reader.leaf_of(&device_tree, &key)?;
+    let (_, data) = leaf.item(leaf.search(&key).ok()?)?;
+    let Ok(Item::SuperblockAges(item)) = Item::parse(&key, data) else { return None };
+    Some(item.devices.to_vec())
 }
 
 fn add_leaf(volume: &Volume, leaf: &Node, ledger: &Ledger) {

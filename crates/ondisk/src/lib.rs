@@ -38,7 +38,7 @@ pub use key::{Key, KeyType};
 pub use name_hash::{extref_hash, name_hash};
 pub use node::{CorruptNode, ItemHeader, KeyPtr, MAX_LEVEL, Node, NodeExpectation, NodeHeader, NodeProblem};
 pub use profile::{BlockGroupType, Profile, ProfileAttributes};
-pub use series::Series;
+pub use series::{Holders, Series};
 pub use superblock::{
     RootBackup, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, SYS_CHUNK_ARRAY_SIZE, Superblock, SuperblockDefect,
 };

@@ -5,7 +5,7 @@ use crate::cursor::leaf_in_memory;
 use crate::transaction::Writer;
 use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
 use brindle_device::Device;
-use brindle_ondisk::item::RootItem;
+use brindle_ondisk::item::{RootItem, SuperblockAge};
 use brindle_ondisk::{
     Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
 };
@@ -64,6 +64,9 @@ impl Pool {
         };
         pool.load_chunk_tree()?;
         pool.volume.check_complete()?;
+        if pool.volume.has_sleepers() {
+            pool.volume.judge_sleepers(&pool.recorded_ages())?;
+        }
         Ok(pool)
     }
 
@@ -256,6 +259,14 @@ impl Pool {
         if let Some((start, length)) = run {
             self.volume.prefetch(start, length);
         }
+    }
+
+    /// Ages of superblocks that the pool has recorded; none if they can't be read, and then no device is taken to sleep.
+    fn recorded_ages(&self) -> Vec<SuperblockAge> {
+        self.superblock_ages().unwrap_or_else(|error| {
+            tracing::warn!("the record of devices that sleep can't be read: {error}");
+            Vec::new()
+        })
     }
 
     fn load_chunk_tree(&self) -> Result<(), TreeError> {

@@ -26,7 +26,8 @@ pub(crate) struct PoolDevice {
     pub(crate) generation: Option<Generation>,
     /// True if it has missed transactions.
     pub(crate) is_stale: bool,
-    /// True if its superblock is older than the pool's, and of the same series: it was left alone since.
+    /// True if its superblock is older than the pool's, and of the same series: it was left alone since, or so it seems until
+    /// the ages of superblocks that the pool has recorded are known.
     pub(crate) is_asleep: bool,
     /// True if it lacks writes, as far as generations tell; see [`DeviceStatus::is_incomplete`](crate::DeviceStatus).
     pub(crate) is_incomplete: bool,
@@ -64,6 +65,10 @@ pub(crate) struct Durability {
     copies: Progress,
     /// The generation of its first superblock, as written here.
     superblock: Progress,
+    /// Writes that the device has taken, superblocks aside.
+    contents: AtomicU64,
+    /// The number of these when the writing of its first superblock began.
+    sealed: AtomicU64,
 }
 
 /// A number that grows with each write of a kind, and its durable part.
@@ -88,14 +93,26 @@ impl Default for Durability {
     /// A device that was not flushed yet: a process that ended may have left writes in the host's cache.
     fn default() -> Self {
         let unknown = || Progress { taken: AtomicU64::new(1), durable: AtomicU64::new(0) };
-        Self { writes: unknown(), copies: unknown(), superblock: Progress::default() }
+        Self {
+            writes: unknown(),
+            copies: unknown(),
+            superblock: Progress::default(),
+            contents: 1.into(),
+            sealed: 0.into(),
+        }
     }
 }
 
 impl Durability {
-    /// A write has succeeded.
+    /// A write of anything but a superblock has succeeded.
     pub(crate) fn has_written(&self) {
+        self.contents.fetch_add(1, Release);
         self.writes.taken.fetch_add(1, Release);
+    }
+
+    /// A number for the writes up to now: to be asked before a superblock is written that comes after these.
+    pub(crate) fn contents(&self) -> u64 {
+        self.contents.load(Acquire)
     }
 
     /// Writes of copies of the superblock behind the first have succeeded.
@@ -103,10 +120,11 @@ impl Durability {
         self.copies.taken.fetch_add(1, Release);
     }
 
-    /// A write of the first superblock has succeeded.
-    pub(crate) fn has_written_superblock(&self, generation: Generation) {
+    /// A write of the first superblock has succeeded, which was begun after these [`contents`](Self::contents).
+    pub(crate) fn has_written_superblock(&self, generation: Generation, contents: u64) {
         self.superblock.taken.fetch_max(generation.get(), Release);
-        self.has_written();
+        self.sealed.fetch_max(contents, Release);
+        self.writes.taken.fetch_add(1, Release);
     }
 
     fn all(&self) -> [&Progress; 3] {
@@ -128,6 +146,11 @@ impl Durability {
     /// Returns true if a write was not followed by a flush, or if there was no flush yet.
     pub(crate) fn is_unflushed(&self) -> bool {
         !self.writes.is_durable()
+    }
+
+    /// Returns true if the device has taken a write since its first superblock was written, or may have.
+    pub(crate) fn is_unsealed(&self) -> bool {
+        self.sealed.load(Acquire) < self.contents()
     }
 
     /// Returns true if copies of the superblock behind the first were not followed by a flush.
@@ -248,6 +271,11 @@ impl PoolDevice {
         self.superblock_generation.load(Relaxed) == 0
     }
 
+    /// Returns true if it has missed transactions, or may have: what only seems to sleep is not known to be whole.
+    pub(crate) fn is_read_last(&self) -> bool {
+        self.is_stale || self.is_asleep && self.is_incomplete
+    }
+
     pub(crate) fn is_rotating(&self) -> bool {
         self.device.as_ref().is_some_and(|device| device.class() == DeviceClass::Rotating)
     }
@@ -312,12 +340,17 @@ mod tests {
         let durability = Durability::default();
         let flush = || durability.end_flush(durability.begin_flush());
         flush();
-        durability.has_written_superblock(Generation::new(7));
+        assert!(durability.is_unsealed(), "a process before may have written anything");
+        let contents = durability.contents();
+        durability.has_written();
+        durability.has_written_superblock(Generation::new(7), contents);
+        assert!(durability.is_unsealed(), "written beside the superblock");
         assert_eq!((durability.durable_superblock().get(), durability.is_unflushed()), (0, true));
         let began_before = durability.begin_flush();
-        durability.has_written_superblock(Generation::new(8));
+        durability.has_written_superblock(Generation::new(8), durability.contents());
         durability.end_flush(began_before);
         assert_eq!((durability.durable_superblock().get(), durability.is_unflushed()), (7, true));
+        assert!(!durability.is_unsealed());
         flush();
         durability.has_written_copies();
         assert_eq!(durability.durable_superblock().get(), 8);

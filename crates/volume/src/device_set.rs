@@ -60,6 +60,13 @@ impl DeviceSet {
     }
 }
 
+impl Default for DeviceSet {
+    /// No device.
+    fn default() -> Self {
+        Self { named: BTreeSet::new(), is_of_others: false }
+    }
+}
+
 impl FromIterator<DevId> for DeviceSet {
     fn from_iter<I: IntoIterator<Item = DevId>>(devices: I) -> Self {
         Self { named: devices.into_iter().collect(), is_of_others: false }

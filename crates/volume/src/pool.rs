@@ -4,11 +4,11 @@ use crate::chunk::{Chunk, ChunkMap, ChunkStripe};
 use crate::device::PoolDevice;
 use crate::layout::Layout;
 use crate::read::Choosing;
-use crate::scan::{Found, Scan};
+use crate::scan::{Found, Scan, may_be_asleep};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
-use brindle_ondisk::item::{self, DevItem};
-use brindle_ondisk::{Defect, DevId, Generation, Logical, Uuid};
+use brindle_ondisk::item::{self, DevItem, SuperblockAge};
+use brindle_ondisk::{Defect, DevId, Generation, Holders, Logical, Uuid};
 use std::sync::Arc;
 
 /// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index; one that has left
@@ -22,6 +22,8 @@ pub(crate) struct Pool {
     /// Reason for which it may not be written after all.
     pub(crate) refusal: Option<NotWritable>,
     pub(crate) choosing: Choosing,
+    /// Devices that held a superblock as new as the pool's when it was opened.
+    holders: Holders,
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkContext {
     pub(crate) generation: Generation,
-    /// A superblock older than that has missed a commit, unless it is of the same series.
+    /// A superblock older than that has missed a commit, unless the device was asleep.
     pub(crate) oldest: Generation,
     pub(crate) is_writable: bool,
     pub(crate) is_degraded: bool,
@@ -51,11 +53,12 @@ impl Pool {
     /// The devices of a scan, and no chunk.
     pub(crate) fn new(scan: Scan) -> Self {
         let generation = scan.superblock.generation;
-        let mut pool = Self { unused: scan.unused, strangers: scan.strangers, ..Self::default() };
+        let holders = scan.holders;
+        let mut pool = Self { unused: scan.unused, strangers: scan.strangers, holders, ..Self::default() };
         for found in &scan.members {
             let mut device = present(found);
             let is_older = found.superblock.generation < generation;
-            device.is_asleep = is_older && found.superblock.is_of_series(&scan.superblock);
+            device.is_asleep = is_older && may_be_asleep(&found.superblock, &scan.superblock, holders);
             device.is_stale = is_older && !device.is_asleep;
             // Until its mark is known.
             device.is_incomplete = is_older;
@@ -90,15 +93,47 @@ impl Pool {
     /// Sees whether the pool expects more of a device than it has.
     fn check_mark(&mut self, index: usize, context: &MarkContext) {
         let device = &mut self.devices[index];
-        let (Some(generation), Some(given)) = (device.generation, &device.device) else { return };
+        let Some(generation) = device.generation.filter(|_| device.device.is_some()) else { return };
+        let is_old_copy = generation < context.generation && self.holders.contains(device.devid);
         let has_missed_commits = generation < context.oldest && !device.is_asleep;
         let lacks_writes = generation < device.item.generation;
-        let is_incomplete = !device.is_seed && (lacks_writes || has_missed_commits);
-        device.is_incomplete = is_incomplete;
+        let is_incomplete = !device.is_seed && (lacks_writes || has_missed_commits || is_old_copy);
         device.is_asleep &= !is_incomplete;
-        if !is_incomplete {
-            return;
+        // One that seems to sleep is read last until its record is known.
+        device.is_incomplete = is_incomplete || device.is_asleep;
+        if is_incomplete {
+            self.find_stale(index, context);
         }
+    }
+
+    /// Returns true if devices seem to sleep.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.devices.iter().any(|device| device.is_asleep)
+    }
+
+    /// Sees which devices slept, by the ages of superblocks that the pool has recorded; one without a record does not sleep.
+    /// Returns true if one was found to be stale.
+    pub(crate) fn judge_sleepers(&mut self, ages: &[SuperblockAge], context: &MarkContext) -> bool {
+        let mut has_found = false;
+        for index in 0..self.devices.len() {
+            let device = &mut self.devices[index];
+            let Some(generation) = device.generation.filter(|_| device.is_asleep) else { continue };
+            let recorded = ages.iter().find(|age| age.devid == device.devid);
+            let oldest = recorded.map_or(context.oldest, |age| age.generation);
+            let is_stale = generation < oldest;
+            (device.is_asleep, device.is_incomplete) = (!is_stale, is_stale);
+            if is_stale {
+                has_found = true;
+                self.find_stale(index, context);
+            }
+        }
+        has_found
+    }
+
+    /// A device is stale: leaves it out, or refuses to write the pool, or gives a warning.
+    fn find_stale(&mut self, index: usize, context: &MarkContext) {
+        let device = &self.devices[index];
+        let (Some(generation), Some(given)) = (device.generation, &device.device) else { return };
         let (name, devid, expected) = (given.name().to_owned(), device.devid, context.generation);
         match (context.is_writable, context.is_degraded) {
             (true, true) => {

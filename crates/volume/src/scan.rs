@@ -3,7 +3,8 @@
 use crate::{SuperblockProblem, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::{
-    DevId, Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid, to_u64,
+    DevId, Generation, Holders, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid,
+    to_u64,
 };
 use std::cmp::Reverse;
 use std::fmt;
@@ -107,6 +108,8 @@ pub(crate) struct Scan {
     pub(crate) superblock: Arc<Superblock>,
     /// The devices of the pool, by devid.
     pub(crate) members: Vec<Found>,
+    /// Devices that held a superblock as new as the pool's, by what the newest ones say.
+    pub(crate) holders: Holders,
     /// Devices that are members no less than another of the same devid and generation.
     pub(crate) twins: Vec<Found>,
     /// Devices of other pools: some may be the seeds of this one.
@@ -151,16 +154,25 @@ pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, V
         .max_by_key(|found| (found.generation(), found.devid() != DevId::new(0), Reverse(found.devid())));
     let superblock = Arc::clone(&best.expect("the chosen pool has a device").superblock);
     let mut warnings: Vec<Warning> = warnings.into_iter().flatten().collect();
-    warnings.extend(members.iter().filter_map(|found| stale(found, &superblock)));
-    Ok(Scan { superblock, members, twins, strangers, unused, warnings })
+    let newest = |found: &&Found| {
+        found.generation() == superblock.generation && found.superblock.is_of_series(&superblock)
+    };
+    let holders = members.iter().filter(newest).map(|found| found.superblock.holders());
+    let holders = holders.fold(Holders::default(), Holders::union);
+    let expected = superblock.generation;
+    let stale = |found: &Found| {
+        let (device, devid, generation) = (found.device.name().to_owned(), found.devid(), found.generation());
+        let is_stale = generation < expected && !may_be_asleep(&found.superblock, &superblock, holders);
+        is_stale.then_some(Warning::Stale { device, devid, generation, expected })
+    };
+    warnings.extend(members.iter().filter_map(stale));
+    Ok(Scan { superblock, members, holders, twins, strangers, unused, warnings })
 }
 
-/// A device with an older superblock, unless it is of the same series: then it was left alone.
-fn stale(found: &Found, newest: &Superblock) -> Option<Warning> {
-    let (generation, expected) = (found.generation(), newest.generation);
-    let device = found.device.name().to_owned();
-    let is_stale = generation < expected && !found.superblock.is_of_series(newest);
-    is_stale.then(|| Warning::Stale { device, devid: found.devid(), generation, expected })
+/// Returns true if a device with an older superblock may have been left alone since: it is of the same series, and not known
+/// to have held a newer one.
+pub(crate) fn may_be_asleep(older: &Superblock, newest: &Superblock, holders: Holders) -> bool {
+    older.is_of_series(newest) && !holders.contains(older.dev_item.devid)
 }
 
 /// The pool asked for, or that of the first device, where a pool that is no seed comes first.

@@ -27,9 +27,9 @@ pub struct DeviceStatus {
     pub is_asleep: bool,
     /// True if it lacks writes that it failed to take since the pool was opened.
     pub is_behind: bool,
-    /// True if it lacks writes: its superblock is older than its mark in the chunk tree, or than the commit before
-    /// the last one and not of its series. A stale device that is not incomplete has missed the last superblock alone, as a power cut
-    /// between the superblocks of two devices leaves it.
+    /// True if it lacks writes: its superblock is older than its mark in the chunk tree, than one that it is known to have had,
+    /// or than the commit before the last one and not of its series. A stale device that is not incomplete has missed the last
+    /// superblock alone, as a power cut between the superblocks of two devices leaves it.
     pub is_incomplete: bool,
     /// True if it rotates.
     pub is_rotating: bool,

@@ -6,7 +6,7 @@ use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
 use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning, WritableDeviceStatus, writable};
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
-use brindle_ondisk::item::{Chunk, DevItem};
+use brindle_ondisk::item::{Chunk, DevItem, SuperblockAge};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use brindle_sync::{Rank, RwLock};
@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 ///
 /// Opening registers the system chunks of the superblock. The reader of the chunk tree then gives each
 /// device item to [`Volume::add_device`], each chunk to [`Volume::add_chunk`], and ends with
-/// [`Volume::check_complete`].
+/// [`Volume::check_complete`]. If devices [seem to sleep](Volume::has_sleepers), the reader of the device tree has the last
+/// word, by [`Volume::judge_sleepers`].
 #[derive(Debug)]
 pub struct Volume {
     superblock: RwLock<Arc<Superblock>>,
@@ -134,13 +135,35 @@ impl Volume {
     /// missing. One that lacks writes, by its item's mark, is as good as missing when the pool is written, and read
     /// last when it is only read.
     pub fn add_device(&self, item: &DevItem) -> Result<(), VolumeError> {
-        let (is_writable, is_degraded) = (self.is_writable, self.degraded);
-        let oldest = writable::generation_before(&self.superblock());
-        let context = MarkContext { generation: self.opened, oldest, is_writable, is_degraded };
+        let context = self.mark_context();
         self.change(|pool| {
             pool.add_device(item, &context);
             Ok(())
         })
+    }
+
+    fn mark_context(&self) -> MarkContext {
+        let oldest = writable::generation_before(&self.superblock());
+        MarkContext {
+            generation: self.opened,
+            oldest,
+            is_writable: self.is_writable,
+            is_degraded: self.degraded,
+        }
+    }
+
+    /// Returns true if devices seem to have been left alone by the last commits. What they hold is read last until the
+    /// [ages of superblocks](Self::judge_sleepers) that the pool has recorded are known.
+    pub fn has_sleepers(&self) -> bool {
+        self.snapshot().has_sleepers()
+    }
+
+    /// Tells devices that slept from old copies of them, by the ages of superblocks that the pool has recorded. An old copy
+    /// is as a device that lacks writes: see [`Self::add_device`] and [`Self::check_complete`].
+    pub fn judge_sleepers(&self, ages: &[SuperblockAge]) -> Result<(), VolumeError> {
+        let context = self.mark_context();
+        let has_found = self.change(|pool| pool.judge_sleepers(ages, &context));
+        if has_found && self.is_writable { self.check_complete() } else { Ok(()) }
     }
 
     /// A device joins the pool while that is in use: chunks may lie on it from now on. The first superblocks that are

@@ -26,7 +26,10 @@ pub use misc::{
     BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, QgroupInfo, QgroupLimit, QgroupStatus,
     QgroupStatusHeader, VerityDescItem,
 };
-pub use own::{LogSettingsItem, PoolSettingsItem, WriteBackChunk, WriteBackHeader, WriteBackItem};
+pub use own::{
+    LogSettingsItem, PoolSettingsItem, SuperblockAge, SuperblockAgesHeader, SuperblockAgesItem,
+    WriteBackChunk, WriteBackHeader, WriteBackItem,
+};
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
 use crate::{Defect, Key, KeyType, ObjectId, to_u64};
@@ -102,6 +105,8 @@ pub enum Item<'a> {
     WriteBack(WriteBackItem<'a>),
     /// `PERSISTENT_ITEM` of brindle's own
     LogSettings(&'a LogSettingsItem),
+    /// `PERSISTENT_ITEM` of brindle's own
+    SuperblockAges(SuperblockAgesItem<'a>),
     /// `DEV_REPLACE`
     DevReplace(&'a DevReplaceItem),
     /// `UUID_KEY_SUBVOL`, `UUID_KEY_RECEIVED_SUBVOL`: subvolume ids
@@ -172,6 +177,9 @@ impl<'a> Item<'a> {
             }
             KeyType::PERSISTENT_ITEM if *key == LogSettingsItem::KEY => {
                 Self::LogSettings(prefix(data, "log settings size")?.0)
+            }
+            KeyType::PERSISTENT_ITEM if *key == SuperblockAgesHeader::KEY => {
+                Self::SuperblockAges(SuperblockAgesItem::parse(data)?)
             }
             KeyType::DEV_REPLACE => Self::DevReplace(exact(data, "dev replace item size")?),
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {

@@ -1,6 +1,6 @@
 //! Items of brindle's own in the device tree, which other drivers leave where they are.
 
-use crate::{BlockGroupType, Defect, Key, KeyType, Logical, ObjectId, Profile, to_u64};
+use crate::{BlockGroupType, Defect, DevId, Generation, Key, KeyType, Logical, ObjectId, Profile, to_u64};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -119,6 +119,70 @@ impl<'a> WriteBackItem<'a> {
     }
 }
 
+/// Ages of superblocks: brindle's own item of the device tree. As many [`SuperblockAge`]s follow as it says; later versions
+/// may append further bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SuperblockAgesHeader {
+    /// Version of the item that its writer knew; 1 at present.
+    pub version: U64,
+    /// Number of devices.
+    pub device_count: U64,
+}
+const _: () = assert!(size_of::<SuperblockAgesHeader>() == 16);
+
+impl SuperblockAgesHeader {
+    /// The version that this is.
+    pub const VERSION: u64 = 1;
+    /// The most devices that may sleep: their list is one item.
+    pub const DEVICES_MAX: usize = 128;
+    /// Its key, behind that of [`LogSettingsItem`].
+    pub const KEY: Key = Key::new(OWNER, KeyType::PERSISTENT_ITEM, 3);
+}
+
+/// The age of a device's superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SuperblockAge {
+    /// The device.
+    pub devid: DevId,
+    /// The generation that its superblock had, durably, when the item was written.
+    pub generation: Generation,
+}
+const _: () = assert!(size_of::<SuperblockAge>() == 16);
+
+/// Item of the ages of superblocks.
+#[derive(Clone, Copy, Debug)]
+pub struct SuperblockAgesItem<'a> {
+    /// Its beginning.
+    pub header: &'a SuperblockAgesHeader,
+    /// Its devices.
+    pub devices: &'a [SuperblockAge],
+}
+
+impl<'a> SuperblockAgesItem<'a> {
+    /// An item of these devices.
+    pub fn encode(devices: &[SuperblockAge]) -> Vec<u8> {
+        let header = SuperblockAgesHeader {
+            version: SuperblockAgesHeader::VERSION.into(),
+            device_count: to_u64(devices.len()).into(),
+        };
+        [header.as_bytes(), devices.as_bytes()].concat()
+    }
+
+    pub(super) fn parse(data: &'a [u8]) -> Result<Self, Defect> {
+        let size = to_u64(data.len());
+        let (header, rest) = SuperblockAgesHeader::ref_from_prefix(data).map_err(|_| {
+            Defect::expected("superblock ages item size", to_u64(size_of::<SuperblockAgesHeader>()), size)
+        })?;
+        let count = usize::try_from(header.device_count.get()).unwrap_or(usize::MAX);
+        let (devices, _) = <[SuperblockAge]>::ref_from_prefix_with_elems(rest, count).map_err(|_| {
+            Defect::new("superblock ages item is cut off, devices", header.device_count.get())
+        })?;
+        Ok(Self { header, devices })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +216,24 @@ mod tests {
             assert_eq!(WriteBackHeader::profile_of(WriteBackHeader::number_of(Some(profile))), Some(profile));
         }
         assert_eq!(WriteBackHeader::profile_of(WriteBackHeader::number_of(None)), None);
+    }
+
+    #[test]
+    fn ages_of_superblocks_are_read_back_and_those_of_a_cut_off_item_refused() {
+        let devices = [1, 9].map(|number| SuperblockAge {
+            devid: DevId::new(number),
+            generation: Generation::new(70 + number),
+        });
+        let mut data = SuperblockAgesItem::encode(&devices);
+        assert!(
+            SuperblockAgesItem::parse(&data[..47]).is_err()
+                && SuperblockAgesItem::parse(&data[..15]).is_err()
+        );
+        assert_eq!(SuperblockAgesItem::parse(&data).expect("whole").devices, devices);
+        data.extend_from_slice(b"of a later version");
+        assert_eq!(SuperblockAgesItem::parse(&data).expect("whole").devices, devices);
+        data[8..16].fill(0xff);
+        assert!(SuperblockAgesItem::parse(&data).is_err());
     }
 
     #[test]

@@ -168,11 +168,14 @@ impl Pool {
         let sealed: Vec<(Logical, Node)> =
             parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
+        let woken = self.wake_written()?;
         self.volume().write_blocks_on(&writes, holders.alone())?;
         let devices = holders.superblocks();
         let unflushed = self.volume().unflushed_devices();
         self.volume().make_whole_relying_on(&unflushed.union(&devices), holders.alone())?;
+        self.write_copies(&woken)?;
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
+        superblock.add_holders(self.volume().holders(superblock.generation));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
         self.volume().write_log_superblocks(&superblock, &devices)?;
         Ok(())

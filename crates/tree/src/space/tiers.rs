@@ -11,6 +11,7 @@ use super::device::Device;
 use super::group::{Content, Group, Totals};
 use super::state::{State, content};
 use crate::{Pool, TreeError};
+use brindle_ondisk::item::SuperblockAgesHeader;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
 use brindle_policy::placement::{
@@ -162,7 +163,8 @@ impl Space {
         let state = self.lock();
         let fast = state.fast.as_ref()?;
         let devices = state.log_candidates(fast);
-        Some(sleepers(&devices, state.tolerated_failures()).into_iter().map(DevId::new).collect())
+        let sleepers = sleepers(&devices, state.tolerated_failures()).into_iter().map(DevId::new);
+        Some(sleepers.take(SuperblockAgesHeader::DEVICES_MAX).collect())
     }
 
     /// Finds out which devices are fast, and sorts the groups accordingly.

@@ -166,6 +166,9 @@ impl Editor<'_> {
     fn settle(&self, tally: &mut Tally) -> Result<(), TreeError> {
         self.renew_root_tree()?;
         self.mark_devices()?;
+        if let Some(sleepers) = self.writer.space.sleepers().filter(|_| self.writer.series.has_begun()) {
+            self.record_ages(&sleepers)?;
+        }
         self.write_statistics()?;
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;

@@ -30,6 +30,7 @@
 //! roots, then the others), `refs`, `space`. Part in a transaction counts as a lock of the gate's rank, so builds with
 //! debug assertions refuse to join twice at a time, and to commit while part of a transaction.
 
+mod ages;
 mod assign;
 mod commit;
 mod exclusive;

@@ -1,15 +1,34 @@
 //! The superblocks of a commit: which devices get one, and which sleep.
 //!
 //! A commit makes durable what was written, on the devices that were written; then it writes its superblock to these and
-//! to the fast ones. Bulk devices that were not written are *asleep*: they get no flush and no superblock, so theirs is
-//! behind, and they lack nothing. The first commit of a mount goes to all devices, and so does a commit that changes what
-//! a superblock says of the pool. Unmounting wakes all.
+//! to the fast ones. Bulk devices that were not written since their last superblock are *asleep*: they get no flush and no
+//! superblock, so theirs is behind, and they lack nothing. The first commit of a mount goes to all devices, and so does a
+//! commit that changes what a superblock says of the pool. Unmounting wakes all.
 //!
 //! **A device that slept and one that was away** have older superblocks both. All superblocks between two losses are of one
 //! [`Series`]: an older one of the same series is that of a device that slept. A mount begins a series with its first
 //! commit, for devices may have been away before it, and so does each commit while a device lacks anything, whatever that is:
 //! one that falls out keeps the series of before. The kernel and btrfs-progs write none, so whatever they did without a
 //! device shows as well.
+//!
+//! **A device that slept and an old copy of it**, made during the mount (a snapshot of a virtual disk), have older superblocks
+//! of the same series both. The copy lacks what was written since.
+//! - A device that has taken a write since its last superblock takes part in the next commit, also if an fsync has made the
+//!   write durable. So a copy with the superblock that the device has lacks nothing that a commit has.
+//! - Each commit records which superblocks bulk devices hold durably when it is settled ([`ages`](super::ages)). A copy with
+//!   an older one is found out. The record demands nothing that a crash can take back: all copies of such a superblock are
+//!   durable before the first is written over by the commit that has the record.
+//! - The record is of before the commit. So superblocks of bulk devices that take part are durable before those of the others
+//!   are written, which name them as [`Holders`](brindle_ondisk::Holders). A mount demands of holders the same superblock. A
+//!   crash before that finds superblocks without holders, and the record counts. A device that fails to take its superblock
+//!   is not named.
+//! - Unmounting names all devices.
+//! - An fsync that makes data of bulk devices durable, by a log, wakes those that slept until then: they get the superblock
+//!   of the last commit before, all copies of it, and the superblocks with the log name them.
+//!
+//! Without a record no device sleeps. Old copies that can't be told: those made since the last commit; after a crash that of a
+//! fast device which is one commit behind, as a crash between superblocks leaves it; and those of all devices with the newest
+//! superblocks at once, which make the pool what it was.
 //!
 //! **A crash at each point.**
 //! - Before a series begins all devices hold the superblock of the last commit: those that are not known to are woken. So
@@ -18,6 +37,7 @@
 //!   or one behind. So all copies of a device are durable before another commit is: a device that goes to sleep with some
 //!   that are not is flushed once more by the next commit.
 //! - Of a device that was torn when the mount began, the first copy is made whole before the others are written.
+//! - To name holders changes one sector of a superblock of the same generation, which can't be torn.
 //! - The root of the new transaction is on devices that were written. So of a pool that can lose some devices, what is
 //!   left has the new superblock; a superblock that a device fails to take goes to the sleepers too.
 
@@ -36,6 +56,13 @@ pub(super) struct SeriesState {
     has_begun: AtomicBool,
     /// Number of series begun.
     count: AtomicU64,
+}
+
+impl SeriesState {
+    /// Returns true once a commit of this mount is published.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
 }
 
 /// Devices that take part in a commit.
@@ -77,17 +104,24 @@ impl Pool {
         let volume = self.volume();
         let before = self.superblock();
         let sleepers = writer.space.sleepers();
-        let is_first = !writer.series.has_begun.load(Ordering::Relaxed);
+        let is_first = !writer.series.has_begun();
         let has_none = sleepers.is_some() && before.series().is_none();
         if is_first || has_none || self.lacks_something() {
             return Part { devices: DeviceSet::ALL, begins_series: true };
         }
-        let unflushed = volume.unflushed_devices();
-        let is_asleep = |devid: &_| !unflushed.contains(*devid);
+        let written = volume.unflushed_devices().union(&volume.unsealed_devices());
+        let is_asleep = |devid: &_| !written.contains(*devid);
         let asleep = sleepers.unwrap_or_default().into_iter().filter(is_asleep);
         let is_for_all = is_told_of_pool(&before, &frozen.superblock) || volume.has_renumbered();
         let devices = if is_for_all { DeviceSet::ALL } else { DeviceSet::all_but(asleep) };
         Part { devices, begins_series: false }
+    }
+
+    /// Devices of a set that may sleep, and the other ones.
+    fn apart(writer: &Writer, devices: &DeviceSet) -> [DeviceSet; 2] {
+        let sleepers = writer.space.sleepers().unwrap_or_default();
+        let others = devices.intersection(&DeviceSet::all_but(sleepers.iter().copied()));
+        [devices.intersection(&sleepers.into_iter().collect()), others]
     }
 
     /// Returns true if a device may lack something that its superblock does not tell.
@@ -95,8 +129,9 @@ impl Pool {
         !self.volume().is_whole() || !self.volume().devices_to_mark().is_empty()
     }
 
-    /// Superblocks of devices that have just joined, durable before the others are written; first superblocks, flush, the
-    /// other superblocks: these are durable with the next flush, which comes before the first ones are written again.
+    /// Superblocks of devices that have just joined, durable before the others are written; first superblocks of bulk devices,
+    /// flush, those of the other devices, flush; the other superblocks: these are durable with the next flush, which comes
+    /// before the first ones are written again.
     fn write_superblocks_of(&self, writer: &Writer, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
         let (volume, devices) = (self.volume(), &part.devices);
         let mut superblock = frozen.superblock.clone();
@@ -106,12 +141,16 @@ impl Pool {
         });
         volume.introduce_devices(&superblock, &frozen.devices);
         volume.announce_renumbered(&superblock, &frozen.devices)?;
-        volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, devices)?;
-        volume.flush(devices)?;
+        for set in Self::apart(writer, devices).iter().filter(|set| !set.is_empty()) {
+            volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, set)?;
+            volume.flush(set)?;
+            superblock.add_holders(volume.holders(superblock.generation));
+        }
+        let failed = volume.devices_without_superblock(superblock.generation).intersection(devices);
+        volume.check_bears_loss_of(&failed)?;
         volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::Others, devices)?;
         volume.settle_renumbered();
         writer.series.has_begun.store(true, Ordering::Relaxed);
-        let failed = volume.devices_without_superblock(superblock.generation).intersection(devices);
         // In place of one that failed, the sleepers keep it.
         if *devices == DeviceSet::ALL || failed.is_empty() { Ok(()) } else { self.wake() }
     }
@@ -125,7 +164,7 @@ impl Pool {
 
     /// Before a series begins: all devices get the superblock of the last commit.
     fn wake_for_series(&self, writer: &Writer) -> Result<(), TreeError> {
-        let is_first = !writer.series.has_begun.load(Ordering::Relaxed);
+        let is_first = !writer.series.has_begun();
         // A transaction that does not count by itself has left its superblock there, and woken all before that.
         let is_published = self.superblock().generation == writer.durable_generation();
         let may_sleep = is_first || self.superblock().series().is_some();
@@ -145,16 +184,58 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes the superblock of the last commit to devices that sleep: the pool is about to be closed.
+    /// Before what was written is made durable for a log: devices that slept until then get the superblock of the last commit.
+    /// Their [other copies](Self::write_copies) are to follow once it is durable.
+    pub(crate) fn wake_written(&self) -> Result<DeviceSet, TreeError> {
+        let (volume, superblock) = (self.volume(), self.superblock());
+        let sleepers: DeviceSet = self.writer()?.space.sleepers().unwrap_or_default().into_iter().collect();
+        let older = volume.devices_without_superblock(superblock.generation);
+        let woken = volume.unsealed_devices().intersection(&sleepers).intersection(&older);
+        if woken.is_empty() || superblock.series().is_none() {
+            return Ok(DeviceSet::default());
+        }
+        volume.flush(&volume.unflushed_copies().intersection(&woken))?;
+        volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &woken)?;
+        Ok(woken)
+    }
+
+    /// Writes the other copies of the superblock of devices that hold the first one durably: the record of the next commit
+    /// demands no less of them, and a crash in that commit may tear the first one.
+    pub(crate) fn write_copies(&self, devices: &DeviceSet) -> Result<(), TreeError> {
+        if devices.is_empty() {
+            return Ok(());
+        }
+        Ok(self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others, devices)?)
+    }
+
+    /// Writes the superblock of the last commit to devices that sleep, and then to the others that all hold it: the pool is about
+    /// to be closed.
     pub fn wake_devices(&self) -> Result<(), TreeError> {
         let writer = self.writer()?;
         let _stops = StopOnPanic::of(writer);
         let _durable = writer.lock_commit()?;
         self.check_sound(writer)?;
-        let has_begun = writer.series.has_begun.load(Ordering::Relaxed);
+        let has_begun = writer.series.has_begun();
         let found_asleep = || self.volume().devices().iter().any(|device| device.is_asleep);
         let may_sleep = self.superblock().series().is_some() && (has_begun || found_asleep());
-        if may_sleep { self.wake() } else { Ok(()) }
+        if !may_sleep {
+            return Ok(());
+        }
+        self.wake()?;
+        self.name_holders(writer)
+    }
+
+    /// Has the superblocks of devices that never sleep name all devices as their holders.
+    fn name_holders(&self, writer: &Writer) -> Result<(), TreeError> {
+        if self.lacks_something() {
+            return Ok(());
+        }
+        let (volume, mut superblock) = (self.volume(), Superblock::clone(&self.superblock()));
+        superblock.add_holders(volume.holders(superblock.generation));
+        let [_, others] = Self::apart(writer, &DeviceSet::ALL);
+        volume.flush(&volume.unflushed_copies().intersection(&others))?;
+        volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &others)?;
+        Ok(volume.flush(&others)?)
     }
 }
 

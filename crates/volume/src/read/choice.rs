@@ -326,7 +326,7 @@ impl Pool {
         let may_lack_block = !chunk.kind.contains(BlockGroupType::DATA) && device.lacks_log.load(Relaxed);
         MirrorFacts {
             present: device.device.is_some(),
-            stale: device.is_stale || may_lack_block,
+            stale: device.is_read_last() || may_lack_block,
             rebuilt: false,
             errors: device.counters.errors(),
             rotating: device.is_rotating(),

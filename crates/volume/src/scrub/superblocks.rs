@@ -72,7 +72,9 @@ impl Volume {
         let (superblock, set) = (self.superblock(), DeviceSet::from_iter([devid]));
         let is_first_wrong = wrong.wrong.iter().any(|(copy, _)| *copy == 0);
         let are_others_wrong = wrong.wrong.iter().any(|(copy, _)| *copy != 0);
-        let steps = [(is_first_wrong, SuperblockCopies::First), (are_others_wrong, SuperblockCopies::Others)];
+        // Those of a device that slept are older, and the record of the next commit demands what the first one is then.
+        let are_others_due = are_others_wrong || is_first_wrong;
+        let steps = [(is_first_wrong, SuperblockCopies::First), (are_others_due, SuperblockCopies::Others)];
         let mut writes = steps.into_iter().filter(|(is_wrong, _)| *is_wrong);
         let written = writes.try_for_each(|(_, copies)| {
             self.write_superblocks(&superblock, &[], copies, &set)?;

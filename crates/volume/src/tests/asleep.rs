@@ -1,10 +1,13 @@
-//! Devices with older superblocks of the same series lack nothing, unless their mark says so.
+//! Devices with older superblocks of the same series lack nothing, unless their mark or the pool's records say so.
 
 use super::flaky::Flaky;
 use super::support::*;
 use crate::{DeviceSet, OpenOptions, SuperblockCopies, Volume, VolumeError};
 use brindle_device::{Device, WritableDevice};
-use brindle_ondisk::{DevId, Generation, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Series, Superblock};
+use brindle_ondisk::item::SuperblockAge;
+use brindle_ondisk::{
+    DevId, Generation, Holders, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Series, Superblock,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,9 +25,23 @@ fn of_series(devid: u64, generation: u64, series: Option<u64>) -> Arc<Flaky> {
     member(&superblock, SIZE)
 }
 
-/// Opens two devices, the first one newer; `mark` is in the item of the second.
-fn open(first: Option<u64>, second: Option<u64>, mark: u64) -> (Result<Volume, VolumeError>, Volume) {
-    let devices = [of_series(1, 90, first), of_series(2, 20, second)];
+/// Opens two devices, the first one newer; `mark` is in the item of the second, `age` the recorded one of its superblock.
+fn open(
+    first: Option<u64>,
+    second: Option<u64>,
+    mark: u64,
+    age: Option<u64>,
+) -> (Result<Volume, VolumeError>, Volume) {
+    open_devices(&[of_series(1, 90, first), of_series(2, 20, second)], mark, age)
+}
+
+fn open_devices(
+    devices: &[Arc<Flaky>; 2],
+    mark: u64,
+    age: Option<u64>,
+) -> (Result<Volume, VolumeError>, Volume) {
+    let record = |generation| SuperblockAge { devid: DevId::new(2), generation: Generation::new(generation) };
+    let ages: Vec<SuperblockAge> = age.map(record).into_iter().collect();
     let tell = |volume: &Volume| {
         for devid in [1, 2] {
             let mut item = dev_item(devid, FSID, SIZE as u64);
@@ -35,16 +52,22 @@ fn open(first: Option<u64>, second: Option<u64>, mark: u64) -> (Result<Volume, V
     let readable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn Device>);
     let reader = Volume::open(readable.collect(), &OpenOptions::default()).expect("opens");
     tell(&reader);
+    assert!(
+        !reader.has_sleepers() || reader.snapshot().devices[1].is_read_last(),
+        "its record is not known yet"
+    );
+    reader.judge_sleepers(&ages).expect("it is only read");
     let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
     let writer = Volume::open_writable(writable.collect(), &OpenOptions::default()).expect("opens");
     tell(&writer);
-    (writer.check_complete().map(|()| writer), reader)
+    let judged = writer.check_complete().and_then(|()| writer.judge_sleepers(&ages));
+    (judged.map(|()| writer), reader)
 }
 
 #[test]
 fn a_device_of_the_same_series_slept() {
     for mark in [0, 20] {
-        let (writer, reader) = open(Some(7), Some(7), mark);
+        let (writer, reader) = open(Some(7), Some(7), mark, Some(20));
         assert_eq!(writer.expect("both are written").writable_devices().len(), 2);
         let second = &reader.devices()[1];
         assert!(second.is_asleep && !second.is_stale && !second.is_incomplete, "mark {mark}");
@@ -62,14 +85,65 @@ fn a_device_of_another_series_or_with_a_newer_mark_was_away() {
         (None, None, 0),
         (Some(7), Some(7), 21),
     ] {
-        let what = format!("{first:?} {second:?} {mark}");
-        let (writer, reader) = open(first, second, mark);
-        let refused = writer.err().unwrap_or_else(|| panic!("{what} is written"));
-        assert!(refused.to_string().contains("member2 (devid 2) is stale"), "{what}: {refused}");
-        let second = &reader.devices()[1];
-        assert!(!second.is_asleep && second.is_stale && second.is_incomplete, "{what}");
-        assert_eq!(reader.warnings().len(), 1, "{what}");
+        expect_stale(&open(first, second, mark, Some(20)), &format!("{first:?} {second:?} {mark}"));
     }
+}
+
+#[test]
+fn a_device_that_held_a_newer_superblock_is_an_old_copy_of_it() {
+    for age in [None, Some(21), Some(90)] {
+        expect_stale(&open(Some(7), Some(7), 0, age), &format!("recorded {age:?}"));
+    }
+    let (writer, _) = open(Some(7), Some(7), 0, Some(19));
+    writer.expect("it may have been written since the record was");
+}
+
+/// The newest superblock names it, whatever else it says.
+#[test]
+fn a_device_that_held_the_newest_superblock_is_an_old_copy_of_it() {
+    for (generation, series, is_named) in [(20, 7, true), (89, 7, true), (89, 8, true), (89, 8, false)] {
+        let mut newest = superblock(FSID, 1, 2, 90);
+        newest.set_series(Some(Series::new(7)));
+        newest.add_holders(Holders::of([(DevId::new(1), true), (DevId::new(2), is_named)]));
+        let devices = [member(&newest, SIZE), of_series(2, generation, Some(series))];
+        let opened = open_devices(&devices, 0, Some(20));
+        match is_named {
+            true => expect_stale(&opened, &format!("{generation} of series {series}")),
+            false => assert!(opened.0.is_ok(), "it is one behind, as a crash leaves it"),
+        }
+    }
+}
+
+fn expect_stale((writer, reader): &(Result<Volume, VolumeError>, Volume), what: &str) {
+    let refused = writer.as_ref().err().unwrap_or_else(|| panic!("{what} is written"));
+    assert!(refused.to_string().contains("member2 (devid 2) is stale"), "{what}: {refused}");
+    let second = &reader.devices()[1];
+    assert!(!second.is_asleep && second.is_stale && second.is_incomplete, "{what}");
+    assert_eq!(reader.warnings().len(), 1, "{what}");
+}
+
+#[test]
+fn a_device_that_was_written_is_sealed_by_its_next_superblock() {
+    let pool = TestPool::new(Profile::Raid1, 2, 1, &mut rng(93));
+    let (volume, _devices) = pool.open_writable(&[]);
+    let both: DeviceSet = [1, 2].map(DevId::new).into_iter().collect();
+    assert_eq!(volume.unsealed_devices(), both, "whatever came before");
+    let mut superblock = Superblock::clone(&volume.superblock());
+    superblock.generation = Generation::new(30);
+    superblock.set_series(Some(Series::new(5)));
+    volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &DeviceSet::ALL).expect("works");
+    assert!(volume.superblock_ages().is_empty(), "not flushed");
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    let ages: Vec<u64> = volume.superblock_ages().iter().map(|age| age.generation.get()).collect();
+    assert_eq!((volume.unsealed_devices().is_empty(), ages), (true, vec![30, 30]));
+    let holders = volume.holders(Generation::new(30));
+    assert!([1, 2].iter().all(|devid| holders.contains(DevId::new(*devid))));
+    assert_eq!(volume.holders(Generation::new(31)), Holders::default());
+    volume.write_data(START, &[1; SECTOR]).expect("works");
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    assert_eq!(volume.unsealed_devices(), both, "durable, and not known to the superblock");
+    volume.write_log_superblocks(&superblock, &DeviceSet::ALL).expect("nothing fails");
+    assert_eq!(volume.unsealed_devices(), both, "it is that of the commit before");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::lost_writes::Places;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
-use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{Generation, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use brindle_ondisk::item::{DevItem, SuperblockAge};
+use brindle_ondisk::{Generation, Holders, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
@@ -72,6 +72,12 @@ impl Volume {
         self.devices_where(|member| member.durability.is_unflushed())
     }
 
+    /// The writable devices that have taken writes since their superblock was last written, or for which it was not since the
+    /// pool was opened, flushed or not: an older copy of such a device with the same superblock lacks something.
+    pub fn unsealed_devices(&self) -> DeviceSet {
+        self.devices_where(|member| member.durability.is_unsealed())
+    }
+
     /// The writable devices with copies of the superblock behind the first that were not flushed yet. They must be before
     /// the first is written again, or that of another device: a crash may have torn them, and another one tears the first.
     pub fn unflushed_copies(&self) -> DeviceSet {
@@ -82,6 +88,40 @@ impl Volume {
     /// place: it was not written since the pool was opened.
     pub fn devices_without_superblock(&self, generation: Generation) -> DeviceSet {
         self.devices_where(|member| member.durability.durable_superblock() != generation)
+    }
+
+    /// The devices that hold a superblock of a generation, durably and in the first place, as written since the pool was
+    /// opened.
+    pub fn holders(&self, generation: Generation) -> Holders {
+        let pool = self.snapshot();
+        let members = pool.devices.iter().filter(|member| !member.is_intruder && !member.is_seed);
+        Holders::of(members.map(|member| {
+            let holds = member.writable.is_some() && member.durability.durable_superblock() == generation;
+            (member.devid, holds)
+        }))
+    }
+
+    /// The generations of the superblocks that the writable devices hold, durably and in the first place, as written since the
+    /// pool was opened.
+    pub fn superblock_ages(&self) -> Vec<SuperblockAge> {
+        let pool = self.snapshot();
+        let members = pool.devices.iter().filter(|member| member.writable.is_some());
+        let ages = members.map(|member| SuperblockAge {
+            devid: member.devid,
+            generation: member.durability.durable_superblock(),
+        });
+        ages.filter(|age| age.generation.get() > 0).collect()
+    }
+
+    /// Refuses if everything could not be read without these devices and those that are behind.
+    pub fn check_bears_loss_of(&self, set: &DeviceSet) -> Result<(), WriteError> {
+        let pool = self.snapshot();
+        let lost: Vec<usize> = Member::of(&pool, set).iter().map(|one| one.index).collect();
+        if tolerates(&pool, &lost, &pool.behind()) {
+            return Ok(());
+        }
+        let devices = lost.iter().map(|index| pool.devices[*index].name()).collect();
+        Err(WriteError::Behind { devices })
     }
 
     fn devices_where(&self, is_meant: impl Fn(&PoolDevice) -> bool) -> DeviceSet {
@@ -140,7 +180,7 @@ impl Volume {
 
     /// Writes a superblock to every device of a set, on all of them at the same time: each with its own device item (as
     /// given; devices that are not among those given keep what they have), its place and its checksum, and all of the
-    /// series of the given one. A device that lacks the log to which the given one points gets it without: blocks of the
+    /// series and with the holders of the given one. A device that lacks the log to which the given one points gets it without: blocks of the
     /// log may be missing there, and after the loss of the others it would lead to them. Devices that are behind get none;
     /// others may fail as long as every chunk can be read without all of these. Afterwards the pool's superblock is this
     /// one.
@@ -274,6 +314,7 @@ impl Copies {
                     (superblock.log_root, superblock.log_root_level) = (Logical::new(0), 0);
                 }
                 superblock.set_series(template.series());
+                superblock.add_holders(template.holders());
                 superblock.bytenr.set(offset);
                 let checksum = superblock.compute_checksum(superblock.checksum_type());
                 superblock.csum.fill(0);
@@ -286,6 +327,7 @@ impl Copies {
 
     /// Writes all of them at the same time; answers with the devices whose first copy failed.
     fn write(&self, members: &[Member<'_>], is_durable: bool) -> Vec<(usize, DeviceError)> {
+        let contents: Vec<u64> = members.iter().map(|one| one.member.durability.contents()).collect();
         let mut batch = Batch::default();
         for copy in &self.0 {
             let (offset, pieces) = (copy.superblock.bytenr.get(), vec![copy.superblock.as_bytes()]);
@@ -298,7 +340,9 @@ impl Copies {
             match answer {
                 // Those of a log leave the other copies as they are, and do not count.
                 Ok(()) if copy.is_first && is_durable => {}
-                Ok(()) if copy.is_first => one.member.durability.has_written_superblock(generation),
+                Ok(()) if copy.is_first => {
+                    one.member.durability.has_written_superblock(generation, contents[copy.number]);
+                }
                 // The others have to be durable before the first is written again, no sooner: see `unflushed_devices`.
                 Ok(()) => one.member.durability.has_written_copies(),
                 Err(error) if copy.is_first => failed.push((one.index, error)),

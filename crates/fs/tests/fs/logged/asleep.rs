@@ -10,7 +10,8 @@ use crate::simulated::{Layout, Pool};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
-use brindle_ondisk::{Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use brindle_ondisk::item::{SuperblockAge, SuperblockAgesHeader};
+use brindle_ondisk::{Item, Profile, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_sim::{Fault, FaultyDevice, Image, ImageDevice, LossMode, Random, Recorder};
 use brindle_testing::referee::btrfs_check;
 use std::path::{Path, PathBuf};
@@ -272,6 +273,25 @@ fn asleep(layout: &Layout, uuid: u8) -> (Vec<Image>, Vec<String>) {
     (images, names)
 }
 
+pub(super) fn writable(images: &[Image], layout: &Layout) -> Vec<Arc<dyn WritableDevice>> {
+    let device = |(number, image): (usize, &Image)| {
+        Arc::new(ImageDevice::new(format!("memory{number}"), image.clone(), layout.class(number)))
+            as Arc<dyn WritableDevice>
+    };
+    images.iter().enumerate().map(device).collect()
+}
+
+/// Recorded ages of superblocks.
+fn ages(filesystem: &Filesystem) -> Vec<SuperblockAge> {
+    let pool = filesystem.pool();
+    let (tree, key) = (pool.tree(RootId::DEV_TREE).expect("a tree"), SuperblockAgesHeader::KEY);
+    let ages = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+        Ok(Item::SuperblockAges(item)) => item.devices.to_vec(),
+        other => panic!("{other:?}"),
+    });
+    ages.expect("reads").expect("a record")
+}
+
 /// First superblocks of attached devices.
 fn superblocks_of(attached: &Attached) -> Vec<Box<Superblock>> {
     let read = |path: &PathBuf| {
@@ -297,6 +317,8 @@ fn the_kernel_mounts_a_pool_in_which_disks_slept_by_whatever_device_in_whatever_
     for (layout, uuid) in [(ONE_OF_EACH, 0x80), (TWO_OF_EACH, 0x81)] {
         let layout = small(layout);
         let (images, expected) = asleep(&layout, uuid);
+        let expected_ages = ages(&Pool::on(writable(&images, &layout), &layout).open().expect("opens"));
+        assert!(!expected_ages.is_empty(), "disks slept");
         let forward: Vec<usize> = (0..layout.devices).collect();
         let backward: Vec<usize> = forward.iter().rev().copied().collect();
         for order in [forward, backward] {
@@ -320,6 +342,7 @@ fn the_kernel_mounts_a_pool_in_which_disks_slept_by_whatever_device_in_whatever_
                 scrub(&attached);
                 let filesystem = open_written(&attached, &layout).expect("opens");
                 assert_eq!(filesystem.warnings(), [""; 0]);
+                assert_eq!(ages(&filesystem), expected_ages, "{what}: the kernel leaves the record alone");
                 filesystem.shutdown().expect("closes");
             }
         }

@@ -1,6 +1,7 @@
 //! Pools with logs of what was fsynced: replayed when they are opened to be written, as a whole or not at all.
 
 mod asleep;
+mod copies;
 mod fewer;
 mod kernel;
 mod modelled;
