@@ -3,11 +3,13 @@
 use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, MadePool, assert_clean, examine, options};
 use brindle_care::scrub::{DeviceState, Plan, Scrub, ScrubCounts, ScrubError, ScrubRecord, ScrubReport};
-use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
+use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::{BlockGroupType, Profile, SUPERBLOCK_OFFSETS};
-use std::sync::Arc;
+use brindle_sim::{Fault, FaultyDevice};
+use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 const FILES: usize = 12;
 const FILE_BYTES: usize = 300_000;
@@ -306,5 +308,161 @@ fn write_and_read(filesystem: &Filesystem, writer: usize, turn: usize) {
     filesystem.close_file(file).expect("works");
     if turn > 0 {
         filesystem.unlink(filesystem.root(), &name(turn - 1)).expect("there");
+    }
+}
+
+/// A device with sectors that can't be read until they are written, as disks remap them.
+#[derive(Debug)]
+struct Remapping {
+    inner: Arc<SparseDevice>,
+    bad: Mutex<Vec<u64>>,
+}
+
+impl Remapping {
+    fn is_bad(&self, offset: u64, length: usize) -> bool {
+        let range = offset..offset + length as u64;
+        self.bad
+            .lock()
+            .expect("no panic")
+            .iter()
+            .any(|sector| range.start < sector + 4096 && *sector < range.end)
+    }
+}
+
+impl Device for Remapping {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        if self.is_bad(offset, buffer.len()) {
+            let (device, length, source) = (self.name().to_owned(), buffer.len(), Error::other("bad sector"));
+            return Err(DeviceError::Read { device, offset, length, source });
+        }
+        self.inner.read_at(offset, buffer)
+    }
+}
+
+impl WritableDevice for Remapping {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let range = offset..offset + bytes.len() as u64;
+        let is_left = |sector: &u64| *sector < range.start || sector + 4096 > range.end;
+        self.bad.lock().expect("no panic").retain(is_left);
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        self.inner.discard(offset, length)
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.set_size(size_bytes)
+    }
+}
+
+/// A pool with files in it, and one more without checksums.
+fn filled_with_plain(profile: Profile, count: usize) -> Vec<Arc<SparseDevice>> {
+    let devices = filled(profile, count);
+    let all = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    let write = WriteOptions { nodatacow: true, ..WriteOptions::default() };
+    let filesystem = Filesystem::open_writable(all, &OpenOptions::default(), &write).expect("opens");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let made = filesystem.create(filesystem.root(), b"plain", &new).expect("room");
+    let file = filesystem.open_file(made.id).expect("there");
+    filesystem.write(&file, 0, &plain_contents()).expect("room");
+    filesystem.close_file(file).expect("works");
+    filesystem.shutdown().expect("works");
+    devices
+}
+
+fn plain_contents() -> Vec<u8> {
+    (0..1_000_000u32).map(|at| u8::try_from(at / 11 % 241).expect("small")).collect()
+}
+
+fn assert_plain(filesystem: &Filesystem) {
+    let entry = filesystem.lookup(filesystem.root(), b"plain").expect("readable").expect("there");
+    let file = filesystem.open_file(entry.inode).expect("opens");
+    let mut found = vec![0; 1_000_000];
+    assert_eq!(filesystem.read(&file, 0, &mut found).expect("readable"), found.len());
+    assert!(found == plain_contents());
+}
+
+#[test]
+fn sectors_that_a_device_cannot_read_are_written_anew_with_and_without_checksums() {
+    for (profile, count) in
+        [(Profile::Raid1, 2), (Profile::Raid10, 4), (Profile::Raid5, 3), (Profile::Raid6, 4)]
+    {
+        for index in 0..count {
+            let what = format!("{profile}, device {index}");
+            let devices = filled_with_plain(profile, count);
+            let extents: Vec<_> = {
+                let filesystem =
+                    Filesystem::open(readable(&devices), &OpenOptions::default()).expect("opens");
+                extents(&filesystem).into_iter().filter(|it| it.0 == index as u64 + 1).collect()
+            };
+            let data = extents.iter().filter(|it| it.3.contains(BlockGroupType::DATA));
+            let sectors = |it: &(u64, u64, u64, BlockGroupType)| {
+                let (_, physical, length, _) = *it;
+                (0..length.min(6 * MIB)).step_by(20480).map(move |at| physical + at).collect::<Vec<_>>()
+            };
+            let bad: Vec<u64> = data.flat_map(sectors).collect();
+            let remapping = Arc::new(Remapping { inner: Arc::clone(&devices[index]), bad: Mutex::new(bad) });
+            let mut all: Vec<Arc<dyn WritableDevice>> =
+                devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+            all[index] = remapping;
+            let opened = Filesystem::open_writable(all, &OpenOptions::default(), &WriteOptions::default());
+            let filesystem = opened.expect("opens");
+            let counts = scrub(&filesystem, &Plan::default()).counts();
+            assert!(counts.read_errors > 20 && counts.no_csum > 20, "{what}: {counts:?}");
+            assert_eq!(
+                (counts.uncorrectable_errors, counts.corrected_errors),
+                (0, counts.errors()),
+                "{what}"
+            );
+            assert_eq!(scrub(&filesystem, &Plan::default()).counts().errors(), 0, "{what}, again");
+            assert_filled(&filesystem, FILES, FILE_BYTES);
+            assert_plain(&filesystem);
+            drop(filesystem);
+            assert_clean(&what, &examine(readable(&devices)));
+        }
+    }
+}
+
+#[test]
+fn corrections_that_a_device_does_not_take_or_keep_are_told() {
+    for fault in
+        [Fault::WritesFrom { number: 0 }, Fault::FlushesFrom { number: 0 }, Fault::FullFrom { number: 0 }]
+    {
+        let devices = filled(Profile::Raid1, 2);
+        let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[1]) as Arc<dyn WritableDevice>));
+        let all: Vec<Arc<dyn WritableDevice>> = vec![Arc::clone(&devices[0]) as _, Arc::clone(&faulty) as _];
+        let opened = Filesystem::open_writable(all, &OpenOptions::default(), &WriteOptions::default());
+        let filesystem = opened.expect("opens");
+        spoil_data(&devices[1], &filesystem, 2);
+        let counted = faulty.counts();
+        let later = match fault {
+            Fault::WritesFrom { .. } => Fault::WritesFrom { number: counted.writes },
+            Fault::FlushesFrom { .. } => Fault::FlushesFrom { number: counted.flushes },
+            _ => Fault::FullFrom { number: counted.writes },
+        };
+        faulty.inject(later);
+        let report = scrub(&filesystem, &Plan::default());
+        let counts = report.counts();
+        assert!(counts.csum_errors > 0, "{fault:?}");
+        assert_eq!((counts.corrected_errors, counts.uncorrectable_errors), (0, counts.errors()), "{fault:?}");
+        assert_eq!(report.fault_count, counts.errors(), "{fault:?}");
+        assert_filled(&filesystem, FILES, FILE_BYTES);
+        drop(filesystem);
+        let filesystem = open(&devices, false);
+        assert_eq!(scrub(&filesystem, &Plan::default()).counts().uncorrectable_errors, 0, "{fault:?}");
+        assert_filled(&filesystem, FILES, FILE_BYTES);
     }
 }
