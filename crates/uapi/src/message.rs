@@ -415,8 +415,8 @@ pub struct CommitsReport {
     pub last: CommitReport,
     /// All together.
     pub total: CommitReport,
-    /// Syncs of the log, the fsyncs that they were for, items, and blocks.
-    pub log: [u64; 4],
+    /// Syncs of the log, the fsyncs that they were for, items, blocks, and runs of adjacent blocks.
+    pub log: [u64; 5],
     /// Fsyncs that were commits, by reason.
     pub log_commits: [u64; 8],
     /// Histograms of syncs: microseconds of an fsync, and of the log's lock in it, fsyncs and bytes of a write of the log.

@@ -55,6 +55,7 @@ fn histograms_agree_with_the_fsyncs_of_eight_threads() {
     assert_eq!(grown("/commits"), 0, "{after}");
     let (logs, fsyncs) = (grown("/log/syncs"), grown("/log/fsyncs"));
     assert!(0 < logs && logs <= fsyncs, "{after}");
+    assert_eq!(grown("/log/runs"), logs, "the blocks of a log lie side by side: {after}");
     assert_eq!(histogram("sync_us")[0], (THREADS * FSYNCS) as u64, "{after}");
     assert_eq!(histogram("lock_held_us")[0], fsyncs, "{after}");
     assert_eq!(histogram("fsyncs_per_log"), [logs, fsyncs], "{after}");

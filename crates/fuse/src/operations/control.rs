@@ -160,7 +160,7 @@ impl Operations {
             longest_ns: nanoseconds(statistics.longest),
             last: report(&statistics.last),
             total: report(&statistics.total),
-            log: [log.syncs, log.fsyncs, log.items, log.blocks],
+            log: [log.syncs, log.fsyncs, log.items, log.blocks, log.runs],
             log_commits: std::array::from_fn(|why| log.commits.get(why).copied().unwrap_or(0)),
             histograms: self.filesystem.pool().sync_histograms().map(histogram),
         }

@@ -12,15 +12,17 @@
 //! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
 //! 3. syncs ([`Pool::sync_log`]): the first to get the log's lock writes for all that have entered something before that.
-//!    Changed blocks of the log get places and are written; devices that took writes are flushed; the first superblock of
-//!    the fast devices, or of all, is that of the last commit but for the root of the log; these are flushed.
+//!    Changed blocks of the log get places, which lie side by side in the log reserve (`space/log_reserve.rs`), so that
+//!    each copy of them is one write; devices that took writes are flushed; the first superblock of the fast devices, or of
+//!    all, is that of the last commit but for the root of the log, and durable when its write returns: a second flush.
 //!
 //! Syncs run one at a time, beside entries for the next one and beside operations, but not beside the end of the log in a
 //! commit, nor beside an exclusive change. Of a log that has ended, the commit makes durable what was entered.
 //!
 //! **Blocks.** They have places in metadata space, and nothing that refers to them: reserved, not used, as far as
-//! `space` knows. One that has been written is copied when it changes again, as a superblock reaches it. All places
-//! go with the commit of N, which pins them until it is durable.
+//! `space` knows. One that has been written is copied when it changes again, as a superblock reaches it: the copy takes the
+//! next place of the reserve. All places go with the commit of N, which pins them until it is durable; then the reserve has
+//! them again.
 //!
 //! **A crash** before the superblocks of a sync finds the log of the last sync, whole; between those of several devices
 //! the one or the other, both whole. What N has freed is pinned, so that neither what the last commit reaches nor what
@@ -37,6 +39,7 @@ mod verify;
 
 pub use enter::{LogChange, LogRange, Logging};
 pub use replayed::LogTree;
+pub(crate) use sync::LOG_BYTES_MAX;
 pub use sync::LogTicket;
 
 use crate::histogram::Histogram;
@@ -168,6 +171,8 @@ pub struct LogStatistics {
     pub items: u64,
     /// Blocks written, each counted once whatever the number of its copies.
     pub blocks: u64,
+    /// Runs of adjacent places that they made up: each is a write of each copy.
+    pub runs: u64,
     /// Fsyncs that were commits, by [`Unlogged`].
     pub commits: [u64; Unlogged::ALL.len()],
 }

@@ -3,11 +3,11 @@
 use super::blocks::LogBlocks;
 use super::enter::root_item;
 use super::holders::LogHolders;
-use super::{Log, SyncMeasure, Unlogged};
+use super::{Log, LogState, SyncMeasure, Unlogged};
 use crate::editor::replace;
 use crate::space::{MetadataReservation, Urgency};
 use crate::transaction::{StopOnPanic, Writer};
-use crate::{Editor, Pool, TreeError, TreeRoot};
+use crate::{Editor, Pool, Tree, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
@@ -15,7 +15,10 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Places that a log may take before its fsyncs become a commit, in bytes.
-const LOG_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// Blocks of the tree of logs that a sync changes, unless there are logs of very many subvolumes.
+const ROOT_BLOCKS: usize = 2;
 
 /// Receipt for an entry in the log: it is durable with this sync, or this transaction. The greater of two covers both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,6 +117,8 @@ impl Pool {
         let mut counts = writer.log.counts();
         counts.syncs += 1;
         counts.blocks += to_u64(blocks.len());
+        let nodesize = u64::from(self.nodesize());
+        counts.runs += to_u64(blocks.chunk_by(|(one, _), (next, _)| *one + nodesize == *next).count());
         Ok(Ok(()))
     }
 
@@ -144,8 +149,7 @@ impl Pool {
         let nodesize = u64::from(self.nodesize());
         let waiting: usize = {
             let state = writer.log.state();
-            // The tree of logs is of a block or two.
-            state.trees.values().map(|tree| tree.read().dirty.len()).sum::<usize>() + 2
+            state.trees.values().map(|tree| tree.read().dirty.len()).sum::<usize>() + ROOT_BLOCKS
         };
         let placed = writer.log.blocks.read().len();
         if to_u64(placed + waiting) * nodesize > LOG_BYTES_MAX {
@@ -195,14 +199,7 @@ impl Editor<'_> {
                 roots
             }
         };
-        for (subvolume, tree) in &state.trees {
-            if self.assign_addresses(tree)? > 0 {
-                let key = Key::new(RootId::TREE_LOG.object_id(), KeyType::ROOT_ITEM, subvolume.get());
-                let item = root_item(tree.root(), self.pool.nodesize());
-                replace(&LogBlocks(*self), &roots, &key, item.as_bytes())?;
-            }
-        }
-        self.assign_addresses(&roots)?;
+        self.assign_log(&state, &roots)?;
         let mut placed = Vec::new();
         for tree in state.trees.values().chain([&roots]) {
             // A reader finds a block in one place or the other: the tree stays locked until all have moved.
@@ -214,5 +211,33 @@ impl Editor<'_> {
         placed.sort_unstable_by_key(|(at, _)| *at);
         state.begun += 1;
         Ok(Placed { number: state.begun, root: roots.root(), blocks: placed })
+    }
+
+    /// Assigns the addresses: one run for all of them.
+    fn assign_log(&self, state: &LogState, roots: &Tree) -> Result<(), TreeError> {
+        let (space, nodesize) = (&self.writer.space, self.pool.nodesize());
+        let changed: Vec<(&RootId, &Arc<Tree>)> =
+            state.trees.iter().filter(|(_, tree)| tree.is_dirty()).collect();
+        let blocks: usize = changed.iter().map(|(_, tree)| tree.read().dirty.len()).sum();
+        let mut places = space.allocate_log_blocks(self.pool, blocks + ROOT_BLOCKS)?.into_iter();
+        let mut next = |count: usize, _: Option<Logical>| {
+            let mut taken: Vec<Logical> = places.by_ref().take(count).collect();
+            if taken.len() < count {
+                taken.extend(space.allocate_log_blocks(self.pool, count - taken.len())?);
+            }
+            Ok(taken)
+        };
+        let assign = || {
+            for (subvolume, tree) in changed {
+                self.assign_from(tree, &mut next)?;
+                let key = Key::new(RootId::TREE_LOG.object_id(), KeyType::ROOT_ITEM, subvolume.get());
+                let item = root_item(tree.root(), nodesize);
+                replace(&LogBlocks(*self), roots, &key, item.as_bytes())?;
+            }
+            self.assign_from(roots, &mut next).map(|_| ())
+        };
+        let assigned = assign();
+        space.give_back_log_blocks(places.as_slice());
+        assigned
     }
 }

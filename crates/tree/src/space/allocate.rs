@@ -43,6 +43,9 @@ impl Space {
         while places.len() < count {
             let wanted = to_u64(count - places.len()) * nodesize;
             let Some(run) = state.take_run(content, wanted, nodesize, spares) else {
+                if state.give_back_log_reserve() {
+                    continue;
+                }
                 // The reservation should have seen to it, unless groups are avoided; a new chunk is the last resort.
                 match self.make_chunk(pool, &mut state, content) {
                     Err(error) if !spares => return Err(error),
@@ -94,6 +97,7 @@ impl Space {
         let Some(group) = group else { return Ok(false) };
         self.look_up(pool, group)?;
         let mut state = self.lock();
+        state.give_back_log_reserve();
         let free = state.group(group).and_then(|group| group.free.as_ref()?.holding(span.start));
         let is_free = free.is_some_and(|free| !span.is_empty() && span.end <= free.end);
         if is_free {
@@ -278,7 +282,7 @@ impl State {
         rooms.map(|room| room.length()).max().unwrap_or(0)
     }
 
-    fn reserve(&mut self, span: Interval) {
+    pub(super) fn reserve(&mut self, span: Interval) {
         self.change_at(span, |group| {
             group.reserve(span);
             Ok(())

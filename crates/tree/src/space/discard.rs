@@ -37,6 +37,7 @@ impl Pool {
     /// of device bytes. Not to be called with a tree locked.
     pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
         let space = &self.writer()?.space;
+        space.lock().give_back_log_reserve();
         let asked = Interval { start: range.start.get(), end: range.end.get() };
         let groups: Vec<Interval> = space.lock().groups().map(Group::interval).collect();
         let is_all = groups.iter().all(|group| group.intersection(&asked) == *group);

@@ -3,6 +3,7 @@
 use super::FreeRanges;
 use super::delta::Delta;
 use super::free_space::Bounds;
+use super::log_reserve::LogReserve;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId};
 use std::fmt;
@@ -45,6 +46,8 @@ pub(super) struct Group {
     pub(super) excluded: IntervalSet<u64>,
     /// Ranges that may be taken; `None` until they are looked up.
     pub(super) free: Option<FreeRanges>,
+    /// Part that is kept for logs; `None` while free ranges are not looked up.
+    pub(super) log_reserve: Option<LogReserve>,
     /// End of the last extent taken.
     pub(super) next: u64,
     /// Changes that the free space tree does not have yet.
@@ -132,7 +135,7 @@ impl Group {
 
     /// Takes a free range.
     pub(super) fn reserve(&mut self, span: Interval) {
-        let free = self.free.as_mut().expect("a range that is taken was found among the free ones");
+        let free = self.free_at(span.start).expect("a range that is taken was found among the free ones");
         free.remove(span);
         self.reserved += span.length();
         self.next = span.end;
@@ -141,9 +144,7 @@ impl Group {
     /// Gives a range back that was taken and not used.
     pub(super) fn unreserve(&mut self, span: Interval) {
         self.reserved = self.reserved.saturating_sub(span.length());
-        if let Some(free) = &mut self.free {
-            free.insert(span);
-        }
+        self.add_free(span);
     }
 
     /// The place for a range of `least` to `most` bytes at an address, aligned.

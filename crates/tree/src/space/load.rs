@@ -43,7 +43,7 @@ impl State {
             self.groups().filter(is_settled).map(|group| (ranges(group), group.start)).collect();
         settled.sort_unstable();
         while let Some((ranges, start)) = settled.pop().filter(|_| count > self.ranges_max / 2) {
-            self.change(start, |group| group.free = None);
+            self.change(start, |group| (group.free, group.log_reserve) = (None, None));
             count -= ranges;
         }
     }
@@ -207,6 +207,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         pinned: 0,
         excluded: excluded(span, chunk.kind, &places, stripe_bytes).into_iter().collect(),
         free: None,
+        log_reserve: None,
         next: span.start,
         delta: Delta::default(),
         written_used: None,

@@ -34,6 +34,7 @@ mod estimate;
 mod free_space;
 mod group;
 mod load;
+mod log_reserve;
 mod membership;
 mod metadata;
 mod pins;
@@ -186,6 +187,16 @@ impl Space {
         self.take_blocks(pool, content, count, hint)
     }
 
+    /// Allocates places for the `count` blocks that a sync of a log writes, in one run if there is one. Reads no tree.
+    pub(crate) fn allocate_log_blocks(&self, pool: &Pool, count: usize) -> Result<Vec<Logical>, TreeError> {
+        self.take_log_blocks(pool, count)
+    }
+
+    /// Gives back the last of the places that were allocated for a sync, which nothing refers to or was written to.
+    pub(crate) fn give_back_log_blocks(&self, places: &[Logical]) {
+        self.give_back_log_places(places);
+    }
+
     /// Takes a range that is known only to a log, if all of it is free, and in a block group of that kind. Reads
     /// trees.
     pub(crate) fn claim(
@@ -232,6 +243,10 @@ impl Space {
         // Trees grow and shrink; if they can't be looked at now, the next operation will hear of it.
         if let Ok(sizes) = self.tree_sizes(pool) {
             self.lock().sizes = sizes;
+        }
+        // So can free ranges for the next log.
+        if let Err(error) = self.look_up_for_log(pool) {
+            tracing::debug!("no free space was looked up for the log: {error}");
         }
     }
 

@@ -101,9 +101,7 @@ impl Space {
             while let Some((start, part, behind)) = rest.and_then(|span| state.split(span)) {
                 let is_empty = state.change(start, |group| {
                     group.pinned = group.pinned.saturating_sub(part.length());
-                    if let Some(free) = &mut group.free {
-                        free.insert(part);
-                    }
+                    group.add_free(part);
                     group.is_empty()
                 });
                 state.may_remove |= is_empty == Some(true);

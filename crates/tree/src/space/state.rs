@@ -3,6 +3,7 @@
 use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
+use super::log_reserve::LogReserveState;
 use super::membership::Membership;
 use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
@@ -88,6 +89,8 @@ pub(super) struct State {
     pub(super) has_fast_data_tier: Option<bool>,
     /// The write-back tier.
     pub(super) write_back: WriteBackTier,
+    /// The reserve of the log.
+    pub(super) log_reserve: LogReserveState,
     /// A chunk could not be made as its profile demands, and that was said.
     pub(super) has_warned: bool,
 }

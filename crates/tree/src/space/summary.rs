@@ -189,7 +189,7 @@ impl Space {
 
 impl State {
     /// Returns true if a group of metadata lies as well as the devices allow.
-    fn lies_at_best(&self, group: &Group) -> bool {
+    pub(super) fn lies_at_best(&self, group: &Group) -> bool {
         let Some(fast) = &self.fast else { return true };
         let on_fast: BTreeSet<DevId> =
             group.stripes.iter().map(|(devid, _)| *devid).filter(|devid| fast.contains(devid)).collect();

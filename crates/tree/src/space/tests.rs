@@ -1,5 +1,6 @@
 //! Space on real pools: the kernel's images are written to at random, and examined after every few commits.
 
+mod log_reserve;
 mod settling;
 
 use super::group::Content;
@@ -30,7 +31,8 @@ impl Space {
         for group in state.groups() {
             sums[Content::of(group.kind)].add(group.totals());
             if let (Some(free), true) = (&group.free, group.writable) {
-                assert_eq!(free.bytes(), group.available(), "free ranges of group {}", group.start);
+                let kept = group.log_reserve.as_ref().map_or(0, |reserve| reserve.free.bytes());
+                assert_eq!(free.bytes() + kept, group.available(), "free ranges of group {}", group.start);
             }
             let pinned = state.pinned_within(group.interval());
             assert_eq!(

@@ -1,8 +1,9 @@
 //! Comparison of the sums that are kept of space with recounts.
 
-use super::Space;
 use super::group::{Content, Group, PerContent, Totals};
+use super::log_reserve::LogReserve;
 use super::state::State;
+use super::{FreeRanges, Space};
 use brindle_interval::{Interval, IntervalSet, Point};
 use brindle_ondisk::Physical;
 
@@ -54,7 +55,7 @@ impl State {
         assert_eq!(group.pinned, bytes, "{group}: kept and recounted bytes of pinned ranges");
         pinned.sort_unstable();
         assert_disjoint(&pinned, "pinned ranges");
-        let free = group.free.iter();
+        let free = group.free.iter().chain(group.log_reserve.as_ref().map(|reserve| &reserve.free));
         let both = pinned.iter().find(|span| free.clone().any(|free| free.intersects(**span)));
         assert_eq!(both, None, "{group}: a range is pinned and free");
     }
@@ -94,11 +95,31 @@ impl Group {
         self.excluded.verify();
         let Some(free) = &self.free else { return };
         free.verify();
-        assert_eq!(free.bytes(), self.unused(), "{self}: free ranges, and bytes that hold nothing");
+        let kept = self.log_reserve.as_ref().map_or(0, |reserve| reserve.verify(free));
+        assert_eq!(free.bytes() + kept, self.unused(), "{self}: free ranges, and bytes that hold nothing");
         let outside = free.iter().find(|span| span.start < self.start || span.end > self.end());
         assert_eq!(outside, None, "{self}: a free range of another group");
         let both = self.excluded.iter().find(|span| free.intersects(*span));
         assert_eq!(both, None, "{self}: the place of a superblock is free");
+    }
+}
+
+impl LogReserve {
+    /// Panics unless its free ranges lie in it, and no others do; returns their bytes.
+    fn verify(&self, others: &FreeRanges) -> u64 {
+        self.free.verify();
+        assert_eq!(
+            self.free.within(self.span).len(),
+            self.free.len(),
+            "{:?}: free ranges outside",
+            self.span
+        );
+        assert!(
+            !others.intersects(self.span),
+            "{:?}: a free range for all in the reserve of the log",
+            self.span
+        );
+        self.free.bytes()
     }
 }
 

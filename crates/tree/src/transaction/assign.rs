@@ -9,17 +9,26 @@ use std::sync::Arc;
 impl Editor<'_> {
     /// Gives every block of a tree that has none an address; how many there were.
     pub(crate) fn assign_addresses(&self, tree: &Tree) -> Result<usize, TreeError> {
+        let (space, content) = (&self.writer.space, block_kind(tree.id()));
+        self.assign_from(tree, |count, hint| space.allocate_blocks(self.pool, content, count, hint))
+    }
+
+    /// The same with the addresses that `allocate` gives for a number of blocks, behind the last ones if it can.
+    pub(crate) fn assign_from(
+        &self,
+        tree: &Tree,
+        mut allocate: impl FnMut(usize, Option<Logical>) -> Result<Vec<Logical>, TreeError>,
+    ) -> Result<usize, TreeError> {
         if !tree.read().dirty.keys().any(|at| is_virtual(*at)) {
             return Ok(0);
         }
         let mut state = tree.write();
         let mut levels: Vec<Vec<Logical>> = vec![Vec::new(); to_usize(u64::from(state.root.level)) + 1];
         collect(&state, state.root.bytenr, &mut levels);
-        let content = block_kind(tree.id());
         let mut places: IdMap<Logical, Logical> = IdMap::default();
         let mut hint = None;
         for level in &levels {
-            let found = self.writer.space.allocate_blocks(self.pool, content, level.len(), hint)?;
+            let found = allocate(level.len(), hint)?;
             hint = found.last().copied().or(hint);
             places.extend(level.iter().copied().zip(found));
         }

@@ -27,7 +27,7 @@ EXIT STATUS
 ///
 /// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats. Of tree blocks each is counted
 /// once, whatever the number of its copies. The last lines tell how often a log was written for fsyncs instead of a
-/// commit, and why it could not be: notreelog (off), no regular file with one name (kind), names that changed since the
+/// commit, how many blocks that were, in how many runs of adjacent ones, and why it could not be: notreelog (off), no regular file with one name (kind), names that changed since the
 /// last commit (names), extents that a log can't tell (extents), new chunks or moved data (layout), a log that has grown
 /// large (space), a device that failed (devices). Histograms by powers of two follow: time of fsyncs and other syncs
 /// of a file or directory (sync_us), time for which they held the lock of the log (lock_held_us), fsyncs that a
@@ -83,12 +83,13 @@ fn log_json(report: &CommitsReport) -> Value {
         .zip(report.log_commits)
         .map(|(why, count)| (why.name().to_owned(), json!(count)))
         .collect();
-    let [syncs, fsyncs, items, blocks] = report.log;
+    let [syncs, fsyncs, items, blocks, runs] = report.log;
     json!({
         "syncs": syncs,
         "fsyncs": fsyncs,
         "items": items,
         "blocks": blocks,
+        "runs": runs,
         "commits_instead": commits,
     })
 }
@@ -164,7 +165,8 @@ fn print(out: &mut impl Write, report: &CommitsReport, mode: UnitMode) -> io::Re
 
 fn print_log(out: &mut impl Write, report: &CommitsReport) -> io::Result<()> {
     writeln!(out)?;
-    let counts = ["logs written", "fsyncs logged", "items", "blocks"].into_iter().zip(report.log);
+    let counts =
+        ["logs written", "fsyncs logged", "items", "blocks", "runs of blocks"].into_iter().zip(report.log);
     for (name, count) in counts {
         writeln!(out, "{name:<16} {count:>25}")?;
     }

@@ -7,6 +7,7 @@ mod kernel;
 mod modelled;
 mod ours;
 mod renumbered;
+mod reserve;
 mod tiers;
 
 use crate::golden::{read_whole, top_level};
