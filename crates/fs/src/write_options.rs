@@ -40,6 +40,9 @@ pub struct WriteOptions {
     pub flush_on_commit: bool,
     /// An fsync writes to the log what has changed of its file (`treelog`); without this it is a commit (`notreelog`).
     pub tree_log: bool,
+    /// What an fsync logs is read and copied with the log's entries locked, and not before (`log_prepare_locked`): only to
+    /// measure the worth of that.
+    pub log_prepare_locked: bool,
     /// Freed space is given back to the devices (`discard=async`).
     pub discard: bool,
     /// Mode of updating access times.
@@ -72,6 +75,7 @@ impl Default for WriteOptions {
             dirty_bytes_max: DIRTY_BYTES_MAX,
             flush_on_commit: false,
             tree_log: true,
+            log_prepare_locked: false,
             discard: false,
             atime: AtimeMode::default(),
             placement: PlacementMode::default(),
@@ -96,6 +100,7 @@ impl WriteOptions {
             write_back: self.write_back,
             log_profile: self.log_profile,
             moved_extent_bytes_max: self.moved_extent_bytes_max,
+            log_prepare_locked: self.log_prepare_locked,
             recovers: true,
             is_transient: false,
             series: folded(self.host.new_uuid()),

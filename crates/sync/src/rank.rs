@@ -46,6 +46,8 @@ ranks! {
     LogSync,
     /// Part in the running transaction, or its gate closed. No lock; a commit waits for it.
     Transaction,
+    /// Preparation of log items, where that is told to be locked; trees are read meanwhile.
+    LogPreparation,
     /// Position and caches of an open file: read under a hold, and trees are read meanwhile.
     OpenFile,
     /// State of the log.

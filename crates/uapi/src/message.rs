@@ -419,8 +419,9 @@ pub struct CommitsReport {
     pub log: [u64; 5],
     /// Fsyncs that were commits, by reason.
     pub log_commits: [u64; 8],
-    /// Histograms of syncs: microseconds of an fsync, and of the log's lock in it, fsyncs and bytes of a write of the log.
-    pub histograms: [Histogram; 4],
+    /// Histograms of syncs: microseconds of an fsync, of the log's lock in it, and of an entry into the log; fsyncs and bytes
+    /// of a write of the log.
+    pub histograms: [Histogram; 5],
 }
 
 /// A histogram by powers of two (ours): bucket 0 counts zeros, bucket N values from 2^(N-1) to 2^N - 1, the last one all

@@ -58,9 +58,10 @@ fn histograms_agree_with_the_fsyncs_of_eight_threads() {
     assert_eq!(grown("/log/runs"), logs, "the blocks of a log lie side by side: {after}");
     assert_eq!(histogram("sync_us")[0], (THREADS * FSYNCS) as u64, "{after}");
     assert_eq!(histogram("lock_held_us")[0], fsyncs, "{after}");
+    assert_eq!(histogram("entry_held_us")[0], (THREADS * FSYNCS) as u64, "{after}");
     assert_eq!(histogram("fsyncs_per_log"), [logs, fsyncs], "{after}");
     assert_eq!(histogram("log_bytes"), [logs, grown("/log/blocks") * NODESIZE], "{after}");
-    for name in ["sync_us", "lock_held_us", "fsyncs_per_log", "log_bytes"] {
+    for name in ["sync_us", "lock_held_us", "entry_held_us", "fsyncs_per_log", "log_bytes"] {
         let of = &after["histograms"][name];
         let buckets = of["buckets"].as_array().expect("a list").iter();
         assert_eq!(

@@ -2,11 +2,11 @@
 
 use super::blocks::LogBlocks;
 use super::sync::LogTicket;
-use super::{LogState, LogTree, Unlogged};
+use super::{LogState, LogTree, SyncMeasure, Unlogged};
 use crate::editor::{insert_all, remove_range, replace};
 use crate::refs::checksum_items;
-use crate::transaction::{ClosedGate, Durable, Inside, StopOnPanic};
-use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot, Verdict};
+use crate::transaction::{ClosedGate, Durable, Inside, StopOnPanic, Writer};
+use crate::{DataRange, Editor, Pool, Readahead, Timing, Tree, TreeError, TreeRoot, Verdict};
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, RootId, to_u64};
 use brindle_sync::MutexGuard;
@@ -16,7 +16,25 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Logging<'p> {
     editor: Editor<'p>,
+    locked: Option<Locked<'p>>,
     _part: Part<'p>,
+}
+
+/// Lock under which items are prepared and entered, if preparation is told to be locked.
+#[derive(Debug)]
+#[expect(dead_code, reason = "both are held, and not looked at")]
+struct Locked<'p> {
+    held: Timing<'p>,
+    lock: MutexGuard<'p, ()>,
+}
+
+impl<'p> Locked<'p> {
+    /// The lock, if it is wanted. A holder that panics stops the pool on its way out.
+    fn if_told(writer: &'p Writer) -> Option<Self> {
+        let is_told = writer.options.log_prepare_locked;
+        let lock = is_told.then(|| writer.log.preparation.lock_after_panic())?;
+        Some(Self { held: writer.log.histogram(SyncMeasure::EntryHeld).time(), lock })
+    }
 }
 
 /// Kind of part that an fsync has in the running transaction.
@@ -69,7 +87,7 @@ impl Pool {
             let generation = inside.generation();
             if writer.durable_generation().get() + 1 == generation.get() {
                 let editor = Editor { pool: self, writer, generation };
-                return Ok(Logging { editor, _part: Part::Inside(inside) });
+                return Ok(Logging { editor, locked: Locked::if_told(writer), _part: Part::Inside(inside) });
             }
             drop(inside);
             drop(writer.lock_commit()?);
@@ -86,7 +104,7 @@ impl Pool {
         let closed = writer.close_gate();
         self.check_sound(writer)?;
         let editor = Editor { pool: self, writer, generation: closed.generation() };
-        Ok(Logging { editor, _part: Part::Alone(closed, durable) })
+        Ok(Logging { editor, locked: None, _part: Part::Alone(closed, durable) })
     }
 }
 
@@ -129,6 +147,7 @@ impl Logging<'_> {
     pub fn enter(&self, changes: &[LogChange]) -> Result<Result<LogTicket, Unlogged>, TreeError> {
         let log = &self.editor.writer.log;
         let mut state = log.state();
+        let held = self.locked.is_none().then(|| log.histogram(SyncMeasure::EntryHeld).time());
         // Items copied before this check have not been moved.
         if log.is_forbidden(self.generation()) {
             return Ok(Err(Unlogged::Layout));
@@ -142,6 +161,7 @@ impl Logging<'_> {
             log.forbid(self.generation());
         }
         let ticket = LogTicket { generation: self.generation(), number: state.begun + 1 };
+        drop(held);
         drop(state);
         log.counts().items += to_u64(entered?);
         Ok(Ok(ticket))

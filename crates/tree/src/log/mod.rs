@@ -55,6 +55,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Log {
     state: Mutex<LogState>,
+    /// Held while items are prepared, if that is told to be locked.
+    preparation: Mutex<()>,
     /// Held during a sync, and by what syncs must not run beside: the end of the log, and exclusive changes.
     sync: Mutex<()>,
     /// Blocks that have places, by these; copies that have been replaced stay until the commit.
@@ -139,6 +141,8 @@ pub enum SyncMeasure {
     Time,
     /// Time for which an fsync held the lock of the log, in microseconds.
     LockHeld,
+    /// Time for which an entry kept others from being made, in microseconds.
+    EntryHeld,
     /// Fsyncs that one write of the log was for.
     Callers,
     /// Size of the blocks of one write of the log, in bytes, each counted once.
@@ -147,13 +151,14 @@ pub enum SyncMeasure {
 
 impl SyncMeasure {
     /// All of them, in the order of [`Pool::sync_histograms`].
-    pub const ALL: [Self; 4] = [Self::Time, Self::LockHeld, Self::Callers, Self::Bytes];
+    pub const ALL: [Self; 5] = [Self::Time, Self::LockHeld, Self::EntryHeld, Self::Callers, Self::Bytes];
 
     /// Name with its unit.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "sync_us",
             Self::LockHeld => "lock_held_us",
+            Self::EntryHeld => "entry_held_us",
             Self::Callers => "fsyncs_per_log",
             Self::Bytes => "log_bytes",
         }
@@ -181,6 +186,7 @@ impl Default for Log {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
+            preparation: Mutex::new(Rank::LogPreparation, ()),
             sync: Mutex::new(Rank::LogSync, ()),
             blocks: RwLock::new(Rank::LogBlocks, IdMap::default()),
             unfit: AtomicU64::new(0),

@@ -28,6 +28,8 @@ pub struct WriterOptions {
     /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
     /// limit, but where it is to be seen what comes of that.
     pub moved_extent_bytes_max: u64,
+    /// What an fsync logs is read and copied with the log's entries locked, and not before: only to measure the worth of that.
+    pub log_prepare_locked: bool,
     /// The caller replays the log, and drops what a relocation of the kernel's left, before anything else. Without this a
     /// pool with either is refused.
     pub recovers: bool,
@@ -49,6 +51,7 @@ impl Default for WriterOptions {
             write_back: WriteBackWish::default(),
             log_profile: None,
             moved_extent_bytes_max: u64::MAX,
+            log_prepare_locked: false,
             recovers: false,
             is_transient: false,
             clock: Arc::new(system_time),
@@ -66,6 +69,7 @@ impl fmt::Debug for WriterOptions {
             .field("write_back", &self.write_back)
             .field("log_profile", &self.log_profile)
             .field("moved_extent_bytes_max", &self.moved_extent_bytes_max)
+            .field("log_prepare_locked", &self.log_prepare_locked)
             .field("recovers", &self.recovers)
             .field("is_transient", &self.is_transient)
             .finish_non_exhaustive()

@@ -451,6 +451,13 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(OfMount, "treelog", "", |options| options.write.no_tree_log = false),
     Row::flag(
         OfMount,
+        "log_prepare_locked",
+        "for measuring only: an fsync reads and copies what it logs while others wait to enter theirs, and not \
+         before; slower, and as durable",
+        |options| options.write.log_prepare_locked = true,
+    ),
+    Row::flag(
+        OfMount,
         "flushoncommit",
         "every fsync, and every other commit that is asked for, takes the contents of all files along; \
          otherwise (noflushoncommit) only those of its file, and every commit= seconds those of all",

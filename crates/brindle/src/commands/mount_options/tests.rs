@@ -159,6 +159,7 @@ fn s0_14_no_two_options_mean_the_same_by_accident() {
         "no_ssd_metadata",
         "commit=5",
         "notreelog",
+        "log_prepare_locked",
         "small_files=1",
         "user_subvol_rm_allowed",
         "metadata_defrag",

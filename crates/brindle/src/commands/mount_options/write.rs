@@ -15,6 +15,7 @@ pub(crate) struct WriteChoices {
     pub(super) max_inline_bytes: Option<u32>,
     pub(super) flush_on_commit: bool,
     pub(super) no_tree_log: bool,
+    pub(super) log_prepare_locked: bool,
     pub(super) discard: bool,
     /// Mode of updating access times.
     pub(crate) atime: AtimeMode,
@@ -41,6 +42,7 @@ impl WriteChoices {
             max_inline_bytes: self.max_inline_bytes.unwrap_or(defaults.max_inline_bytes),
             flush_on_commit: self.flush_on_commit,
             tree_log: !self.no_tree_log,
+            log_prepare_locked: self.log_prepare_locked,
             discard: self.discard,
             atime: self.atime,
             placement: self.placement,
