@@ -2,7 +2,8 @@
 
 use super::bench::{Bench, Setup, create};
 use brindle_fs::{
-    Filesystem, FixedHost, FsError, InodeFlags, LogStatistics, OpenFile, Timestamp, Unlogged, WriteOptions,
+    Filesystem, FixedHost, FsError, InodeFlags, LogStatistics, OpenFile, SyncMeasure, Timestamp, Unlogged,
+    WriteOptions,
 };
 use brindle_ondisk::item::DevReplaceItem;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
@@ -143,9 +144,18 @@ fn s3_18_and_s3_20_a_small_write_is_logged_as_such_however_large_the_file() {
 
 #[test]
 fn s2_09_what_eight_threads_sync_is_there_after_a_crash() {
+    eight_threads_sync(&WriteOptions::default());
+}
+
+#[test]
+fn s2_10_what_is_logged_is_the_same_if_it_is_prepared_under_the_lock() {
+    eight_threads_sync(&WriteOptions { log_prepare_locked: true, ..WriteOptions::default() });
+}
+
+fn eight_threads_sync(write: &WriteOptions) {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 30;
-    let bench = Bench::new(&Setup::default());
+    let bench = Bench::new(&Setup { write: write.clone(), ..Setup::default() });
     let filesystem = bench.open();
     let files: Vec<OpenFile> = (0..THREADS).map(|number| file(&filesystem, number)).collect();
     for file in &files {
@@ -169,6 +179,8 @@ fn s2_09_what_eight_threads_sync_is_there_after_a_crash() {
     });
     let done = statistics(&filesystem);
     assert!(done.syncs > 0 && done.syncs <= done.fsyncs, "{done:?}");
+    let entries = filesystem.pool().sync_histograms()[SyncMeasure::EntryHeld as usize].count();
+    assert!(entries >= done.fsyncs, "{entries} entries, {done:?}");
     let expected: Vec<Vec<u8>> = files.iter().map(|file| read(&filesystem, file)).collect();
     let ids: Vec<_> = files.iter().map(OpenFile::id).collect();
     drop((files, filesystem));
