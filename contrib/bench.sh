@@ -219,6 +219,7 @@ mount_written() {
         ext4) mkfs.ext4 -q -F "$loop" && mount -o noatime "$loop" "$mnt" ;;
         brindle) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime "$loop" "$mnt" ;;
         notreelog) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime,notreelog "$loop" "$mnt" ;;
+        locked) mkfs.btrfs -q -f "$loop" >/dev/null && "$brindle" mount -o noatime,log_prepare_locked "$loop" "$mnt" ;;
         fuse2fs) mkfs.ext4 -q -F "$loop" && fuse2fs -o noatime "$loop" "$mnt" ;;
         null)
             "$null" "$mnt" &
@@ -227,7 +228,7 @@ mount_written() {
 }
 unmount_written() {
     case $1 in
-        brindle | notreelog) "$brindle" umount "$mnt" ;;
+        brindle | locked | notreelog) "$brindle" umount "$mnt" ;;
         *)
             umount "$mnt"
             # Whoever serves it lets go of the device a little later.
@@ -235,30 +236,47 @@ unmount_written() {
     esac
 }
 
-# Many fsyncs, on one loop device made anew for each run; `notreelog` is brindle whose fsync is a commit. The mixed job is
-# the one by which the kernel's fast fsync was published, by amount of work instead of time.
+# Many fsyncs, on one loop device made anew for each run; `notreelog` is brindle whose fsync is a commit, `locked` brindle that
+# prepares what it logs under the lock of the log. The mixed job is the one by which the kernel's fast fsync was published, by
+# amount of work instead of time, with one thread, with eight, and with eight in a subvolume each.
+# IO_MIB=16: what each thread of the mixed job writes.
 fsync() {
-    local image=$dir/fsync.img who run
-    local fio=(fio --directory="$mnt" --rw=randwrite --fsync=1 --fallocate=none --direct=0 --ioengine=sync --minimal)
-    local mixed=4k/20:8k/20:16k/20:32k/10:64k/10:128k/5:256k/5:512k/5:1m/5
+    local image=$dir/fsync.img who run amount=${IO_MIB:-16} number
+    local fio=(fio --name=once --rw=randwrite --fsync=1 --fallocate=none --direct=0 --ioengine=sync --minimal --thread --overwrite=1)
+    local mixed=(--bssplit=4k/20:8k/20:16k/20:32k/10:64k/10:128k/5:256k/5:512k/5:1m/5 --size=128M --io_size="${amount}M")
     for run in $(seq "$runs"); do
-        for who in kernel notreelog brindle; do
+        for who in kernel ext4 notreelog locked brindle; do
             echo "fsync: run $run of $runs, $who" >&2
             rm -f "$image"
             truncate -s 8G "$image"
             loop=$(losetup --find --show "$image")
             mount_written "$who"
-            "${fio[@]}" --name=once --bs=1M --fsync=0 --size=128M --numjobs=8 --end_fsync=1 >/dev/null
-            sync "$mnt"/*
-            timed fsync-4k-1000 "$who" "${fio[@]}" --name=once --bs=4k --size=128M --io_size=4M --overwrite=1
-            timed fsync-4k-8x500 "$who" "${fio[@]}" --name=once --bs=4k --size=128M --io_size=2M --numjobs=8 --overwrite=1
-            timed fsync-mixed-8x16M "$who" "${fio[@]}" --name=once --bssplit="$mixed" --size=128M --io_size=16M --numjobs=8 --overwrite=1
+            mkdir "$mnt/one"
+            lay_out "$mnt/one"
+            timed fsync-4k-1000 "$who" "${fio[@]}" --directory="$mnt/one" --bs=4k --size=128M --io_size=4M
+            timed fsync-4k-8x500 "$who" "${fio[@]}" --directory="$mnt/one" --bs=4k --size=128M --io_size=2M --numjobs=8
+            timed "fsync-mixed-1x${amount}M" "$who" "${fio[@]}" --directory="$mnt/one" "${mixed[@]}"
+            timed "fsync-mixed-8x${amount}M" "$who" "${fio[@]}" --directory="$mnt/one" "${mixed[@]}" --numjobs=8
+            if [ "$who" = kernel ] || [ "$who" = brindle ] || [ "$who" = locked ]; then
+                local eight=
+                for number in 0 1 2 3 4 5 6 7; do
+                    "$brindle" -q subvolume create "$mnt/$number"
+                    eight=$eight${eight:+:}$mnt/$number
+                done
+                lay_out "$eight"
+                timed "fsync-subvolumes-8x${amount}M" "$who" "${fio[@]}" --directory="$eight" "${mixed[@]}" --numjobs=8
+            fi
             unmount_written "$who"
             losetup -d "$loop"
             loop=
         done
     done
     rm -f "$image"
+}
+# lay_out DIRECTORIES: the files of the jobs, written and synced.
+lay_out() {
+    fio --name=once --directory="$1" --rw=write --bs=1M --size=128M --numjobs=8 --fallocate=none --end_fsync=1 --minimal --thread >/dev/null
+    sync -f "$mnt"
 }
 
 # Programs whose fsyncs are of new and renamed files, and of directories.
