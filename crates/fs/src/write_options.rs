@@ -40,7 +40,7 @@ pub struct WriteOptions {
     pub flush_on_commit: bool,
     /// An fsync writes to the log what has changed of its file (`treelog`); without this it is a commit (`notreelog`).
     pub tree_log: bool,
-    /// What an fsync logs is read and copied with the log's entries locked, and not before (`log_prepare_locked`): only to
+    /// Items that an fsync logs are read and copied with the log's entries locked, and not before (`log_prepare_locked`): only to
     /// measure the worth of that.
     pub log_prepare_locked: bool,
     /// Freed space is given back to the devices (`discard=async`).

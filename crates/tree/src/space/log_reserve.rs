@@ -2,7 +2,7 @@
 //!
 //! The *log reserve* is a range of one metadata block group. What is free in it is kept apart from the group's other free
 //! ranges, and that is all: it counts as free in every sum, for promises, in the free space tree and on disk. So it takes
-//! nothing from anybody; it decides where blocks go, never whether.
+//! no room; it decides where blocks go, never whether.
 //!
 //! - A sync takes places for all of its blocks at once, in one run: behind the last ones, or where the reserve has room for
 //!   all. What is freed of the reserve comes back into it, so logs go round in the same range, and the
@@ -165,7 +165,7 @@ impl State {
         rooms.max_by_key(|(rank, _)| *rank).map(|(_, room)| room)
     }
 
-    /// What is kept for logs is free for all; whether anything was.
+    /// Frees the reserve for all; returns true if anything in it was free.
     pub(super) fn give_back_log_reserve(&mut self) -> bool {
         let group = self.log_reserve.group.take();
         group.and_then(|start| self.change(start, Group::give_back_log_reserve)).unwrap_or(false)
@@ -180,7 +180,7 @@ impl Group {
         self.log_reserve = Some(LogReserve { span, free: FreeRanges::of(span), next: span.start });
     }
 
-    /// What is kept for logs is free like the rest; whether anything was.
+    /// Gives up the reserve; returns true if anything in it was free.
     fn give_back_log_reserve(&mut self) -> bool {
         let Some(reserve) = self.log_reserve.take() else { return false };
         reserve.free.iter().for_each(|span| self.add_free(span));

@@ -28,7 +28,7 @@ pub struct WriterOptions {
     /// Longer extents that are not compressed become several when they are moved, in bytes: a multiple of the sector size. No
     /// limit, but where it is to be seen what comes of that.
     pub moved_extent_bytes_max: u64,
-    /// What an fsync logs is read and copied with the log's entries locked, and not before: only to measure the worth of that.
+    /// Items that an fsync logs are read and copied with the log's entries locked, and not before: only to measure the worth of that.
     pub log_prepare_locked: bool,
     /// The caller replays the log, and drops what a relocation of the kernel's left, before anything else. Without this a
     /// pool with either is refused.

@@ -65,7 +65,7 @@ fn requests(
     found
 }
 
-/// What a program does once, and its name.
+/// Name and single round of a program.
 type Pattern = (&'static str, fn(&Program<'_>, u32));
 
 fn create(program: &Program<'_>, round: u32) {

@@ -1,4 +1,4 @@
-//! The reserve of the log: it orders places, and takes none from anybody.
+//! The reserve of the log: it orders places, and takes no room.
 
 use super::World;
 use crate::WriterOptions;
@@ -85,7 +85,7 @@ fn logs_go_round_in_their_reserve_while_commits_come_and_go() {
 }
 
 #[test]
-fn what_a_sync_does_not_need_is_for_the_next_one() {
+fn places_that_a_sync_does_not_need_are_for_the_next_one() {
     let world = world();
     let places = world.space().allocate_log_blocks(&world.pool, BLOCKS).expect("room");
     world.space().give_back_log_blocks(&places[BLOCKS - 2..]);
