@@ -153,6 +153,8 @@ impl From<PlacementClass> for DataPlace {
 pub struct WaitingData {
     /// True if no more is to wait.
     pub is_off: bool,
+    /// True if a device is missing.
+    pub is_degraded: bool,
     /// Bytes that wait.
     pub bytes: u64,
     /// Bytes that could wait, those that do included.
@@ -218,10 +220,11 @@ const FULL_PERCENT: u64 = 70;
 /// Part of the capacity, in percent, from which on a quiet pool destages data that is not old.
 const WORTHWHILE_PERCENT: u64 = 10;
 
-/// Reason to destage now, if there is one. A quiet pool destages when a good deal waits, and lets its disks sleep else.
+/// Reason to destage now, if there is one. A quiet pool destages when a good deal waits, and lets its disks sleep else. While
+/// a device is missing there is none: copies that have no device to lie on would be lost, and the fast devices hold all.
 pub fn destage_reason(waiting: &WaitingData, settings: &DestageSettings) -> Option<DestageReason> {
     let part = |percent: u64| waiting.capacity_bytes / 100 * percent;
-    if waiting.bytes == 0 {
+    if waiting.bytes == 0 || waiting.is_degraded {
         return None;
     }
     if waiting.is_off {
@@ -247,6 +250,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const WAITING: WaitingData = WaitingData {
         is_off: false,
+        is_degraded: false,
         bytes: 100 * MIB,
         capacity_bytes: 1000 * MIB,
         oldest: Duration::from_secs(60),
@@ -290,6 +294,13 @@ mod tests {
         let early = WaitingData { since_last: Duration::from_secs(59), oldest: Duration::MAX, ..WAITING };
         assert_eq!(reason(early), None);
         assert_eq!(reason(WaitingData { bytes: 800 * MIB, ..early }), Some(DestageReason::Full));
+    }
+
+    #[test]
+    fn nothing_is_destaged_while_a_device_is_missing() {
+        let degraded = WaitingData { is_degraded: true, ..WAITING };
+        assert_eq!(reason(WaitingData { is_off: true, ..degraded }), None);
+        assert_eq!(reason(WaitingData { bytes: 999 * MIB, oldest: Duration::MAX, ..degraded }), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Destaged;
 use crate::{Filesystem, FsError};
-use brindle_policy::writeback::{DestageSettings, destage_reason};
+use brindle_policy::writeback::DestageSettings;
 use brindle_sync::{Condvar, Mutex, Rank};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -91,14 +91,9 @@ fn step(
     last: &mut Option<Instant>,
     may_go_on: &dyn Fn() -> bool,
 ) -> Result<(), FsError> {
-    // Copies that have no device to lie on would be lost: the fast devices hold all of them.
-    if filesystem.pool().volume().devices().iter().any(|device| device.missing) {
-        return Ok(());
-    }
     let since_last = last.map_or(Duration::MAX, |last| last.elapsed());
-    let waiting = filesystem.waiting_data(since_last)?;
-    let Some(reason) = destage_reason(&waiting, settings) else { return Ok(()) };
-    tracing::debug!("destaging {} bytes: {reason}", waiting.bytes);
+    let Some(reason) = filesystem.reason_to_destage(settings, since_last)? else { return Ok(()) };
+    tracing::debug!("destaging: {reason}");
     if let Destaged::All(_) = filesystem.destage(may_go_on)? {
         *last = Some(Instant::now());
     }

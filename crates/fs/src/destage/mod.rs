@@ -6,7 +6,7 @@ mod destager;
 pub use destager::Destager;
 
 use crate::{Filesystem, FsError};
-use brindle_policy::writeback::{WaitingData, WriteBackMode};
+use brindle_policy::writeback::{DestageReason, DestageSettings, WaitingData, WriteBackMode, destage_reason};
 use brindle_tree::{Moved, Relocation, TreeError, WriteBackSettings, WriteBackStatus};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,12 +102,25 @@ impl Filesystem {
         Ok(Destaged::All(moved))
     }
 
-    /// Facts for the time to destage. `since_last`: since it was last done.
+    /// Reason to destage now, if there is one. `since_last`: since it was last done.
+    ///
+    /// # Errors
+    /// A pool that can't be read.
+    pub fn reason_to_destage(
+        &self,
+        settings: &DestageSettings,
+        since_last: Duration,
+    ) -> Result<Option<DestageReason>, FsError> {
+        Ok(destage_reason(&self.waiting_data(since_last)?, settings))
+    }
+
+    /// Facts for the time to destage.
     fn waiting_data(&self, since_last: Duration) -> Result<WaitingData, FsError> {
         let status = self.write_back_status()?;
         let now = u64::try_from(self.data.now().seconds).unwrap_or(0);
         Ok(WaitingData {
             is_off: status.mode == WriteBackMode::Off || status.obstacle.is_some(),
+            is_degraded: self.pool().volume().devices().iter().any(|device| device.missing),
             bytes: status.waiting_bytes,
             capacity_bytes: status.capacity_bytes,
             oldest: status.since.map_or(Duration::ZERO, |since| age(now, since)),

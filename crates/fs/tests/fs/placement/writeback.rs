@@ -11,7 +11,9 @@ use brindle_fs::{
 };
 use brindle_ondisk::{ObjectId, Profile, RootId};
 use brindle_policy::balance::Balance;
+use brindle_policy::writeback::{DestageReason, DestageSettings};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// An SSD and two disks; nothing is a small file.
 fn pool(mode: WriteBackMode) -> MixedPool {
@@ -268,6 +270,30 @@ fn another_profile_counts_from_the_next_write_on() {
         destage(&fs);
     }
     pool.close(fs);
+}
+
+#[test]
+fn nothing_is_destaged_while_a_device_is_missing() {
+    let devices = &[(Solid, 512), (Solid, 512), (Rotating, 1024), (Rotating, 1024)];
+    let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+    let fs = pool.open();
+    synced(&fs, "file", MIB);
+    pool.close(fs);
+    // Whatever waits is to go.
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::Off);
+    let reason = |fs: &Filesystem| {
+        let reason = fs.reason_to_destage(&DestageSettings::default(), Duration::MAX).expect("readable");
+        (waiting(fs), reason)
+    };
+    let fs = pool.open();
+    assert_eq!(reason(&fs), (1 << 20, Some(DestageReason::Off)));
+    pool.close(fs);
+    pool.devices.remove(3);
+    pool.open.pool.volume.degraded = true;
+    let fs = pool.open();
+    assert_eq!(reason(&fs), (1 << 20, None));
+    fs.shutdown().expect("closes");
 }
 
 #[test]
