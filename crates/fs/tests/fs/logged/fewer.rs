@@ -3,12 +3,14 @@
 use super::tiers::{Attached, ROUNDS, TWO_OF_EACH, journal, mail, package, prepare, recorded};
 use crate::contents::patterns::Program;
 use crate::kernel::can_make;
-use crate::simulated::{Layout, commit_until_logs_are_reduced};
-use brindle_fs::{Filesystem, LogProfile, WriteBackSettings};
+use crate::simulated::{Layout, Pool, commit_until_logs_are_reduced};
+use brindle_device::WritableDevice;
+use brindle_fs::{Filesystem, LogProfile, Unlogged, WriteBackSettings};
 use brindle_ondisk::Profile;
-use brindle_sim::{Event, EventKind, Image, LossMode, Random, Recorder};
+use brindle_sim::{Event, EventKind, Fault, FaultyDevice, Image, LossMode, Random, Recorder};
 use brindle_testing::referee::btrfs_check;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// An SSD and two disks, two copies of everything: metadata has one on the SSD and one on a disk.
 const SSD_AND_DISKS: Layout = Layout { devices: 3, fast: 1, ..TWO_OF_EACH };
@@ -87,13 +89,42 @@ fn a_log_of_another_profile_begins_with_a_commit() {
     let program = Program::new(&filesystem);
     program.put("first", b"");
     assert_eq!(filesystem.log_profile().expect("known"), LogProfile::Single);
-    let layouts = || filesystem.pool().commit_statistics().log.commits[brindle_fs::Unlogged::Layout as usize];
+    let layouts = || filesystem.pool().commit_statistics().log.commits[Unlogged::Layout as usize];
     let (before, start) = (layouts(), recorder.position());
     filesystem.set_log_profile(LogProfile::Metadata).expect("stored");
     program.put("second", b"");
     assert_eq!(layouts() - before, 1, "the log on the SSD has other blocks than the disks have");
     assert_ne!(of_disks(&recorder, start), (0, 0));
     drop(filesystem);
+}
+
+/// Writes before a flush that fails may be lost, and are made again from other copies; the log has none.
+#[test]
+fn a_flush_that_fails_on_the_only_ssd_makes_the_fsync_a_commit() {
+    let plain = Pool::new(&Layout { device_mib: 256, ..SSD_AND_DISKS });
+    let ssd = Arc::new(FaultyDevice::new(Arc::clone(&plain.devices[0])));
+    let mut pool = plain.clone();
+    pool.devices[0] = Arc::clone(&ssd) as Arc<dyn WritableDevice>;
+    pool.write.tree_log = true;
+    let filesystem = pool.open().expect("opens");
+    commit_until_logs_are_reduced(&filesystem, LogProfile::Single).expect("stored");
+    let program = Program::new(&filesystem);
+    program.put("first", b"");
+    let log = || filesystem.pool().commit_statistics().log;
+    let before = log();
+    ssd.inject(Fault::Flush { number: ssd.counts().flushes });
+    program.put("second", b"");
+    let after = log();
+    assert_eq!(after.syncs, before.syncs, "the log was not written");
+    let failed = Unlogged::Devices as usize;
+    assert_eq!(after.commits[failed] - before.commits[failed], 1);
+    assert_eq!(ssd.counts().faults, 1);
+    // Without a last commit.
+    drop(filesystem);
+    plain.check().expect("whole");
+    let filesystem = plain.open().expect("opens");
+    let names = names(&Program::new(&filesystem), "");
+    assert!(["first", "second"].iter().all(|name| names.iter().any(|found| found == name)), "{names:?}");
 }
 
 fn with_a_log(uuid: u8) -> (Recorder, Filesystem, Vec<String>) {
