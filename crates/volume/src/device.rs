@@ -46,6 +46,8 @@ pub(crate) struct PoolDevice {
     pub(crate) durability: Arc<Durability>,
     /// The highest generation of a superblock that it may hold.
     pub(crate) superblock_generation: Arc<AtomicU64>,
+    /// True if it was found asleep by its first superblock, so that nothing is known of the other copies: they may be torn.
+    pub(crate) has_doubtful_copies: Arc<AtomicBool>,
     /// The id in its superblocks, where the next commit gives it another one.
     pub(crate) written_devid: Option<DevId>,
     /// True if the pool has a log, and the superblock of this device does not point to it: blocks of the log may be missing
@@ -211,6 +213,7 @@ impl PoolDevice {
             unflushed: Arc::default(),
             durability: Arc::default(),
             superblock_generation: Arc::default(),
+            has_doubtful_copies: Arc::default(),
             written_devid: None,
             lacks_log: Arc::default(),
         }

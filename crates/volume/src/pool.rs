@@ -8,7 +8,7 @@ use crate::scan::{Found, Scan, may_be_asleep};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem, SuperblockAge};
-use brindle_ondisk::{Defect, DevId, Generation, Holders, Logical, Uuid};
+use brindle_ondisk::{Defect, DevId, Generation, Holders, Logical, SUPERBLOCK_OFFSETS, Uuid};
 use std::sync::Arc;
 
 /// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index; one that has left
@@ -60,6 +60,8 @@ impl Pool {
             let is_older = found.superblock.generation < generation;
             device.is_asleep = is_older && may_be_asleep(&found.superblock, &scan.superblock, holders);
             device.is_stale = is_older && !device.is_asleep;
+            let is_first = found.superblock.bytenr.get() == SUPERBLOCK_OFFSETS[0];
+            device.has_doubtful_copies = Arc::new((device.is_asleep && is_first).into());
             // Until its mark is known.
             device.is_incomplete = is_older;
             let has_log = !is_older && found.superblock.log_root.get() != 0;

@@ -36,7 +36,8 @@
 //! - A first superblock that differs is written over while the other copies are whole and durable, and of the same series
 //!   or one behind. So all copies of a device are durable before another commit is: a device that goes to sleep with some
 //!   that are not is flushed once more by the next commit.
-//! - Of a device that was torn when the mount began, the first copy is made whole before the others are written.
+//! - Of a device that was torn when the mount began, the first copy is made whole before the others are written. Of one that
+//!   was asleep then by a first copy that is whole, the others may be torn: they are made whole before the first is written.
 //! - To name holders changes one sector of a superblock of the same generation, which can't be torn.
 //! - The root of the new transaction is on devices that were written. So of a pool that can lose some devices, what is
 //!   left has the new superblock; a superblock that a device fails to take goes to the sleepers too.
@@ -178,6 +179,7 @@ impl Pool {
         if asleep.is_empty() {
             return Ok(());
         }
+        volume.settle_copies(&superblock, &asleep)?;
         volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &asleep)?;
         volume.flush(&asleep)?;
         volume.write_superblocks(&superblock, &[], SuperblockCopies::Others, &asleep)?;

@@ -124,6 +124,22 @@ impl Volume {
         Err(WriteError::Behind { devices })
     }
 
+    /// Before another first superblock is written to the devices of a set: makes the other copies of those whole that were
+    /// found asleep by their first one, durably and once. A crash before the pool was opened may have torn these.
+    pub fn settle_copies(&self, template: &Superblock, set: &DeviceSet) -> Result<(), WriteError> {
+        let doubtful = self.devices_where(|member| member.has_doubtful_copies.load(Relaxed));
+        let doubtful = doubtful.intersection(set);
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        self.write_superblocks(template, &[], SuperblockCopies::Others, &doubtful)?;
+        self.flush(&doubtful)?;
+        let pool = self.snapshot();
+        let settled = pool.devices.iter().filter(|member| doubtful.contains(member.devid));
+        settled.for_each(|member| member.has_doubtful_copies.store(false, Relaxed));
+        Ok(())
+    }
+
     fn devices_where(&self, is_meant: impl Fn(&PoolDevice) -> bool) -> DeviceSet {
         let pool = self.snapshot();
         let meant = |member: &&PoolDevice| member.writable.is_some() && is_meant(member);

@@ -48,6 +48,14 @@ fn two_tiers() {
     run(&fsyncs("two_tiers", 6850).of(3, 80, 500), &LibrarySubject::hasty(layout).logging());
 }
 
+/// Regression: the disk slept, the first crash tore its second superblock, and the second one the first, which the mount changed.
+#[test]
+fn a_second_crash_after_a_torn_copy_of_a_disk_that_slept() {
+    let layout = Layout { devices: 2, fast: 1, ..ONE };
+    let test = fsyncs("a_second_crash_after_a_torn_copy_of_a_disk_that_slept", 1_006_803).of(1, 80, 600);
+    test.only(78, 1).run(&LibrarySubject::new(layout).logging());
+}
+
 /// The log is on two of four devices.
 #[test]
 fn two_tiers_of_mirrors() {
