@@ -30,11 +30,12 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 7] = [
+const NOT_REACHED: [(Rank, &str); 8] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::DestagerEnd, "the thread that destages, which these programs do without; what it does, others do"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
+    (Rank::LogPreparation, "only where entries of a log are prepared under a lock; the others are below"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),
     (Rank::DeviceRequest, "engines of files; these devices are in memory"),
     (Rank::DeviceQueue, "engines of files; these devices are in memory"),
@@ -48,6 +49,7 @@ const SUPERBLOCKS: [(u64, usize); 2] = [(64 << 10, 4096), (64 << 20, 4096)];
 /// A pool that is the same at the begin of each run.
 struct Scene {
     layout: Layout,
+    log_prepare_locked: bool,
     images: Vec<Image>,
 }
 
@@ -60,7 +62,7 @@ struct Run {
 impl Scene {
     fn new(layout: Layout) -> Self {
         let images = vec![Image::new(layout.device_bytes()); layout.devices];
-        let scene = Self { layout, images };
+        let scene = Self { layout, log_prepare_locked: false, images };
         let devices = scene.devices();
         let writable: Vec<_> =
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
@@ -79,6 +81,7 @@ impl Scene {
         let devices = self.devices().into_iter().map(|device| device as Arc<dyn WritableDevice>);
         let mut pool = Pool::on(devices.collect(), &self.layout);
         pool.write.tree_log = true;
+        pool.write.log_prepare_locked = self.log_prepare_locked;
         pool.write.discard = true;
         pool.write.dirty_bytes_max = 128 << 10;
         Run { pool, ground: Ground::default() }
@@ -159,10 +162,9 @@ fn accepted(fs: &Filesystem) -> Vec<&'static str> {
 }
 
 /// Runs the work with panics at locks of these ranks, and shows all that is wrong afterwards.
-fn panic_at_all(layout: Layout, ranks: &[Rank]) {
+fn panic_at_all(scene: &Scene, ranks: &[Rank]) {
     let places =
         std::env::var("BRINDLE_PANICS").ok().and_then(|places| places.parse().ok()).unwrap_or(PLACES);
-    let scene = Scene::new(layout);
     let counts = scene.count();
     let mut wrong = Vec::new();
     for rank in ranks {
@@ -187,11 +189,18 @@ fn panic_at_all(layout: Layout, ranks: &[Rank]) {
 fn a_panic_at_a_lock_of_any_rank_leaves_the_last_commit() {
     let is_reached = |rank: &Rank| NOT_REACHED.iter().all(|(unreached, _)| unreached != rank);
     let reached: Vec<Rank> = Rank::ALL.iter().copied().filter(is_reached).collect();
-    panic_at_all(MIRRORS, &reached);
+    panic_at_all(&Scene::new(MIRRORS), &reached);
 }
 
 #[test]
 fn a_panic_while_parity_is_written_leaves_the_last_commit() {
     let ranks = [Rank::ParityRow, Rank::Repair, Rank::Space, Rank::Superblock, Rank::LostWrites];
-    panic_at_all(Layout { data: Profile::Raid5, metadata: Profile::Raid5, fast: 0, ..MIRRORS }, &ranks);
+    let layout = Layout { data: Profile::Raid5, metadata: Profile::Raid5, fast: 0, ..MIRRORS };
+    panic_at_all(&Scene::new(layout), &ranks);
+}
+
+#[test]
+fn a_panic_while_entries_are_prepared_under_a_lock_leaves_the_last_commit() {
+    let scene = Scene { log_prepare_locked: true, ..Scene::new(MIRRORS) };
+    panic_at_all(&scene, &[Rank::LogPreparation, Rank::LogState]);
 }
