@@ -229,6 +229,11 @@ impl Place {
     /// Unmounts every mount of the filesystem, the last one first.
     fn unmount(&self, how: UnmountFlags) -> Result<(), MountError> {
         for at in self.all().iter().rev() {
+            if how.is_empty() {
+                // The kernel does not wait for the answers to closings of files, and drops those that are not taken yet. They
+                // are before this question in the queue.
+                rustix::fs::statfs(at).ok();
+            }
             brindle_transport::unmount(at, how)?;
         }
         drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
