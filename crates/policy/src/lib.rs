@@ -3,6 +3,7 @@
 //! Must not know: any I/O, any lock.
 
 pub mod balance;
+pub mod cache;
 pub mod defragment;
 pub mod log;
 pub mod placement;
