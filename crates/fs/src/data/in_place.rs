@@ -1,5 +1,10 @@
 //! Writing into extents that a file has already: preallocated ones, and those of files that are not copied on write.
 //!
+//! What a sync waits for does not go into preallocated space of bulk devices while the write-back tier has room: it becomes an
+//! extent there, and the rest of the preallocated one stays. The writer was promised space for it, so its place on bulk
+//! devices is kept as that of all that waits; a write that was accepted without a promise, because there was no space but the
+//! preallocated, goes in place.
+//!
 //! The data is written within the transaction: a snapshot, which would have the extent too, waits for its end, and
 //! comes before or after all of it.
 
@@ -7,7 +12,7 @@ use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::output::{contents_of, write_all};
 use super::state::WritingPiece;
-use crate::extent::{Contents, FileExtent};
+use crate::extent::{Contents, DiskPart, FileExtent};
 use crate::{Filesystem, FsError, Inode, InodeId};
 use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
@@ -40,6 +45,19 @@ struct Step {
 }
 
 impl Filesystem {
+    /// The parts of a range that are preallocated on bulk devices.
+    pub(super) fn preallocated_on_bulk(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        range: &Range<u64>,
+        flags: InodeFlags,
+    ) -> Result<Vec<Range<u64>>, FsError> {
+        self.candidates(tree, file, range, flags, |span| {
+            span.is_prealloc && self.pool().lies_on_bulk_devices(span.disk)
+        })
+    }
+
     /// The parts of a range that may be written in place, as far as can be seen without a transaction.
     pub(super) fn maybe_in_place(
         &self,
@@ -48,6 +66,18 @@ impl Filesystem {
         range: &Range<u64>,
         flags: InodeFlags,
     ) -> Result<Vec<Range<u64>>, FsError> {
+        self.candidates(tree, file, range, flags, |_| true)
+    }
+
+    /// The parts of a range that may be written in place and are wanted.
+    fn candidates(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        range: &Range<u64>,
+        flags: InodeFlags,
+        is_wanted: impl Fn(&DiskPart) -> bool,
+    ) -> Result<Vec<Range<u64>>, FsError> {
         if !flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC) {
             return Ok(Vec::new());
         }
@@ -55,7 +85,10 @@ impl Filesystem {
         let mut at = range.start;
         while at < range.end {
             let map = self.extent_map(tree, file, &(at..range.end), STEP_EXTENTS)?;
-            let candidates = map.extents().iter().filter(|extent| is_candidate(extent, flags));
+            let is_wanted = |extent: &&FileExtent| {
+                is_candidate(extent, flags) && extent.disk_part().is_some_and(&is_wanted)
+            };
+            let candidates = map.extents().iter().filter(is_wanted);
             parts.extend(candidates.map(|extent| extent.interval(sector).intersection(&range.into())));
             at = map.end();
         }

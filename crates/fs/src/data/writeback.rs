@@ -6,7 +6,10 @@ use super::output::{EXTENT_MAX_BYTES, Experience, Manner, Output};
 use super::promise::Promise;
 use super::state::WritingPiece;
 use crate::{Filesystem, FsError, Inode, InodeId, OpenFile, RootId};
+use brindle_interval::IntervalSet;
 use brindle_ondisk::item::InodeFlags;
+use brindle_ondisk::to_u64;
+use brindle_policy::writeback::DataPlace;
 use brindle_tree::{Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,12 +42,22 @@ struct Job<'p> {
     experience: Experience,
 }
 
+/// Way in which contents are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// New extents.
+    Copied,
+    /// New extents in the write-back tier, instead of preallocated space.
+    Waiting,
+    /// Extents that the file has already, if that may be.
+    InPlace,
+}
+
 /// A part of what is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     range: Range<u64>,
-    /// True if it may go where the file has data already.
-    in_place: bool,
+    way: Way,
 }
 
 impl Filesystem {
@@ -214,16 +227,18 @@ impl<'p> Job<'p> {
         let parts = self.parts()?;
         let (mut group, mut bytes) = (Vec::new(), 0);
         for (index, part) in parts.iter().enumerate() {
-            let behind = parts.get(index + 1).map(|next| next.range.start);
-            if part.in_place {
-                self.write_group(&mut group, Some(part.range.start))?;
+            let next = parts.get(index + 1);
+            let behind = next.map(|next| next.range.start);
+            if part.way == Way::InPlace {
                 group = self.overwrite(&part.range, behind)?;
-            } else {
-                bytes += part.range.end - part.range.start;
-                group.push(part.range.clone());
+                self.write_group(&mut group, Way::Copied, behind)?;
+                continue;
             }
-            if part.in_place || bytes >= GROUP_BYTES || group.len() >= GROUP_RANGES || behind.is_none() {
-                self.write_group(&mut group, behind)?;
+            bytes += part.range.end - part.range.start;
+            group.push(part.range.clone());
+            let goes_on = next.is_some_and(|next| next.way == part.way);
+            if !goes_on || bytes >= GROUP_BYTES || group.len() >= GROUP_RANGES {
+                self.write_group(&mut group, part.way, behind)?;
                 bytes = 0;
             }
         }
@@ -257,18 +272,43 @@ impl<'p> Job<'p> {
 
     /// Parts to be written, in order, none longer than an extent may be.
     fn parts(&self) -> Result<Vec<Part>, FsError> {
+        let (filesystem, file) = (self.filesystem, self.inode.id());
+        let may_wait = self.flags.contains(InodeFlags::PREALLOC) && self.may_all_wait();
         let mut parts = Vec::new();
         for run in runs(&self.pieces) {
-            let mut at = run.start;
-            let in_place = self.filesystem.maybe_in_place(&self.tree, self.inode.id(), &run, self.flags)?;
-            for part in in_place {
-                copied(&mut parts, at..part.start);
-                at = part.end;
-                parts.push(Part { range: part, in_place: true });
+            let mut there: Vec<(Range<u64>, Way)> = Vec::new();
+            let mut in_place =
+                IntervalSet::<u64>::from_iter(filesystem.maybe_in_place(&self.tree, file, &run, self.flags)?);
+            if may_wait {
+                let waiting = filesystem.preallocated_on_bulk(&self.tree, file, &run, self.flags)?;
+                for range in &waiting {
+                    in_place.remove(range);
+                }
+                there.extend(waiting.into_iter().map(|range| (range, Way::Waiting)));
             }
-            copied(&mut parts, at..run.end);
+            there.extend(in_place.iter().map(|range| (range.into(), Way::InPlace)));
+            there.sort_unstable_by_key(|(range, _)| range.start);
+            let mut at = run.start;
+            for (range, way) in there {
+                cut(&mut parts, at..range.start, Way::Copied);
+                at = range.end;
+                match way {
+                    Way::InPlace => parts.push(Part { range, way }),
+                    way => cut(&mut parts, range, way),
+                }
+            }
+            cut(&mut parts, at..run.end, Way::Copied);
         }
         Ok(parts)
+    }
+
+    /// Returns true if all that is written may lie in the write-back tier: there is room, and all of it was promised space.
+    fn may_all_wait(&self) -> bool {
+        let bytes = self.pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum();
+        self.manner.waits
+            && self.promise.bytes() >= bytes
+            && self.manner.place(bytes, bytes) == DataPlace::WriteBack
+            && self.filesystem.pool().has_write_back_room(bytes)
     }
 
     fn overwrite(&self, range: &Range<u64>, behind: Option<u64>) -> Result<Vec<Range<u64>>, FsError> {
@@ -276,13 +316,21 @@ impl<'p> Job<'p> {
     }
 
     /// Writes ranges as new extents, and enters them.
-    fn write_group(&mut self, ranges: &mut Vec<Range<u64>>, behind: Option<u64>) -> Result<(), FsError> {
+    fn write_group(
+        &mut self,
+        ranges: &mut Vec<Range<u64>>,
+        way: Way,
+        behind: Option<u64>,
+    ) -> Result<(), FsError> {
         if ranges.is_empty() {
             return Ok(());
         }
         let ranges = std::mem::take(ranges);
         let (promise, experience) = (&mut self.promise, &mut self.experience);
-        let outputs = self.filesystem.output(&self.pieces, &ranges, self.manner, promise, experience)?;
+        // What is written into preallocated space is never compressed.
+        let compression = self.manner.compression.filter(|_| way != Way::Waiting);
+        let manner = Manner { compression, ..self.manner };
+        let outputs = self.filesystem.output(&self.pieces, &ranges, manner, promise, experience)?;
         self.enter(outputs, behind)
     }
 
@@ -300,12 +348,12 @@ fn runs(pieces: &[WritingPiece]) -> Vec<Range<u64>> {
     brindle_interval::runs(pieces).into_iter().map(Range::from).collect()
 }
 
-/// Adds a range that is copied on write.
-fn copied(parts: &mut Vec<Part>, range: Range<u64>) {
+/// Adds a range, in parts that are no longer than an extent may be.
+fn cut(parts: &mut Vec<Part>, range: Range<u64>, way: Way) {
     let mut at = range.start;
     while at < range.end {
         let end = range.end.min(at + EXTENT_MAX_BYTES);
-        parts.push(Part { range: at..end, in_place: false });
+        parts.push(Part { range: at..end, way });
         at = end;
     }
 }
@@ -323,8 +371,8 @@ mod tests {
     #[test]
     fn no_part_is_longer_than_an_extent() {
         let mut parts = Vec::new();
-        copied(&mut parts, 0..EXTENT_MAX_BYTES * 2 + 1);
-        copied(&mut parts, 5..5);
+        cut(&mut parts, 0..EXTENT_MAX_BYTES * 2 + 1, Way::Copied);
+        cut(&mut parts, 5..5, Way::Copied);
         assert_eq!(parts.len(), 3);
         assert_eq!(parts[2].range, EXTENT_MAX_BYTES * 2..EXTENT_MAX_BYTES * 2 + 1);
     }

@@ -190,6 +190,25 @@ impl Pool {
         is_meant && writer.space.write_back_obstacle(&mut state).is_none()
     }
 
+    /// Returns true if the write-back tier has room for some bytes, in its chunks or in one that could be made.
+    pub fn has_write_back_room(&self, bytes: u64) -> bool {
+        let Ok(writer) = self.writer() else { return false };
+        let (space, state) = (&writer.space, writer.space.lock());
+        let in_new_chunks = || {
+            let request = space.request(self, &state, Content::WriteBack);
+            room_for(&state.summaries_for(Content::WriteBack), &request)
+        };
+        state.totals(Content::WriteBack).available >= bytes
+            || state.has_room_for_write_back_chunk() && in_new_chunks() >= bytes
+    }
+
+    /// Returns true if an extent of data lies on bulk devices, in a pool that distinguishes them.
+    pub fn lies_on_bulk_devices(&self, at: Logical) -> bool {
+        let Ok(writer) = self.writer() else { return false };
+        let state = writer.space.lock();
+        state.fast.is_some() && state.group_of(at.get()).is_some_and(|group| group.content() == Content::Data)
+    }
+
     /// Makes a chunk of the write-back tier if it is in use, and the chunks that there are may soon be full: to be called now
     /// and then, so that no sync has to wait for one. Whether one was made; it serves a log from the next commit on.
     ///

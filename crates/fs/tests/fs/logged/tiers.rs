@@ -5,7 +5,7 @@ use crate::kernel::pool::{run, try_run};
 use crate::kernel::{can_make, patiently};
 use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
-use brindle_fs::{Filesystem, WriteBackMode, WriteBackWish};
+use brindle_fs::{AllocateMode, Filesystem, WriteBackMode, WriteBackWish};
 use brindle_ondisk::{Profile, Uuid};
 use brindle_sim::{EventKind, Image, ImageDevice, LossMode, Random, Recorder};
 use brindle_testing::referee::btrfs_check;
@@ -145,6 +145,36 @@ fn s0_fsyncs_of_large_files_ask_nothing_of_a_disk_where_they_are_written_back() 
             filesystem.write_back_status().expect("readable").waiting_bytes
                 >= u64::from(ROUNDS) * (100 << 10)
         );
+    }
+}
+
+/// A journal in preallocated space, as object stores and databases have it.
+#[test]
+fn s4_syncs_of_a_preallocated_journal_ask_nothing_of_a_disk() {
+    const RECORD: u64 = 68 << 10;
+    for (layout, bulk) in [(ONE_OF_EACH, 1..2), (TWO_OF_EACH, 2..4)] {
+        let (recorder, filesystem) = recorded(&layout, 0x7b);
+        prepare(&filesystem);
+        let program = Program::new(&filesystem);
+        let journal = program.create("journal");
+        let allocated = filesystem.allocate(&journal, AllocateMode::Allocate, 0, 16 << 20);
+        allocated.expect("room");
+        // The tier gets its first chunk.
+        program.put("first large", &[1; 100 << 10]);
+        filesystem.sync().expect("commits");
+        let statistics = || filesystem.pool().commit_statistics();
+        let (before, start) = (statistics(), recorder.position());
+        // Round it goes, so that some is written over what was there and some over nothing.
+        for round in 0..u64::from(ROUNDS) {
+            program.write(&journal, round * RECORD % (12 << 20) / 4096 * 4096, &vec![8; 68 << 10]);
+            program.sync(&journal);
+        }
+        let after = statistics();
+        assert_eq!(after.log.commits, before.log.commits, "fsyncs that were commits");
+        let recording = recorder.recording();
+        let of_bulk = recording.events()[start..].iter().filter(|event| bulk.contains(&event.device)).count();
+        assert_eq!(of_bulk, 0, "requests on disks");
+        program.close(journal);
     }
 }
 

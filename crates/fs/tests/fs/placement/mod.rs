@@ -3,6 +3,7 @@
 
 mod ground;
 mod kernel;
+mod preallocated;
 mod sorting;
 mod tiers;
 mod writeback;

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// An SSD and two disks; nothing is a small file.
-fn pool(mode: WriteBackMode) -> MixedPool {
+pub(super) fn pool(mode: WriteBackMode) -> MixedPool {
     let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
     let mut pool = MixedPool::new(devices, Making::of(Profile::Single, Profile::Dup));
     pool.write.write_back = WriteBackWish::Told(mode);
@@ -31,32 +31,32 @@ fn synced(fs: &Filesystem, name: &str, bytes: usize) -> InodeId {
     id
 }
 
-fn sync_more(fs: &Filesystem, id: InodeId, offset: u64, bytes: usize) {
+pub(super) fn sync_more(fs: &Filesystem, id: InodeId, offset: u64, bytes: usize) {
     let file = fs.open_file(id).expect("there it is");
     fs.write(&file, offset, &contents(bytes)).expect("room");
     fs.sync_file(&file).expect("syncs");
 }
 
-fn contents(bytes: usize) -> Vec<u8> {
+pub(super) fn contents(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| u8::try_from(at % 251).expect("small")).collect()
 }
 
-fn is_on_flash(fs: &Filesystem, id: InodeId) -> bool {
+pub(super) fn is_on_flash(fs: &Filesystem, id: InodeId) -> bool {
     let devices = devices_of_file(fs, id);
     assert!(!devices.is_empty(), "it has extents");
     devices == names(&["memory1"])
 }
 
-fn destage(fs: &Filesystem) {
+pub(super) fn destage(fs: &Filesystem) {
     let ended = fs.destage(&|| true).expect("room");
     assert!(matches!(ended, Destaged::All(_)), "{ended:?}");
 }
 
-fn waiting(fs: &Filesystem) -> u64 {
+pub(super) fn waiting(fs: &Filesystem) -> u64 {
     fs.write_back_status().expect("readable").waiting_bytes
 }
 
-fn read(fs: &Filesystem, id: InodeId) -> Vec<u8> {
+pub(super) fn read(fs: &Filesystem, id: InodeId) -> Vec<u8> {
     let file = fs.open_file(id).expect("there it is");
     let mut bytes = vec![0; usize::try_from(file.size()).expect("small")];
     let mut at = 0;
