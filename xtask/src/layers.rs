@@ -4,15 +4,17 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 21] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
+    "brindle-nbd",
     "brindle-ondisk",
     "brindle-policy",
     "brindle-uapi",
     "brindle-device",
     "brindle-sim",
+    "brindle-export",
     "brindle-volume",
     "brindle-tree",
     "brindle-fs",

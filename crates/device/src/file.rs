@@ -8,11 +8,12 @@ use crate::class::{
 use crate::direct::DirectFile;
 use crate::engine::{self, FileRequest, Target};
 use crate::{
-    Batch, Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, WriteRequest, wait,
+    Batch, Device, DeviceClass, DeviceError, Extent, PendingRead, ReadRequest, WritableDevice, WriteRequest,
+    wait, zero_by_writing,
 };
 use rustix::fs::{
     Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
-    seek,
+    fstatfs, seek,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 use std::fs::{File, OpenOptions};
@@ -99,6 +100,13 @@ impl FileDevice {
     /// Returns true for a block device, false for an image file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
+    }
+
+    /// Returns true if short writes are a copy into memory of the host, as a rule; of a file that another program serves (FUSE), each
+    /// may be a wait for that program.
+    pub fn is_host_cached(&self) -> bool {
+        const FUSE: i64 = 0x6573_5546;
+        self.is_block_device || fstatfs(&self.file).is_ok_and(|found| found.f_type != FUSE)
     }
 
     fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, DeviceError> {
@@ -245,6 +253,31 @@ impl Device for FileDevice {
         true
     }
 
+    fn extent_at(&self, offset: u64, length: u64) -> Result<Extent, DeviceError> {
+        let data = Extent { length, is_hole: false };
+        self.check_range(offset, usize::try_from(length).unwrap_or(usize::MAX))?;
+        if self.is_block_device {
+            return Ok(data);
+        }
+        let failed = |errno: Errno| {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            DeviceError::Read { device: self.name.to_string(), offset, length, source: errno.into() }
+        };
+        match seek(&self.file, SeekFrom::Data(offset)) {
+            // Data begins later, or nowhere.
+            Ok(at) if at > offset => Ok(Extent { length: length.min(at - offset), is_hole: true }),
+            Err(Errno::NXIO) => Ok(Extent { length, is_hole: true }),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(data),
+            Err(errno) => Err(failed(errno)),
+            // The file may be cut short meanwhile; its end is a hole.
+            Ok(_) => match seek(&self.file, SeekFrom::Hole(offset)) {
+                Ok(at) if at > offset => Ok(Extent { length: length.min(at - offset), is_hole: false }),
+                Ok(_) | Err(Errno::NXIO) => Ok(data),
+                Err(errno) => Err(failed(errno)),
+            },
+        }
+    }
+
     fn forget_cached(&self, offset: u64, length: u64) {
         // Whole pages alone are forgotten.
         const PAGE: u64 = 4096;
@@ -331,6 +364,18 @@ impl WritableDevice for FileDevice {
         }
     }
 
+    fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.check_range(offset, usize::try_from(length).unwrap_or(usize::MAX))?;
+        if length == 0 {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, length) {
+            Ok(()) => Ok(()),
+            // Filesystems without it, and hosts that cut it short: zeros are bytes as others.
+            Err(_) => zero_by_writing(self, offset, length),
+        }
+    }
+
     fn refresh_size(&self) -> Result<u64, DeviceError> {
         let failed = |errno: Errno| DeviceError::Open { device: self.name.to_string(), source: errno.into() };
         let size_bytes = seek(&self.file, SeekFrom::End(0)).map_err(failed)?;
@@ -398,6 +443,34 @@ mod tests {
         assert_eq!(&buffer, b"3456");
         assert!(matches!(device.read_at(7, &mut buffer), Err(DeviceError::BeyondEnd { .. })));
         assert!(matches!(device.read_at(u64::MAX, &mut buffer), Err(DeviceError::BeyondEnd { .. })));
+    }
+
+    #[test]
+    fn holes_are_told_and_zeros_are_written() {
+        let image = tempfile::NamedTempFile::new().expect("temporary file");
+        image.as_file().set_len(4 << 20).expect("room");
+        let device = FileDevice::open_writable(image.path()).expect("open");
+        device.write_at(1 << 20, &[7; 1 << 20]).expect("room");
+        let at = |offset, length| device.extent_at(offset, length).map(|found| (found.length, found.is_hole));
+        // A filesystem without holes says that all is data.
+        if at(0, 4096).expect("within").1 {
+            assert_eq!(at(0, 4 << 20).expect("within"), (1 << 20, true));
+            assert_eq!(at(1 << 20, 3 << 20).expect("within"), (1 << 20, false));
+            assert_eq!(at((1 << 20) + 4096, 512).expect("within"), (512, false));
+            assert_eq!(at(2 << 20, 2 << 20).expect("within"), (2 << 20, true));
+        }
+        assert!(matches!(at(4 << 20, 1), Err(DeviceError::BeyondEnd { .. })));
+        device.zero((1 << 20) + 100, 5000).expect("within");
+        let mut found = vec![1; 1 << 20];
+        device.read_at(1 << 20, &mut found).expect("within");
+        assert!(
+            found.iter().enumerate().all(|(at, byte)| *byte == if (100..5100).contains(&at) { 0 } else { 7 })
+        );
+        assert!(matches!(device.zero((4 << 20) - 1, 2), Err(DeviceError::BeyondEnd { .. })));
+        let memory = crate::SparseDevice::new("memory", 4 << 20, DeviceClass::Unknown);
+        memory.write_at(0, &[7; 2 << 20]).expect("within");
+        memory.zero(1, (1 << 20) + 5).expect("within");
+        assert_eq!(memory.written().iter().filter(|(_, bytes)| bytes.contains(&0)).count(), 2);
     }
 
     #[test]

@@ -67,6 +67,15 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
+    /// The extent of data or of zeros that begins at `offset`, up to `length` bytes of it, more than none. A device that knows no
+    /// holes says that all of it is data.
+    ///
+    /// # Errors
+    /// A range that passes the end; those of the host.
+    fn extent_at(&self, _offset: u64, length: u64) -> Result<Extent, DeviceError> {
+        Ok(Extent { length, is_hole: false })
+    }
+
     /// Has the host forget what it caches of a range, so that the next read of it is one of the medium. What waits to be
     /// written stays. A device that no host caches has nothing to do.
     fn forget_cached(&self, _offset: u64, _length: u64) {}
@@ -86,6 +95,15 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn queue_depth(&self) -> u32 {
         QUEUE_DEPTH
     }
+}
+
+/// A part of a device with or without data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Its length in bytes.
+    pub length: u64,
+    /// True if it takes no space, and reads as zeros.
+    pub is_hole: bool,
 }
 
 /// A device that may be written.
@@ -127,6 +145,14 @@ pub trait WritableDevice: Device {
     /// device can't, and the range is as it was.
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError>;
 
+    /// Writes zeros that keep their space, so that a later write of the range does not lack it.
+    ///
+    /// # Errors
+    /// Those of [`write_at`](Self::write_at); a part may have been written.
+    fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        zero_by_writing(self, offset, length)
+    }
+
     /// Asks the host for the present size, which another process may have changed, in bytes.
     fn refresh_size(&self) -> Result<u64, DeviceError> {
         Ok(self.size_bytes())
@@ -139,6 +165,24 @@ pub trait WritableDevice: Device {
 
 /// Number of requests that a device works on at once if it does not say: as many as SATA can tell apart.
 pub const QUEUE_DEPTH: u32 = 32;
+
+/// Bytes of zeros that one write has.
+const ZEROS_BYTES: usize = 1 << 20;
+
+fn zero_by_writing(
+    device: &(impl WritableDevice + ?Sized),
+    offset: u64,
+    length: u64,
+) -> Result<(), DeviceError> {
+    static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
+    let mut done = 0;
+    while done < length {
+        let piece = usize::try_from(length - done).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
+        device.write_at(offset + done, &ZEROS[..piece])?;
+        done += piece as u64;
+    }
+    Ok(())
+}
 
 /// Makes reads one after the other, by the calling thread.
 pub fn read_in_turn(device: &(impl Device + ?Sized), requests: &[ReadRequest]) -> Vec<PendingRead> {

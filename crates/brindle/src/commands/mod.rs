@@ -6,6 +6,7 @@ mod check;
 mod device;
 mod device_property;
 mod device_word;
+mod export;
 mod filesystem;
 pub(crate) mod health;
 mod in_use;
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Tier(tier::TierCommand),
     #[command(subcommand)]
     Inspect(inspect::InspectCommand),
+    Export(export::ExportCommand),
     #[command(subcommand)]
     Lab(lab::LabCommand),
     Ls(ls::LsCommand),
@@ -79,6 +81,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),
+        Command::Export(command) => export::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),

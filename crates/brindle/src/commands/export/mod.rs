@@ -1,0 +1,131 @@
+//! `brindle export`: a device, or a file of a pool, shown to other programs over NBD.
+
+mod pool_file;
+
+use crate::commands::path::PathOption;
+use crate::commands::pool::PoolOptions;
+use crate::commands::usage::wrong_usage;
+use crate::{logging, output};
+use anyhow::{Context, Result};
+use brindle_device::FileDevice;
+use brindle_export::{Export, Listener, Server};
+use clap::{ArgGroup, Args};
+use pool_file::PoolFile;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+const MANUAL: &str = "\
+THE SERVER
+  Prints the URI of the export when clients can connect, and serves until Ctrl-C or SIGTERM: requests
+  under way are answered then, and the device is flushed. A second signal ends it at once.
+
+  A write that was answered is durable after a flush on any connection, or by FUA. Requests for zeros
+  become holes where the device can make them; a request for fast zeros is refused where it can't.
+  Holes of an image file are told (base:allocation).
+
+  At most 32 clients are served at once. Of a unix socket they must belong to the user of the server.
+  A port is one of the loopback address: every user of this machine can connect. There is no TLS; other
+  machines come through a tunnel, such as `ssh -L`.
+
+  With --path, a file of a pool is shown, read-only, as it is when the server starts; the pool must not
+  be written meanwhile. A subvolume is chosen by --subvol.
+
+EXAMPLES
+    brindle export --socket /run/disk.sock disk.img
+    brindle export --port 10809 --read-only /dev/sdb
+    brindle export --socket /run/vm.sock --subvol snapshots/monday --path vm/disk.img a.img b.img
+
+  In another terminal:
+    nbdinfo 'nbd+unix:///?socket=/run/disk.sock'
+    nbdcopy 'nbd+unix:///?socket=/run/disk.sock' copy.img
+    qemu-img info nbd://127.0.0.1:10809
+
+EXIT STATUS
+  0  ended by a signal, everything durable
+  1  the device, the socket or the port can't be had, or the last flush failed
+  2  wrong usage";
+
+/// Show a device to other programs over NBD, the network block device protocol
+///
+/// DEVICE is an image file, a block device, or the file of a modelled disk (brindle lab disk). It can't be opened twice for
+/// writing: a mounted device is refused unless the export is --read-only.
+#[derive(Args, Debug)]
+#[command(after_long_help = MANUAL, group = ArgGroup::new("place").required(true))]
+pub(crate) struct ExportCommand {
+    /// Listen at this unix socket, which is made; one that a killed server left is replaced
+    #[arg(long, value_name = "SOCKET", group = "place")]
+    socket: Option<PathBuf>,
+    /// Listen at this port of 127.0.0.1; 0 for any that is free
+    #[arg(long, value_name = "PORT", group = "place")]
+    port: Option<u16>,
+    /// Name of the export; clients that give none get it as well
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    name: String,
+    /// Refuse writes
+    #[arg(short, long)]
+    read_only: bool,
+    #[command(flatten)]
+    path: PathOption,
+    #[command(flatten)]
+    pool: PoolOptions,
+    /// Image file or block device; with --path those of one pool, in any order
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &ExportCommand) -> Result<ExitCode> {
+    // A signal must not kill us after the socket was made.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
+    let export = open(command)?;
+    let listener = match (&command.socket, command.port) {
+        (Some(path), _) => Listener::unix(path)?,
+        (None, port) => Listener::port(port.unwrap_or_default())?,
+    };
+    let uri = listener.uri(&command.name).to_string();
+    let server = Server::start(listener, export)?;
+    logging::serve(uri.clone(), false)?;
+    let mut out = output::stdout();
+    writeln!(out, "{uri}")?;
+    out.flush()?;
+    signals.forever().next();
+    let handle = signals.handle();
+    let ender = std::thread::spawn(move || {
+        let ended = server.end();
+        handle.close();
+        ended
+    });
+    if signals.forever().next().is_some() {
+        logging::end();
+        std::process::exit(1);
+    }
+    ender.join().map_err(|_| anyhow::anyhow!("the server could not be ended"))??;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(command: &ExportCommand) -> Result<Export> {
+    if command.path.file_name().is_some() {
+        let filesystem = command.pool.open(&command.devices)?;
+        let file = PoolFile::open(filesystem, &command.path)?;
+        return Ok(Export::read_only(&command.name, Arc::new(file))?);
+    }
+    let [path] = &command.devices[..] else {
+        return wrong_usage(
+            "one device is exported by one server; of a pool, --path names a file".to_owned(),
+        );
+    };
+    let (export, is_host_cached) = if command.read_only {
+        let device = FileDevice::open(path)?;
+        let is_host_cached = device.is_host_cached();
+        (Export::read_only(&command.name, Arc::new(device))?, is_host_cached)
+    } else {
+        let device = FileDevice::open_writable(path)?;
+        let is_host_cached = device.is_host_cached();
+        (Export::writable(&command.name, Arc::new(device))?, is_host_cached)
+    };
+    Ok(if is_host_cached { export.host_cached() } else { export })
+}
