@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
@@ -14,6 +14,7 @@ const LAYERS: [&str; 21] = [
     "brindle-uapi",
     "brindle-device",
     "brindle-sim",
+    "brindle-cache",
     "brindle-export",
     "brindle-volume",
     "brindle-tree",
@@ -29,11 +30,13 @@ const LAYERS: [&str; 21] = [
 ];
 
 /// Imports that the order allows and the design does not.
-const FORBIDDEN: [(&str, &str, &str); 30] = [
+const FORBIDDEN: [(&str, &str, &str); 32] = [
     ("brindle-check", "brindle-tree", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-fs", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-policy", "the oracle takes no decision of the engine for right"),
     ("brindle-device", "brindle-ondisk", "a device knows nothing of btrfs"),
+    ("brindle-cache", "brindle-ondisk", "a cache knows nothing of btrfs"),
+    ("brindle-cache", "brindle-sim", "the engine does not know the simulator"),
     ("brindle-sim", "brindle-ondisk", "a device knows nothing of btrfs"),
     ("brindle-sim", "brindle-policy", "a device knows nothing of btrfs"),
     ("brindle-policy", "brindle-sync", "a decision is a function of facts, and takes no lock"),

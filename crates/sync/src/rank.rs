@@ -138,6 +138,8 @@ ranks! {
     Fetch,
     /// Places that a device failed to take.
     LostWrites,
+    /// State of a flash cache.
+    FlashCache,
 
     // Engines: `device`.
     /// An answer that is waited for, and its buffer.

@@ -30,13 +30,14 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 8] = [
+const NOT_REACHED: [(Rank, &str); 9] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::DestagerEnd, "the thread that destages, which these programs do without; what it does, others do"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
     (Rank::LogPreparation, "only where entries of a log are prepared under a lock; the others are below"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),
+    (Rank::FlashCache, "these devices have no cache"),
     (Rank::DeviceRequest, "engines of files; these devices are in memory"),
     (Rank::DeviceQueue, "engines of files; these devices are in memory"),
 ];

@@ -1,0 +1,260 @@
+//! The life of a cache on flash: made, closed, destroyed.
+
+use crate::engine::{Cache, State};
+use crate::format::{
+    ENTRIES, Entry, Geometry, NoSuperblock, PAGE_BYTES, Superblock, TABLE_OFFSET, TableBlock, Uuid,
+    is_associativity, is_block_length,
+};
+use crate::load::{dirty_on_flash, read_superblock};
+use crate::settings::Mode;
+use crate::{CacheClock, CacheError};
+use brindle_device::{DeviceError, WritableDevice};
+use std::sync::Arc;
+
+/// A cache to be made.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Its name, 64 bytes at most.
+    pub name: String,
+    /// Its mode.
+    pub mode: Mode,
+    /// Length of a block in bytes: a power of two from 512 to 1 MiB.
+    pub block_bytes: u64,
+    /// Slots of a set: a power of two up to 32768.
+    pub associativity: u32,
+    /// Bytes of the flash device that it may use; all if none.
+    pub size_bytes: Option<u64>,
+    /// True if only writes are taken in.
+    pub is_write_only: bool,
+    /// True if it may take the place of a cache that is there, with its dirty blocks.
+    pub is_forced: bool,
+    /// Random bytes for the uuids of the cache, the flash and the disk.
+    pub uuids: [[u8; 16]; 3],
+}
+
+/// Length of a block unless told otherwise, in bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Slots of a set unless told otherwise.
+pub const ASSOCIATIVITY: u32 = 512;
+/// Memory that a slot takes, in bytes.
+pub const MEMORY_PER_SLOT: u64 = 24;
+
+/// Pages of the table that are written at once.
+const PAGES_AT_ONCE: usize = 256;
+/// Samples of the disk, other than its begin and its end.
+const SAMPLES: u64 = 14;
+const SAMPLE_BYTES: u64 = 4096;
+const BEGIN_BYTES: u64 = 128 << 10;
+const END_BYTES: u64 = 64 << 10;
+
+/// Makes a cache on a flash device and opens it. Everything on the flash is lost; the disk is not written.
+///
+/// # Errors
+/// [`CacheError::Exists`] unless forced, [`CacheError::Refused`], those of the devices.
+pub fn create(
+    flash: Arc<dyn WritableDevice>,
+    disk: Arc<dyn WritableDevice>,
+    options: &CreateOptions,
+    clock: Arc<dyn CacheClock>,
+) -> Result<Cache, CacheError> {
+    let superblock = plan(&*flash, &*disk, options)?;
+    if !options.is_forced {
+        match read_superblock(&*flash) {
+            Ok(found) => {
+                let cache = text(&found.name);
+                return Err(CacheError::Exists { flash: flash.name().to_owned(), cache });
+            }
+            Err(CacheError::NoCache { .. } | CacheError::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    wipe(&*flash)?;
+    write_empty_table(&*flash, &Geometry::of(&superblock), &superblock.cache)?;
+    write_superblock(&*flash, &superblock)?;
+    Ok(Cache::assemble(flash, disk, &superblock, clock))
+}
+
+/// Number of slots that a cache would have; its memory is [`MEMORY_PER_SLOT`] times that.
+///
+/// # Errors
+/// As of [`create`].
+pub fn planned_slots(
+    flash: &dyn WritableDevice,
+    disk: &dyn WritableDevice,
+    options: &CreateOptions,
+) -> Result<u64, CacheError> {
+    Ok(Geometry::of(&plan(flash, disk, options)?).slots().into())
+}
+
+/// Takes a cache off its flash device.
+///
+/// # Errors
+/// [`CacheError::Dirty`] unless forced, those of the device.
+pub fn destroy(flash: &dyn WritableDevice, is_forced: bool) -> Result<(), CacheError> {
+    match read_superblock(flash) {
+        Ok(superblock) if !is_forced => {
+            let dirty_blocks = dirty_on_flash(flash, &superblock)?;
+            if dirty_blocks > 0 {
+                return Err(CacheError::Dirty { flash: flash.name().to_owned(), dirty_blocks });
+            }
+        }
+        Ok(_) => {}
+        Err(CacheError::Corrupt { .. } | CacheError::Version { .. }) if is_forced => {}
+        Err(error) => return Err(error),
+    }
+    Ok(wipe(flash)?)
+}
+
+/// The superblock of a new cache.
+fn plan(
+    flash: &dyn WritableDevice,
+    disk: &dyn WritableDevice,
+    options: &CreateOptions,
+) -> Result<Superblock, CacheError> {
+    let refused = |what, found, why| Err(CacheError::Refused { what, found, why });
+    let CreateOptions { block_bytes, associativity, .. } = *options;
+    if !is_block_length(block_bytes) {
+        return refused("a block length", block_bytes, "must be a power of two from 512 to 1048576 bytes");
+    }
+    if !is_associativity(associativity) {
+        return refused("an associativity", associativity.into(), "must be a power of two up to 32768");
+    }
+    if options.name.len() > 64 || options.name.is_empty() {
+        return refused("a name", options.name.len() as u64, "must have 1 to 64 bytes");
+    }
+    if options.is_write_only && options.mode != Mode::Back {
+        return refused("a write-only cache", 1, "must be a write-back cache");
+    }
+    let flash_bytes = flash.size_bytes().min(options.size_bytes.unwrap_or(u64::MAX));
+    if options.size_bytes.is_some_and(|asked| asked > flash.size_bytes()) {
+        return refused("a cache size", flash.size_bytes(), "is all that the flash device has");
+    }
+    let Some(geometry) = Geometry::fitting(flash_bytes, block_bytes, associativity) else {
+        return refused("a flash device", flash_bytes, "has no room for one set of blocks");
+    };
+    if disk.size_bytes() < block_bytes {
+        return refused("a disk", disk.size_bytes(), "is shorter than a block");
+    }
+    let mut superblock = Superblock::new();
+    [superblock.cache, superblock.flash, superblock.disk] = options.uuids;
+    superblock.flash_bytes = flash_bytes.into();
+    superblock.disk_bytes = disk.size_bytes().into();
+    superblock.block_bytes = u32::try_from(block_bytes).expect("1 MiB at most").into();
+    superblock.associativity = associativity.into();
+    superblock.sets = geometry.sets.into();
+    superblock.data_offset = geometry.data_offset.into();
+    superblock.mode = options.mode.number();
+    superblock.is_write_only = options.is_write_only.into();
+    superblock.name[..options.name.len()].copy_from_slice(options.name.as_bytes());
+    let disk_name = disk.name().as_bytes();
+    let kept = &disk_name[disk_name.len().saturating_sub(superblock.disk_name.len())..];
+    superblock.disk_name[..kept.len()].copy_from_slice(kept);
+    Ok(superblock)
+}
+
+/// Text that is padded with zeros.
+pub(crate) fn text(padded: &[u8]) -> String {
+    let end = padded.iter().position(|byte| *byte == 0).unwrap_or(padded.len());
+    String::from_utf8_lossy(&padded[..end]).into_owned()
+}
+
+fn wipe(flash: &dyn WritableDevice) -> Result<(), DeviceError> {
+    let length = (2 * PAGE_BYTES as u64).min(flash.size_bytes());
+    flash.write_at(0, &vec![0; usize::try_from(length).expect("two pages")])?;
+    flash.flush()
+}
+
+fn write_empty_table(
+    flash: &dyn WritableDevice,
+    geometry: &Geometry,
+    cache: &Uuid,
+) -> Result<(), DeviceError> {
+    let blocks = u32::try_from(geometry.table_blocks()).expect("fewer than slots");
+    for copy in [0, 1] {
+        for first in (0..blocks).step_by(PAGES_AT_ONCE) {
+            let end = blocks.min(first + u32::try_from(PAGES_AT_ONCE).expect("small"));
+            let page = |index| {
+                let entries = vec![Entry::EMPTY; ENTRIES];
+                TableBlock { index, transaction: 1, parts: blocks, entries }.to_page(cache)
+            };
+            let pages: Vec<u8> = (first..end).flat_map(page).collect();
+            flash.write_at(geometry.table_place(first, copy), &pages)?;
+        }
+    }
+    flash.flush()
+}
+
+/// Writes both copies of the superblock, one after the other, so that one of them is whole at any time.
+pub(crate) fn write_superblock(
+    flash: &dyn WritableDevice,
+    superblock: &Superblock,
+) -> Result<(), DeviceError> {
+    let page = superblock.to_page();
+    for copy in [0, TABLE_OFFSET / 2] {
+        flash.write_at(copy, &page)?;
+        flash.flush()?;
+    }
+    Ok(())
+}
+
+/// Checksum of parts of a disk that a filesystem writes whenever it is mounted, and of some others.
+pub(crate) fn sample(disk: &dyn WritableDevice) -> Result<u32, DeviceError> {
+    let size = disk.size_bytes();
+    let spread =
+        (1..=SAMPLES).map(|part| (size / (SAMPLES + 1) * part / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES));
+    let parts = [(0, BEGIN_BYTES), (size.saturating_sub(END_BYTES), END_BYTES)].into_iter().chain(spread);
+    let mut checksum = crc32c::crc32c(&size.to_le_bytes());
+    for (offset, length) in parts {
+        let length = length.min(size.saturating_sub(offset));
+        let mut bytes = vec![0; usize::try_from(length).expect("small")];
+        disk.read_at(offset, &mut bytes)?;
+        checksum = crc32c::crc32c_append(checksum, &bytes);
+    }
+    Ok(checksum)
+}
+
+impl Cache {
+    /// Ends the use of the cache. Unless `fast_remove` is set, dirty blocks are written to the disk first; those that stay are
+    /// durable on the flash. Clean blocks are found again when it is loaded, if the disk was not changed. Refuses all
+    /// writes from then on.
+    ///
+    /// # Errors
+    /// Those of the devices. The cache is then as after a crash: nothing that was flushed is lost.
+    pub fn close(&self) -> Result<(), CacheError> {
+        let is_fast = self.lock().settings.fast_remove;
+        if self.mode == Mode::Back && !is_fast {
+            self.clean_all()?;
+        }
+        self.commit()?;
+        let superblock = {
+            let mut state = self.lock();
+            state.slots.write_all();
+            drop(state);
+            self.commit()?;
+            let mut state = self.lock();
+            let unsettled = state.slots.pending() > 0 || state.disk_unflushed;
+            state.stopped = Some("it is closed".to_owned());
+            if unsettled {
+                return Err(CacheError::InUse { cache: self.name.clone() });
+            }
+            let State { superblock, commits, .. } = &mut *state;
+            superblock.closed_at = commits.transaction.into();
+            superblock.sequence = (superblock.sequence.get() + 1).into();
+            superblock.clone()
+        };
+        let mut superblock = superblock;
+        superblock.disk_sample = sample(&*self.disk)?.into();
+        Ok(write_superblock(&*self.flash, &superblock)?)
+    }
+
+    /// Error of bytes that are no superblock.
+    pub(crate) fn refusal(flash: &dyn WritableDevice, found: NoSuperblock, offset: u64) -> CacheError {
+        let flash = flash.name().to_owned();
+        match found {
+            NoSuperblock::Foreign => CacheError::NoCache { flash },
+            NoSuperblock::Damaged => CacheError::Corrupt { flash, what: "superblock", offset },
+            NoSuperblock::Version(found) => CacheError::Version { flash, found },
+            NoSuperblock::Nonsense(what) => CacheError::Corrupt { flash, what, offset },
+        }
+    }
+}

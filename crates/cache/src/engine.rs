@@ -1,0 +1,281 @@
+//! The cache as a device.
+
+use crate::commit::Commits;
+use crate::format::{Geometry, Superblock};
+use crate::requests::Requests;
+use crate::settings::{Mode, Settings};
+use crate::slots::SlotTable;
+use crate::{CacheClock, CacheCounters, CacheError};
+use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
+use brindle_policy::cache::sequential::StreamDetector;
+use brindle_policy::cache::wear::WearBudget;
+use brindle_sync::{Condvar, Mutex, MutexGuard};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A disk with a flash device in front of it.
+pub struct Cache {
+    pub(crate) name: String,
+    pub(crate) flash: Arc<dyn WritableDevice>,
+    pub(crate) disk: Arc<dyn WritableDevice>,
+    pub(crate) geometry: Geometry,
+    pub(crate) mode: Mode,
+    pub(crate) size_bytes: u64,
+    pub(crate) clock: Arc<dyn CacheClock>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) changed: Condvar,
+}
+
+/// State of a cache. No device is waited for while it is locked.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) slots: SlotTable,
+    pub(crate) requests: Requests,
+    pub(crate) commits: Commits,
+    pub(crate) settings: Settings,
+    pub(crate) counters: CacheCounters,
+    pub(crate) read_streams: StreamDetector,
+    pub(crate) write_streams: StreamDetector,
+    pub(crate) wear: WearBudget,
+    pub(crate) superblock: Superblock,
+    /// True if the disk has writes that wait for a flush.
+    pub(crate) disk_unflushed: bool,
+    /// True while a round of cleaning is under way.
+    pub(crate) is_cleaning: bool,
+    /// The slot where the search for fallow blocks goes on, and the time at which the round began.
+    pub(crate) fallow_hand: (u32, Duration),
+    /// Failures of the flash without a success in between.
+    pub(crate) flash_failures: u32,
+    /// Reason for which nothing is written any more.
+    pub(crate) stopped: Option<String>,
+}
+
+/// Failures in a row after which a cache without dirty blocks does without its flash.
+const FLASH_FAILURES_MAX: u32 = 8;
+
+/// Facts about a cache in use.
+#[derive(Clone, Debug)]
+pub struct CacheStatus {
+    /// Its name.
+    pub name: String,
+    /// The flash device.
+    pub flash: String,
+    /// The disk.
+    pub disk: String,
+    /// Its mode.
+    pub mode: Mode,
+    /// Length of a block in bytes.
+    pub block_bytes: u64,
+    /// Slots of a set.
+    pub associativity: u32,
+    /// Number of slots.
+    pub slots: u64,
+    /// Blocks that are cached.
+    pub cached_blocks: u64,
+    /// Blocks that the disk lacks.
+    pub dirty_blocks: u64,
+    /// True if the flash failed too often, and everything goes to the disk.
+    pub is_flash_off: bool,
+    /// Reason for which writes are refused.
+    pub stopped: Option<String>,
+    /// Settings.
+    pub settings: Settings,
+    /// Counters.
+    pub counters: CacheCounters,
+}
+
+/// A request under way; gone, others may touch its blocks.
+pub(crate) struct Entered<'c> {
+    cache: &'c Cache,
+    ticket: u64,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.cache.state.lock_after_panic().requests.leave(self.ticket);
+        self.cache.changed.notify_all();
+    }
+}
+
+impl State {
+    /// Takes note of requests to the flash that failed or did not.
+    pub(crate) fn note_flash(&mut self, is_fine: bool) {
+        self.flash_failures = if is_fine { 0 } else { self.flash_failures.saturating_add(1) };
+        if self.flash_failures == FLASH_FAILURES_MAX {
+            tracing::warn!(
+                "the flash of a cache failed {FLASH_FAILURES_MAX} times in a row; blocks are taken in no more"
+            );
+        }
+    }
+
+    /// Returns true if the flash failed too often to be used for more.
+    pub(crate) fn is_flash_off(&self) -> bool {
+        self.flash_failures >= FLASH_FAILURES_MAX
+    }
+}
+
+impl Cache {
+    /// Facts and counters.
+    #[must_use]
+    pub fn status(&self) -> CacheStatus {
+        let state = self.lock();
+        CacheStatus {
+            name: self.name.clone(),
+            flash: self.flash.name().to_owned(),
+            disk: self.disk.name().to_owned(),
+            mode: self.mode,
+            block_bytes: self.geometry.block_bytes,
+            associativity: self.geometry.associativity,
+            slots: state.slots.slots().into(),
+            cached_blocks: state.slots.valid(),
+            dirty_blocks: state.slots.dirty(),
+            is_flash_off: state.is_flash_off(),
+            stopped: state.stopped.clone(),
+            settings: state.settings.clone(),
+            counters: state.counters,
+        }
+    }
+
+    /// Changes a setting by its name, at once.
+    ///
+    /// # Errors
+    /// [`CacheError::Setting`].
+    pub fn set(&self, name: &str, value: &str) -> Result<(), CacheError> {
+        let mut state = self.lock();
+        state.settings.set(name, value)?;
+        if state.wear.bytes_per_day() != state.settings.wear_bytes_per_day {
+            state.wear = WearBudget::new(state.settings.wear_bytes_per_day, self.clock.now());
+        }
+        Ok(())
+    }
+
+    /// Sets all counters to 0.
+    pub fn zero_counters(&self) {
+        self.lock().counters = CacheCounters::default();
+    }
+
+    /// Checks that sums and flags in memory agree. For tests; costly.
+    ///
+    /// # Errors
+    /// The first complaint.
+    pub fn verify(&self) -> Result<(), String> {
+        self.lock().slots.verify()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Waits until another thread has changed something.
+    pub(crate) fn wait<'c>(&'c self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
+        if !self.clock.is_modelled() {
+            return self.changed.wait(state);
+        }
+        drop(state);
+        self.clock.pause();
+        self.lock()
+    }
+
+    /// Begins a request for a range of bytes, when no earlier one is in its way.
+    pub(crate) fn enter(&self, offset: u64, length: usize, writes: bool) -> Entered<'_> {
+        let block_bytes = self.geometry.block_bytes;
+        let last = (offset + length as u64 - 1) / block_bytes;
+        self.enter_blocks(offset / block_bytes, last, writes)
+    }
+
+    /// Begins a request for blocks.
+    pub(crate) fn enter_blocks(&self, first: u64, last: u64, writes: bool) -> Entered<'_> {
+        let mut state = self.lock();
+        let ticket = state.requests.enter(first, last, writes);
+        while !state.requests.may_go(ticket) {
+            state = self.wait(state);
+        }
+        Entered { cache: self, ticket }
+    }
+
+    /// An error, if nothing is written any more.
+    pub(crate) fn check_running(&self, state: &State) -> Result<(), DeviceError> {
+        match &state.stopped {
+            None => Ok(()),
+            Some(why) => {
+                Err(DeviceError::Flush { device: self.name.clone(), source: io::Error::other(why.clone()) })
+            }
+        }
+    }
+
+    /// An error, unless a range lies within the cache.
+    pub(crate) fn check_range(&self, offset: u64, length: usize) -> Result<(), DeviceError> {
+        let size_bytes = self.size_bytes;
+        if offset.checked_add(length as u64).is_some_and(|end| end <= size_bytes) {
+            return Ok(());
+        }
+        Err(DeviceError::BeyondEnd { device: self.name.clone(), offset, length, size_bytes })
+    }
+
+    /// Number of blocks that can be cached: a rest at the disk's end that is shorter than a block is not.
+    pub(crate) fn whole_blocks(&self) -> u64 {
+        self.size_bytes / self.geometry.block_bytes
+    }
+
+    /// Length of a block.
+    pub(crate) fn block_length(&self) -> usize {
+        usize::try_from(self.geometry.block_bytes).expect("1 MiB at most")
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("name", &self.name).field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Device for Cache {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.check_range(offset, buffer.len())?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        self.read_range(offset, buffer)
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.disk.class()
+    }
+
+    fn queue_depth(&self) -> u32 {
+        self.disk.queue_depth()
+    }
+}
+
+impl WritableDevice for Cache {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.check_range(offset, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.write_range(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.commit()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        let end = offset.saturating_add(length).min(self.size_bytes);
+        if offset >= end { Ok(true) } else { self.discard_range(offset, end) }
+    }
+
+    fn set_size(&self, _size_bytes: u64) -> Result<(), DeviceError> {
+        Err(DeviceError::FixedSize { device: self.name.clone() })
+    }
+}

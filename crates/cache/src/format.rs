@@ -1,0 +1,454 @@
+//! The format on flash: two superblocks, the table of slots in two copies, and the slots.
+//!
+//! | place | contents |
+//! |---|---|
+//! | 0, 4096 | [`Superblock`], two copies; one is durable before the other is written |
+//! | 8192 | first copy of each [`TableBlock`] |
+//! | behind it | second copy of each |
+//! | [`Superblock::data_offset`] | slots, each as long as a block of the cache |
+//!
+//! All numbers are little-endian. A checksum is a CRC-32C that begins with the uuid of the cache, so that blocks of an
+//! earlier cache on the same flash have no meaning.
+
+use crate::Mode;
+use std::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Length of a superblock and of a block of the table, on flash.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// Place of the first copy of the table.
+pub(crate) const TABLE_OFFSET: u64 = 2 * PAGE_BYTES as u64;
+/// Slots that a block of the table describes.
+pub(crate) const ENTRIES: usize = 252;
+/// The first bytes of a superblock.
+const MAGIC: [u8; 8] = *b"BrndlFC\0";
+/// Version of the format.
+pub(crate) const VERSION: u32 = 1;
+
+/// A uuid.
+pub(crate) type Uuid = [u8; 16];
+
+/// The head of a cache. It fits into a sector, and so is never torn.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Superblock {
+    magic: [u8; 8],
+    checksum: U32,
+    pub(crate) version: U32,
+    /// Number of superblocks that were written before; of the two copies, the one with the higher number counts.
+    pub(crate) sequence: U64,
+    /// The cache, that is, this pair of devices.
+    pub(crate) cache: Uuid,
+    /// The flash device.
+    pub(crate) flash: Uuid,
+    /// The disk, which bears no mark: an identity that was made up for it when the pair was made.
+    pub(crate) disk: Uuid,
+    pub(crate) flash_bytes: U64,
+    pub(crate) disk_bytes: U64,
+    pub(crate) block_bytes: U32,
+    pub(crate) associativity: U32,
+    pub(crate) sets: U64,
+    pub(crate) data_offset: U64,
+    /// Number of the last transaction at the time of a clean end; 0 while the cache is open.
+    pub(crate) closed_at: U64,
+    /// Checksum of samples of the disk at the time of a clean end.
+    pub(crate) disk_sample: U32,
+    pub(crate) mode: u8,
+    /// 1 if reads don't fill the cache.
+    pub(crate) is_write_only: u8,
+    reserved: [u8; 2],
+    /// Name of the cache, padded with zeros.
+    pub(crate) name: [u8; 64],
+    /// Name of the disk for messages, its last bytes, padded with zeros.
+    pub(crate) disk_name: [u8; 128],
+    padding: [u8; 192],
+}
+
+const _: () = assert!(size_of::<Superblock>() == 512 && offset_of!(Superblock, cache) == 24);
+const _: () = assert!(offset_of!(Superblock, block_bytes) == 88 && offset_of!(Superblock, name) == 128);
+
+/// Reasons for which bytes are no superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSuperblock {
+    /// Not one of ours.
+    Foreign,
+    /// Damaged.
+    Damaged,
+    /// Written by a version that this one does not know.
+    Version(u32),
+    /// A field that says what can't be.
+    Nonsense(&'static str),
+}
+
+impl Superblock {
+    /// A superblock of zeros but for the magic number and the version.
+    pub(crate) fn new() -> Self {
+        let mut new = Self::read_from_bytes(&[0; 512]).expect("512 bytes are a superblock");
+        (new.magic, new.version) = (MAGIC, VERSION.into());
+        new
+    }
+
+    /// The superblock in the first sector of some bytes.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NoSuperblock> {
+        let (found, _) = Self::read_from_prefix(bytes).map_err(|_| NoSuperblock::Foreign)?;
+        if found.magic != MAGIC {
+            return Err(NoSuperblock::Foreign);
+        }
+        if found.checksum.get() != found.right_checksum() {
+            return Err(NoSuperblock::Damaged);
+        }
+        if found.version.get() != VERSION {
+            return Err(NoSuperblock::Version(found.version.get()));
+        }
+        found.check().map_err(NoSuperblock::Nonsense)?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        Mode::from_number(self.mode).ok_or("mode")?;
+        let geometry = Geometry::of(self);
+        if !is_block_length(geometry.block_bytes) {
+            return Err("length of a block");
+        }
+        if !is_associativity(geometry.associativity) {
+            return Err("associativity");
+        }
+        let slots = geometry.sets.checked_mul(u64::from(geometry.associativity));
+        let slots =
+            slots.filter(|slots| *slots > 0 && *slots < u64::from(u32::MAX)).ok_or("number of sets")?;
+        let end =
+            slots.checked_mul(geometry.block_bytes).and_then(|data| data.checked_add(geometry.data_offset));
+        if geometry.data_offset < TABLE_OFFSET + 2 * geometry.table_blocks() * PAGE_BYTES as u64 {
+            return Err("place of the slots");
+        }
+        if end.is_none_or(|end| end > self.flash_bytes.get()) {
+            return Err("size of the flash device");
+        }
+        Ok(())
+    }
+
+    /// Its page on flash.
+    pub(crate) fn to_page(&self) -> Vec<u8> {
+        let mut sealed = self.clone();
+        sealed.checksum = sealed.right_checksum().into();
+        let mut page = sealed.as_bytes().to_vec();
+        page.resize(PAGE_BYTES, 0);
+        page
+    }
+
+    fn right_checksum(&self) -> u32 {
+        let mut bare = self.clone();
+        bare.checksum = 0.into();
+        crc32c::crc32c(bare.as_bytes())
+    }
+}
+
+/// Returns true for a length that blocks of a cache may have: a power of two from a sector to 1 MiB.
+pub(crate) fn is_block_length(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
+}
+
+/// Returns true for a number of slots that a set may have: a power of two up to 2^15.
+pub(crate) fn is_associativity(slots: u32) -> bool {
+    slots.is_power_of_two() && slots <= u32::from(brindle_policy::cache::replacement::SLOTS_MAX)
+}
+
+/// Places of everything on flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) block_bytes: u64,
+    pub(crate) associativity: u32,
+    pub(crate) sets: u64,
+    pub(crate) data_offset: u64,
+}
+
+/// The slots begin at a multiple of this.
+const DATA_ALIGNMENT: u64 = 1 << 16;
+
+impl Geometry {
+    /// Geometry that a superblock tells.
+    pub(crate) fn of(superblock: &Superblock) -> Self {
+        Self {
+            block_bytes: superblock.block_bytes.get().into(),
+            associativity: superblock.associativity.get(),
+            sets: superblock.sets.get(),
+            data_offset: superblock.data_offset.get(),
+        }
+    }
+
+    /// Most sets that fit into `bytes` of flash; `None` if that is none.
+    pub(crate) fn fitting(bytes: u64, block_bytes: u64, associativity: u32) -> Option<Self> {
+        let set_bytes = block_bytes * u64::from(associativity);
+        let with = |sets: u64| {
+            let mut geometry = Self { block_bytes, associativity, sets, data_offset: 0 };
+            let table = TABLE_OFFSET + 2 * geometry.table_blocks() * PAGE_BYTES as u64;
+            geometry.data_offset = table.next_multiple_of(DATA_ALIGNMENT);
+            geometry
+        };
+        let slots_max = u64::from(u32::MAX - 1) / u64::from(associativity);
+        let mut sets = (bytes / set_bytes).min(slots_max);
+        while sets > 0 && with(sets).data_offset + sets * set_bytes > bytes {
+            let missing = with(sets).data_offset + sets * set_bytes - bytes;
+            sets -= missing.div_ceil(set_bytes + set_bytes / 16).clamp(1, sets);
+        }
+        (sets > 0).then(|| with(sets))
+    }
+
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> u32 {
+        let slots = self.sets * u64::from(self.associativity);
+        u32::try_from(slots).expect("a superblock with more is refused")
+    }
+
+    /// Number of blocks of the table.
+    pub(crate) fn table_blocks(&self) -> u64 {
+        (self.sets * u64::from(self.associativity)).div_ceil(ENTRIES as u64)
+    }
+
+    /// Place of a copy, 0 or 1, of a block of the table.
+    pub(crate) fn table_place(&self, index: u32, copy: u8) -> u64 {
+        let number = u64::from(copy) * self.table_blocks() + u64::from(index);
+        TABLE_OFFSET + number * PAGE_BYTES as u64
+    }
+
+    /// Place of a slot.
+    pub(crate) fn slot_place(&self, slot: u32) -> u64 {
+        self.data_offset + u64::from(slot) * self.block_bytes
+    }
+}
+
+/// Contents of a slot, as the table has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Entry {
+    /// Number of the block on the disk.
+    pub(crate) block: U64,
+    /// Checksum of the block ([`block_checksum`]).
+    pub(crate) checksum: U32,
+    /// 0: the slot is free; 1: the disk has the block too; 2: the block is dirty.
+    pub(crate) state: u8,
+    reserved: [u8; 3],
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+/// State of an entry of a free slot.
+pub(crate) const FREE: u8 = 0;
+/// State of an entry of a block that the disk has too.
+pub(crate) const CLEAN: u8 = 1;
+/// State of an entry of a dirty block.
+pub(crate) const DIRTY: u8 = 2;
+
+impl Entry {
+    /// A slot without a block.
+    pub(crate) const EMPTY: Self =
+        Self { block: U64::ZERO, checksum: U32::ZERO, state: FREE, reserved: [0; 3] };
+
+    /// A slot with a block.
+    pub(crate) fn new(block: u64, checksum: u32, is_dirty: bool) -> Self {
+        let state = if is_dirty { DIRTY } else { CLEAN };
+        Self { block: block.into(), checksum: checksum.into(), state, reserved: [0; 3] }
+    }
+}
+
+/// The head of a block of the table. It fits into a sector, and so is never torn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct TableHeader {
+    checksum: U32,
+    entries_checksum: U32,
+    cache: Uuid,
+    index: U32,
+    /// Number of blocks of the table that the transaction writes.
+    parts: U32,
+    transaction: U64,
+    padding: [u8; 24],
+}
+
+const _: () = assert!(size_of::<TableHeader>() == 64 && 64 + ENTRIES * size_of::<Entry>() == PAGE_BYTES);
+
+/// A part of the table of slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableBlock {
+    /// Number of it within the table.
+    pub(crate) index: u32,
+    /// Number of the transaction that wrote it.
+    pub(crate) transaction: u64,
+    /// Number of blocks that the transaction wrote.
+    pub(crate) parts: u32,
+    /// Entries, as many as a block has.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// A block of the table, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FoundBlock {
+    /// Whole.
+    Whole(TableBlock),
+    /// Its head is whole, its entries are not: the write of this transaction was torn, or the one after it, or it was
+    /// damaged.
+    Torn {
+        /// Transaction of the head.
+        transaction: u64,
+    },
+    /// Nothing of it can be trusted.
+    Damaged,
+}
+
+impl TableBlock {
+    /// Its page on flash.
+    pub(crate) fn to_page(&self, cache: &Uuid) -> Vec<u8> {
+        debug_assert_eq!(self.entries.len(), ENTRIES, "a block of the table has all its entries");
+        let entries = self.entries.as_bytes();
+        let mut header = TableHeader {
+            checksum: U32::ZERO,
+            entries_checksum: crc32c::crc32c_append(seed(cache), entries).into(),
+            cache: *cache,
+            index: self.index.into(),
+            parts: self.parts.into(),
+            transaction: self.transaction.into(),
+            padding: [0; 24],
+        };
+        header.checksum = crc32c::crc32c_append(seed(cache), header.as_bytes()).into();
+        [header.as_bytes(), entries].concat()
+    }
+
+    /// The block that a page holds.
+    pub(crate) fn parse(page: &[u8], cache: &Uuid, index: u32) -> FoundBlock {
+        let Ok((mut header, entries)) = TableHeader::read_from_prefix(page) else {
+            return FoundBlock::Damaged;
+        };
+        let checksum = std::mem::take(&mut header.checksum);
+        let is_ours = header.cache == *cache && header.index.get() == index;
+        if !is_ours || checksum.get() != crc32c::crc32c_append(seed(cache), header.as_bytes()) {
+            return FoundBlock::Damaged;
+        }
+        let transaction = header.transaction.get();
+        let is_whole = header.entries_checksum.get() == crc32c::crc32c_append(seed(cache), entries);
+        let entries =
+            <[Entry]>::ref_from_bytes(entries).ok().filter(|found| is_whole && found.len() == ENTRIES);
+        match entries {
+            None => FoundBlock::Torn { transaction },
+            Some(entries) => {
+                let (parts, entries) = (header.parts.get(), entries.to_vec());
+                FoundBlock::Whole(Self { index, transaction, parts, entries })
+            }
+        }
+    }
+}
+
+fn seed(cache: &Uuid) -> u32 {
+    crc32c::crc32c(cache)
+}
+
+/// Checksum of a cached block. It depends on the block's place on the disk, so a block in the wrong slot is noticed.
+pub(crate) fn block_checksum(block: u64, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&block.to_le_bytes()), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        let geometry = Geometry::fitting(64 << 20, 4096, 512).expect("it fits");
+        let mut superblock = Superblock::new();
+        superblock.flash_bytes = (64 << 20).into();
+        superblock.block_bytes = 4096.into();
+        superblock.associativity = 512.into();
+        superblock.sets = geometry.sets.into();
+        superblock.data_offset = geometry.data_offset.into();
+        superblock.mode = Mode::Back.number();
+        superblock
+    }
+
+    #[test]
+    fn superblocks_are_read_again_and_damage_is_noticed() {
+        let page = superblock().to_page();
+        let found = Superblock::parse(&page).expect("whole");
+        assert_eq!(found.to_page(), page);
+        for at in 0..512 {
+            let mut damaged = page.clone();
+            damaged[at] ^= 0x10;
+            Superblock::parse(&damaged).expect_err("damaged");
+        }
+        assert_eq!(Superblock::parse(&[0; 4096]), Err(NoSuperblock::Foreign));
+        assert_eq!(Superblock::parse(&[]), Err(NoSuperblock::Foreign));
+    }
+
+    #[test]
+    fn superblocks_that_cannot_be_are_refused() {
+        let refused = |change: &dyn Fn(&mut Superblock)| {
+            let mut superblock = superblock();
+            change(&mut superblock);
+            Superblock::parse(&superblock.to_page()).expect_err("nonsense")
+        };
+        assert_eq!(refused(&|found| found.version = 2.into()), NoSuperblock::Version(2));
+        for change in [
+            &(|found: &mut Superblock| found.mode = 9) as &dyn Fn(&mut Superblock),
+            &|found| found.block_bytes = 0.into(),
+            &|found| found.block_bytes = 4097.into(),
+            &|found| found.associativity = 0.into(),
+            &|found| found.associativity = (1 << 16).into(),
+            &|found| found.sets = 0.into(),
+            &|found| found.sets = u64::MAX.into(),
+            &|found| found.data_offset = 0.into(),
+            &|found| found.data_offset = u64::MAX.into(),
+            &|found| found.flash_bytes = 4096.into(),
+        ] {
+            assert!(matches!(refused(change), NoSuperblock::Nonsense(_)));
+        }
+    }
+
+    #[test]
+    fn a_geometry_fits_and_wastes_little() {
+        for bytes in [1u64 << 20, 3 << 20, 64 << 20, (64 << 20) + 12_345, 10 << 30, 1 << 40] {
+            for (block, associativity) in [(4096, 512), (4096, 8), (512, 1), (1 << 20, 64)] {
+                let Some(found) = Geometry::fitting(bytes, block, associativity) else {
+                    assert!(bytes < (block * u64::from(associativity)) + (1 << 20), "{bytes} {block}");
+                    continue;
+                };
+                let end = |sets: u64| {
+                    let table = TABLE_OFFSET
+                        + 2 * (sets * u64::from(associativity)).div_ceil(ENTRIES as u64) * PAGE_BYTES as u64;
+                    table.next_multiple_of(DATA_ALIGNMENT) + sets * block * u64::from(associativity)
+                };
+                assert!(end(found.sets) <= bytes);
+                let aligned = DATA_ALIGNMENT / (block * u64::from(associativity));
+                assert!(
+                    end(found.sets + 1 + found.sets / 100 + aligned) > bytes,
+                    "{bytes}, {block}: {found:?}"
+                );
+                let second = found.table_place(0, 1);
+                assert_eq!(second - found.table_place(0, 0), found.table_blocks() * PAGE_BYTES as u64);
+                assert!(second + found.table_blocks() * PAGE_BYTES as u64 <= found.slot_place(0));
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_the_table_tell_a_torn_write_from_damage() {
+        let cache = [7; 16];
+        let block = |transaction| {
+            let mut entries = vec![Entry::EMPTY; ENTRIES];
+            entries[251] = Entry::new(transaction, 5, true);
+            TableBlock { index: 3, transaction, parts: 1, entries }
+        };
+        let (old, new) = (block(4).to_page(&cache), block(5).to_page(&cache));
+        assert_eq!(TableBlock::parse(&new, &cache, 3), FoundBlock::Whole(block(5)));
+        let torn = [&new[..512], &old[512..]].concat();
+        assert_eq!(TableBlock::parse(&torn, &cache, 3), FoundBlock::Torn { transaction: 5 });
+        let torn = [&old[..512], &new[512..]].concat();
+        assert_eq!(TableBlock::parse(&torn, &cache, 3), FoundBlock::Torn { transaction: 4 });
+        assert_eq!(TableBlock::parse(&new, &cache, 2), FoundBlock::Damaged, "another place");
+        assert_eq!(TableBlock::parse(&new, &[8; 16], 3), FoundBlock::Damaged, "another cache");
+        assert_eq!(TableBlock::parse(&new[..4000], &cache, 3), FoundBlock::Torn { transaction: 5 });
+        assert_eq!(TableBlock::parse(&[], &cache, 3), FoundBlock::Damaged);
+    }
+
+    #[test]
+    fn the_checksum_of_a_block_depends_on_its_place() {
+        assert_ne!(block_checksum(1, &[0; 4096]), block_checksum(2, &[0; 4096]));
+    }
+}

@@ -1,0 +1,34 @@
+//! The flash cache: one device made of a fast and a slow one. A [`Cache`] is a [`WritableDevice`](brindle_device::WritableDevice)
+//! with the contents of its disk, as they were last written; parts of them lie on the flash. `docs/design/cache.md` has the
+//! design. Each walk is told where it is done: a read in `read.rs`, a write in `write.rs`, a flush in `commit.rs`, cleaning in
+//! `clean.rs`, the start in `load.rs`; the format on flash is in `format.rs`.
+//!
+//! Promises. A call that returned is kept as by a disk: after a flush everything that was written before it survives any
+//! crash of the machine and any of both devices' losses of unflushed writes. Contents older than the last ones flushed are
+//! never served. Decisions of admission and replacement are those of `brindle_policy::cache`.
+//! Must not know: btrfs, or any filesystem.
+
+mod clean;
+mod clock;
+mod commit;
+mod create;
+mod engine;
+mod error;
+mod format;
+mod load;
+mod read;
+mod requests;
+mod settings;
+mod slots;
+mod statistics;
+mod write;
+
+pub use clock::{CacheClock, HostClock};
+pub use create::{
+    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, MEMORY_PER_SLOT, create, destroy, planned_slots,
+};
+pub use engine::{Cache, CacheStatus};
+pub use error::CacheError;
+pub use load::{CacheFacts, inspect, load};
+pub use settings::{Mode, Settings, UnknownMode};
+pub use statistics::CacheCounters;

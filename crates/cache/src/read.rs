@@ -1,0 +1,309 @@
+//! The walk of a read: its blocks are looked up; those that are cached are read from the flash, and all runs between them
+//! from the disk, side by side. Each block from the flash is verified. A clean one that is wrong is dropped and read
+//! from the disk; a dirty one is an error. Blocks that came from the disk are taken in, unless the stream is long, the
+//! budget of wear is spent, or the cache is told not to.
+
+use crate::engine::{Cache, State};
+use crate::format::block_checksum;
+use crate::settings::Mode;
+use crate::slots::Room;
+use brindle_device::{Batch, Buffer, DeviceError, PendingRead, ReadRequest, WriteRequest};
+use std::io;
+use std::ops::Range;
+
+/// Part of a request that lies within one block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) block: u64,
+    /// First byte within the block.
+    pub(crate) within: usize,
+    /// First byte within the request.
+    pub(crate) at: usize,
+    pub(crate) length: usize,
+    /// The slot that holds the block.
+    pub(crate) slot: Option<u32>,
+    /// Checksum of the slot.
+    pub(crate) checksum: u32,
+}
+
+impl Piece {
+    /// Its bytes within the request.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.at..self.at + self.length
+    }
+}
+
+/// Adjacent pieces that one request to a device reads.
+struct Run {
+    pieces: Range<usize>,
+    is_hit: bool,
+}
+
+impl State {
+    /// Finds the slot of a piece, and takes note of the use.
+    pub(crate) fn look_up(&mut self, piece: &mut Piece) {
+        piece.slot = self.slots.find(piece.block);
+        if let Some(slot) = piece.slot {
+            piece.checksum = self.slots.checksum(slot);
+            self.slots.hit(self.settings.reclaim_policy, slot);
+        }
+    }
+}
+
+impl Cache {
+    /// Reads a range that lies within the cache.
+    pub(crate) fn read_range(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let _entered = self.enter(offset, buffer.len(), false);
+        let (pieces, fills) = self.plan_read(offset, buffer.len());
+        let runs = self.runs(&pieces);
+        if let [Run { is_hit: false, .. }] = runs.as_slice() {
+            let read = self.disk.read_at(offset, buffer);
+            read.inspect_err(|_| self.lock().counters.disk_read_errors += 1)?;
+        } else {
+            let pending: Vec<PendingRead> = runs.iter().map(|run| self.submit(run, &pieces)).collect();
+            for (run, pending) in runs.iter().zip(pending) {
+                let answer = pending.wait();
+                self.take_answer(run, &pieces, answer, buffer)?;
+            }
+        }
+        if fills {
+            self.fill(&pieces, buffer);
+        }
+        Ok(())
+    }
+
+    /// Cuts a range at the bounds of blocks.
+    pub(crate) fn pieces(&self, offset: u64, length: usize) -> Vec<Piece> {
+        let block_length = self.block_length();
+        let mut pieces = Vec::with_capacity(length / block_length + 2);
+        let mut at = 0;
+        while at < length {
+            let place = offset + at as u64;
+            let within = usize::try_from(place % self.geometry.block_bytes).expect("less than a block");
+            let piece_length = (block_length - within).min(length - at);
+            let block = place / self.geometry.block_bytes;
+            pieces.push(Piece { block, within, at, length: piece_length, slot: None, checksum: 0 });
+            at += piece_length;
+        }
+        pieces
+    }
+
+    /// Looks the blocks up; and true if those that are missed are to be taken in.
+    fn plan_read(&self, offset: u64, length: usize) -> (Vec<Piece>, bool) {
+        let mut pieces = self.pieces(offset, length);
+        let mut locked = self.lock();
+        let state = &mut *locked;
+        let threshold = state.settings.skip_seq_read_kb;
+        let is_stream = state.read_streams.is_skipped(offset, length as u64, threshold);
+        let mut missed = 0;
+        for piece in &mut pieces {
+            state.look_up(piece);
+            missed += u64::from(piece.slot.is_none());
+        }
+        let fills = !is_stream && state.settings.cache_all && state.superblock.is_write_only == 0;
+        let fills = fills && !state.is_flash_off() && state.stopped.is_none();
+        let counters = &mut state.counters;
+        counters.reads += pieces.len() as u64;
+        counters.read_hits += pieces.len() as u64 - missed;
+        if !fills {
+            counters.uncached_reads += missed;
+            counters.uncached_sequential_reads += if is_stream { missed } else { 0 };
+        }
+        (pieces, fills && missed > 0)
+    }
+
+    fn runs(&self, pieces: &[Piece]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (index, piece) in pieces.iter().enumerate() {
+            let follows = index > 0
+                && match (pieces[index - 1].slot, piece.slot) {
+                    (Some(before), Some(slot)) => before + 1 == slot,
+                    (before, slot) => before == slot,
+                };
+            match runs.last_mut() {
+                Some(run) if follows => run.pieces.end += 1,
+                _ => runs.push(Run { pieces: index..index + 1, is_hit: piece.slot.is_some() }),
+            }
+        }
+        let mut state = self.lock();
+        let hits = runs.iter().filter(|run| run.is_hit).count() as u64;
+        state.counters.ssd_reads += hits;
+        state.counters.disk_reads += runs.len() as u64 - hits;
+        runs
+    }
+
+    fn submit(&self, run: &Run, pieces: &[Piece]) -> PendingRead {
+        let pieces = &pieces[run.pieces.clone()];
+        let (device, offset, length) = match pieces[0].slot {
+            Some(slot) => (&self.flash, self.geometry.slot_place(slot), pieces.len() * self.block_length()),
+            None => {
+                let length = pieces.iter().map(|piece| piece.length).sum();
+                (&self.disk, self.place_of(&pieces[0]), length)
+            }
+        };
+        device.submit_reads(&[ReadRequest { offset, length }]).pop().expect("an answer to each")
+    }
+
+    fn take_answer(
+        &self,
+        run: &Run,
+        pieces: &[Piece],
+        answer: Result<Buffer, DeviceError>,
+        buffer: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let pieces = &pieces[run.pieces.clone()];
+        if !run.is_hit {
+            let bytes = answer.inspect_err(|_| self.lock().counters.disk_read_errors += 1)?;
+            buffer[pieces[0].at..][..bytes.len()].copy_from_slice(&bytes);
+            return Ok(());
+        }
+        let bytes = answer.inspect_err(|_| self.lock().counters.ssd_read_errors += 1);
+        self.lock().note_flash(bytes.is_ok());
+        for (number, piece) in pieces.iter().enumerate() {
+            let found = bytes
+                .as_ref()
+                .ok()
+                .map(|bytes| &bytes[number * self.block_length()..][..self.block_length()]);
+            match self.verified(piece, found)? {
+                Some(contents) => {
+                    buffer[piece.range()].copy_from_slice(&contents[piece.within..][..piece.length]);
+                }
+                None => self.disk.read_at(self.place_of(piece), &mut buffer[piece.range()])?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The contents of a cached block, if they are right. A clean block that is wrong is dropped from the cache: the disk
+    /// has it.
+    ///
+    /// # Errors
+    /// A dirty block that is wrong.
+    pub(crate) fn verified<'b>(
+        &self,
+        piece: &Piece,
+        found: Option<&'b [u8]>,
+    ) -> Result<Option<&'b [u8]>, DeviceError> {
+        let slot = piece.slot.expect("a cached block");
+        if let Some(contents) = found.filter(|bytes| block_checksum(piece.block, bytes) == piece.checksum) {
+            return Ok(Some(contents));
+        }
+        let mut state = self.lock();
+        if found.is_some() {
+            state.counters.checksum_errors += 1;
+        }
+        // Cleaned since it was looked up, it may even be gone: another reader found the same.
+        let is_held = state.slots.find(piece.block) == Some(slot);
+        if !is_held || !state.slots.is_dirty(slot) {
+            if is_held {
+                state.slots.forget(piece.block);
+                state.counters.read_invalidates += 1;
+            }
+            return Ok(None);
+        }
+        let why = format!("the dirty block at {} of {} is damaged", self.place_of(piece), self.flash.name());
+        Err(DeviceError::Read {
+            device: self.name.clone(),
+            offset: piece.block * self.geometry.block_bytes,
+            length: self.block_length(),
+            source: io::Error::other(why),
+        })
+    }
+
+    /// Reads a cached block whole.
+    ///
+    /// # Errors
+    /// A dirty block that is damaged. `None` for a clean one.
+    pub(crate) fn read_slot(&self, piece: &Piece) -> Result<Option<Vec<u8>>, DeviceError> {
+        let slot = piece.slot.expect("a cached block");
+        let mut contents = vec![0; self.block_length()];
+        let read = self.flash.read_at(self.geometry.slot_place(slot), &mut contents);
+        {
+            let mut state = self.lock();
+            state.note_flash(read.is_ok());
+            state.counters.ssd_reads += 1;
+            state.counters.ssd_read_errors += u64::from(read.is_err());
+        }
+        let found = read.is_ok().then_some(contents.as_slice());
+        Ok(self.verified(piece, found)?.map(<[u8]>::to_vec))
+    }
+
+    /// Place of a piece on the disk.
+    pub(crate) fn place_of(&self, piece: &Piece) -> u64 {
+        piece.block * self.geometry.block_bytes + piece.within as u64
+    }
+
+    /// Takes in whole blocks that came from the disk.
+    fn fill(&self, pieces: &[Piece], buffer: &[u8]) {
+        let is_whole = |piece: &&Piece| piece.slot.is_none() && piece.length == self.block_length();
+        let mut filled: Vec<(Piece, u32)> = Vec::new();
+        {
+            let mut locked = self.lock();
+            let state = &mut *locked;
+            for piece in pieces.iter().filter(is_whole) {
+                // Another reader may have taken it in; one that left meanwhile is none of the misses.
+                if state.slots.find(piece.block).is_some() {
+                    continue;
+                }
+                match self.room(state, piece.block, false) {
+                    Room::Slot(slot) => filled.push((*piece, slot)),
+                    Room::AfterCommit | Room::None => state.counters.uncached_reads += 1,
+                }
+            }
+        }
+        let mut batch = Batch::default();
+        for (piece, slot) in &filled {
+            let offset = self.geometry.slot_place(*slot);
+            let write = WriteRequest { offset, pieces: vec![&buffer[piece.range()]], is_durable: false };
+            self.flash.submit_write(write, &mut batch);
+        }
+        let answers = batch.run();
+        let mut locked = self.lock();
+        let state = &mut *locked;
+        for ((piece, slot), answer) in filled.iter().zip(answers) {
+            self.note_slot_write(state, answer.is_ok());
+            if answer.is_err() || state.slots.find(piece.block).is_some() {
+                state.slots.release(*slot);
+                continue;
+            }
+            let checksum = block_checksum(piece.block, &buffer[piece.range()]);
+            state.slots.publish(state.settings.reclaim_policy, *slot, piece.block, checksum, false);
+        }
+    }
+
+    /// Room for a block, if it may be taken in.
+    pub(crate) fn room(&self, state: &mut State, block: u64, is_write: bool) -> Room {
+        if block >= self.whole_blocks() {
+            return Room::None;
+        }
+        let needs_budget = !is_write || self.mode != Mode::Back || state.slots.find(block).is_none();
+        if needs_budget && !state.wear.allows(self.geometry.block_bytes, self.clock.now()) {
+            state.counters.wear_refusals += 1;
+            return Room::None;
+        }
+        let State { slots, requests, settings, .. } = state;
+        let (room, replaced) = slots.reserve(settings.reclaim_policy, block, |other| requests.touch(other));
+        match room {
+            Room::Slot(_) => {
+                let counter = if is_write {
+                    &mut state.counters.write_replacement
+                } else {
+                    &mut state.counters.replacement
+                };
+                *counter += u64::from(replaced);
+                state.wear.spend(self.geometry.block_bytes);
+            }
+            Room::AfterCommit => {}
+            Room::None => state.counters.no_room += 1,
+        }
+        room
+    }
+
+    /// Counts a write of a slot.
+    pub(crate) fn note_slot_write(&self, state: &mut State, is_fine: bool) {
+        state.counters.ssd_writes += 1;
+        state.counters.ssd_write_bytes += self.geometry.block_bytes;
+        state.counters.ssd_write_errors += u64::from(!is_fine);
+        state.note_flash(is_fine);
+    }
+}

@@ -1,0 +1,475 @@
+//! The table of slots in memory: 13 bytes a slot, and ten for the order of its set.
+//!
+//! A slot's contents never change while it holds a block: each write of a block takes another slot. So the table on flash may
+//! be written at any time, beside any writer. A slot that the table on flash *names*, as one of a dirty block, gets
+//! no other contents before the table on flash says otherwise, durably.
+
+use crate::format::{DIRTY, ENTRIES, Entry, FREE, Geometry};
+use brindle_policy::cache::cleaning;
+use brindle_policy::cache::replacement::{ReclaimPolicy, SetOrder};
+use std::collections::BTreeSet;
+
+/// Flag of a slot that is being written, and holds no block yet.
+const RESERVED: u8 = 1;
+/// Flag of a slot that holds a block.
+const VALID: u8 = 2;
+/// The disk has older contents of the block.
+const DIRTY_BLOCK: u8 = 4;
+/// The table on flash has it as dirty, or may have.
+const NAMED: u8 = 8;
+/// A cleaner writes it to the disk.
+const CLEANING: u8 = 16;
+/// Flag of a slot that was dirty when the clock came by, and was not written since.
+const FALLOW: u8 = 32;
+/// Its contents could not be read.
+const UNREADABLE: u8 = 64;
+
+/// Adjacent blocks of this number lie in one set, so that they are cleaned together.
+const NEIGHBOURS: u64 = 64;
+
+/// Room for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// A slot, which is reserved.
+    Slot(u32),
+    /// There will be some after a commit.
+    AfterCommit,
+    /// All of the set is dirty or in use.
+    None,
+}
+
+/// Slots, and the blocks that they hold.
+#[derive(Debug)]
+pub(crate) struct SlotTable {
+    geometry: Geometry,
+    blocks: Vec<u64>,
+    checksums: Vec<u32>,
+    flags: Vec<u8>,
+    orders: Vec<SetOrder>,
+    /// Dirty blocks of each set.
+    dirty_of_set: Vec<u16>,
+    /// Ways from which the search for a free slot of each set goes on.
+    next_free: Vec<u16>,
+    dirty: u64,
+    valid: u64,
+    /// Blocks of the table on flash that have to be written, so that dirty blocks are known.
+    pending: BTreeSet<u32>,
+    /// Blocks of the table on flash that differ from this one.
+    differs: Vec<bool>,
+}
+
+/// Change of the table on flash.
+#[derive(Debug, Default)]
+pub(crate) struct TableChange {
+    /// Numbers of blocks of the table, and their entries.
+    pub(crate) blocks: Vec<(u32, Vec<Entry>)>,
+    /// Slots that the table on flash no longer names once the change is durable.
+    released: Vec<u32>,
+}
+
+impl SlotTable {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let slots = usize::try_from(geometry.slots()).expect("32 bits");
+        let sets = usize::try_from(geometry.sets).expect("fewer than slots");
+        let associativity = u16::try_from(geometry.associativity).expect("checked in the superblock");
+        let table_blocks = usize::try_from(geometry.table_blocks()).expect("fewer than slots");
+        Self {
+            geometry,
+            blocks: vec![0; slots],
+            checksums: vec![0; slots],
+            flags: vec![0; slots],
+            orders: vec![SetOrder::new(associativity); sets],
+            dirty_of_set: vec![0; sets],
+            next_free: vec![0; sets],
+            dirty: 0,
+            valid: 0,
+            pending: BTreeSet::new(),
+            differs: vec![false; table_blocks],
+        }
+    }
+
+    /// Number of dirty blocks.
+    pub(crate) fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// Number of blocks that are cached.
+    pub(crate) fn valid(&self) -> u64 {
+        self.valid
+    }
+
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> u32 {
+        self.geometry.slots()
+    }
+
+    /// The set of a block: neighbours lie together, and regions are scattered.
+    pub(crate) fn set_of(&self, block: u64) -> u64 {
+        mixed(block / NEIGHBOURS) % self.geometry.sets
+    }
+
+    /// The slot that holds a block.
+    pub(crate) fn find(&self, block: u64) -> Option<u32> {
+        let first = self.first_of(self.set_of(block));
+        let range = first..first + self.geometry.associativity as usize;
+        let is_it = |(known, flags): (&u64, &u8)| *known == block && *flags & VALID != 0;
+        let found = self.blocks[range.clone()].iter().zip(&self.flags[range]).position(is_it)?;
+        Some(number(first + found))
+    }
+
+    pub(crate) fn is_dirty(&self, slot: u32) -> bool {
+        self.has(slot, DIRTY_BLOCK)
+    }
+
+    pub(crate) fn checksum(&self, slot: u32) -> u32 {
+        self.checksums[slot as usize]
+    }
+
+    /// Takes note of a use.
+    pub(crate) fn hit(&mut self, rule: ReclaimPolicy, slot: u32) {
+        let (set, way) = self.place(slot);
+        self.orders[set].hit(rule, way);
+    }
+
+    /// Reserves a slot for a block; `in_use` tells blocks that requests under way may look at. If there is no free slot,
+    /// a clean block makes way; returns true beside the slot then.
+    pub(crate) fn reserve(
+        &mut self,
+        rule: ReclaimPolicy,
+        block: u64,
+        in_use: impl Fn(u64) -> bool,
+    ) -> (Room, bool) {
+        let set = usize::try_from(self.set_of(block)).expect("fewer than slots");
+        let (first, ways) = (self.first_of(set as u64), self.geometry.associativity as usize);
+        let start = usize::from(self.next_free[set]);
+        let free = (0..ways).map(|step| (start + step) % ways).find(|way| self.flags[first + way] == 0);
+        if let Some(way) = free {
+            self.next_free[set] = u16::try_from((way + 1) % ways).expect("at most SLOTS_MAX");
+            self.flags[first + way] = RESERVED;
+            return (Room::Slot(number(first + way)), false);
+        }
+        let (flags, blocks) = (&self.flags, &self.blocks);
+        let can_go = |way: u16| {
+            let slot = first + usize::from(way);
+            flags[slot] & (VALID | DIRTY_BLOCK | NAMED) == VALID && !in_use(blocks[slot])
+        };
+        let print = |way: u16| fingerprint(blocks[first + usize::from(way)]);
+        if let Some(way) = self.orders[set].victim(rule, can_go, print) {
+            let slot = number(first + usize::from(way));
+            self.empty(slot);
+            self.flags[slot as usize] = RESERVED;
+            return (Room::Slot(slot), true);
+        }
+        let waits = |flags: &u8| flags & NAMED != 0 && flags & DIRTY_BLOCK == 0;
+        let is_near = self.flags[first..first + ways].iter().any(waits);
+        (if is_near { Room::AfterCommit } else { Room::None }, false)
+    }
+
+    /// Gives a reserved slot back.
+    pub(crate) fn release(&mut self, slot: u32) {
+        debug_assert!(self.has(slot, RESERVED), "slot {slot} is not reserved");
+        self.flags[slot as usize] = 0;
+    }
+
+    /// Has a reserved slot hold a block, in the place of the slot that held it before.
+    pub(crate) fn publish(
+        &mut self,
+        rule: ReclaimPolicy,
+        slot: u32,
+        block: u64,
+        checksum: u32,
+        is_dirty: bool,
+    ) {
+        assert!(self.flags[slot as usize] == RESERVED, "slot {slot} was not reserved");
+        self.forget(block);
+        self.put(rule, slot, block, checksum, is_dirty);
+        self.differs[table_block(slot)] = true;
+        if is_dirty {
+            self.pending.insert(number(table_block(slot)));
+        }
+    }
+
+    /// Drops a block from the cache, dirty or not.
+    pub(crate) fn forget(&mut self, block: u64) {
+        if let Some(slot) = self.find(block) {
+            let (set, way) = self.place(slot);
+            self.orders[set].remove(way);
+            self.empty(slot);
+        }
+    }
+
+    /// Drops the blocks from `first` on and before `end`.
+    pub(crate) fn forget_range(&mut self, first: u64, end: u64) {
+        if end.saturating_sub(first) <= u64::from(self.geometry.associativity) {
+            return (first..end).for_each(|block| self.forget(block));
+        }
+        for slot in 0..self.flags.len() {
+            if self.flags[slot] & VALID != 0 && (first..end).contains(&self.blocks[slot]) {
+                self.forget(self.blocks[slot]);
+            }
+        }
+    }
+
+    /// Puts an entry of the table on flash into its slot; false if it can't be right.
+    pub(crate) fn load(&mut self, rule: ReclaimPolicy, slot: u32, entry: &Entry, disk_blocks: u64) -> bool {
+        let block = entry.block.get();
+        if entry.state == FREE {
+            return true;
+        }
+        let set = u64::from(slot / self.geometry.associativity);
+        if entry.state > DIRTY || block >= disk_blocks || self.set_of(block) != set {
+            return false;
+        }
+        if self.flags[slot as usize] != 0 || self.find(block).is_some() {
+            return false;
+        }
+        let is_dirty = entry.state == DIRTY;
+        self.put(rule, slot, block, entry.checksum.get(), is_dirty);
+        if is_dirty {
+            self.flags[slot as usize] |= NAMED;
+        }
+        true
+    }
+
+    /// Takes note that a block of the table on flash is not as this one is.
+    pub(crate) fn note_difference(&mut self, table_block: u32) {
+        self.differs[table_block as usize] = true;
+    }
+
+    /// Has the next change hold all that differs, clean blocks too.
+    pub(crate) fn write_all(&mut self) {
+        let differing = self.differs.iter().enumerate().filter(|(_, differs)| **differs);
+        self.pending.extend(differing.map(|(index, _)| number(index)));
+    }
+
+    /// Number of blocks of the table on flash that wait for a commit.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Everything that waits for a commit. From now on the table on flash may say so.
+    pub(crate) fn take_change(&mut self) -> TableChange {
+        let mut change = TableChange::default();
+        for index in std::mem::take(&mut self.pending) {
+            let mut entries = vec![Entry::EMPTY; ENTRIES];
+            let first = index as usize * ENTRIES;
+            for (slot, entry) in (first..self.flags.len()).zip(&mut entries) {
+                let flags = &mut self.flags[slot];
+                let is_dirty = *flags & DIRTY_BLOCK != 0;
+                if *flags & VALID != 0 {
+                    *entry = Entry::new(self.blocks[slot], self.checksums[slot], is_dirty);
+                }
+                if is_dirty {
+                    *flags |= NAMED;
+                } else if *flags & NAMED != 0 {
+                    change.released.push(number(slot));
+                }
+            }
+            self.differs[index as usize] = false;
+            change.blocks.push((index, entries));
+        }
+        change
+    }
+
+    /// Takes note that a change is durable.
+    pub(crate) fn confirm(&mut self, change: &TableChange) {
+        for slot in &change.released {
+            debug_assert!(!self.is_dirty(*slot), "slot {slot} got a dirty block while it was named");
+            self.flags[*slot as usize] &= !NAMED;
+        }
+    }
+
+    /// Dirty blocks that should be cleaned so that no set has more than `percent` of them, the oldest ones first, with
+    /// their dirty neighbours; about `most`.
+    pub(crate) fn excess(&self, percent: u64, most: usize) -> Vec<(u64, u32)> {
+        let mut found = BTreeSet::new();
+        for (set, dirty) in self.dirty_of_set.iter().enumerate() {
+            let ways = u64::from(self.geometry.associativity);
+            let excess = cleaning::excess((*dirty).into(), ways, percent);
+            let Ok(excess) = usize::try_from(excess) else { continue };
+            let first = self.first_of(set as u64);
+            let slots = self.orders[set].oldest_first().map(|way| number(first + usize::from(way)));
+            let oldest: Vec<u32> = slots.filter(|slot| self.can_be_cleaned(*slot)).take(excess).collect();
+            for slot in oldest {
+                self.add_with_neighbours(slot, &mut found);
+            }
+            if found.len() >= most {
+                break;
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Some dirty blocks, about `most`, of the slots from one on; and the slot from which the search is to go on.
+    pub(crate) fn dirty_from(&self, first: u32, most: usize) -> (Vec<(u64, u32)>, u32) {
+        let mut found = Vec::new();
+        for slot in first..self.slots() {
+            if self.can_be_cleaned(slot) {
+                found.push((self.blocks[slot as usize], slot));
+            }
+            if found.len() >= most {
+                found.sort_unstable();
+                return (found, slot + 1);
+            }
+        }
+        found.sort_unstable();
+        (found, self.slots())
+    }
+
+    /// Dirty blocks that were dirty already when this was last asked, and were not written since; about `most`, of the
+    /// slots from one on, and the slot from which the search is to go on.
+    pub(crate) fn fallow_from(&mut self, first: u32, most: usize) -> (Vec<(u64, u32)>, u32) {
+        let mut found = Vec::new();
+        for slot in first..self.slots() {
+            if !self.can_be_cleaned(slot) {
+                continue;
+            }
+            if self.has(slot, FALLOW) {
+                found.push((self.blocks[slot as usize], slot));
+            }
+            self.flags[slot as usize] |= FALLOW;
+            if found.len() >= most {
+                found.sort_unstable();
+                return (found, slot + 1);
+            }
+        }
+        found.sort_unstable();
+        (found, self.slots())
+    }
+
+    /// Takes note that a cleaner reads a slot, if that holds this block, dirty.
+    pub(crate) fn begin_cleaning(&mut self, block: u64, slot: u32) -> bool {
+        let is_still = self.can_be_cleaned(slot) && self.blocks[slot as usize] == block;
+        if is_still {
+            self.flags[slot as usize] |= CLEANING;
+        }
+        is_still
+    }
+
+    /// Takes note that the disk has, durably, what a cleaner read; unless the block was written since. True if it is clean.
+    pub(crate) fn end_cleaning(&mut self, slot: u32, is_on_disk: bool) -> bool {
+        let was_kept = self.has(slot, CLEANING);
+        self.flags[slot as usize] &= !CLEANING;
+        if !was_kept || !is_on_disk {
+            return false;
+        }
+        let (set, _) = self.place(slot);
+        self.dirty_of_set[set] -= 1;
+        self.dirty -= 1;
+        self.flags[slot as usize] &= !(DIRTY_BLOCK | FALLOW);
+        self.differs[table_block(slot)] = true;
+        if self.has(slot, NAMED) {
+            self.pending.insert(number(table_block(slot)));
+        }
+        true
+    }
+
+    /// Takes note that a dirty block can't be read: it is not cleaned, but may be overwritten.
+    pub(crate) fn note_unreadable(&mut self, slot: u32) {
+        self.flags[slot as usize] |= UNREADABLE;
+        self.flags[slot as usize] &= !CLEANING;
+    }
+
+    /// A complaint, if sums and flags do not agree. Costly.
+    pub(crate) fn verify(&self) -> Result<(), String> {
+        let count = |flag: u8| self.flags.iter().filter(|flags| **flags & flag != 0).count() as u64;
+        if (count(VALID), count(DIRTY_BLOCK)) != (self.valid, self.dirty) {
+            return Err(format!("{} valid, {} dirty by sums", self.valid, self.dirty));
+        }
+        for slot in 0..self.slots() {
+            let flags = self.flags[slot as usize];
+            if flags & DIRTY_BLOCK != 0 && flags & VALID == 0 || flags & RESERVED != 0 && flags != RESERVED {
+                return Err(format!("slot {slot} has flags {flags:#x}"));
+            }
+            if flags & VALID != 0 && self.find(self.blocks[slot as usize]) != Some(slot) {
+                return Err(format!("slot {slot} holds a block that lies elsewhere"));
+            }
+            let waits = flags & NAMED != 0 && flags & DIRTY_BLOCK == 0;
+            let is_new = flags & DIRTY_BLOCK != 0 && flags & NAMED == 0;
+            if (waits || is_new) && !self.pending.contains(&number(table_block(slot))) {
+                return Err(format!("slot {slot} waits for a commit that does not come"));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_with_neighbours(&self, slot: u32, found: &mut BTreeSet<(u64, u32)>) {
+        let block = self.blocks[slot as usize];
+        let is_dirty =
+            |block: u64| self.find(block).filter(|slot| self.can_be_cleaned(*slot)).map(|slot| (block, slot));
+        let first = block / NEIGHBOURS * NEIGHBOURS;
+        found.insert((block, slot));
+        found.extend((block + 1..first + NEIGHBOURS).map_while(is_dirty));
+        found.extend((first..block).rev().map_while(is_dirty));
+    }
+
+    fn can_be_cleaned(&self, slot: u32) -> bool {
+        self.flags[slot as usize] & (DIRTY_BLOCK | CLEANING | UNREADABLE) == DIRTY_BLOCK
+    }
+
+    fn put(&mut self, rule: ReclaimPolicy, slot: u32, block: u64, checksum: u32, is_dirty: bool) {
+        let (set, way) = self.place(slot);
+        self.blocks[slot as usize] = block;
+        self.checksums[slot as usize] = checksum;
+        self.flags[slot as usize] = VALID | if is_dirty { DIRTY_BLOCK } else { 0 };
+        self.orders[set].insert(rule, way, fingerprint(block));
+        self.valid += 1;
+        if is_dirty {
+            self.dirty += 1;
+            self.dirty_of_set[set] += 1;
+        }
+    }
+
+    /// Has a slot hold no block; it is not in the order of its set any more.
+    fn empty(&mut self, slot: u32) {
+        let (set, _) = self.place(slot);
+        let flags = self.flags[slot as usize];
+        self.valid -= 1;
+        if flags & DIRTY_BLOCK != 0 {
+            self.dirty -= 1;
+            self.dirty_of_set[set] -= 1;
+        }
+        self.flags[slot as usize] = flags & NAMED;
+        self.differs[table_block(slot)] = true;
+        if flags & NAMED != 0 {
+            self.pending.insert(number(table_block(slot)));
+        }
+    }
+
+    fn has(&self, slot: u32, flag: u8) -> bool {
+        self.flags[slot as usize] & flag != 0
+    }
+
+    /// Set and number within the set.
+    fn place(&self, slot: u32) -> (usize, u16) {
+        let ways = self.geometry.associativity;
+        ((slot / ways) as usize, u16::try_from(slot % ways).expect("at most SLOTS_MAX"))
+    }
+
+    fn first_of(&self, set: u64) -> usize {
+        usize::try_from(set * u64::from(self.geometry.associativity)).expect("fewer than slots")
+    }
+}
+
+/// Block of the table that describes a slot.
+fn table_block(slot: u32) -> usize {
+    slot as usize / ENTRIES
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("slots are counted in 32 bits")
+}
+
+/// The finaliser of SplitMix64: neighbouring numbers have nothing in common. A part of the format.
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Number other than 0 that tells a block from most others.
+fn fingerprint(block: u64) -> u32 {
+    let [a, b, c, d, ..] = mixed(block).to_le_bytes();
+    u32::from_le_bytes([a, b, c, d]).max(1)
+}

@@ -1,0 +1,83 @@
+//! Counters, under flashcache's names.
+
+/// Declares the counters, and lists them by name.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of a cache since it was opened, or since they were set to 0. Those of blocks count blocks.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct CacheCounters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl CacheCounters {
+            /// Names and values.
+            #[must_use]
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Blocks that were read.
+    reads,
+    /// Blocks that were written.
+    writes,
+    /// Blocks that were read from the flash.
+    read_hits,
+    /// Blocks that were written and were cached.
+    write_hits,
+    /// Blocks that were written and were dirty.
+    dirty_write_hits,
+    /// Blocks that made way for one that was read.
+    replacement,
+    /// Blocks that made way for one that was written.
+    write_replacement,
+    /// Cached blocks that were dropped as they were written on the disk.
+    write_invalidates,
+    /// Cached blocks that were dropped as they could not be read.
+    read_invalidates,
+    /// Blocks of the table that were written to the flash.
+    metadata_ssd_writes,
+    /// Transactions of the table.
+    metadata_batch,
+    /// Dirty blocks that were written to the disk.
+    cleanings,
+    /// Of these, blocks that had not been written for long.
+    fallow_cleanings,
+    /// Blocks for which there was no room in their set.
+    no_room,
+    /// Blocks that were written to the disk together with a neighbour.
+    front_merge,
+    /// Requests to the disk for reads.
+    disk_reads,
+    /// Requests to the disk for writes.
+    disk_writes,
+    /// Requests to the flash for reads.
+    ssd_reads,
+    /// Requests to the flash for writes.
+    ssd_writes,
+    /// Bytes that were written to the flash.
+    ssd_write_bytes,
+    /// Blocks that were read from the disk and not taken in.
+    uncached_reads,
+    /// Blocks that were written to the disk and not taken in.
+    uncached_writes,
+    /// Of the blocks not taken in, those of streams of reads.
+    uncached_sequential_reads,
+    /// Of the blocks not taken in, those of streams of writes.
+    uncached_sequential_writes,
+    /// Blocks that were not taken in to spare the flash.
+    wear_refusals,
+    /// Reads of the disk that failed.
+    disk_read_errors,
+    /// Writes and flushes of the disk that failed.
+    disk_write_errors,
+    /// Reads of the flash that failed.
+    ssd_read_errors,
+    /// Writes and flushes of the flash that failed.
+    ssd_write_errors,
+    /// Blocks on the flash with a wrong checksum.
+    checksum_errors,
+}

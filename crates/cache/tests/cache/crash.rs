@@ -1,0 +1,256 @@
+//! Crashes at every write and flush of either device: nothing that was flushed is lost, nothing older is served.
+
+use crate::world::{BLOCK, SMALL, Shape, TINY, contents, open};
+use brindle_cache::{Cache, Mode};
+use brindle_device::{DeviceClass, WritableDevice};
+use brindle_sim::{CrashDevice, CrashState, Image, ImageDevice, LossMode, Random, Recorder, Recording};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const SECTOR: usize = 512;
+
+/// A change of contents that was asked for between two events.
+struct Asked {
+    begun: usize,
+    sectors: std::ops::Range<usize>,
+    stamp: u64,
+}
+
+/// A program on a cache: everything that it asked for, and the events of the devices.
+struct History {
+    /// Contents of each sector at the begin.
+    base: Vec<u64>,
+    asked: Vec<Asked>,
+    /// Flushes that returned: the event after it, and the number of changes before it.
+    flushed: Vec<(usize, usize)>,
+    recording: Recording,
+}
+
+/// The stamp that fills a sector; `None` if it is a mixture.
+fn stamp(sector: &[u8]) -> Option<u64> {
+    let (first, _) = sector.split_first_chunk().expect("a sector");
+    sector.chunks(8).all(|part| part == first).then(|| u64::from_le_bytes(*first))
+}
+
+fn stamps(contents: &[u8]) -> Vec<u64> {
+    contents.chunks(SECTOR).map(|sector| stamp(sector).expect("not torn within a sector")).collect()
+}
+
+/// Runs a program on a cache of recorded devices.
+struct Program {
+    cache: Cache,
+    recorder: Recorder,
+    asked: Vec<Asked>,
+    flushed: Vec<(usize, usize)>,
+    random: Random,
+    next_stamp: u64,
+    sectors: u64,
+}
+
+impl Program {
+    fn write(&mut self) {
+        let hot = self.random.chance(2, 3);
+        let first = self.random.below(if hot { 48 } else { self.sectors });
+        let longest = *self.random.clone().pick(&[1, 2, 4, 30]);
+        let count = (1 + self.random.below(longest)).min(self.sectors - first);
+        let discards = self.random.chance(1, 20);
+        self.next_stamp += 1;
+        let stamp = if discards { 0 } else { self.next_stamp };
+        let range = usize::try_from(first).expect("small")..usize::try_from(first + count).expect("small");
+        self.asked.push(Asked { begun: self.recorder.position(), sectors: range, stamp });
+        let offset = first * SECTOR as u64;
+        if discards {
+            assert!(self.cache.discard(offset, count * SECTOR as u64).expect("it works"));
+        } else {
+            let bytes =
+                self.next_stamp.to_le_bytes().repeat(usize::try_from(count).expect("small") * SECTOR / 8);
+            self.cache.write_at(offset, &bytes).expect("it works");
+        }
+    }
+
+    fn flush(&mut self) {
+        let before = self.asked.len();
+        self.cache.flush().expect("it works");
+        self.flushed.push((self.recorder.position(), before));
+    }
+
+    fn step(&mut self) {
+        match self.random.below(16) {
+            0..9 => self.write(),
+            9..12 => self.flush(),
+            12 => _ = self.cache.upkeep().expect("it works"),
+            13 if self.random.chance(1, 3) => _ = self.cache.clean_all().expect("it works"),
+            14 => {
+                let mut bytes = vec![0; 8 * SECTOR];
+                let at = self.random.below(self.sectors - 8) * SECTOR as u64;
+                brindle_device::Device::read_at(&self.cache, at, &mut bytes).expect("it works");
+            }
+            _ => {
+                let threshold = *self.random.pick(&["0", "4"]);
+                self.cache.set("skip_seq_thresh_kb", threshold).expect("a setting");
+            }
+        }
+    }
+}
+
+fn recorded(images: [Image; 2]) -> (Recorder, [Arc<CrashDevice>; 2]) {
+    let recorder = Recorder::new();
+    let [flash, disk] = images;
+    let devices = [
+        recorder.device("flash", flash, DeviceClass::Solid),
+        recorder.device("disk", disk, DeviceClass::Rotating),
+    ];
+    (recorder, devices)
+}
+
+/// Loads the cache of two images, and goes through a program.
+fn run(images: [Image; 2], seed: u64, steps: usize, ends: bool) -> History {
+    let copies = images.clone().map(|image| Arc::new(ImageDevice::new("copy", image, DeviceClass::Unknown)));
+    let base = stamps(&contents(&open(&copies, false).expect("it can be loaded")));
+    let (recorder, devices) = recorded(images);
+    let cache = open(&devices, false).expect("it can be loaded");
+    let next_stamp = (seed + 1) << 32;
+    let (asked, flushed) = (Vec::new(), Vec::new());
+    let mut program = Program {
+        cache,
+        recorder,
+        asked,
+        flushed,
+        random: Random::new(seed),
+        next_stamp,
+        sectors: base.len() as u64,
+    };
+    (0..steps).for_each(|_| program.step());
+    if ends {
+        let before = program.asked.len();
+        program.cache.close().expect("it works");
+        program.flushed.push((program.recorder.position(), before));
+    }
+    let Program { recorder, asked, flushed, .. } = program;
+    History { base, asked, flushed, recording: recorder.recording() }
+}
+
+impl History {
+    /// Checks contents after a crash at a point.
+    fn judge(&self, point: usize, found: &[u64]) -> Result<(), String> {
+        let durable = self
+            .flushed
+            .iter()
+            .filter(|(end, _)| *end <= point)
+            .map(|(_, before)| *before)
+            .max()
+            .unwrap_or(0);
+        let mut allowed: Vec<BTreeSet<u64>> =
+            self.base.iter().map(|stamp| BTreeSet::from([*stamp])).collect();
+        for (number, asked) in self.asked.iter().enumerate().filter(|(_, asked)| asked.begun < point) {
+            for sector in &mut allowed[asked.sectors.clone()] {
+                if number < durable {
+                    sector.clear();
+                }
+                sector.insert(asked.stamp);
+            }
+        }
+        for (sector, (found, allowed)) in found.iter().zip(&allowed).enumerate() {
+            if !allowed.contains(found) {
+                return Err(format!("sector {sector} has {found:#x}, not one of {allowed:x?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the cache after a crash, and checks it, and the disk after it was cleaned.
+    fn try_state(&self, point: usize, state: &CrashState) -> Result<(), String> {
+        let [flash, disk] = state.devices.as_slice() else { panic!("two devices") };
+        let cache = open(&[Arc::clone(flash), Arc::clone(disk)], false).map_err(|error| error.to_string())?;
+        cache.verify()?;
+        let found = contents(&cache);
+        self.judge(point, &stamps(&found))?;
+        cache.clean_all().map_err(|error| error.to_string())?;
+        if contents(&**disk) != found {
+            return Err("cleaning changed contents".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn new_images(shape: Shape) -> [Image; 2] {
+    let devices = shape.devices();
+    drop(shape.create(&devices));
+    devices.map(|device| device.image())
+}
+
+/// Visits crash points of a program, each in some ways; from one of them a second program starts.
+fn explore(shape: Shape, seed: u64, steps: usize, rounds: usize, images: [Image; 2]) {
+    let history = run(images, seed, steps, seed.is_multiple_of(3));
+    let mut random = Random::new(seed ^ 0xc4a5);
+    let mut replay = history.recording.replay();
+    let points: Vec<usize> = history.recording.crash_points().collect();
+    let second = random.index(points.len());
+    let mut is_continued = false;
+    for point in points {
+        replay.advance_to(point);
+        // By default some of the modes at each point; the next point gets others.
+        let modes = if seeds().is_some() { LossMode::ALL.len() } else { 3 };
+        for mode in LossMode::ALL.into_iter().cycle().skip(point * 3).take(modes) {
+            let state = replay.state(mode, &mut random);
+            let images = state.images();
+            if let Err(why) = history.try_state(point, &state) {
+                let losses: Vec<String> = state.losses.iter().map(ToString::to_string).collect();
+                panic!("{:?}, seed {seed}, point {point}, {mode:?}: {why}\nlost: {losses:#?}", shape.mode);
+            }
+            if point == second && rounds > 1 && !is_continued {
+                is_continued = true;
+                let images = images.try_into().expect("two devices");
+                explore(shape, seed + 1000, steps, rounds - 1, images);
+            }
+        }
+    }
+}
+
+/// Number of programs, where all ways of loss are tried at each point.
+fn seeds() -> Option<u64> {
+    std::env::var("BRINDLE_CRASH_SEEDS").ok()?.parse().ok()
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_flushed_and_serve_nothing_stale() {
+    for seed in 0..seeds().unwrap_or(1) {
+        for mode in Mode::ALL {
+            explore(Shape { mode, ..TINY }, seed, 60, 3, new_images(Shape { mode, ..TINY }));
+        }
+        explore(SMALL, seed, 40, 3, new_images(SMALL));
+    }
+}
+
+#[test]
+fn a_crash_while_a_cache_is_made_leaves_none_or_an_empty_one() {
+    let devices = TINY.devices();
+    let (recorder, recorded) = recorded(devices.map(|device| device.image()));
+    drop(TINY.create(&recorded));
+    let recording = recorder.recording();
+    let mut random = Random::new(5);
+    for point in recording.crash_points() {
+        for mode in LossMode::ALL {
+            let state = recording.state_at(point, mode, &mut random);
+            let [flash, disk] = state.devices.as_slice() else { panic!("two devices") };
+            let pair = [Arc::clone(flash), Arc::clone(disk)];
+            match open(&pair, false) {
+                Ok(cache) => assert!(contents(&cache).iter().all(|byte| *byte == 0)),
+                Err(error) => assert!(error.to_string().contains("no cache"), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn flushed_blocks_lie_on_the_flash_alone() {
+    let (recorder, devices) = recorded(new_images(TINY));
+    let cache = open(&devices, false).expect("it can be loaded");
+    let before = recorder.position();
+    cache.write_at(3 * BLOCK, &[5; 1024]).expect("it works");
+    cache.flush().expect("it works");
+    let recording = recorder.recording();
+    let events = &recording.events()[before..];
+    assert_eq!(events.len(), 3, "a slot, a block of the table, one flush: {events:?}");
+    assert!(events.iter().all(|event| event.device == 0));
+}
