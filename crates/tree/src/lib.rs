@@ -42,11 +42,11 @@ pub use histogram::{BUCKETS, HistogramCounts, Timing};
 pub use log::{LogChange, LogRange, LogStatistics, LogTicket, LogTree, Logging, SyncMeasure, Unlogged};
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
 pub use refs::{DataRange, RelocationTree};
-pub use relocate::{Moved, Observer, Relocation};
+pub use relocate::{Destaging, Moved, Observer, Relocation, WaitingExtent};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::{
-    DeviceSpace, DiscardMode, FreedSpaceHold, GroupStatus, GroupSummary, JoiningDevice, Parted,
+    DeviceSpace, DiscardMode, FreedSpaceHold, GroupStatus, GroupSummary, InTransit, JoiningDevice, Parted,
     ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld, WriteBackSettings, WriteBackStatus,
     WriteBackWish,
 };

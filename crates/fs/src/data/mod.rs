@@ -5,7 +5,7 @@
 //! dirty (`context`), takes all of them (`writeback`) and makes them extents: in the item (`inline`), where the file
 //! has space already (`in_place`), or new ones, compressed and checksummed on all cores (`output`). When these are on
 //! the devices, transactions change the file's items (`enter`, by `edit`, which follows a `plan` of what becomes
-//! of the extents that were there). What takes contents away or moves them (`truncate`, `allocate`, `clone`) has the
+//! of the extents that were there). What waits on flash moves to bulk devices later (`merge`). What takes contents away or moves them (`truncate`, `allocate`, `clone`) has the
 //! file alone.
 
 mod allocate;
@@ -15,6 +15,7 @@ mod edit;
 mod enter;
 mod in_place;
 mod inline;
+mod merge;
 mod output;
 mod plan;
 mod promise;

@@ -87,13 +87,23 @@ impl Filesystem {
             if !may_go_on() {
                 return Ok(Destaged::Stopped(moved));
             }
-            let before = moved;
+            let Some(destaging) = self.pool().begin_destaging(group.start)? else { continue };
+            let mut before = moved;
             let mut observe = |now: &Moved| {
                 self.destaged.count(before.plus(now).bytes - moved.bytes, &mut begun);
                 moved = before.plus(now);
                 if may_go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            if let Relocation::Stopped(_) = self.pool().destage(group.start, &mut observe)? {
+            if self.merge_waiting(&destaging, &mut observe)?.is_break() {
+                return Ok(Destaged::Stopped(moved));
+            }
+            before = moved;
+            let mut observe = |now: &Moved| {
+                self.destaged.count(before.plus(now).bytes - moved.bytes, &mut begun);
+                moved = before.plus(now);
+                if may_go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            if let Relocation::Stopped(_) = destaging.relocate(&mut observe)? {
                 return Ok(Destaged::Stopped(moved));
             }
         }

@@ -49,10 +49,21 @@ impl Editor<'_> {
         Ok(record.is_some() || head.is_some())
     }
 
-    /// Returns true if anything but this one place in a file of `tree`, however often, may refer to an extent of
-    /// data: another file, or a snapshot. Data that is not shared may be written in place. Data about to move counts
-    /// as shared.
+    /// Returns true if data must not be written in place: something else [may refer to
+    /// it](Self::is_data_referred_elsewhere), or it is about to move.
     pub fn is_data_shared(
+        &self,
+        tree: &Tree,
+        range: DataRange,
+        reference: &ExtentDataRef,
+    ) -> Result<bool, TreeError> {
+        let is_about_to_move = self.writer.space.is_closed_at(range.start);
+        Ok(is_about_to_move || self.is_data_referred_elsewhere(tree, range, reference)?)
+    }
+
+    /// Returns true if anything but this one place in a file of `tree`, however often, may refer to an extent of
+    /// data: another file, or a snapshot.
+    pub fn is_data_referred_elsewhere(
         &self,
         tree: &Tree,
         range: DataRange,
@@ -61,9 +72,6 @@ impl Editor<'_> {
         let extent = Extent::data(range);
         let (record, head) = self.all_that_is_known(&extent)?;
         if record.is_none() && head.is_none() {
-            return Ok(true);
-        }
-        if self.writer.space.is_closed_at(range.start) {
             return Ok(true);
         }
         let made = head.as_ref().and_then(|head| head.generation).unwrap_or(self.generation);

@@ -5,7 +5,8 @@
 //! lies in it, all that the extent tree has is listed once and sorted by subvolume, file and offset; it is moved a batch at a
 //! time, and each batch is a commit. A crash leaves each extent in one place or the other. What is freed meanwhile is passed
 //! over. The room on bulk devices was kept when the data was accepted
-//! ([`writeback_tier`](crate::space)).
+//! ([`writeback_tier`](crate::space)). What belongs to one file alone the layer of files may move before, by itself: it knows what
+//! can be one extent.
 
 use super::contents::Batch;
 use super::data::RoomFor;
@@ -23,49 +24,97 @@ const PASSES_MAX: usize = 4;
 /// Place of an extent among files: subvolume, inode, offset; what is shared by blocks alone comes first.
 type Order = (RootId, ObjectId, u64);
 
+/// A chunk of the write-back tier from which nothing is taken as long as this lives.
+#[derive(Debug)]
+pub struct Destaging<'p> {
+    pool: &'p Pool,
+    group: GroupStatus,
+}
+
+/// An extent of the write-back tier to which one file of one subvolume refers, and no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingExtent {
+    /// Its place.
+    pub range: DataRange,
+    /// The subvolume.
+    pub root: RootId,
+    /// The file.
+    pub objectid: ObjectId,
+    /// Offset in the file of its first byte, as a reference has it: below zero, wrapped, if the file has lost that.
+    pub offset: u64,
+    /// Number of items that refer to it.
+    pub count: u64,
+}
+
+/// An extent of a chunk of the tier.
+struct Listed {
+    order: Order,
+    range: DataRange,
+    /// Number of references, if they are of one file.
+    alone: Option<u64>,
+}
+
+impl Drop for Destaging<'_> {
+    fn drop(&mut self) {
+        self.pool.reopen_group(self.group.start);
+    }
+}
+
 impl Pool {
-    /// Moves what lies in a chunk of the write-back tier to bulk devices; the chunk stays. Commits; not to be called within a
-    /// transaction, and by one caller at a time, which empties no group meanwhile either.
+    /// Closes a chunk of the write-back tier, for its data to be moved to bulk devices. Commits; not to be called within a
+    /// transaction, and by one caller at a time, which empties no group meanwhile either. `None` if it is no such chunk.
     ///
     /// # Errors
-    /// [`TreeError::NoSpace`] if not all of it has room: what was moved stays moved. Devices that fail.
-    pub fn destage(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
+    /// Devices that fail.
+    pub fn begin_destaging(&self, start: Logical) -> Result<Option<Destaging<'_>>, TreeError> {
         let Some(group) = self.block_group(start)?.filter(|group| group.is_write_back) else {
-            return Ok(Relocation::Done(Moved::default()));
+            return Ok(None);
         };
         self.close_write_back_group(start)?;
+        let destaging = Destaging { pool: self, group };
         // Syncs go on beside.
         self.make_write_back_room()?;
-        let mut moved = Moved::default();
-        let done = self.destage_closed(&group, &mut moved, observer);
-        self.reopen_group(start);
-        match done? {
-            ControlFlow::Continue(()) => Ok(Relocation::Done(moved)),
-            ControlFlow::Break(()) => Ok(Relocation::Stopped(moved)),
-        }
-    }
-
-    fn destage_closed(
-        &self,
-        group: &GroupStatus,
-        moved: &mut Moved,
-        observer: Observer<'_>,
-    ) -> Result<ControlFlow<()>, TreeError> {
         // What was taken before the chunk was closed gets its items, or goes back.
         self.exclusively(|_| Ok(()))?;
         self.commit()?;
+        Ok(Some(destaging))
+    }
+}
+
+impl Destaging<'_> {
+    /// Extents of which each belongs to one file alone, in the order of files.
+    ///
+    /// # Errors
+    /// Trees that can't be read.
+    pub fn waiting(&self) -> Result<Vec<WaitingExtent>, TreeError> {
+        let of = |listed: Listed| {
+            let (root, objectid, offset) = listed.order;
+            Some(WaitingExtent { range: listed.range, root, objectid, offset, count: listed.alone? })
+        };
+        Ok(self.pool.extents_by_file(&self.group)?.into_iter().filter_map(of).collect())
+    }
+
+    /// Moves all that lies in the chunk to bulk devices; the chunk stays.
+    ///
+    /// # Errors
+    /// [`TreeError::NoSpace`] if not all of it has room: what was moved stays moved. Devices that fail.
+    pub fn relocate(&self, observer: Observer<'_>) -> Result<Relocation, TreeError> {
+        let mut moved = Moved::default();
         for _ in 0..PASSES_MAX {
-            let extents = self.extents_by_file(group)?;
+            let extents: Vec<DataRange> =
+                self.pool.extents_by_file(&self.group)?.iter().map(|listed| listed.range).collect();
             if extents.is_empty() {
                 break;
             }
-            if self.destage_extents(&extents, moved, observer)?.is_break() {
-                return Ok(ControlFlow::Break(()));
+            if self.pool.destage_extents(&extents, &mut moved, observer)?.is_break() {
+                return Ok(Relocation::Stopped(moved));
             }
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(Relocation::Done(moved))
     }
+}
 
+impl Pool {
     fn destage_extents(
         &self,
         extents: &[DataRange],
@@ -96,7 +145,7 @@ impl Pool {
     }
 
     /// Extents that the extent tree has of a group, in the order of the files that refer to them.
-    fn extents_by_file(&self, group: &GroupStatus) -> Result<Vec<DataRange>, TreeError> {
+    fn extents_by_file(&self, group: &GroupStatus) -> Result<Vec<Listed>, TreeError> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
         let mut found: Vec<DataRange> = Vec::new();
@@ -110,15 +159,28 @@ impl Pool {
             cursor.next()?;
         }
         drop(cursor);
-        let mut ordered: Vec<(Order, DataRange)> = Vec::with_capacity(found.len());
+        let mut ordered: Vec<Listed> = Vec::with_capacity(found.len());
         for range in found {
             // An extent that is freed meanwhile is passed over later.
             if let Some(known) = editor.recorded_references(&tree, &Extent::data(range))? {
-                ordered.push((order_of(&known), range));
+                let alone = self.references_of_one_file(&known);
+                ordered.push(Listed { order: order_of(&known), range, alone });
             }
         }
-        ordered.sort_unstable_by_key(|(order, range)| (*order, range.start));
-        Ok(ordered.into_iter().map(|(_, range)| range).collect())
+        ordered.sort_unstable_by_key(|listed| (listed.order, listed.range.start));
+        Ok(ordered)
+    }
+
+    /// Number of references to an extent, if all are of one file, and no snapshot has them.
+    fn references_of_one_file(&self, known: &Recorded) -> Option<u64> {
+        match known.referrers.as_slice() {
+            [(Referrer::Data { root, .. }, count)] => {
+                let tree = self.tree(*root).ok()?;
+                let is_alone = known.generation > tree.read().last_snapshot;
+                u64::try_from(*count).ok().filter(|_| is_alone)
+            }
+            _ => None,
+        }
     }
 }
 

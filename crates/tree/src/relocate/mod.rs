@@ -51,6 +51,8 @@ mod trees;
 #[cfg(test)]
 mod tests;
 
+pub use destage::{Destaging, WaitingExtent};
+
 use crate::space::{GroupStatus, TierChoice};
 use crate::transaction::Need;
 use crate::{Pool, TreeError};

@@ -60,8 +60,7 @@ pub use membership::{JoiningDevice, Parted, Withheld};
 pub(crate) use pins::Pinned;
 pub use readers::FreedSpaceHold;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
-pub(crate) use writeback_tier::InTransit;
-pub use writeback_tier::{WriteBackSettings, WriteBackStatus, WriteBackWish};
+pub use writeback_tier::{InTransit, WriteBackSettings, WriteBackStatus, WriteBackWish};
 
 use crate::{Editor, Pool, TreeError, WriterOptions};
 use brindle_interval::{ByLength, Interval, IntervalSet};

@@ -113,7 +113,8 @@ pub(super) enum GivenUp {
 
 /// Bytes of the tier that have a place on bulk devices already, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct InTransit<'p> {
+#[must_use = "the room is counted twice from its end on"]
+pub struct InTransit<'p> {
     pool: &'p Pool,
     bytes: u64,
 }
@@ -237,8 +238,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Promises room on bulk devices for data that moves there from the write-back tier: it was kept for it.
-    pub(crate) fn reserve_kept_data(&self, bytes: u64) -> Result<InTransit<'_>, TreeError> {
+    /// Promises room on bulk devices for data that moves there from the write-back tier: it was kept for it. Both places count as
+    /// one as long as the answer lives.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn reserve_kept_data(&self, bytes: u64) -> Result<InTransit<'_>, TreeError> {
         let mut state = self.writer()?.space.lock();
         state.promised_data += bytes;
         state.write_back.in_transit += bytes;

@@ -4,7 +4,7 @@
 use crate::contents::patterns::Program;
 use crate::simulated::{Layout, Pool, check};
 use brindle_device::WritableDevice;
-use brindle_fs::{Destaged, Filesystem, WriteBackMode, WriteBackWish};
+use brindle_fs::{AllocateMode, Destaged, Filesystem, WriteBackMode, WriteBackWish};
 use brindle_ondisk::Profile;
 use brindle_policy::writeback::{DestageSettings, WaitingData, destage_reason};
 use brindle_sim::{Drive, DriveCounts, HardDisk, HardDiskParameters, Image, ModelDevice, VirtualTime};
@@ -214,6 +214,138 @@ fn s0_17_a_package_upgrade_on_both_is_as_fast_as_on_an_ssd_alone() {
     let disk = &counts[1];
     let runs = disk.written_bytes / disk.seeks.max(1);
     assert!(runs > 256 << 10, "{runs} bytes between two seeks: {disk:?}");
+}
+
+/// Contents that many syncs wrote, those of two files in turns, become long runs on the disk: few requests, few extents.
+#[test]
+fn s4_14_what_many_syncs_wrote_is_destaged_as_few_extents_in_few_requests() {
+    const SYNCS: u64 = 512;
+    const PIECE: u64 = 8 << 10;
+    let drives = vec![Drive::sata_ssd(), Drive::hard_disk()];
+    let pool = Modelled::writing_back(&ONE_OF_EACH, drives, WriteBackMode::Sync, 0);
+    let program = Program::new(&pool.filesystem);
+    let files = [program.create("one"), program.create("another")];
+    for number in 0..SYNCS {
+        for file in &files {
+            program.write(file, number * PIECE, &[6; 8 << 10]);
+            program.sync(file);
+        }
+    }
+    files.into_iter().for_each(|file| program.close(file));
+    pool.filesystem.sync().expect("commits");
+    pool.devices.iter().for_each(|device| device.reset_counts());
+    let destaged = pool.filesystem.destage(&|| true).expect("room");
+    let disk = pool.counts()[1];
+    println!("{destaged:?}, {disk:#?}");
+    assert!((2 * SYNCS * PIECE..3 * SYNCS * PIECE).contains(&disk.written_bytes), "{disk:?}");
+    assert!(disk.writes <= 16 && disk.seeks <= 16, "of {} syncs: {disk:?}", 2 * SYNCS);
+    for name in ["one", "another"] {
+        let found = program.read(name).expect("there");
+        assert!(brindle_ondisk::to_u64(found.len()) == SYNCS * PIECE && found.iter().all(|byte| *byte == 6));
+    }
+    let before = pool.counts()[1];
+    pool.filesystem.destage(&|| true).expect("room");
+    assert_eq!(pool.counts()[1], before, "nothing is left to destage");
+}
+
+/// Bytes of an object, of a record of the journal, and of the journal.
+const OBJECT: u64 = 512 << 10;
+const RECORD: u64 = OBJECT + 4096;
+const JOURNAL: u64 = 24 << 20;
+
+/// Placement of the journal of an object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Journal {
+    /// In the pool, as any file.
+    Plain,
+    /// In a directory marked for fast devices.
+    Marked,
+}
+
+impl Modelled {
+    /// An object store: records of some clients at a time are made durable in a preallocated journal; then the objects, the
+    /// log and the state of their group are written. All is synced every five seconds and when the journal is full. Returns
+    /// nanoseconds, those of the syncs of the journal, and their number.
+    fn objects(&self, clients: u64, objects: u64, place: Journal) -> (u64, u64, u64) {
+        let program = Program::new(&self.filesystem);
+        program.make_directory("store");
+        program.make_directory("journal");
+        if place == Journal::Marked {
+            let directory = program.find("journal").expect("there");
+            let mark = brindle_fs::XattrMode::Any;
+            self.filesystem.set_xattr(directory, b"user.brindle.tier", b"fast", mark).expect("marks");
+        }
+        let journal = program.create("journal/journal");
+        let allocated = self.filesystem.allocate(&journal, AllocateMode::Allocate, 0, JOURNAL);
+        allocated.expect("room");
+        let (log, state) = (program.create("store/log"), program.create("store/state"));
+        self.filesystem.sync().expect("commits");
+        self.devices.iter().for_each(|device| device.reset_counts());
+        let object: Vec<u8> = (0..OBJECT).map(|at| (at % 251) as u8).collect();
+        let record = vec![5; usize::try_from(clients * RECORD).expect("small")];
+        let (begin, mut at, mut synced, mut syncs) = (self.time.now_ns(), 0, 0, 0);
+        let mut last = begin;
+        for number in (0..objects).step_by(usize::try_from(clients).expect("small")) {
+            if at + clients * RECORD > JOURNAL || self.time.now_ns() > last + 5 * SECOND {
+                self.filesystem.sync().expect("commits");
+                last = self.time.now_ns();
+                at = if at + clients * RECORD > JOURNAL { 0 } else { at };
+            }
+            let before = self.time.now_ns();
+            program.write(&journal, at, &record);
+            program.sync(&journal);
+            (synced, syncs, at) = (synced + self.time.now_ns() - before, syncs + 1, at + clients * RECORD);
+            for number in number..number + clients {
+                let file = program.create(&format!("store/{number}"));
+                program.write(&file, 0, &object);
+                program.close(file);
+                program.write(&log, number * 147, &[1; 147]);
+                program.write(&state, 0, &[2; 496]);
+            }
+        }
+        self.filesystem.sync().expect("commits");
+        [journal, log, state].into_iter().for_each(|file| program.close(file));
+        (self.time.now_ns() - begin, synced, syncs)
+    }
+}
+
+/// The syncs of an object store wait for no disk: its journal is as fast where it lies by itself as where it is marked for fast
+/// devices.
+#[test]
+fn s4_the_journal_of_an_object_store_is_as_fast_as_on_flash() {
+    const OBJECTS: u64 = 64;
+    for clients in [1, 4, 16] {
+        let run = |place, mode| {
+            let drives = vec![Drive::sata_ssd(), Drive::hard_disk()];
+            let pool = Modelled::writing_back(&ONE_OF_EACH, drives, mode, 0);
+            let (all, synced, syncs) = pool.objects(clients, OBJECTS, place);
+            let counts = pool.counts();
+            let told = |count: &DriveCounts| {
+                format!(
+                    "{} writes, {} MiB, {} flushes, {} seeks",
+                    count.writes,
+                    count.written_bytes / MIB,
+                    count.flushes,
+                    count.seeks
+                )
+            };
+            println!(
+                "{clients} clients, {place:?}, {mode}: {} MB/s, {} us a sync; {}; {}",
+                OBJECTS * OBJECT * 1000 / all,
+                synced / syncs / 1000,
+                told(&counts[0]),
+                told(&counts[1])
+            );
+            (all, synced)
+        };
+        let marked = run(Journal::Marked, WriteBackMode::Sync);
+        let with = run(Journal::Plain, WriteBackMode::Sync);
+        assert!(with.1 * 10 <= marked.1 * 11 && with.0 * 10 <= marked.0 * 11, "{with:?} {marked:?}");
+        if clients == 1 {
+            let without = run(Journal::Plain, WriteBackMode::Off);
+            assert!(without.1 > 2 * with.1 && 2 * without.0 > 3 * with.0, "{with:?} {without:?}");
+        }
+    }
 }
 
 /// Time between two acts of a home server, and acts of an hour.

@@ -275,6 +275,48 @@ fn a_stock_kernel_reads_and_keeps_what_waits_in_the_write_back_tier() {
 }
 
 #[test]
+fn a_stock_kernel_reads_what_was_merged_and_returned_to_preallocated_space() {
+    if !can_make() {
+        return;
+    }
+    let mut pool = make_five(Profile::Raid1, Profile::Raid1, 4 << 30);
+    pool.keep_crash_state();
+    pool.write.borrow_mut().write_back = WriteBackWish::Told(WriteBackMode::Sync);
+    let fs = pool.open();
+    let new = |name: &[u8]| {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        fs.open_file(fs.create(fs.root(), name, &new).expect("room").id).expect("there")
+    };
+    let (log, image) = (new(b"log"), new(b"image"));
+    fs.allocate(&image, AllocateMode::Allocate, 0, 8 << 20).expect("room");
+    fs.sync().expect("commits");
+    for part in 0..40 {
+        fs.write(&log, part << 14, &[7; 16 << 10]).expect("room");
+        fs.sync_file(&log).expect("syncs");
+        fs.write(&image, part << 17, &[9; 64 << 10]).expect("room");
+        fs.sync_file(&image).expect("syncs");
+    }
+    fs.close_file(log).and(fs.close_file(image)).expect("closes");
+    fs.destage(&|| true).expect("room");
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("merged");
+    pool.assert_clean("merged");
+    pool.mount("rw");
+    let mount_point = pool.mount_point();
+    assert!(std::fs::read(mount_point.join("log")).expect("readable") == vec![7; 640 << 10]);
+    let image = std::fs::read(mount_point.join("image")).expect("readable");
+    let (written, rest) = image.split_at(5 << 20);
+    let expected = [[9; 64 << 10], [0; 64 << 10]].concat();
+    assert!(written.chunks(128 << 10).all(|part| part == expected) && rest.iter().all(|byte| *byte == 0));
+    std::fs::write(mount_point.join("image"), &image).expect("writable");
+    let said = run("btrfs", ["scrub", "start", "-B"], [&mount_point]);
+    assert!(said.contains("no errors found"), "{said}");
+    pool.unmount();
+    pool.assert_btrfs_check("the kernel has used it");
+}
+
+#[test]
 fn a_pool_of_stock_mkfs_is_placed_right_from_the_next_chunk_on() {
     if !can_make() {
         return;

@@ -1,7 +1,7 @@
 //! Preallocated space and the write-back tier: what a sync makes durable lies on flash first, and no promise of space is broken.
 
 use super::ground::{Making, MixedPool, append, devices_of_file, names, put};
-use super::writeback::{contents, destage, is_on_flash, pool, read, sync_more, waiting};
+use super::writeback::{contents, destage, is_on_flash, places, pool, read, sync_more, waiting};
 use super::{MIB, fill};
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{AllocateMode, FileFlags, Filesystem, InodeId, NewInode, WriteBackMode, WriteBackWish};
@@ -44,6 +44,52 @@ fn synced_writes_into_preallocated_space_lie_on_flash_until_they_are_destaged() 
     let expected: Vec<u8> = (0..16).flat_map(|_| contents(64 << 10)).collect();
     let found = read(&fs, file);
     assert!(found[..MIB] == expected && found[MIB..].iter().all(|byte| *byte == 0));
+    pool.close(fs);
+}
+
+#[test]
+fn waiting_data_returns_into_the_preallocated_extent_that_it_was_written_into() {
+    let pool = pool(WriteBackMode::Sync);
+    let fs = pool.open();
+    let file = preallocated(&fs, "image", FileFlags::empty(), 4 << 20);
+    let [extent] = places(&fs, file.number)[..] else { panic!("one extent") };
+    // In the middle, in pieces; alone; and up to the end.
+    let parts = [16, 17, 18, 40, 62, 63];
+    for part in parts {
+        sync_more(&fs, file, part * 64 * KIB, 64 << 10);
+    }
+    assert!(places(&fs, file.number).iter().any(|place| *place != extent));
+    destage(&fs);
+    assert!(places(&fs, file.number).iter().all(|place| *place == extent), "all of it is there again");
+    // What was written there once is not overwritten.
+    sync_more(&fs, file, 17 * 64 * KIB, 64 << 10);
+    destage(&fs);
+    let elsewhere = places(&fs, file.number).into_iter().filter(|place| *place != extent).count();
+    assert_eq!((elsewhere, waiting(&fs)), (1, 0));
+    let found = read(&fs, file);
+    for (part, found) in (0..).zip(found.chunks(64 << 10)) {
+        let expected = if parts.contains(&part) { contents(64 << 10) } else { vec![0; 64 << 10] };
+        assert!(found == expected, "part {part}");
+    }
+    pool.close(fs);
+}
+
+#[test]
+fn waiting_data_that_a_snapshot_shares_does_not_return_into_preallocated_space() {
+    let pool = pool(WriteBackMode::Sync);
+    let fs = pool.open();
+    let file = preallocated(&fs, "image", FileFlags::empty(), 1 << 20);
+    sync_more(&fs, file, 256 * KIB, 64 << 10);
+    let number = fs.snapshot(RootId::FS_TREE, fs.root(), b"snapshot", false).expect("room");
+    sync_more(&fs, file, 512 * KIB, 64 << 10);
+    destage(&fs);
+    let of_snapshot = InodeId { tree: number, number: file.number };
+    assert!(!is_on_flash(&fs, file) && !is_on_flash(&fs, of_snapshot) && waiting(&fs) == 0);
+    let (found, before) = (read(&fs, file), read(&fs, of_snapshot));
+    assert!(
+        found[256 << 10..][..64 << 10] == contents(64 << 10) && found[..576 << 10] != before[..576 << 10]
+    );
+    assert!(found[..512 << 10] == before[..512 << 10]);
     pool.close(fs);
 }
 
