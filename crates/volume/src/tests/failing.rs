@@ -295,7 +295,7 @@ fn parity_is_not_made_of_what_is_known_to_be_wrong() {
             let (stripe, offset) = pool.copies_of(STRIP + 3 * SECTOR + 7)[0];
             let (device, at) = pool.place(stripe, offset);
             pool.images[device][at] ^= 0x10;
-            let (volume, _) = pool.open_writable(&[]);
+            let (volume, devices) = pool.open_writable(&[]);
             let new = [9; STRIP];
             if has_witness {
                 volume.write_data_pieces(&[(START, &new)], &Sums(&pool)).expect("nothing fails");
@@ -304,6 +304,7 @@ fn parity_is_not_made_of_what_is_known_to_be_wrong() {
             } else {
                 volume.write_data(START, &new).expect("nothing fails");
             }
+            pool.take(&devices);
             let mut contents = pool.contents.clone();
             contents[..STRIP].fill(9);
             pool.set_contents(contents);
@@ -311,6 +312,15 @@ fn parity_is_not_made_of_what_is_known_to_be_wrong() {
             let read = volume.read_data(START, &mut found, &DataChecksums::all(&pool.checksums));
             assert_eq!(read.is_ok(), has_witness, "{profile}: the parity would have told");
             assert!(!has_witness || found == pool.contents);
+            // The parity fits what is on the devices, whichever of them is lost next.
+            for missing in pool.tolerated_losses() {
+                let (volume, _) = pool.open_writable(&missing);
+                let read = volume.read_data(START, &mut found, &DataChecksums::all(&pool.checksums));
+                assert!(
+                    !has_witness || (read.is_ok() && found == pool.contents),
+                    "{profile} without {missing:?}"
+                );
+            }
         }
     }
 }

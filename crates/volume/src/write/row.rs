@@ -40,6 +40,13 @@ struct Piece<'a> {
     bytes: &'a [u8],
 }
 
+/// Future contents of a part of a column.
+struct ColumnPart<'a> {
+    bytes: Cow<'a, [u8]>,
+    /// True if the device holds something wrong there, which would not fit parity made of the bytes.
+    is_corrected: bool,
+}
+
 /// Bytes of which some are wrong.
 struct Found {
     bytes: Vec<u8>,
@@ -123,12 +130,12 @@ impl<'a> Row<'a> {
             return Ok(());
         }
         for range in self.ranges() {
-            let columns: Vec<Cow<'a, [u8]>> = (0..layout.columns())
+            let columns: Vec<ColumnPart<'a>> = (0..layout.columns())
                 .map(|column| self.column(pool, column, &range))
                 .collect::<Result<_, _>>()?;
-            let (p, q) = syndromes(&columns.iter().map(Cow::as_ref).collect::<Vec<&[u8]>>());
-            for (column, bytes) in (0..).zip(columns) {
-                self.place_again(pool, plan, column, &range, bytes, unit);
+            let (p, q) = syndromes(&columns.iter().map(|part| part.bytes.as_ref()).collect::<Vec<&[u8]>>());
+            for (column, part) in (0..).zip(columns) {
+                self.place_again(pool, plan, column, &range, part, unit);
             }
             for (column, parity) in (layout.columns()..all).zip([p, q]) {
                 self.place(pool, plan, column, range.start, Cow::Owned(parity), unit);
@@ -137,24 +144,25 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// Plans that a column of which something was lost is written as a whole, while there still is parity that tells
-    /// what belongs there. If that fails again, it is one failure more that the row must bear.
+    /// Plans that a column of which something was lost or corrected is written as a whole, while there still is parity
+    /// that tells what belongs there. If that fails again, it is one failure more that the row must bear.
     fn place_again(
         &self,
         pool: &Pool,
         plan: &mut Plan<'a>,
         column: u64,
         range: &Range<u64>,
-        bytes: Cow<'a, [u8]>,
+        part: ColumnPart<'a>,
         unit: usize,
     ) {
         let place = &self.chunk.stripes[self.chunk.layout.stripe_in_row(self.row, column)];
         let physical = place.physical.get() + self.row * STRIP_BYTES + range.start;
+        let lost_writes = &pool.devices[place.device].lost_writes;
         // What is borrowed is new, and planned already.
-        let is_old = matches!(bytes, Cow::Owned(_));
-        if is_old && pool.devices[place.device].lost_writes.affect(physical, range.end - range.start) {
+        let is_old = matches!(part.bytes, Cow::Owned(_));
+        if is_old && (part.is_corrected || lost_writes.affect(physical, range.end - range.start)) {
             plan.is_mending(unit);
-            self.place(pool, plan, column, range.start, bytes, unit);
+            self.place(pool, plan, column, range.start, part.bytes, unit);
         }
     }
 
@@ -181,7 +189,7 @@ impl<'a> Row<'a> {
     }
 
     /// Future contents of a column: new data, and present data.
-    fn column(&self, pool: &Pool, column: u64, range: &Range<u64>) -> Result<Cow<'a, [u8]>, WriteError> {
+    fn column(&self, pool: &Pool, column: u64, range: &Range<u64>) -> Result<ColumnPart<'a>, WriteError> {
         let mut pieces: Vec<&Piece<'a>> = self.pieces.iter().collect();
         pieces.retain(|piece| piece.column == column && piece.start < range.end && range.start < piece.end());
         pieces.sort_by_key(|piece| piece.start);
@@ -189,31 +197,32 @@ impl<'a> Row<'a> {
             && piece.start == range.start
             && piece.end() == range.end
         {
-            return Ok(Cow::Borrowed(piece.bytes));
+            return Ok(ColumnPart { bytes: Cow::Borrowed(piece.bytes), is_corrected: false });
         }
         let mut bytes = vec![0; to_usize(range.end - range.start)];
-        let mut at = range.start;
+        let (mut at, mut is_corrected) = (range.start, false);
         let within = |at: u64| to_usize(at - range.start);
         for piece in pieces {
-            self.read_old(pool, column, at, &mut bytes[within(at)..within(piece.start.max(at))])?;
+            let before = &mut bytes[within(at)..within(piece.start.max(at))];
+            is_corrected |= self.read_old(pool, column, at, before)?;
             bytes[within(piece.start)..within(piece.end())].copy_from_slice(piece.bytes);
             at = piece.end();
         }
-        self.read_old(pool, column, at, &mut bytes[within(at)..])?;
-        Ok(Cow::Owned(bytes))
+        is_corrected |= self.read_old(pool, column, at, &mut bytes[within(at)..])?;
+        Ok(ColumnPart { bytes: Cow::Owned(bytes), is_corrected })
     }
 
     /// Reads what a column holds, from its device or else by rebuilding it; what is known to be wrong is taken from
-    /// where it is right, if there is such a place.
-    fn read_old(&self, pool: &Pool, column: u64, start: u64, buffer: &mut [u8]) -> Result<(), WriteError> {
+    /// where it is right, if there is such a place. Returns true if it was.
+    fn read_old(&self, pool: &Pool, column: u64, start: u64, buffer: &mut [u8]) -> Result<bool, WriteError> {
         if buffer.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let (stripe_offset, length) = (self.row * STRIP_BYTES + start, to_u64(buffer.len()));
         let run = Run { row: self.row, column, stripe_offset, length };
         let at = self.logical() + (column * STRIP_BYTES + start);
         let mut attempts: Vec<Attempt> = Vec::new();
-        let mut found: Option<Found> = None;
+        let (mut found, mut all_corrected) = (None::<Found>, 0);
         for way in 0..self.chunk.layout.ways() {
             if let Err(attempt) = pool.read_run(&self.chunk, &run, way, buffer) {
                 attempts.push(*attempt);
@@ -222,13 +231,14 @@ impl<'a> Row<'a> {
             let wrong = self.known.wrong(at, buffer);
             let Some(found) = &mut found else {
                 if wrong.is_empty() {
-                    return Ok(());
+                    return Ok(false);
                 }
                 found = Some(Found { bytes: buffer.to_vec(), wrong });
                 continue;
             };
             let corrected = found.correct(buffer, &wrong);
             self.count_corrected(pool, column, corrected);
+            all_corrected += corrected;
             if found.wrong.is_empty() {
                 break;
             }
@@ -236,7 +246,7 @@ impl<'a> Row<'a> {
         let Some(found) = found else { return Err(self.failed(attempts)) };
         // What is wrong wherever it comes from is not in use, or lost already.
         buffer.copy_from_slice(&found.bytes);
-        Ok(())
+        Ok(all_corrected > 0)
     }
 
     fn count_corrected(&self, pool: &Pool, column: u64, parts: usize) {
