@@ -20,7 +20,8 @@ pub enum FsError {
     Log(Box<FsError>),
     /// A relocation that the kernel was interrupted in could not be ended.
     #[error(
-        "a relocation (balance, or removal of a device) was interrupted, and its remains can't be dropped: {0}. The          pool is read-only until the kernel has ended it"
+        "a relocation (balance, or removal of a device) was interrupted, and its remains can't be dropped: {0}. The \
+         pool is read-only until the kernel has ended it"
     )]
     Relocation(Box<FsError>),
     /// Data could not be read.

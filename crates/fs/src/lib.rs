@@ -23,6 +23,7 @@ mod defragment;
 mod destage;
 mod directory;
 mod error;
+mod error_kind;
 mod extent;
 mod filesystem;
 mod hold;
@@ -42,6 +43,7 @@ mod statfs;
 mod subvolume;
 mod subvolume_change;
 mod tier;
+mod upkeep;
 mod uuid_tree;
 mod write_options;
 mod xattr;
@@ -65,9 +67,10 @@ pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget
 pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
 pub use data::{AllocateMode, RangePair};
 pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
-pub use destage::{DestageStatistics, Destaged, Destager};
+pub use destage::{DestageStatistics, Destaged};
 pub use directory::DirectoryEntry;
 pub use error::FsError;
+pub use error_kind::ErrorKind;
 pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};
 pub use hold::InodeHold;
 pub use inode_flags::FileFlags;
@@ -78,11 +81,7 @@ pub use read::OpenFile;
 pub use seek::Whence;
 pub use statfs::SpaceStatistics;
 pub use subvolume::Subvolume;
+pub use upkeep::{Upkeep, UpkeepOptions, UpkeepOwner};
 pub use write_options::{AtimeMode, FixedHost, Host, SystemHost, WriteOptions};
 pub use xattr::Xattr;
 pub use xattr_change::XattrMode;
-
-/// The example of the README, compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -55,7 +55,7 @@ pub struct WriteOptions {
     /// The class that a device is to have, by its name, whatever the pool or the host says of it.
     pub classes: BTreeMap<String, PlacementClass>,
     /// Source of the mode of write-back: none unless told otherwise, for someone has to destage what waits
-    /// ([`Destager`](crate::Destager)).
+    /// ([`Upkeep`](crate::Upkeep)).
     pub write_back: WriteBackWish,
     /// Profile of the log, whatever the pool has stored (`log_profile`).
     pub log_profile: Option<LogProfile>,

@@ -1,78 +1,48 @@
 //! Conversion of errors to numbers. Any fault of the pool is `EIO`, with its cause in the log.
 
-use brindle_fs::{FsError, TreeError};
+use brindle_fs::{ErrorKind, FsError};
 use rustix::io::Errno;
 
 /// The number for an error; logs those that a user could not make sense of by the number alone.
 pub(crate) fn errno_of(error: &FsError) -> Errno {
-    let errno = number_of(error);
+    let errno = number_of(error.kind());
     if errno == Errno::IO {
         tracing::error!("{error}");
     }
     errno
 }
 
-fn number_of(error: &FsError) -> Errno {
-    match error {
-        FsError::NotFound(_) | FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_) => Errno::NOENT,
+fn number_of(kind: ErrorKind) -> Errno {
+    match kind {
+        ErrorKind::NotFound => Errno::NOENT,
         // The kernel has come by a name that stands for something else by now: it looks the path up anew.
-        FsError::NoInode(_) => Errno::STALE,
-        FsError::Exists(_) | FsError::XattrExists(_) => Errno::EXIST,
-        FsError::NotADirectory(_) => Errno::NOTDIR,
-        FsError::IsADirectory(_) => Errno::ISDIR,
-        FsError::NotEmpty(_) | FsError::NestedSubvolume(..) => Errno::NOTEMPTY,
-        FsError::NotAFile(_)
-        | FsError::NotASymlink(_)
-        | FsError::NotASubvolume(_)
-        | FsError::InvalidName(_)
-        | FsError::Invalid { .. } => Errno::INVAL,
-        FsError::NameTooLong(_) => Errno::NAMETOOLONG,
-        FsError::TooManyCollisions(_) => Errno::OVERFLOW,
-        FsError::TooManyLinks(_) => Errno::MLINK,
-        FsError::TooLarge(_) => Errno::FBIG,
-        FsError::CrossSubvolume(_) => Errno::XDEV,
-        FsError::NotPermitted { .. } | FsError::DefaultSubvolume(_) => Errno::PERM,
-        FsError::NoXattr(_) => Errno::NODATA,
-        FsError::XattrTooLarge(_) => Errno::NOSPC,
-        FsError::ReadOnlySubvolume(_) => Errno::ROFS,
-        FsError::Unsupported { .. } => Errno::OPNOTSUPP,
-        FsError::SubvolumeLoop(_) => Errno::LOOP,
-        FsError::WriteBack { why, .. } => number_of(why),
-        FsError::Log(why) | FsError::Relocation(why) => number_of(why),
-        FsError::Data { .. }
-        | FsError::NoChecksum { .. }
-        | FsError::Decompress { .. }
-        | FsError::Item { .. } => Errno::IO,
-        FsError::Tree(error) => number_of_tree(error),
-    }
-}
-
-/// The number for an error of a tree, or of the pool as a whole.
-fn number_of_tree(error: &TreeError) -> Errno {
-    match error {
-        TreeError::NoSpace(_) => Errno::NOSPC,
-        TreeError::ReadOnly(_) => Errno::ROFS,
-        TreeError::NoDevice(_) => Errno::NODEV,
-        TreeError::NoTree(_) => Errno::NOENT,
-        TreeError::UnderWay(_) | TreeError::Busy { .. } => Errno::BUSY,
-        TreeError::Volume(_)
-        | TreeError::Read(_)
-        | TreeError::KeyBeyondBound { .. }
-        | TreeError::WrongTree { .. }
-        | TreeError::Item { .. }
-        | TreeError::Exists { .. }
-        | TreeError::TooLarge { .. }
-        | TreeError::Space { .. }
-        | TreeError::Refused(_)
-        | TreeError::Unsettled
-        | TreeError::Write(_) => Errno::IO,
+        ErrorKind::Stale => Errno::STALE,
+        ErrorKind::Exists => Errno::EXIST,
+        ErrorKind::NotADirectory => Errno::NOTDIR,
+        ErrorKind::IsADirectory => Errno::ISDIR,
+        ErrorKind::NotEmpty => Errno::NOTEMPTY,
+        ErrorKind::Invalid => Errno::INVAL,
+        ErrorKind::NameTooLong => Errno::NAMETOOLONG,
+        ErrorKind::TooManyCollisions => Errno::OVERFLOW,
+        ErrorKind::TooManyLinks => Errno::MLINK,
+        ErrorKind::TooLarge => Errno::FBIG,
+        ErrorKind::CrossSubvolume => Errno::XDEV,
+        ErrorKind::NotPermitted => Errno::PERM,
+        ErrorKind::NoAttribute => Errno::NODATA,
+        ErrorKind::NoSpace => Errno::NOSPC,
+        ErrorKind::ReadOnly => Errno::ROFS,
+        ErrorKind::Unsupported => Errno::OPNOTSUPP,
+        ErrorKind::Loop => Errno::LOOP,
+        ErrorKind::NoDevice => Errno::NODEV,
+        ErrorKind::Busy => Errno::BUSY,
+        ErrorKind::Damaged => Errno::IO,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brindle_fs::{InodeId, RootId};
+    use brindle_fs::{InodeId, RootId, TreeError};
     use brindle_ondisk::DevId;
     use std::sync::Arc;
 

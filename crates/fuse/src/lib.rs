@@ -9,7 +9,7 @@
 //! the kernel's back (subvolumes, by ioctls; the space that a file takes, when its data is written back) is told to it.
 //! A mount that is only read is not even told of opened files; the state of its readers lives in a bounded cache.
 //!
-//! `upkeep` commits from time to time. What was written is durable after `fsync`, a commit, or the end of
+//! The upkeep of `fs` commits from time to time. What was written is durable after `fsync`, a commit, or the end of
 //! [`MountHandle::wait`]; on a block device ([`MountOptions::block_device`]) also after `sync` and `syncfs`, which the kernel
 //! does not pass on elsewhere, and after umount(2). What asks for durability beforehand (`O_DSYNC`, mounts with `sync`, `chattr +S`) is in
 //! `operations/durability.rs`.
@@ -21,7 +21,6 @@ mod directory_handles;
 mod errno;
 mod flags;
 mod handles;
-mod idle;
 mod inode_number;
 mod mount;
 mod nameless;
@@ -32,7 +31,6 @@ mod options;
 mod permission;
 mod recent_writes;
 mod refusals;
-mod upkeep;
 
 pub use brindle_fs::AtimeMode;
 pub use mount::{MountError, MountHandle, UnmountHandle, mount, mount_further};

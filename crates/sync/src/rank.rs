@@ -118,8 +118,8 @@ ranks! {
     BulkRuns,
     /// Failure of a bulk writer.
     BulkFailure,
-    /// The end of destaging.
-    DestagerEnd,
+    /// Calls of a thread of the upkeep.
+    UpkeepCalls,
 
     // Devices: `volume`.
     /// Repair of a bad copy; writers hold it for reading.

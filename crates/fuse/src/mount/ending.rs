@@ -2,8 +2,7 @@
 //! a block device), else when all threads that serve it have ended. Nothing is written afterwards.
 
 use crate::operations::Operations;
-use crate::upkeep::Upkeep;
-use brindle_fs::{Filesystem, FsError};
+use brindle_fs::{Filesystem, FsError, Upkeep};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The end of a mount, yet to come or passed.

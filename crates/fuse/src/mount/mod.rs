@@ -17,8 +17,7 @@ use crate::MountOptions;
 use crate::adapter::{Adapter, NotifiedKernel};
 use crate::negotiation::{OpensAlone, wishes};
 use crate::operations::Operations;
-use crate::upkeep::Upkeep;
-use brindle_fs::Filesystem;
+use brindle_fs::{Filesystem, Upkeep, UpkeepOptions, UpkeepOwner};
 use brindle_transport::{Channel, Connection, Guard, Session, connect, connect_on, join};
 use mount_id::MountId;
 use rustix::io::Errno;
@@ -113,7 +112,10 @@ fn serve(
     let (channel, agreement) = Channel::open(device, &wishes(operations.is_written()))?;
     let channel = Arc::new(channel);
     operations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
-    let upkeep = || Upkeep::start(Arc::clone(&operations), Arc::clone(filesystem), options);
+    let upkeep = || {
+        let kept_up = UpkeepOptions { destage: options.destage, auto_defragment: options.auto_defragment };
+        Upkeep::start(Arc::clone(filesystem), Arc::clone(&operations) as Arc<dyn UpkeepOwner>, kept_up)
+    };
     let upkeep = operations.is_written().then(upkeep).transpose()?;
     let ending = Arc::new(Ending::new(Arc::clone(&operations), Arc::clone(filesystem), upkeep));
     let adapter = Adapter::new(operations, OpensAlone::of(&agreement), Arc::clone(&ending))?;

@@ -107,7 +107,7 @@ impl Operations {
         let Some(handle) = self.handle(handle)? else {
             return number(self.filesystem.read(&*self.file(node)?, offset, buffer));
         };
-        let is_noted = self.notes_accesses && !self.rests();
+        let is_noted = self.notes_accesses && !self.is_resting();
         if is_noted && (self.notes_each_access || handle.is_first_access()) {
             number(self.filesystem.note_access(handle.file.id())).ok();
         }

@@ -44,7 +44,7 @@ impl Operations {
         emit: &mut Emit<'_>,
     ) -> Result<(), Errno> {
         let directory = self.inode(node)?;
-        if offset == 0 && self.notes_directory_accesses && !self.rests() {
+        if offset == 0 && self.notes_directory_accesses && !self.is_resting() {
             number(self.filesystem.note_access(directory)).ok();
         }
         // Before anything is listed: what the kernel keeps has all that was there when it asked.

@@ -223,7 +223,7 @@ impl Operations {
 
     pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, Errno> {
         let id = self.inode(node)?;
-        if self.notes_accesses && !self.rests() {
+        if self.notes_accesses && !self.is_resting() {
             number(self.filesystem.note_access(id)).ok();
         }
         number(self.filesystem.read_link(id))

@@ -6,6 +6,7 @@
 
 use super::{Operations, number};
 use crate::MountOptions;
+use brindle_fs::{FsError, UpkeepOwner};
 use brindle_uapi::verb::Effect;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,27 +32,36 @@ impl Remountable {
     }
 }
 
-impl Operations {
-    /// The time from one commit to the next.
-    pub(crate) fn commit_interval(&self) -> Duration {
+impl UpkeepOwner for Operations {
+    fn commit_interval(&self) -> Duration {
         Duration::from_millis(self.remountable.commit_interval_ms.load(Ordering::Relaxed))
     }
 
+    fn rests(&self) -> bool {
+        self.is_resting()
+    }
+
+    fn sync(&self) -> Result<(), FsError> {
+        self.sync_all()
+    }
+}
+
+impl Operations {
     /// Returns true if the mount was remounted read-only.
-    pub(crate) fn rests(&self) -> bool {
+    pub(crate) fn is_resting(&self) -> bool {
         self.remountable.rests.load(Ordering::Relaxed)
     }
 
     /// Refuses an ioctl that would change something of a mount that rests.
     pub(super) fn require_awake(&self, effect: Effect) -> Result<(), Errno> {
-        if self.rests() && effect != Effect::Nothing { Err(Errno::ROFS) } else { Ok(()) }
+        if self.is_resting() && effect != Effect::Nothing { Err(Errno::ROFS) } else { Ok(()) }
     }
 
     /// The value of a setting that a remount changes; `None` if it is none of those.
     pub(super) fn remountable_setting(&self, name: &str) -> Option<String> {
         match name {
             "commit" => Some(self.commit_interval().as_secs().to_string()),
-            "read_only" => Some((!self.is_written() || self.rests()).to_string()),
+            "read_only" => Some((!self.is_written() || self.is_resting()).to_string()),
             _ => None,
         }
     }

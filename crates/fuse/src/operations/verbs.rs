@@ -120,7 +120,7 @@ services! {
     StopDeviceChange => |mount, _, _| mount.devices.stop();
     ReportDeviceChange => |mount, _, ()| Ok(mount.devices.report());
     StartScrub => |mount, _, start| {
-        mount.scrub.start(&mount.filesystem, mount.is_written() && !mount.rests(), &start)
+        mount.scrub.start(&mount.filesystem, mount.is_written() && !mount.is_resting(), &start)
     };
     StopScrub => |mount, _, ()| mount.scrub.stop();
     LimitScrub => |mount, _, limit| mount.scrub.limit(&limit);

@@ -33,7 +33,7 @@ const MIRRORS: Layout = Layout {
 const NOT_REACHED: [(Rank, &str); 9] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
-    (Rank::DestagerEnd, "the thread that destages, which these programs do without; what it does, others do"),
+    (Rank::UpkeepCalls, "threads of the upkeep, which these programs do without; what they do, others do"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
     (Rank::LogPreparation, "only where entries of a log are prepared under a lock; the others are below"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),

@@ -1,9 +1,9 @@
 //! The thread that destages when it is time.
 
-use super::Destaged;
-use crate::{Filesystem, FsError};
+use super::UpkeepOwner;
+use super::calls::Calls;
+use crate::{Destaged, Filesystem, FsError};
 use brindle_policy::writeback::DestageSettings;
-use brindle_sync::{Condvar, Mutex, Rank};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,61 +13,42 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// A thread that destages a filesystem when it is time. Dropped, it ends after the batch under way.
 #[derive(Debug)]
-pub struct Destager {
-    end: Arc<End>,
+pub(super) struct Destager {
+    calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug)]
-struct End {
-    is_near: Mutex<bool>,
-    changed: Condvar,
-}
-
 impl Destager {
-    /// Begins. `may_work` is asked before each batch.
+    /// Begins. The owner is asked before each batch whether it rests.
     ///
     /// # Errors
     /// A thread that can't be made.
-    pub fn start(
+    pub(super) fn start(
         filesystem: Arc<Filesystem>,
         settings: DestageSettings,
-        may_work: Box<dyn Fn() -> bool + Send>,
+        owner: Arc<dyn UpkeepOwner>,
     ) -> std::io::Result<Self> {
-        let end = Arc::new(End { is_near: Mutex::new(Rank::DestagerEnd, false), changed: Condvar::new() });
-        let told = Arc::clone(&end);
-        let run = move || work(&filesystem, &settings, &told, &*may_work);
+        let calls = Arc::new(Calls::default());
+        let called = Arc::clone(&calls);
+        let run = move || work(&filesystem, &settings, &called, &*owner);
         let thread = std::thread::Builder::new().name("destager".to_owned()).spawn(run)?;
-        Ok(Self { end, thread: Some(thread) })
+        Ok(Self { calls, thread: Some(thread) })
     }
 }
 
 impl Drop for Destager {
     fn drop(&mut self) {
-        *self.end.is_near.lock() = true;
-        self.end.changed.notify_all();
+        self.calls.end();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
     }
 }
 
-impl End {
-    fn is_near(&self) -> bool {
-        *self.is_near.lock()
-    }
-
-    /// Waits; true if it is time to end.
-    fn wait(&self, time: Duration) -> bool {
-        let is_near = self.is_near.lock();
-        *is_near || *self.changed.wait_timeout(is_near, time).0
-    }
-}
-
-fn work(filesystem: &Filesystem, settings: &DestageSettings, end: &End, may_work: &dyn Fn() -> bool) {
-    let may_go_on = || may_work() && !end.is_near();
+fn work(filesystem: &Filesystem, settings: &DestageSettings, calls: &Calls, owner: &dyn UpkeepOwner) {
+    let may_go_on = || !owner.rests() && !calls.is_over();
     let mut last: Option<Instant> = None;
-    while !end.wait(LOOK) {
+    while !calls.wait(LOOK) {
         if !may_go_on() {
             continue;
         }

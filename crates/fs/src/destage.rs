@@ -1,9 +1,5 @@
 //! Destaging: what waits in the write-back tier moves to bulk devices. How it is moved is told in [`brindle_tree`]'s
-//! module of that name, when by [`brindle_policy::writeback`]; here is what both need of files, and the thread that does it.
-
-mod destager;
-
-pub use destager::Destager;
+//! module of that name, when by [`brindle_policy::writeback`]; here is what both need of files; a thread of [`Upkeep`](crate::Upkeep) does it.
 
 use crate::{Filesystem, FsError};
 use brindle_policy::writeback::{DestageReason, DestageSettings, WaitingData, WriteBackMode, destage_reason};

@@ -1,8 +1,9 @@
-//! Defragmentation of metadata while the mount is idle; `policy` decides when.
+//! Defragmentation of metadata while nothing else happens; `policy` decides when.
 
-use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, FsError, TreeError};
+use crate::{DefragmentPlace, DefragmentScope, Filesystem, FsError};
 use brindle_ondisk::BlockGroupType;
 use brindle_policy::defragment::idle::{AutoDefragment, IdleFacts, is_due};
+use brindle_tree::TreeError;
 use std::time::Instant;
 
 /// A disk reads them within a second or two, however they lie.
@@ -10,7 +11,7 @@ const LEAVES_PER_PIECE: usize = 128;
 
 /// State of the defragmentation.
 #[derive(Debug)]
-pub(crate) struct IdleDefragment {
+pub(super) struct IdleDefragment {
     mode: AutoDefragment,
     /// Start of the next piece.
     from: Option<DefragmentPlace>,
@@ -23,24 +24,24 @@ pub(crate) struct IdleDefragment {
 }
 
 impl IdleDefragment {
-    pub(crate) fn new(mode: AutoDefragment, now: Instant) -> Self {
+    pub(super) fn new(mode: AutoDefragment, now: Instant) -> Self {
         Self { mode, from: None, pass_ended: None, commits: 0, seen: 0, quiet_since: now }
     }
 
     /// Notes a request since [`remember`](Self::remember), if there was one.
-    pub(crate) fn look(&mut self, filesystem: &Filesystem, now: Instant) {
+    pub(super) fn look(&mut self, filesystem: &Filesystem, now: Instant) {
         if asked(filesystem) != self.seen {
             self.quiet_since = now;
         }
     }
 
     /// Takes all lookups until now for those of the defragmentation itself.
-    pub(crate) fn remember(&mut self, filesystem: &Filesystem) {
+    pub(super) fn remember(&mut self, filesystem: &Filesystem) {
         self.seen = asked(filesystem);
     }
 
     /// Defragments a piece if one is due; whether it was.
-    pub(crate) fn step(&mut self, filesystem: &Filesystem, now: Instant) -> Result<bool, FsError> {
+    pub(super) fn step(&mut self, filesystem: &Filesystem, now: Instant) -> Result<bool, FsError> {
         if self.mode == AutoDefragment::Off || !self.is_due(filesystem, now)? {
             return Ok(false);
         }
@@ -88,9 +89,9 @@ fn rotates(filesystem: &Filesystem) -> Result<bool, FsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{NewInode, OpenOptions, RootId, WriteOptions};
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
-    use brindle_fs::{NewInode, OpenOptions, RootId, WriteOptions};
     use brindle_ondisk::Uuid;
     use brindle_policy::defragment::idle::QUIET;
     use std::sync::Arc;

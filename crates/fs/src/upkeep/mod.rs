@@ -1,10 +1,22 @@
-//! Upkeep of a writable mount: periodic commits, the background work, and destaging.
+//! Upkeep of a filesystem that is written: periodic commits, the background work, destaging, and defragmentation while
+//! nothing else happens.
+//!
+//! The walk: one thread sleeps until the next commit is due, until much has changed (the trees tell so), or for a few
+//! seconds; then it does a step of what is due, and begins anew. Another thread destages. Both do nothing while the
+//! [owner](UpkeepOwner) rests, and end before [`Upkeep`] is gone.
 
-use crate::MountOptions;
-use crate::idle::IdleDefragment;
-use crate::operations::Operations;
-use brindle_fs::{Destager, Filesystem, FsError, Remaining};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+mod calls;
+mod destager;
+mod idle;
+
+use crate::{Filesystem, FsError, Remaining};
+use brindle_policy::defragment::idle::AutoDefragment;
+use brindle_policy::writeback::DestageSettings;
+use calls::Calls;
+use destager::Destager;
+use idle::IdleDefragment;
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,28 +25,39 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Pause between two steps of work, so that requests come first.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The threads that do it. Dropped, they end.
+/// Owner of a filesystem that is kept up: a mount, or a program.
+pub trait UpkeepOwner: Debug + Send + Sync {
+    /// The time from one commit to the next; may change.
+    fn commit_interval(&self) -> Duration;
+
+    /// Returns true while nothing may be written.
+    fn rests(&self) -> bool {
+        false
+    }
+
+    /// Makes everything durable that was done before the call.
+    ///
+    /// # Errors
+    /// Those of [`Filesystem::sync`].
+    fn sync(&self) -> Result<(), FsError>;
+}
+
+/// Options of upkeep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UpkeepOptions {
+    /// Times and amounts of destaging.
+    pub destage: DestageSettings,
+    /// Pools whose metadata is defragmented while nothing else happens.
+    pub auto_defragment: AutoDefragment,
+}
+
+/// The threads that do it. Dropped, they end after what they have begun; nothing is committed for that.
 #[derive(Debug)]
-pub(crate) struct Upkeep {
+pub struct Upkeep {
     calls: Arc<Calls>,
     thread: Option<JoinHandle<()>>,
     /// Ends first: its batches are commits.
     destager: Option<Destager>,
-}
-
-/// Reasons for which it is called.
-#[derive(Debug, Default)]
-struct Calls {
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    /// True to end.
-    is_over: bool,
-    /// True to commit, for much has changed.
-    is_pressed: bool,
 }
 
 /// The next that is due.
@@ -45,24 +68,23 @@ struct Schedule {
 
 impl Upkeep {
     /// Begins.
-    pub(crate) fn start(
-        operations: Arc<Operations>,
+    ///
+    /// # Errors
+    /// A thread that can't be made.
+    pub fn start(
         filesystem: Arc<Filesystem>,
-        options: &MountOptions,
+        owner: Arc<dyn UpkeepOwner>,
+        options: UpkeepOptions,
     ) -> std::io::Result<Self> {
         let calls = Arc::new(Calls::default());
         let (called, caller) = (Arc::clone(&calls), Arc::clone(&calls));
         // A pool that is only read has no pressure to report.
         filesystem.pool().on_pressure(Box::new(move || caller.press())).ok();
-        let destager = {
-            let operations = Arc::clone(&operations);
-            let may_work = Box::new(move || !operations.rests());
-            Destager::start(Arc::clone(&filesystem), options.destage, may_work)?
-        };
+        let destager = Destager::start(Arc::clone(&filesystem), options.destage, Arc::clone(&owner))?;
         let begun = Instant::now();
         let defragment = IdleDefragment::new(options.auto_defragment, begun);
-        let schedule = Schedule { next_commit: begun + operations.commit_interval(), defragment };
-        let run = move || work(&operations, &filesystem, &called, schedule);
+        let schedule = Schedule { next_commit: begun + owner.commit_interval(), defragment };
+        let run = move || work(&*owner, &filesystem, &called, schedule);
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(run)?;
         Ok(Self { calls, thread: Some(thread), destager: Some(destager) })
     }
@@ -71,38 +93,17 @@ impl Upkeep {
 impl Drop for Upkeep {
     fn drop(&mut self) {
         drop(self.destager.take());
-        self.calls.waiting().is_over = true;
-        self.calls.changed.notify_all();
+        self.calls.end();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
     }
 }
 
-impl Calls {
-    /// Waits; true if it is time to end.
-    fn wait(&self, time: Duration) -> bool {
-        let is_quiet = |waiting: &mut Waiting| !waiting.is_over && !waiting.is_pressed;
-        let wait = self.changed.wait_timeout_while(self.waiting(), time, is_quiet);
-        let mut waiting = wait.unwrap_or_else(PoisonError::into_inner).0;
-        waiting.is_pressed = false;
-        waiting.is_over
-    }
-
-    fn press(&self) {
-        self.waiting().is_pressed = true;
-        self.changed.notify_all();
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn work(operations: &Operations, filesystem: &Filesystem, calls: &Calls, mut schedule: Schedule) {
+fn work(owner: &dyn UpkeepOwner, filesystem: &Filesystem, calls: &Calls, mut schedule: Schedule) {
     let mut pause = PAUSE;
     while !calls.wait(pause.min(schedule.next_commit.saturating_duration_since(Instant::now()))) {
-        match step(operations, filesystem, &mut schedule) {
+        match step(owner, filesystem, &mut schedule) {
             Ok(Remaining::More) => pause = PAUSE,
             Ok(Remaining::Nothing) => pause = IDLE,
             Err(error) if filesystem.is_writable() => {
@@ -117,13 +118,13 @@ fn work(operations: &Operations, filesystem: &Filesystem, calls: &Calls, mut sch
 }
 
 fn step(
-    operations: &Operations,
+    owner: &dyn UpkeepOwner,
     filesystem: &Filesystem,
     schedule: &mut Schedule,
 ) -> Result<Remaining, FsError> {
-    let (now, interval) = (Instant::now(), operations.commit_interval());
+    let (now, interval) = (Instant::now(), owner.commit_interval());
     schedule.defragment.look(filesystem, now);
-    if operations.rests() {
+    if owner.rests() {
         schedule.next_commit = now + interval.max(IDLE);
         return Ok(Remaining::Nothing);
     }
@@ -131,7 +132,7 @@ fn step(
     schedule.next_commit = schedule.next_commit.min(now + interval);
     if now >= schedule.next_commit {
         schedule.next_commit = now + interval;
-        operations.sync_all()?;
+        owner.sync()?;
     } else if filesystem.pool().is_under_pressure() {
         filesystem.commit()?;
     }
@@ -146,11 +147,23 @@ fn step(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{NewInode, OpenOptions, WriteOptions};
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
-    use brindle_fs::{NewInode, OpenOptions, WriteOptions};
     use brindle_ondisk::Uuid;
-    use brindle_policy::defragment::idle::AutoDefragment;
+
+    #[derive(Debug)]
+    struct Hasty(Arc<Filesystem>);
+
+    impl UpkeepOwner for Hasty {
+        fn commit_interval(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn sync(&self) -> Result<(), FsError> {
+            self.0.sync()
+        }
+    }
 
     #[test]
     fn a_pool_on_which_nothing_changes_is_not_written() {
@@ -159,16 +172,13 @@ mod tests {
         let options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
         mkfs(&[NewDevice::new(Arc::clone(&device))], &options).expect("a pool");
         let fs = Filesystem::open_writable(vec![device], &OpenOptions::default(), &WriteOptions::default());
-        let fs = Arc::new(fs.expect("opens"));
-        let commit_interval = Duration::ZERO;
-        let options = MountOptions { read_only: false, commit_interval, ..MountOptions::default() };
-        let operations = Operations::new(Arc::clone(&fs), &options);
-        let now = Instant::now();
+        let owner = Hasty(Arc::new(fs.expect("opens")));
+        let (fs, now) = (&owner.0, Instant::now());
         let defragment = IdleDefragment::new(AutoDefragment::Off, now);
         let mut schedule = Schedule { next_commit: now, defragment };
         let mut commits_after = |steps| {
             for _ in 0..steps {
-                step(&operations, &fs, &mut schedule).expect("writable");
+                step(&owner, fs, &mut schedule).expect("writable");
             }
             fs.pool().commit_statistics().commits
         };
