@@ -22,7 +22,6 @@ const RULES: [Rule; 2] = [
         exceptions: &[
             "directory_handles.rs",
             "handles.rs",
-            "idle.rs",
             "nameless.rs",
             "operations/append_only.rs",
             "operations/balance.rs",

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 22] = [
     "brindle-volume",
     "brindle-tree",
     "brindle-fs",
+    "brindle-pool",
     "brindle-check",
     "brindle-care",
     "brindle-admin",
