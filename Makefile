@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # What the tests and the demo use beside the Rust toolchain.
-PACKAGES := acl attr btrfs-progs e2fsprogs fio fuse3 g++ gcc libc6-dev make python3 time util-linux xfsprogs zstd
+PACKAGES := acl attr btrfs-progs e2fsprogs fio fuse3 g++ gcc libc6-dev libnbd-bin make python3 time util-linux xfsprogs zstd
 CARGO_DENY_VERSION := 0.20.2
 # What `make programs` runs on mounts, beside those.
 PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 tar

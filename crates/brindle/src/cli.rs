@@ -10,7 +10,7 @@ use clap::{ArgAction, Args, Parser};
     version,
     about = "btrfs in userspace, for pools that mix SSDs and hard disks",
     long_about = "brindle reads and writes btrfs pools in userspace: no kernel driver, and for image files no privileges.\n\n\
-                  A DEVICE is an image file or a block device. Where a command takes several, they are the \
+                  A DEVICE is an image file, a block device, or a URI such as nbd://host/name. Where a command takes several, they are the \
                   devices of one pool, in any order.",
     after_long_help = EXIT_STATUS_AND_ENVIRONMENT,
     subcommand_required = true,

@@ -1,4 +1,4 @@
-//! Devices: an image file or a block device, read at plain byte offsets by many threads at once, and the
+//! Devices: an image file, a block device or an export of an NBD server ([`NbdDevice`]), read at plain byte offsets by many threads at once, and the
 //! device's class (does it rotate?). A [`WritableDevice`] can be written too.
 //!
 //! The walk of a read: a batch of [`ReadRequest`]s is submitted ([`Device::submit_reads`]), an engine reads each into a
@@ -22,6 +22,8 @@ mod error;
 mod file;
 mod loop_device;
 mod memory;
+mod nbd;
+mod open;
 mod overlay;
 mod request;
 mod sparse;
@@ -37,6 +39,8 @@ pub use error::DeviceError;
 pub use file::FileDevice;
 pub use loop_device::LoopDevice;
 pub use memory::MemoryDevice;
+pub use nbd::NbdDevice;
+pub use open::{is_remote, open_device, open_device_to_write, open_device_with_claim};
 pub use overlay::OverlayDevice;
 pub use request::{PendingRead, ReadAnswer, ReadRequest, ReadUnderWay, ReadWaiter};
 pub use sparse::SparseDevice;

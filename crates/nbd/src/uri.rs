@@ -34,6 +34,13 @@ pub struct UriError {
     reason: &'static str,
 }
 
+impl UriError {
+    /// The reason, without the URI.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
+
 /// Schemes, and true for those of unix sockets; TLS is refused by name.
 const SCHEMES: [(&str, bool); 2] = [("nbd://", false), ("nbd+unix://", true)];
 const TLS_SCHEMES: [&str; 2] = ["nbds://", "nbds+unix://"];

@@ -1,7 +1,7 @@
 //! Identity of a device, by its superblock.
 
 use super::AdminError;
-use brindle_device::{Device, FileDevice};
+use brindle_device::open_device;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use std::path::Path;
 
@@ -22,7 +22,7 @@ impl DeviceIdentity {
     /// Reads the first superblock of a device; `None` if it has none.
     pub fn read(path: &Path) -> Result<Option<Self>, AdminError> {
         let mut bytes = [0; SUPERBLOCK_SIZE];
-        FileDevice::open(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
+        open_device(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
         let superblock = Superblock::from_bytes(&bytes);
         let item = &superblock.dev_item;
         let (devid, uuid, stored) = (item.devid, item.uuid, item.device_type.get());

@@ -2,7 +2,7 @@
 
 use super::{Inventory, MountedDevice, TierError};
 use crate::control::{ControlError, Mounted};
-use brindle_device::{Device, DeviceClass, FileDevice};
+use brindle_device::{DeviceClass, open_device};
 use brindle_ondisk::DevId;
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{ClassFacts, ClassReason, TierDevice, TierPool, classify};
@@ -83,7 +83,7 @@ pub fn require_no_seed(inventory: &Inventory) -> Result<(), TierError> {
 
 /// Rotation of a device, as the host reports it.
 fn rotates(path: &Path) -> Option<bool> {
-    match FileDevice::open(path).ok()?.class() {
+    match open_device(path).ok()?.class() {
         DeviceClass::Solid => Some(false),
         DeviceClass::Rotating => Some(true),
         DeviceClass::Unknown => None,

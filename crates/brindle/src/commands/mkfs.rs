@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use brindle_care::mkfs::{
     FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
 };
-use brindle_device::FileDevice;
+use brindle_device::{FileDevice, WritableDevice, is_remote, open_device_to_write};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
 use clap::Args;
@@ -20,6 +20,7 @@ use rootdir::{Filling, RootdirOptions};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -258,29 +259,30 @@ fn open_all(
     let mut devices = Vec::new();
     for (path, class) in named {
         filling.map_or(Ok(()), |filling| filling.refuse_image(&path))?;
-        let is_new = (size.is_some() || filling.is_some()) && !path.exists();
-        let device = if is_new {
+        let is_new = (size.is_some() || filling.is_some()) && !path.exists() && !is_remote(&path);
+        let (device, is_fixed): (Arc<dyn WritableDevice>, bool) = if is_new {
             let device = FileDevice::create(&path, 0)?;
             images.0.push(path.clone());
-            device
+            (Arc::new(device), false)
         } else {
             let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             if seen.contains(&real) {
                 bail!("{} is given twice", path.display());
             }
-            let device = FileDevice::open_writable(&path)?;
-            if command.size.is_some() && device.is_block_device() {
+            let is_fixed = is_remote(&path)
+                || fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
+            if command.size.is_some() && is_fixed {
                 bail!("{} is a block device: --size is for image files", path.display());
             }
-            device
+            (open_device_to_write(&path)?, is_fixed)
         };
         let (resize_bytes, limit_bytes) = match size {
-            limit if device.is_block_device() => (None, limit),
+            limit if is_fixed => (None, limit),
             None if is_new => (filling.map(Filling::image_bytes), None),
             size => (size, None),
         };
         seen.push(fs::canonicalize(&path).unwrap_or(path));
-        devices.push(NewDevice { class, resize_bytes, limit_bytes, ..NewDevice::new(Arc::new(device)) });
+        devices.push(NewDevice { class, resize_bytes, limit_bytes, ..NewDevice::new(device) });
     }
     Ok(devices)
 }

@@ -7,11 +7,10 @@ use crate::commands::usage::wrong_usage;
 use anyhow::Result;
 use brindle_admin::pool::OpenPool;
 use brindle_admin::{PoolAdmin, Reach};
-use brindle_device::{FileDevice, WritableDevice};
+use brindle_device::open_device_to_write;
 use brindle_fs::{Filesystem, PlacementClass};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Administration of the pool of a mounted directory, or of devices.
 pub(crate) fn administer(paths: &[PathBuf]) -> Result<Box<dyn PoolAdmin>> {
@@ -58,9 +57,6 @@ fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
 /// The filesystem on these devices, to be written.
 pub(crate) fn open_devices_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
-        Ok(Arc::new(FileDevice::open_writable(path)?))
-    };
-    let devices = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let devices = paths.iter().map(|path| open_device_to_write(path)).collect::<Result<Vec<_>, _>>()?;
     open_writable(devices, options)
 }

@@ -4,7 +4,7 @@ use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
-use brindle_device::{Device, FileDevice, WritableDevice};
+use brindle_device::{Device, WritableDevice, open_device};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
 use brindle_tree::{Pool, TreeError};
@@ -186,7 +186,7 @@ pub(crate) fn log_devices(volume: &Volume) {
 
 /// Logs the facts of a device's superblock: the valid copy of highest generation counts.
 fn log_copies(name: &str) {
-    let Ok(device) = FileDevice::open(Path::new(name)) else { return };
+    let Ok(device) = open_device(Path::new(name)) else { return };
     let copy = |(mirror, offset): (usize, &u64)| {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         if offset.checked_add(to_u64(SUPERBLOCK_SIZE)).is_none_or(|end| end > device.size_bytes()) {
@@ -206,6 +206,5 @@ fn log_copies(name: &str) {
 
 /// Opens devices, in the order given.
 pub(crate) fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
-    let open = |path: &&Path| -> Result<Arc<dyn Device>> { Ok(Arc::new(FileDevice::open(path)?)) };
-    paths.iter().map(open).collect()
+    paths.iter().map(|path| Ok(open_device(path)?)).collect()
 }

@@ -17,6 +17,7 @@ mod logged;
 mod lost;
 mod mount;
 mod names;
+mod nbd;
 mod placement;
 mod racing;
 mod reads;

@@ -2,7 +2,7 @@
 
 use super::DeviceCareError;
 use crate::mkfs::{signature, write};
-use brindle_device::{FileDevice, WritableDevice};
+use brindle_device::{WritableDevice, open_device_to_write};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use brindle_tree::{DeviceSpace, JoiningDevice, Pool};
@@ -24,9 +24,9 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
-    /// Opens a block device that is not in use, or an image file.
+    /// Opens a block device that is not in use, an image file, or an export of an NBD server.
     pub fn open(path: &Path, uuid: Uuid, class: Option<PlacementClass>) -> Result<Self, DeviceCareError> {
-        Ok(Self { device: Arc::new(FileDevice::open_writable(path)?), uuid, class })
+        Ok(Self { device: open_device_to_write(path)?, uuid, class })
     }
 }
 

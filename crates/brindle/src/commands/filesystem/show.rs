@@ -8,7 +8,7 @@ use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::Result;
 use brindle_admin::{AdminError, Mounted, Reach};
-use brindle_device::FileDevice;
+use brindle_device::open_device;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
 use brindle_tree::{TreeError, TreeRoot};
@@ -101,7 +101,7 @@ impl Shown {
             if path.as_os_str().is_empty() {
                 continue;
             }
-            match FileDevice::open(&path) {
+            match open_device(&path) {
                 Ok(_) => there.push(path.clone()),
                 Err(error) => {
                     tracing::warn!("devid {}: {error}", info.devid);

@@ -4,7 +4,7 @@ use crate::cli::JsonOption;
 use crate::dump::{print_superblock, superblock_json};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_device::{Device, FileDevice};
+use brindle_device::{Device, open_device};
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use clap::Args;
 use serde_json::Value;
@@ -70,9 +70,9 @@ pub(crate) fn run(command: &DumpSuperCommand) -> Result<ExitCode> {
     }
     let mut out = output::stdout();
     for path in &command.devices {
-        let device = FileDevice::open(path)?;
+        let device = open_device(path)?;
         for offset in offsets(command) {
-            if let Some(copy) = read_copy(&device, offset, command)? {
+            if let Some(copy) = read_copy(&*device, offset, command)? {
                 writeln!(out, "superblock: bytenr={offset}, device={}", copy.device)?;
                 writeln!(out, "---------------------------------------------------------")?;
                 print_superblock(&mut out, &copy.superblock, command.full)?;
@@ -88,9 +88,9 @@ pub(crate) fn run(command: &DumpSuperCommand) -> Result<ExitCode> {
 fn run_json(command: &DumpSuperCommand) -> Result<ExitCode> {
     let mut values = Vec::new();
     for path in &command.devices {
-        let device = FileDevice::open(path)?;
+        let device = open_device(path)?;
         for offset in offsets(command) {
-            if let Some(copy) = read_copy(&device, offset, command)? {
+            if let Some(copy) = read_copy(&*device, offset, command)? {
                 values.push(superblock_json(&copy.superblock, &copy.device, copy.offset, command.full));
             }
         }
@@ -110,7 +110,7 @@ fn offsets(command: &DumpSuperCommand) -> Vec<u64> {
 
 /// The copy at `offset`; none where the device ends before one of the usual places, or where there is nothing
 /// and all copies were asked for.
-fn read_copy(device: &FileDevice, offset: u64, command: &DumpSuperCommand) -> Result<Option<Copy>> {
+fn read_copy(device: &dyn Device, offset: u64, command: &DumpSuperCommand) -> Result<Option<Copy>> {
     let end = offset.checked_add(to_u64(SUPERBLOCK_SIZE));
     let is_beyond_end = end.is_none_or(|end| end > device.size_bytes());
     if is_beyond_end && command.bytenr.is_none() && offset != SUPERBLOCK_OFFSETS[0] {

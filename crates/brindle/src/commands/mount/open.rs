@@ -4,7 +4,7 @@ use super::ending::Patience;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read, open_writable};
 use anyhow::{Context, Result};
-use brindle_device::{Claim, Device, DeviceError, FileDevice, WritableDevice};
+use brindle_device::{Claim, DeviceError, WritableDevice, open_device_to_write, open_device_with_claim};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
 use brindle_volume::VolumeError;
 use std::io::ErrorKind;
@@ -107,14 +107,14 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
     for index in order {
         let (path, class) = &devices[index];
         let device = if index == 0 {
-            let (device, its_claim) = patient(path, &patience, FileDevice::open_with_claim)?;
+            let (device, its_claim) = patient(path, &patience, open_device_with_claim)?;
             claim = its_claim;
             device
         } else {
-            patient(path, &patience, FileDevice::open_writable)?
+            patient(path, &patience, open_device_to_write)?
         };
         options.write.classes.extend(class.map(|class| (device.name().to_owned(), class)));
-        opened[index] = Some(Arc::new(device));
+        opened[index] = Some(device);
     }
     let opened = opened.into_iter().flatten().collect();
     Ok(Opened { filesystem: open_writable(opened, &options)?, read_only_reason: None, claim })

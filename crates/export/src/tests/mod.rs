@@ -1,0 +1,4 @@
+//! The server and clients of any kind.
+
+mod client;
+mod server;
