@@ -26,6 +26,9 @@ const MAGIC: [u8; 8] = *b"BrndlFC\0";
 /// Version of the format.
 pub(crate) const VERSION: u32 = 1;
 
+/// Most superblocks and transactions that a cache can have had.
+pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
+
 /// A uuid.
 pub(crate) type Uuid = [u8; 16];
 
@@ -107,6 +110,9 @@ impl Superblock {
 
     fn check(&self) -> Result<(), &'static str> {
         Mode::from_number(self.mode).ok_or("mode")?;
+        if self.sequence.get() > NUMBER_MAX || self.closed_at.get() > NUMBER_MAX {
+            return Err("number of a superblock or transaction");
+        }
         let geometry = Geometry::of(self);
         if !is_block_length(geometry.block_bytes) {
             return Err("length of a block");
@@ -325,6 +331,9 @@ impl TableBlock {
             return FoundBlock::Damaged;
         }
         let transaction = header.transaction.get();
+        if transaction > NUMBER_MAX {
+            return FoundBlock::Damaged;
+        }
         let is_whole = header.entries_checksum.get() == crc32c::crc32c_append(seed(cache), entries);
         let entries =
             <[Entry]>::ref_from_bytes(entries).ok().filter(|found| is_whole && found.len() == ENTRIES);
@@ -391,6 +400,8 @@ mod tests {
             &|found| found.block_bytes = 4097.into(),
             &|found| found.associativity = 0.into(),
             &|found| found.associativity = (1 << 16).into(),
+            &|found| found.sequence = u64::MAX.into(),
+            &|found| found.closed_at = u64::MAX.into(),
             &|found| found.sets = 0.into(),
             &|found| found.sets = u64::MAX.into(),
             &|found| found.data_offset = 0.into(),

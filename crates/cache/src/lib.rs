@@ -15,6 +15,7 @@ mod create;
 mod engine;
 mod error;
 mod format;
+mod keeper;
 mod load;
 mod read;
 mod requests;
@@ -29,6 +30,7 @@ pub use create::{
 };
 pub use engine::{Cache, CacheStatus};
 pub use error::CacheError;
+pub use keeper::CacheKeeper;
 pub use load::{CacheFacts, inspect, load};
 pub use settings::{Mode, Settings, UnknownMode};
 pub use statistics::CacheCounters;

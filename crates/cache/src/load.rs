@@ -8,6 +8,9 @@
 //! A copy that is not whole and belongs to no lost transaction was damaged later: the cache is refused, unless forced.
 //! After a crash only dirty blocks are taken over: the disk may have newer contents of a clean one.
 
+#[cfg(test)]
+mod tests;
+
 use crate::commit::Commits;
 use crate::create::{sample, text, write_superblock};
 use crate::engine::{Cache, State};
@@ -184,10 +187,8 @@ fn read_table(
     let mut pairs = Vec::new();
     for first in (0..count).step_by(PAGES_AT_ONCE as usize) {
         let end = count.min(first + PAGES_AT_ONCE);
-        let copies =
-            [read_copy(flash, superblock, first, end, 0)?, read_copy(flash, superblock, first, end, 1)?];
-        let [old, new] = copies;
-        pairs.extend(old.into_iter().zip(new));
+        let [one, other] = [0, 1].map(|copy| read_copy(flash, superblock, first, end, copy));
+        pairs.extend(one.into_iter().zip(other));
     }
     let last =
         pairs.iter().flat_map(|(a, b)| [transaction_of(a), transaction_of(b)]).flatten().max().unwrap_or(0);
@@ -316,11 +317,20 @@ fn read_copy(
     first: u32,
     end: u32,
     copy: u8,
-) -> Result<Vec<FoundBlock>, CacheError> {
+) -> Vec<FoundBlock> {
+    let place = Geometry::of(superblock).table_place(first, copy);
     let mut pages = vec![0; (end - first) as usize * PAGE_BYTES];
-    flash.read_at(Geometry::of(superblock).table_place(first, copy), &mut pages)?;
+    if flash.read_at(place, &mut pages).is_err() {
+        // Page by page: those that can't be read stay zeros.
+        for (page, at) in pages.chunks_mut(PAGE_BYTES).zip((place..).step_by(PAGE_BYTES)) {
+            if let Err(error) = flash.read_at(at, page) {
+                tracing::warn!("{error}");
+                page.fill(0);
+            }
+        }
+    }
     let parse = |(page, index)| TableBlock::parse(page, &superblock.cache, index);
-    Ok(pages.chunks(PAGE_BYTES).zip(first..end).map(parse).collect())
+    pages.chunks(PAGE_BYTES).zip(first..end).map(parse).collect()
 }
 
 impl LoadedTable {
@@ -360,7 +370,8 @@ impl Cache {
             write_streams: StreamDetector::default(),
             wear: WearBudget::new(0, now),
             superblock: superblock.clone(),
-            disk_unflushed: false,
+            // A process before this one may have left writes that the host did not make durable yet.
+            disk_unflushed: true,
             is_cleaning: false,
             fallow_hand: (0, now),
             flash_failures: 0,

@@ -246,6 +246,11 @@ fn a_crash_while_a_cache_is_made_leaves_none_or_an_empty_one() {
 fn flushed_blocks_lie_on_the_flash_alone() {
     let (recorder, devices) = recorded(new_images(TINY));
     let cache = open(&devices, false).expect("it can be loaded");
+    let flushes = recorder.position();
+    cache.flush().expect("it works");
+    let first: Vec<usize> =
+        recorder.recording().events()[flushes..].iter().map(|event| event.device).collect();
+    assert_eq!(first, [1], "an earlier process may have left unflushed writes on the disk");
     let before = recorder.position();
     cache.write_at(3 * BLOCK, &[5; 1024]).expect("it works");
     cache.flush().expect("it works");

@@ -1,6 +1,9 @@
 //! Tests of the cache over devices in memory: against a plain disk, over crashes and failures, by several threads.
 
 mod crash;
+mod faults;
+mod loading;
 mod model;
+mod published;
 mod threads;
 mod world;

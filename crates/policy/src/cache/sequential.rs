@@ -5,7 +5,8 @@ const FLOWS: usize = 32;
 
 /// Detector of streams. A request that begins at the end of an earlier one continues its stream; a stream is skipped
 /// from the request on that makes it longer than the threshold. A request that is longer by itself is skipped whole: the
-/// blocks of a stream's begin would cost the disk a seek when they are cleaned.
+/// blocks of a stream's begin would cost the disk a seek when they are cleaned. A request that repeats the last one of a
+/// stream begins it anew.
 #[derive(Clone, Debug, Default)]
 pub struct StreamDetector {
     /// The latest one last.
@@ -32,7 +33,8 @@ impl StreamDetector {
         let mut flow = match continued.or_else(repeated).map(|found| self.flows.remove(found)) {
             None => Flow { last: offset, end, length: 0 },
             Some(flow) if flow.end == offset => flow,
-            Some(repeated) => Flow { length: repeated.length.saturating_sub(length), ..repeated },
+            // A log that is appended to: its last block is written again and again before the next one.
+            Some(repeated) => Flow { length: 0, ..repeated },
         };
         flow = Flow { last: offset, end, length: flow.length.saturating_add(length) };
         if self.flows.len() == FLOWS {
@@ -64,6 +66,14 @@ mod tests {
         let mut detector = StreamDetector::default();
         assert!((0..100).all(|_| !detector.is_skipped(8192, 4096, 32)));
         assert!((0..100).all(|at| !detector.is_skipped(at * 4096, 4096, 0)), "no threshold");
+    }
+
+    #[test]
+    fn a_log_whose_last_block_is_written_again_is_no_stream() {
+        let mut detector = StreamDetector::default();
+        for at in 0..100 {
+            assert!((0..3).all(|_| !detector.is_skipped(at * 4096, 4096, 32)), "block {at}");
+        }
     }
 
     #[test]
