@@ -41,6 +41,17 @@ impl Client {
         }
     }
 
+    /// The disk of any kind that is shown there.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    pub fn of_any(mountpoint: &Path) -> Result<Self, LabError> {
+        let canonical = mountpoint.canonicalize().map_err(|error| Self::explain(mountpoint, error))?;
+        let client = Self { mountpoint: canonical };
+        client.status_text()?;
+        Ok(client)
+    }
+
     /// The file that is the disk.
     pub fn disk(&self) -> PathBuf {
         self.mountpoint.join(DISK_NAME)
@@ -52,6 +63,15 @@ impl Client {
     /// Those of [`at`](Self::at); [`LabError::Status`] for a disk of another version.
     pub fn status(&self) -> Result<Status, LabError> {
         let path = self.mountpoint.join(STATUS_NAME);
+        Status::parse(&self.status_text()?).map_err(|line| LabError::Status { path, line })
+    }
+
+    /// Its state as text.
+    ///
+    /// # Errors
+    /// Those of [`at`](Self::at).
+    pub fn status_text(&self) -> Result<String, LabError> {
+        let path = self.mountpoint.join(STATUS_NAME);
         let mut text = vec![0; STATUS_BYTES];
         // A directory of another filesystem may hold a file of this name.
         let is_ours = [DISK_NAME, CONTROL_NAME].iter().all(|name| self.mountpoint.join(name).exists());
@@ -61,14 +81,21 @@ impl Client {
             return Err(LabError::NoDisk(self.mountpoint.clone()));
         }
         text.truncate(length);
-        Status::parse(&String::from_utf8_lossy(&text)).map_err(|line| LabError::Status { path, line })
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Sends a line to its control file.
+    ///
+    /// # Errors
+    /// The host's, or that of the disk: a command that it refuses.
+    pub fn send(&self, line: &str) -> io::Result<()> {
+        let path = self.mountpoint.join(CONTROL_NAME);
+        File::options().write(true).open(path)?.write_all(line.as_bytes())
     }
 
     fn command(&self, command: Command) -> Result<(), LabError> {
         let path = self.mountpoint.join(CONTROL_NAME);
-        let line = command.to_line();
-        let write = || File::options().write(true).open(&path)?.write_all(line.as_bytes());
-        write().map_err(|source| match (Errno::from_io_error(&source), command) {
+        self.send(&command.to_line()).map_err(|source| match (Errno::from_io_error(&source), command) {
             (Some(Errno::ALREADY), Command::Cut(..)) => LabError::IsOff(self.mountpoint.clone()),
             (Some(Errno::ALREADY), Command::Restore) => LabError::IsOn(self.mountpoint.clone()),
             (Some(Errno::NOTCONN | Errno::CONNABORTED), _) => LabError::Gone(self.mountpoint.clone()),
@@ -107,14 +134,22 @@ impl Client {
     /// [`LabError::Detach`] and those of a mount that is in use; [`LabError::Lasts`].
     pub fn stop(&self) -> Result<(), LabError> {
         let status = self.status()?;
-        let number = i32::try_from(status.process).ok().and_then(Pid::from_raw);
+        self.end(status.process, status.loop_device)
+    }
+
+    /// Ends a disk that a process serves, with its loop device, and waits for the end of the process.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub fn end(&self, server: u64, loop_device: Option<PathBuf>) -> Result<(), LabError> {
+        let number = i32::try_from(server).ok().and_then(Pid::from_raw);
         // `None` for a process of another namespace, or that is gone already.
         let process = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
-        Ending::of(self.mountpoint.clone(), status.loop_device).end()?;
+        Ending::of(self.mountpoint.clone(), loop_device).end()?;
         let Some(process) = process else { return Ok(()) };
         let mut ends = [PollFd::new(&process, PollFlags::IN)];
         match poll(&mut ends, Some(&PATIENCE)) {
-            Ok(0) => Err(LabError::Lasts(status.process)),
+            Ok(0) => Err(LabError::Lasts(server)),
             _ => Ok(()),
         }
     }

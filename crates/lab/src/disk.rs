@@ -2,11 +2,12 @@
 
 use crate::status::Cut;
 use crate::volatile::Volatile;
-use crate::{CutMode, CutReport, LabError, Model, Status, Store};
+use crate::{Command, CutMode, CutReport, LabError, Model, ShownDisk, Status, Store};
 use brindle_device::Buffer;
 use brindle_sim::{DriveRequestKind, RealDrive};
 use rustix::io::Errno;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -214,6 +215,60 @@ impl Disk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ShownDisk for Disk {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes()
+    }
+
+    fn is_rotating(&self) -> bool {
+        self.model.is_rotating()
+    }
+
+    fn answers_later(&self) -> bool {
+        // The drive waits, and no thread with it.
+        true
+    }
+
+    fn read(&self, offset: u64, length: usize, answer: impl FnOnce(Answer<&[u8]>) + Send + 'static) {
+        self.read(offset, length, answer);
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        is_durable: bool,
+        answer: impl FnOnce(Answer<()>) + Send + 'static,
+    ) {
+        self.write(offset, bytes, is_durable, answer);
+    }
+
+    fn flush(&self, answer: impl FnOnce(Answer<()>) + Send + 'static) {
+        self.flush(answer);
+    }
+
+    fn discard(&self, offset: u64, length: u64, answer: impl FnOnce(Answer<()>) + Send + 'static) {
+        self.discard(offset, length, answer);
+    }
+
+    fn status_text(&self, loop_device: Option<&Path>) -> String {
+        let mut status = self.status();
+        status.loop_device = loop_device.map(Path::to_owned);
+        status.to_text()
+    }
+
+    fn command(&self, line: &[u8]) -> Answer<()> {
+        match Command::parse(line).ok_or(Errno::INVAL)? {
+            Command::Reset => {
+                self.reset_counts();
+                Ok(())
+            }
+            Command::Cut(mode, seed) => self.cut(mode, seed).map(drop),
+            Command::Restore => self.restore(),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The laboratory: a modelled disk that any program can use, as one file of a FUSE mount, with a loop device on it if
-//! that is wanted.
+//! that is wanted. Any other device can be shown in the same way ([`show`], [`ShownDevice`]).
 //!
 //! The walk of a request: the kernel sends it to [`server`], which hands it to the [`Disk`]. The disk keeps the contents
 //! ([`Store`], sparse, in memory or in a file) and asks the modelled drive for the time; when the drive has done it, its thread
@@ -17,6 +17,7 @@ mod model;
 mod run;
 mod serve;
 mod server;
+mod shown;
 mod status;
 mod store;
 mod volatile;
@@ -26,7 +27,8 @@ pub use disk::{Answer, Disk};
 pub use error::LabError;
 pub use model::{KEYS, Key, Model, ModelError, PRESETS, Preset};
 pub use run::{Phase, RunOptions, Suite, run};
-pub use serve::{DiskOptions, Ending, ServedDisk, serve};
+pub use serve::{DiskOptions, Ending, ServedDisk, ShowOptions, serve, show};
+pub use shown::{ShownDevice, ShownDisk};
 pub use status::{Command, Cut, Status};
 pub use store::Store;
 pub use volatile::{CutMode, CutReport};

@@ -1,7 +1,7 @@
 //! The life of a served disk: made, mounted, attached, waited for, ended.
 
 use crate::server::{DISK_NAME, DiskServer};
-use crate::{Disk, LabError, Model, Store};
+use crate::{Disk, LabError, Model, ShownDisk, Store};
 use brindle_device::LoopDevice;
 use brindle_transport::{
     Channel, Connection, Features, MountError, MountOptions, Session, Wishes, connect, unmount,
@@ -28,6 +28,21 @@ pub struct DiskOptions {
     pub is_attached: bool,
 }
 
+/// The way in which a disk is shown.
+#[derive(Clone, Debug)]
+pub struct ShowOptions {
+    /// Directory to mount it on.
+    pub mountpoint: PathBuf,
+    /// Source in the table of mounts.
+    pub source: String,
+    /// Subtype of the mount.
+    pub subtype: &'static str,
+    /// True if a loop device is attached.
+    pub is_attached: bool,
+    /// Threads that take requests. More than one, so that a processor that copies one does not keep the others.
+    pub threads: usize,
+}
+
 /// A disk that is served.
 #[derive(Debug)]
 #[must_use = "it is served until it is unmounted"]
@@ -49,7 +64,7 @@ const SUBTYPE: &str = "brindle-lab";
 const REQUEST_BYTES: u32 = 1 << 20;
 /// Requests that the kernel has under way at once: more than the tags of a loop device.
 const BACKGROUND: u16 = 512;
-/// Threads that take requests. More than one, so that a processor that copies one does not keep the others.
+/// Threads that take requests of a modelled disk, whose drive has a thread of its own.
 const THREADS: usize = 4;
 /// Attempts to unmount after the loop device was detached: the kernel, or a program that looks at new devices, may hold it for
 /// a moment.
@@ -75,25 +90,42 @@ const QUEUE: [(&str, [&str; 2]); 4] = [
 /// Properties that a loop device is left with: the kernel's defaults of those that it does not set anew.
 const LEFT: [(&str, &str); 2] = [("scheduler", "none"), ("max_sectors_kb", "0")];
 
-/// Makes a disk and mounts it. It answers as soon as this returns.
+/// Makes a modelled disk and mounts it. It answers as soon as this returns.
 ///
 /// # Errors
 /// [`LabError`]; nothing is left then.
 pub fn serve(options: &DiskOptions) -> Result<ServedDisk, LabError> {
-    let mountpoint = check_mountpoint(&options.mountpoint)?;
+    check_mountpoint(&options.mountpoint)?;
     let size_bytes = options.size_bytes.unwrap_or(options.model.size_bytes());
     let store = match &options.file {
         Some(path) => Store::in_file(path, size_bytes)?,
         None => Store::in_memory(size_bytes)?,
     };
     let disk = Arc::new(Disk::new(options.model.clone(), store)?);
+    let shown = ShowOptions {
+        mountpoint: options.mountpoint.clone(),
+        source: options.model.to_string(),
+        subtype: SUBTYPE,
+        is_attached: options.is_attached,
+        threads: THREADS,
+    };
+    show(disk, &shown)
+}
+
+/// Mounts a directory with a disk. It answers as soon as this returns.
+///
+/// # Errors
+/// [`LabError`]; nothing is left then.
+pub fn show<D: ShownDisk>(disk: Arc<D>, options: &ShowOptions) -> Result<ServedDisk, LabError> {
+    let mountpoint = check_mountpoint(&options.mountpoint)?;
+    let is_rotating = disk.is_rotating();
     let server =
         Arc::new(DiskServer { disk, loop_device: OnceLock::new(), hides_blocks: AtomicBool::default() });
-    let Connection { device, .. } = connect(&mountpoint, &mount_options(&options.model))?;
+    let Connection { device, .. } = connect(&mountpoint, &mount_options(options))?;
     let wishes = Wishes { features: FEATURES, request_bytes: REQUEST_BYTES, background: BACKGROUND };
     let start = || {
         let (channel, _) = Channel::open(device, &wishes)?;
-        Session::start(&Arc::new(channel), &server, THREADS)
+        Session::start(&Arc::new(channel), &server, options.threads)
     };
     let session = match start() {
         Ok(session) => session,
@@ -104,7 +136,6 @@ pub fn serve(options: &DiskOptions) -> Result<ServedDisk, LabError> {
     };
     let mut ending = Ending { mountpoint, loop_device: None };
     if options.is_attached {
-        let is_rotating = options.model.is_rotating();
         server.hides_blocks.store(is_rotating, Ordering::Release);
         let attached = attach(&ending.mountpoint.join(DISK_NAME), is_rotating);
         server.hides_blocks.store(false, Ordering::Release);
@@ -132,10 +163,10 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, LabError> {
     Ok(canonical)
 }
 
-fn mount_options(model: &Model) -> MountOptions {
+fn mount_options(options: &ShowOptions) -> MountOptions {
     MountOptions {
-        source: model.to_string(),
-        subtype: SUBTYPE,
+        source: options.source.clone(),
+        subtype: options.subtype,
         flags: MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME,
         allow_other: false,
         default_permissions: true,

@@ -1,6 +1,6 @@
 //! The files of the mount: the disk, its state, and one that takes commands.
 
-use crate::{Command, Disk};
+use crate::ShownDisk;
 use brindle_transport::{
     Attributes, DeviceWaits, DirectoryOperation, Entry, FileOperation, FilesystemSpace, InodeOperation,
     Listed, MountOperation, NameOperation, OpenAnswers, Opened, Operation, Pace, Reply, Request, Server,
@@ -44,8 +44,8 @@ const ZERO_RANGE: u32 = 16;
 
 /// Server of a disk.
 #[derive(Debug)]
-pub(crate) struct DiskServer {
-    pub(crate) disk: Arc<Disk>,
+pub(crate) struct DiskServer<D> {
+    pub(crate) disk: Arc<D>,
     pub(crate) loop_device: OnceLock<PathBuf>,
     /// True while a loop device is attached that is to have no discards. It has them where the file below can tell the size
     /// of its blocks, and they can't be taken from it later: a limit of 0 would stay with its number for all that use
@@ -53,7 +53,7 @@ pub(crate) struct DiskServer {
     pub(crate) hides_blocks: AtomicBool,
 }
 
-impl DiskServer {
+impl<D: ShownDisk> DiskServer<D> {
     fn attributes(&self, node: u64) -> Option<Attributes> {
         let (ino, _, mode) = *NODES.iter().find(|(number, ..)| *number == node)?;
         let size = if node == DISK { self.disk.size_bytes() } else { 0 };
@@ -153,9 +153,7 @@ impl DiskServer {
         match node {
             DISK => self.disk.read(offset, size, move |read| reply.settle(read, Reply::<kind::Data>::data)),
             STATUS => {
-                let mut status = self.disk.status();
-                status.loop_device = self.loop_device.get().cloned();
-                let text = status.to_text();
+                let text = self.disk.status_text(self.loop_device.get().map(PathBuf::as_path));
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
                 reply.data(&text.as_bytes()[from..text.len().min(from.saturating_add(size))]);
             }
@@ -170,16 +168,7 @@ impl DiskServer {
             let is_durable = write.flags.intersects(OFlags::SYNC | OFlags::DSYNC);
             return self.disk.write(write.offset, write.data, is_durable, answer);
         }
-        answer(match Command::parse(write.data) {
-            _ if node != CONTROL => Err(Errno::INVAL),
-            None => Err(Errno::INVAL),
-            Some(Command::Reset) => {
-                self.disk.reset_counts();
-                Ok(())
-            }
-            Some(Command::Cut(mode, seed)) => self.disk.cut(mode, seed).map(drop),
-            Some(Command::Restore) => self.disk.restore(),
-        });
+        answer(if node == CONTROL { self.disk.command(write.data) } else { Err(Errno::INVAL) });
     }
 
     fn directory(&self, operation: DirectoryOperation) {
@@ -220,7 +209,7 @@ impl DiskServer {
     }
 }
 
-impl Server for DiskServer {
+impl<D: ShownDisk> Server for DiskServer<D> {
     type Leftover = ();
 
     fn enter_thread(&self, _: DeviceWaits) {}
@@ -231,8 +220,7 @@ impl Server for DiskServer {
     }
 
     fn pace(&self, _: &Request<'_>) -> Pace {
-        // The drive waits, and no thread with it.
-        Pace::Quick
+        if self.disk.answers_later() { Pace::Quick } else { Pace::Slow }
     }
 
     fn serve(&self, request: Request<'_>) {

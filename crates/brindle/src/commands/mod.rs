@@ -1,6 +1,7 @@
 //! The commands, a module each.
 
 pub(crate) mod balance;
+mod cache;
 mod cat;
 mod check;
 mod device;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Inspect(inspect::InspectCommand),
     Export(export::ExportCommand),
     #[command(subcommand)]
+    Cache(cache::CacheCommand),
+    #[command(subcommand)]
     Lab(lab::LabCommand),
     Ls(ls::LsCommand),
     Cat(cat::CatCommand),
@@ -81,6 +84,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),
+        Command::Cache(command) => cache::run(&command),
         Command::Export(command) => export::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Ls(command) => ls::run(&command),

@@ -3,6 +3,7 @@
 
 mod administrator;
 mod block_device;
+mod cache;
 mod check;
 mod defragment;
 mod devices;

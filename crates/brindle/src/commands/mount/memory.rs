@@ -11,8 +11,13 @@ const MOST_BYTES: u64 = 512 << 20;
 
 /// For this machine, in bytes.
 pub(super) fn budget_bytes() -> usize {
+    brindle_ondisk::to_usize(share_of(machine_bytes()))
+}
+
+/// The machine's memory in bytes; 0 if it can't be told.
+pub(crate) fn machine_bytes() -> u64 {
     let said = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    brindle_ondisk::to_usize(share_of(total_bytes(&said).unwrap_or(0)))
+    total_bytes(&said).unwrap_or(0)
 }
 
 fn share_of(total_bytes: u64) -> u64 {

@@ -24,6 +24,7 @@ use anyhow::{Context, Result};
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
+pub(crate) use memory::machine_bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;

@@ -1,0 +1,87 @@
+//! `cache set` and `cache stop`.
+
+use super::stat::served;
+use anyhow::{Context, Result, bail};
+use brindle_cache::Settings;
+use brindle_lab::Client;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const MANUAL: &str = "\
+SETTINGS
+  skip_seq_thresh_kb    KiB from which on a stream goes around the cache; 0: never (default)
+  skip_seq_read_kb, skip_seq_write_kb
+                        the same of reads, and of writes
+  dirty_thresh_pct      percent of a set that may be dirty, 10 to 95 (20)
+  fallow_delay          seconds after which a dirty block that is not written any more is cleaned;
+                        0: never (900)
+  max_clean_ios_total   runs of 1 MiB that one round of cleaning writes, 1 to 128 (4)
+  reclaim_policy        block that makes way: 0 or fifo, 1 or lru, 2 or s3fifo (default)
+  cache_all             0: no further blocks are taken in (1)
+  fast_remove           1: the cache is closed with its dirty blocks (0)
+  wear_bytes_per_day    bytes a day that may be written to the SSD by choice; 0: no limit (default)
+  do_sync=1             writes all dirty blocks to the disk, now
+  zero_stats=1          sets all counters to 0
+
+EXAMPLES
+    brindle cache set skip_seq_thresh_kb=32 /run/fsdc
+    brindle cache set do_sync=1 /run/fsdc
+
+EXIT STATUS
+  0  success
+  1  no cache is served there
+  2  wrong usage: no such setting, or a value that it can't have";
+
+/// Change a setting of a cache in use
+///
+/// It holds until the cache is stopped.
+#[derive(Args, Debug)]
+#[command(after_long_help = MANUAL)]
+pub(crate) struct SetCommand {
+    /// Name and value
+    #[arg(value_name = "NAME=VALUE", value_parser = parse_setting)]
+    setting: String,
+    /// Directory on which the cache is mounted
+    mountpoint: PathBuf,
+}
+
+/// End the use of a cache
+///
+/// All dirty blocks are written to the disk first, unless fast_remove is set; then the loop device is detached and the
+/// directory unmounted. Refused while the device is in use.
+#[derive(Args, Debug)]
+pub(crate) struct StopCommand {
+    /// Directory on which the cache is mounted
+    mountpoint: PathBuf,
+}
+
+fn parse_setting(word: &str) -> Result<String, String> {
+    let (name, value) = word.split_once('=').ok_or("must be NAME=VALUE")?;
+    if !matches!((name, value), ("do_sync" | "zero_stats", "1")) {
+        Settings::default().set(name, value).map_err(|error| error.to_string())?;
+    }
+    Ok(word.to_owned())
+}
+
+/// Runs `cache set`.
+pub(crate) fn set(command: &SetCommand) -> Result<ExitCode> {
+    let client = Client::of_any(&command.mountpoint)?;
+    client.send(&command.setting).with_context(|| command.setting.clone())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `cache stop`.
+pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
+    let client = Client::of_any(&command.mountpoint)?;
+    let lines = served(&command.mountpoint)?;
+    let find = |name: &str| lines.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+    let Some(process) = find("process").and_then(|process| process.parse().ok()) else {
+        bail!("{}: no cache is served there", command.mountpoint.display());
+    };
+    if find("mode") == Some("back") && find("fast_remove") != Some("1") {
+        client.send("do_sync=1").context("cannot clean the cache")?;
+    }
+    client.end(process, find("loop_device").map(PathBuf::from))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,224 @@
+//! `brindle cache`: made, served, changed, stopped, killed; filesystems of the kernel on it.
+
+use super::mount::{can_mount, is_mounted};
+use super::support::{brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longest time of anything here: a test that needs it has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A cache of two images, and the directory that it is served in; what is left of it goes when this is dropped.
+struct Pair {
+    scratch: TempDir,
+    device: PathBuf,
+}
+
+impl Pair {
+    fn new(mode: &str, ssd_mib: u64, disk_mib: u64) -> Self {
+        let scratch = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(scratch.path().join("place")).expect("new");
+        fs::create_dir(scratch.path().join("files")).expect("new");
+        let pair = Self { scratch, device: PathBuf::new() };
+        for (name, mib) in [("ssd", ssd_mib), ("disk", disk_mib)] {
+            let image = File::create(pair.at(name)).expect("room");
+            image.set_len(mib << 20).expect("sparse");
+        }
+        let words = ["cache", "create", "-v", "-p", mode, "pair"].map(PathBuf::from);
+        brindle_succeeds(words.into_iter().chain([pair.at("ssd"), pair.at("disk")]));
+        pair
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn load(&mut self, options: &[&str]) {
+        let words = ["cache", "load"].iter().chain(options).map(PathBuf::from);
+        let said = brindle_prints(words.chain(["ssd", "disk", "place"].map(|name| self.at(name))));
+        self.device = PathBuf::from(said.trim_end());
+    }
+
+    fn cache(&self, words: &[&str]) -> Vec<PathBuf> {
+        ["cache"].iter().chain(words).map(PathBuf::from).chain([self.at("place")]).collect()
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        let stat: serde_json::Value =
+            serde_json::from_str(&brindle_prints(self.cache(&["stat", "--json"]))).expect("JSON");
+        stat[name].as_u64().unwrap_or_else(|| panic!("{name} is a number in {stat}"))
+    }
+
+    /// Kills the server, and takes away the remains.
+    fn kill(&self) {
+        let number = i32::try_from(self.number("process")).expect("a process");
+        kill_process(Pid::from_raw(number).expect("a process"), Signal::KILL).expect("ours");
+        let begin = Instant::now();
+        while is_alive(number) {
+            assert!(begin.elapsed() < PATIENCE, "the end of the server: not in time");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn clear(&self) {
+        let files = self.at("files");
+        if is_mounted(&files) {
+            run("umount", &[text(&files)]);
+        }
+        if self.device.starts_with("/dev") {
+            run("losetup", &["--detach", text(&self.device)]);
+        }
+        run("umount", &["-l", text(&self.at("place"))]);
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if is_mounted(&self.at("files")) {
+            run("umount", &["-l", text(&self.at("files"))]);
+        }
+        if is_mounted(&self.at("place")) && !brindle(self.cache(&["stop"])).status.success() {
+            self.clear();
+        }
+    }
+}
+
+fn is_alive(process: i32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Runs a program that may not take for ever; true if it succeeds.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", &PATIENCE.as_secs().to_string(), program]).args(arguments);
+    let output = command.output().expect("coreutils");
+    if !output.status.success() {
+        println!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    output.status.success()
+}
+
+fn write_at(path: &Path, fill: u8, offset: u64) {
+    let file = File::options().write(true).open(path).expect("ours");
+    file.write_all_at(&[fill; 8192], offset).expect("writes");
+    file.sync_all().expect("flushes");
+}
+
+fn byte_at(path: &Path, offset: u64) -> u8 {
+    let mut bytes = [0; 8192];
+    File::open(path).expect("ours").read_exact_at(&mut bytes, offset).expect("reads");
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+    bytes[0]
+}
+
+#[test]
+fn cache_that_cannot_be_made_is_refused() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let [ssd, disk] = ["ssd", "disk"].map(|name| scratch.path().join(name));
+    for image in [&ssd, &disk] {
+        File::create(image).and_then(|image| image.set_len(64 << 20)).expect("room");
+    }
+    let (ssd, disk) = (text(&ssd), text(&disk));
+    let create = |words: &[&str]| -> Vec<String> {
+        let all = [&["cache", "create"], words, &["fsdc", ssd, disk]].concat();
+        all.into_iter().map(str::to_owned).collect()
+    };
+    for (code, words, says) in [
+        (2, ["-p", "sideways", "-a", "512"], "must be back, thru or around"),
+        (2, ["-p", "back", "-b", "4z"], "no size"),
+        (2, ["-p", "back", "-m", "4M"], "blocks of 4k"),
+        (1, ["-p", "back", "-b", "3k"], "power of two"),
+        (1, ["-p", "back", "-a", "100"], "power of two"),
+        (1, ["-p", "back", "-s", "1G"], "all that the flash device has"),
+        (1, ["-wp", "thru", "-a", "512"], "must be a write-back cache"),
+    ] {
+        let said = brindle_fails(code, create(&words));
+        assert!(said.contains(says), "{words:?}: {said}");
+    }
+    let said = brindle_fails(1, ["cache", "destroy", ssd]);
+    assert!(said.contains("holds no cache"), "{said}");
+    brindle_succeeds(create(&["-p", "back"]));
+    let said = brindle_fails(1, create(&["-p", "back"]));
+    assert!(said.contains("holds the cache fsdc already"), "{said}");
+    brindle_succeeds(create(&["-f", "-p", "back"]));
+    let said = brindle_prints(["cache", "stat", ssd]);
+    assert!(said.contains("fsdc") && said.contains("back"), "{said}");
+    let said = brindle_fails(2, ["cache", "set", "dirty_thresh_pct=5", "/"]);
+    assert!(said.contains("from 10 to 95"), "{said}");
+    let said = brindle_fails(1, ["cache", "set", "dirty_thresh_pct=50", "/"]);
+    assert!(!said.is_empty());
+}
+
+#[test]
+fn cache_is_served_changed_stopped_and_killed() {
+    if !can_mount() {
+        return;
+    }
+    let mut pair = Pair::new("back", 16, 64);
+    pair.load(&[]);
+    assert_eq!(fs::metadata(&pair.device).expect("served").len(), 64 << 20);
+    write_at(&pair.device, 7, 1 << 20);
+    assert_eq!((byte_at(&pair.device, 1 << 20), byte_at(&pair.at("disk"), 1 << 20)), (7, 0));
+    assert_eq!((pair.number("dirty_blocks"), pair.number("writes")), (2, 2));
+    brindle_succeeds(pair.cache(&["set", "skip_seq_thresh_kb=32"]));
+    assert_eq!(pair.number("skip_seq_write_kb"), 32);
+    let said = brindle_fails(1, ["cache", "destroy", text(&pair.at("ssd"))]);
+    assert!(said.contains("in use"), "{said}");
+    brindle_succeeds(pair.cache(&["set", "do_sync=1"]));
+    assert_eq!((pair.number("dirty_blocks"), byte_at(&pair.at("disk"), 1 << 20)), (0, 7));
+    write_at(&pair.device, 8, 1 << 20);
+    pair.kill();
+    pair.clear();
+    assert_eq!(byte_at(&pair.at("disk"), 1 << 20), 7);
+    let said = brindle_fails(1, ["cache", "destroy", text(&pair.at("ssd"))]);
+    assert!(said.contains("2 dirty blocks"), "{said}");
+    pair.load(&[]);
+    assert_eq!((byte_at(&pair.device, 1 << 20), pair.number("dirty_blocks")), (8, 2));
+    brindle_succeeds(pair.cache(&["stop"]));
+    assert_eq!(byte_at(&pair.at("disk"), 1 << 20), 8);
+    brindle_succeeds(["cache", "destroy", text(&pair.at("ssd"))]);
+}
+
+#[test]
+fn filesystems_on_a_cache_survive_the_death_of_its_server() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    for (make, check) in [("mkfs.ext4 -q -F", "e2fsck -f -n"), ("mkfs.xfs -q -f", "xfs_repair -n")] {
+        let mut pair = Pair::new("back", 48, 400);
+        pair.load(&["--attach"]);
+        let files = pair.at("files");
+        let on_device = |words: &str, pair: &Pair| {
+            let words: Vec<&str> = words.split(' ').chain([text(&pair.device)]).collect();
+            run(words[0], &words[1..])
+        };
+        assert!(on_device(make, &pair), "{make}");
+        for round in 0..3_u8 {
+            assert!(run("mount", &[text(&pair.device), text(&files)]), "{make}, round {round}");
+            for number in 0..round * 20 {
+                let contents = fs::read(files.join(format!("file{number}"))).expect("it was made durable");
+                assert!(contents.len() == 100_000 && contents.iter().all(|byte| *byte == number), "{make}");
+            }
+            for number in round * 20..(round + 1) * 20 {
+                let mut file = File::create(files.join(format!("file{number}"))).expect("room");
+                file.write_all(&[number; 100_000]).expect("room");
+                file.sync_all().expect("flushes");
+            }
+            fs::write(files.join("unsynced"), [round; 300_000]).expect("room");
+            File::open(&files).and_then(|directory| directory.sync_all()).expect("flushes");
+            pair.kill();
+            pair.clear();
+            pair.load(&["--attach"]);
+        }
+        assert!(run("mount", &[text(&pair.device), text(&files)]), "the log is replayed");
+        assert!(run("umount", &[text(&files)]));
+        assert!(on_device(check, &pair), "{check}");
+        brindle_succeeds(pair.cache(&["stop"]));
+    }
+}
