@@ -19,7 +19,7 @@ use brindle_policy::placement::{
     room_for_fast_data,
 };
 use brindle_policy::sleep::sleepers;
-use brindle_policy::writeback::DataPlace;
+use brindle_policy::writeback::{DataPlace, WriteBackMode};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pool {
@@ -136,6 +136,13 @@ impl Space {
         let mode =
             if state.placement == PlacementMode::Strict { "ssd_metadata=strict" } else { "ssd_metadata" };
         tracing::info!("{mode}: metadata goes to devid {}, data to devid {}", ids(true), ids(false));
+        let obstacle = self.find_write_back_obstacle(state);
+        if let Some(obstacle) = obstacle.filter(|_| state.write_back.mode != WriteBackMode::Off) {
+            match state.write_back.is_chosen {
+                true => tracing::warn!("no data goes to the write-back tier: {obstacle}"),
+                false => tracing::info!("no data goes to the write-back tier: {obstacle}"),
+            }
+        }
     }
 
     /// Fast devices that hold the log alone, or the reason for which there are none.

@@ -89,6 +89,8 @@ pub struct WriteBackStatus {
 #[derive(Debug, Default)]
 pub(super) struct WriteBackTier {
     pub(super) mode: WriteBackMode,
+    /// True if the pool stores the mode, or the mount was told.
+    pub(super) is_chosen: bool,
     pub(super) stored: WriteBackSettings,
     /// Start of each chunk, and the time from which on data has waited in it, 0 if none does.
     pub(super) chunks: BTreeMap<u64, u64>,
@@ -274,6 +276,8 @@ impl WriteBackTier {
     /// The same, of chunks that are there, with the mode that is wished for.
     pub(super) fn open(pool: &Pool, wish: WriteBackWish) -> Result<Self, TreeError> {
         let mut tier = Self::load(pool)?;
+        tier.is_chosen =
+            matches!(wish, WriteBackWish::Told(_)) || tier.stored != WriteBackSettings::default();
         tier.mode = match wish {
             WriteBackWish::Told(mode) => mode,
             WriteBackWish::Stored(otherwise) => tier.stored.mode.unwrap_or(otherwise),
@@ -320,7 +324,7 @@ impl Space {
         found
     }
 
-    fn find_write_back_obstacle(&self, state: &State) -> Option<WriteBackObstacle> {
+    pub(super) fn find_write_back_obstacle(&self, state: &State) -> Option<WriteBackObstacle> {
         let is_strict = self.mode(state) == PlacementMode::Strict;
         let fast = fast_data_devices(&state.summaries());
         obstacle(state.fast.is_some(), is_strict, fast, state.profile(Content::WriteBack))
