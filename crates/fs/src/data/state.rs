@@ -39,6 +39,7 @@ use brindle_ondisk::to_u64;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// State of a file's contents that its items do not have yet.
 #[derive(Debug)]
@@ -46,7 +47,12 @@ pub(crate) struct FileState {
     gate: RwLock<()>,
     writeback: Mutex<()>,
     memory: Mutex<Memory>,
+    /// Bytes written back since the last sync of the file; `u64::MAX` if there was none.
+    since_sync: AtomicU64,
 }
+
+/// Bytes that are written back without a sync after which a file no longer counts as one that is synced.
+const SYNCED_FILE_BYTES: u64 = 64 << 20;
 
 /// Contents in memory.
 #[derive(Debug, Default)]
@@ -123,6 +129,7 @@ impl Default for FileState {
             gate: RwLock::new(Rank::FileGate, ()),
             writeback: Mutex::new(Rank::FileWriteback, ()),
             memory: Mutex::default(),
+            since_sync: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -136,6 +143,23 @@ impl FileState {
     pub(super) fn begin_change(&self) -> Changing<'_> {
         self.memory().is_changing = true;
         Changing(self)
+    }
+
+    /// Notes that a program waits for the file to be durable.
+    pub(super) fn note_sync(&self) {
+        self.since_sync.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that contents are written back.
+    pub(super) fn note_written(&self, bytes: u64) {
+        let add = |since: u64| Some(since.saturating_add(bytes));
+        // The closure never refuses.
+        let _ = self.since_sync.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Returns true if the next sync of the file is to be expected soon: it was synced, and little was written since.
+    pub(super) fn is_synced_often(&self) -> bool {
+        self.since_sync.load(Ordering::Relaxed) < SYNCED_FILE_BYTES
     }
 
     /// Stamp that moves on whenever [`overlay`](Self::overlay) may answer otherwise for other reasons than new

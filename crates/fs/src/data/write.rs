@@ -100,7 +100,7 @@ impl Filesystem {
 
     fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8], stamp: Stamp) -> Result<u64, FsError> {
         let _writing = self.writing()?;
-        self.throttle();
+        self.throttle(file.inode());
         let subvolume = self.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _entry = file.inode().data.shared();

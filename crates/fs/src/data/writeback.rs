@@ -24,7 +24,8 @@ const FLUSHED_FILES_MAX: usize = 64;
 /// Reason for writing contents back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// They are to be durable soon: a sync waits for them, or a name that takes the place of another.
+    /// They are to be durable soon: a sync waits for them, or a name that takes the place of another, or the file is one that
+    /// is synced often.
     Sync,
     /// Room in memory, a commit, or an operation that needs extents.
     Other,
@@ -66,6 +67,7 @@ impl Filesystem {
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
         let _stops = self.may_wait_for_commits();
         let _timing = self.pool().time_sync();
+        file.inode().data.note_sync();
         // Whatever fails is noted as an error of the file.
         let written = self.write_back_inode(file.inode(), Cause::Sync);
         self.take_error(file)?;
@@ -107,12 +109,12 @@ impl Filesystem {
         }
     }
 
-    /// Lets a writer write back if too much is dirty: one does at half of the limit, all wait at the limit. Errors
+    /// Lets a writer of a file write back if too much is dirty: one does at half of the limit, all wait at the limit. Errors
     /// are those of the files, and reported through their handles.
-    pub(super) fn throttle(&self) {
+    pub(super) fn throttle(&self, inode: &Arc<Inode>) {
         let context = &self.data;
         let max = context.settings.dirty_bytes_max;
-        if context.dirty_bytes() < max / 2 {
+        if context.dirty_bytes() < max / 2 || self.is_spared(inode) {
             return;
         }
         let _turn = if context.dirty_bytes() < max {
@@ -130,9 +132,27 @@ impl Filesystem {
             let Some(oldest) = context.oldest() else {
                 return;
             };
-            if let Err(error) = self.write_back_inode(&oldest, Cause::Other) {
-                tracing::warn!("{error}");
-            }
+            self.write_back_for_room(&oldest);
+        }
+    }
+
+    /// Spares a writer the work for others: of a file that is synced often, into the write-back tier. No sync is to wait for
+    /// contents of other files, which go to bulk devices. At the limit it makes room by its own file; at twice the limit
+    /// it waits as all do.
+    fn is_spared(&self, inode: &Arc<Inode>) -> bool {
+        let (context, max) = (&self.data, self.data.settings.dirty_bytes_max);
+        if !inode.data.is_synced_often() || !self.pool().takes_write_back(true) {
+            return false;
+        }
+        if context.dirty_bytes() >= max {
+            self.write_back_for_room(inode);
+        }
+        context.dirty_bytes() < max.saturating_mul(2)
+    }
+
+    fn write_back_for_room(&self, inode: &Arc<Inode>) {
+        if let Err(error) = self.write_back_inode(inode, Cause::Other) {
+            tracing::warn!("{error}");
         }
     }
 
@@ -161,7 +181,9 @@ impl Filesystem {
             memory.begin_writing()
         };
         let promise = Promise::of(self.pool(), promised);
+        let cause = if inode.data.is_synced_often() { Cause::Sync } else { cause };
         self.data.note_writing(&pieces);
+        inode.data.note_written(pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum());
         let done = Job::new(self, inode, pieces, promise, cause).and_then(|mut job| job.run(may_inline));
         let mut memory = inode.data.memory();
         memory.forget_written(None, &self.data);

@@ -85,6 +85,58 @@ fn synced_data_lies_on_flash_until_it_is_destaged() {
 }
 
 #[test]
+fn files_that_are_synced_often_are_written_back_to_flash_for_whatever_reason() {
+    let pool = pool(WriteBackMode::Sync);
+    let fs = pool.open();
+    let file = synced(&fs, "table", 300 << 10);
+    // It is known as long as it is open.
+    let held = fs.open_file(file).expect("there it is");
+    sync_more(&fs, file, 0, 4096);
+    append(&fs, file, 300 << 10, 300 << 10).expect("room");
+    assert!(is_on_flash(&fs, file));
+    // Much more without a sync is contents as any.
+    append(&fs, file, 1 << 20, 70 * MIB).expect("room");
+    let before = waiting(&fs);
+    append(&fs, file, 80 << 20, MIB).expect("room");
+    assert_eq!((waiting(&fs), is_on_flash(&fs, file)), (before, false));
+    sync_more(&fs, file, 90 << 20, 4096);
+    append(&fs, file, 91 << 20, MIB).expect("room");
+    assert!(waiting(&fs) > before + MIB as u64);
+    fs.close_file(held).expect("closes");
+    pool.close(fs);
+}
+
+#[test]
+fn a_writer_of_a_file_that_is_synced_does_not_write_back_those_of_others() {
+    let mut pool = pool(WriteBackMode::Sync);
+    pool.write.dirty_bytes_max = 2 << 20;
+    let fs = pool.open();
+    let journal = synced(&fs, "journal", 64 << 10);
+    let held = fs.open_file(journal).expect("there it is");
+    sync_more(&fs, journal, 0, 4096);
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let open =
+        |name: &[u8]| fs.open_file(fs.create(fs.root(), name, &new).expect("room").id).expect("there it is");
+    let (object, other) = (open(b"object"), open(b"other"));
+    fs.write(&object, 0, &contents(MIB + (MIB / 2))).expect("room");
+    let is_written = || !devices_of_file(&fs, object.id()).is_empty();
+    for part in 1..32 {
+        let file = fs.open_file(journal).expect("there it is");
+        fs.write(&file, part << 16, &contents(64 << 10)).expect("room");
+        if part % 16 == 15 {
+            fs.sync_file(&file).expect("syncs");
+        }
+        fs.close_file(file).expect("closes");
+        assert!(!is_written(), "by the writer of the journal");
+    }
+    assert!(is_on_flash(&fs, journal));
+    fs.write(&other, 0, &contents(4096)).expect("room");
+    assert!(is_written() && devices_of_file(&fs, object.id()).is_disjoint(&names(&["memory1"])));
+    fs.close_file(object).and(fs.close_file(other)).and(fs.close_file(held)).expect("closes");
+    pool.close(fs);
+}
+
+#[test]
 fn with_mode_all_everything_lands_on_flash_and_with_mode_off_nothing() {
     for (mode, expected) in [(WriteBackMode::All, true), (WriteBackMode::Off, false)] {
         let pool = pool(mode);
