@@ -43,7 +43,8 @@ impl Filesystem {
         Ok(Some(DirectoryEntry { name: name.to_vec(), inode, kind: found.kind, index: 0 }))
     }
 
-    /// Up to `limit` entries of index greater than `after` (0 for the first), in ascending order of index.
+    /// Up to `limit` entries of index greater than `after` (0 for the first), in ascending order of index: those
+    /// of one moment. A rename within the directory is seen as a whole or not at all.
     pub fn read_directory(
         &self,
         directory: InodeId,
@@ -51,6 +52,22 @@ impl Filesystem {
         limit: usize,
     ) -> Result<Vec<DirectoryEntry>, FsError> {
         let _stops = self.pool().stop_on_panic();
+        if directory.is_empty_subvolume() {
+            return Ok(Vec::new());
+        }
+        let inode = self.inode(directory);
+        let _names = inode.names();
+        self.entries_after(directory, after, limit)
+    }
+
+    /// Entries as [`Filesystem::read_directory`] has them, for callers that hold the lock of the directory's names
+    /// or don't need it: without the lock, what moves may be seen by both of its names.
+    pub(crate) fn entries_after(
+        &self,
+        directory: InodeId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<DirectoryEntry>, FsError> {
         let mut entries = Vec::new();
         let Some(first) = after.checked_add(1).filter(|_| !directory.is_empty_subvolume()) else {
             return Ok(entries);

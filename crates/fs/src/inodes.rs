@@ -7,15 +7,14 @@
 //! 2. the subvolumes' [`WriteAccess`](crate::subvolume::WriteAccess), by ascending id: held shared by each operation
 //!    that writes, alone by what makes a subvolume read-only or deletes it;
 //! 3. [`Inode::names`], **by ascending [`InodeId`]**, whatever is whose parent. A directory's is held by threads that change
-//!    its entries, any inode's by threads that change its link count, and by those that open or close it;
+//!    or list its entries, any inode's by threads that change its link count, and by those that open or close it;
 //! 4. what `data` has;
 //! 5. part in the running transaction ([`Pool::join`](brindle_tree::Pool::join)), never twice: a thread that waits for
 //!    a commit with part in the transaction waits for itself;
 //! 6. the trees' own locks.
 //!
 //! An operation that needs a directory and the target of a name in it looks the name up, locks both in their order, looks again,
-//! and begins anew if the name stands for something else after that. Lookups, listings and `stat` take no lock but the
-//! trees'.
+//! and begins anew if the name stands for something else after that. Lookups and `stat` take no lock but the trees'.
 //!
 //! A commit takes none of these locks; it waits for the parts in the transaction only.
 

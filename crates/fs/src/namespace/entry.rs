@@ -223,7 +223,7 @@ impl Filesystem {
 
     /// Returns true if a directory has no entries.
     pub(crate) fn is_empty_directory(&self, id: InodeId) -> Result<bool, FsError> {
-        Ok(self.read_directory(id, 0, 1)?.is_empty())
+        Ok(self.entries_after(id, 0, 1)?.is_empty())
     }
 }
 

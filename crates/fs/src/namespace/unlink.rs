@@ -142,7 +142,7 @@ impl Filesystem {
     fn remove_empty_place(&self, place: Place<'_>) -> Result<(), FsError> {
         let mut after = 0;
         let index = loop {
-            let entries = self.read_directory(place.directory, after, 1024)?;
+            let entries = self.entries_after(place.directory, after, 1024)?;
             let last = entries.last().ok_or_else(|| FsError::NotFound(place.name.to_vec()))?.index;
             if let Some(found) = entries.iter().find(|entry| entry.name == place.name) {
                 break found.index;

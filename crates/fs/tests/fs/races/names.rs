@@ -67,3 +67,18 @@ fn names_that_change_places_are_never_missing() {
         if is_listed(b"a") && is_listed(b"b") { Ok(()) } else { Err(format!("{listed:?}")) }
     });
 }
+
+#[test]
+fn a_listing_has_what_is_renamed_by_one_of_its_names() {
+    let rename = |fs: &Filesystem| {
+        let (from, to): (&[u8], &[u8]) = match fs.lookup(fs.root(), b"a").expect("readable") {
+            Some(_) => (b"a", b"c"),
+            None => (b"c", b"a"),
+        };
+        fs.rename(fs.root(), from, fs.root(), to, RenameMode::NoReplace).expect("one is there");
+    };
+    watched(rename, |fs| {
+        let listed = fs.read_directory(fs.root(), 0, 10).map_err(|error| error.to_string())?;
+        if listed.len() == 2 { Ok(()) } else { Err(format!("{listed:?}")) }
+    });
+}

@@ -7,7 +7,7 @@ use super::{Arena, Sequence, asked_seed, more};
 use crate::walk::{Limits, Walk};
 use brindle_sim::Random;
 use brindle_testing::manifest::Manifest;
-use brindle_testing::model::{Model, RenameRule, path};
+use brindle_testing::model::{Model, RenameRule, TreePath, path};
 use brindle_testing::operations::Operation;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -233,6 +233,7 @@ fn two_operations_that_once_were_not_are_done_in_some_order() {
         [unlink("v/x"), Act::Do(Operation::RemoveDirectory { path: path("v") })],
         [rename("d", "e/n"), rename("e", "d")],
         [snapshot, find(&is_write)],
+        [rename("f", "n"), Act::List(TreePath::top())],
     ];
     let base = asked_seed().unwrap_or(1);
     let mut sequence = Sequence::default();
