@@ -4,13 +4,14 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 24] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
     "brindle-nbd",
     "brindle-ondisk",
     "brindle-policy",
+    "brindle-stream",
     "brindle-uapi",
     "brindle-device",
     "brindle-sim",
