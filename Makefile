@@ -4,42 +4,57 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# What the tests and the demo use beside the Rust toolchain.
-PACKAGES := acl attr btrfs-progs e2fsprogs fio fuse3 g++ gcc libc6-dev libnbd-bin make python3 time util-linux xfsprogs zstd
+# What a build needs beside the Rust toolchain.
+BUILD_PACKAGES := gcc libc6-dev make
+# What the tests and the demo use beside that.
+PACKAGES := $(BUILD_PACKAGES) acl attr btrfs-progs e2fsprogs fio fuse3 g++ libnbd-bin python3 time util-linux xfsprogs zstd
 CARGO_DENY_VERSION := 0.20.2
 # What `make programs` runs on mounts, beside those.
 PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 tar
+# What `make deb` and `make package-test` use.
+DEB_PACKAGES := binutils debootstrap dpkg-dev
 PREFIX ?= /usr/local
 SBIN ?= /sbin
+UNITS ?= $(PREFIX)/lib/systemd/system
+# Given as empty by a packager that keeps the symbols for a package of their own.
+STRIP ?= --strip
 
-.PHONY: help packages build demo test install programs fuzz bench golden clean
+.PHONY: help packages build demo test install uninstall deb package-test programs fuzz bench golden clean
 
 help: ## List what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 packages: ## Install the Debian packages that are missing, or name them
 	@contrib/packages.sh $(PACKAGES)
 
-build: packages ## Build brindle, optimised
-	cargo build --release --package brindle
+build: ## Build brindle, optimised
+	@contrib/packages.sh $(BUILD_PACKAGES)
+	cargo build --release --locked --package brindle
 
-demo: build ## A pool of mixed devices on image files: made, mounted, listed, copied out, checked
+target/release/brindle:
+	$(MAKE) build
+
+demo: packages build ## A pool of mixed devices on image files: made, mounted, listed, copied out, checked
 	@BRINDLE=target/release/brindle contrib/demo.sh
 
 test: packages ## Everything that CI runs
 	@command -v cargo-deny >/dev/null || cargo install --locked --version $(CARGO_DENY_VERSION) cargo-deny
 	cargo xtask ci
 
-install: build ## Install brindle, its man pages and the helpers of mount(8) and umount(8), below PREFIX (/usr/local) and SBIN (/sbin)
-	install -D -m 755 target/release/brindle $(DESTDIR)$(PREFIX)/bin/brindle
-	rm -rf target/man && mkdir -p target/man && target/release/brindle man target/man
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(SBIN)
-	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/mount.fuse.brindle
-	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuse.brindle
-	ln -sf $(PREFIX)/bin/brindle $(DESTDIR)$(SBIN)/umount.fuseblk.brindle
+install: target/release/brindle ## Install what was built, below PREFIX (/usr/local) and SBIN (/sbin), with man pages, completions and a unit
+	contrib/install.sh "$(DESTDIR)" $(PREFIX) $(SBIN) $(UNITS) $(STRIP)
 
-programs: build ## Real programs on writable mounts, in several settings; databases killed and cut (root, about twelve minutes)
+uninstall: ## Remove what `make install` put there
+	contrib/install.sh --remove "$(DESTDIR)" $(PREFIX) $(SBIN) $(UNITS)
+
+deb: build ## A Debian package in target/deb
+	@contrib/packages.sh $(DEB_PACKAGES)
+	contrib/deb.sh
+
+package-test: deb ## Install the package in a clean Debian, try it, and remove it (root, two minutes, network)
+	contrib/package-test.sh
+
+programs: packages build ## Real programs on writable mounts, in several settings; databases killed and cut (root, about twelve minutes)
 	@contrib/packages.sh $(PROGRAM_PACKAGES)
 	@BRINDLE=target/release/brindle contrib/programs.sh
 	@BRINDLE=target/release/brindle contrib/databases.py
@@ -47,7 +62,7 @@ programs: build ## Real programs on writable mounts, in several settings; databa
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600
 
-bench: build ## The comparisons of docs/dev/benchmarks.md (root, about ten minutes)
+bench: packages build ## The comparisons of docs/dev/benchmarks.md (root, about ten minutes)
 	@BRINDLE=target/release/brindle contrib/bench.sh
 
 golden: packages ## Make the golden images anew (root)

@@ -4,6 +4,7 @@ pub(crate) mod balance;
 mod cache;
 mod cat;
 mod check;
+mod completions;
 mod device;
 mod device_property;
 mod device_word;
@@ -70,6 +71,7 @@ pub(crate) enum Command {
     Mkfs(mkfs::MkfsCommand),
     Mount(mount::MountCommand),
     Umount(umount::UmountCommand),
+    Completions(completions::CompletionsCommand),
     Man(man::ManCommand),
 }
 
@@ -95,6 +97,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Mkfs(command) => mkfs::run(&command),
         Command::Mount(command) => mount::run(&command),
         Command::Umount(command) => umount::run(&command),
+        Command::Completions(command) => completions::run(&command),
         Command::Man(command) => man::run(&command),
     }
 }

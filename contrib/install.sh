@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs what was built, or removes what was installed:
+#   install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+remove=
+[ "${1:-}" = --remove ] && { remove=yes; shift; }
+[ $# -ge 4 ] || { echo "usage: install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]" >&2; exit 2; }
+dest=$1 prefix=$2 sbin=$3 units=$4
+strip=()
+[ "${5:-}" = --strip ] && strip=(-s)
+share=$dest$prefix/share
+doc=$share/doc/brindle
+bash=$share/bash-completion/completions/brindle
+zsh=$share/zsh/site-functions/_brindle
+fish=$share/fish/vendor_completions.d/brindle.fish
+
+if [ "$remove" ]; then
+    rm -rf "$doc"
+    rm -f "$dest$prefix/bin/brindle" "$share"/man/man1/brindle.1 "$share"/man/man1/brindle-*.1 \
+        "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$dest$units/brindle-tier@.service" \
+        "$dest$sbin"/{mount,umount}.fuse.brindle "$dest$sbin/umount.fuseblk.brindle"
+    exit
+fi
+
+brindle=target/release/brindle
+install -D -m 755 "${strip[@]}" "$brindle" "$dest$prefix/bin/brindle"
+install -d "$dest$sbin"
+for helper in mount.fuse.brindle umount.fuse.brindle umount.fuseblk.brindle; do
+    ln -sf "$prefix/bin/brindle" "$dest$sbin/$helper"
+done
+
+pages=$(mktemp -d)
+trap 'rm -rf "$pages"' EXIT
+"$brindle" man "$pages"
+install -d "$share/man/man1" "$share/man/man8"
+install -m 644 "$pages"/*.1 "$share/man/man1/"
+echo '.so man1/brindle-mount.1' >"$pages/mount.fuse.brindle.8"
+install -m 644 "$pages/mount.fuse.brindle.8" "$share/man/man8/"
+
+for shell in bash zsh fish; do
+    "$brindle" completions "$shell" >"$pages/$shell"
+    install -D -m 644 "$pages/$shell" "${!shell}"
+done
+
+install -D -m 644 contrib/brindle-tier@.service "$dest$units/brindle-tier@.service"
+install -d "$doc/user"
+install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$doc/"
+install -m 644 docs/user/*.md "$doc/user/"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs the Debian package in a Debian that has nothing else, uses it, and removes it: nothing is left behind.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ "$(id -u)" -eq 0 ] || { echo "package-test: needs root, for a chroot" >&2; exit 1; }
+
+package=$(ls target/deb/brindle_*.deb)
+suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+place=$(mktemp -d "${TMPDIR:-/tmp}/brindle-package.XXXXXX")
+trap 'rm -rf "$place"' EXIT
+
+debootstrap --variant=minbase "$suite" "$place/root" >"$place/log" 2>&1 || { tail "$place/log" >&2; exit 1; }
+cp "$package" "$place/root/tmp/brindle.deb"
+inside() { chroot "$place/root" /usr/bin/env PATH=/usr/sbin:/usr/bin HOME=/root "$@"; }
+# Documentation too, which images of containers leave out.
+rm -f "$place/root"/etc/dpkg/dpkg.cfg.d/*
+(cd "$place/root" && find . -path ./tmp -prune -o -path ./var -prune -o -print | sort) >"$place/before"
+
+inside dpkg --install /tmp/brindle.deb
+inside brindle --version
+inside sh -ec '
+    cd /tmp
+    brindle -q mkfs --size 256M --rootdir /usr/share/doc/brindle image
+    brindle ls image
+    brindle check --check-data-csum image
+    brindle -q restore image copy
+    diff -r /usr/share/doc/brindle copy
+    test -x /usr/sbin/mount.fuse.brindle
+    brindle completions bash | cmp - /usr/share/bash-completion/completions/brindle
+    gzip -t /usr/share/man/man1/brindle.1.gz /usr/share/man/man8/mount.fuse.brindle.8.gz
+    test -f /usr/lib/systemd/system/brindle-tier@.service
+    rm -r image copy'
+inside dpkg --verify brindle
+inside dpkg --purge brindle
+(cd "$place/root" && find . -path ./tmp -prune -o -path ./var -prune -o -print | sort) >"$place/after"
+diff "$place/before" "$place/after"
+echo "package-test: installed, used and removed"
