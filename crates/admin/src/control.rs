@@ -113,6 +113,13 @@ pub enum ControlError {
     NotASubvolume(PathBuf),
 }
 
+impl ControlError {
+    /// Returns true if the process that served the mount has ended.
+    pub fn is_end_of_server(&self) -> bool {
+        matches!(self, Self::Refused { source: Errno::NOTCONN | Errno::CONNABORTED, .. })
+    }
+}
+
 /// `f_type` of btrfs.
 const BTRFS_MAGIC: u64 = 0x9123_683e;
 /// The inode number of a subvolume's root on a mount of the kernel.

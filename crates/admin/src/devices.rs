@@ -16,6 +16,15 @@ use zerocopy::FromZeros;
 /// (`BTRFS_ERROR_DEV_EXCL_RUN_IN_PROGRESS`).
 const IN_PROGRESS: i32 = 8;
 
+/// Name of the command for a change of devices of a mount of brindle.
+pub(crate) fn name_of_change(change: u64) -> &'static str {
+    match change {
+        message::DEVICE_ADD => "device add",
+        message::DEVICE_REMOVE => "device remove",
+        _ => "filesystem resize",
+    }
+}
+
 impl Mounted {
     /// Facts about a device; `None` if there is none of this id.
     pub fn device(&self, devid: DevId) -> Result<Option<DeviceInfo>, ControlError> {

@@ -1,6 +1,6 @@
 //! Administration of a pool: facts that can be asked of it, and changes that can be made to it. [`control`] asks a mount of
 //! the kernel or of brindle by the ioctls of `brindle-uapi`; [`search`], [`devices`] and [`balance`] belong to it. [`tier`]
-//! moves metadata of a pool that the kernel has mounted, with fences.
+//! moves metadata of a pool that the kernel has mounted, with fences. [`health`] judges what is found of a pool.
 //! Must not know: the command line.
 
 pub mod balance;
@@ -8,6 +8,7 @@ mod call;
 pub mod control;
 mod defragment;
 pub mod devices;
+pub mod health;
 mod log;
 mod mounts;
 pub mod pool;

@@ -58,6 +58,9 @@ pub enum AdminError {
     /// The kernel keeps no classes of devices.
     #[error("the kernel keeps no classes: leave :fast and :bulk away, and see `brindle property`")]
     KernelClasses,
+    /// A device has no superblock.
+    #[error("{0}: no btrfs: it has no superblock")]
+    NoPool(PathBuf),
     /// A path is not there.
     #[error("{path}")]
     Path {

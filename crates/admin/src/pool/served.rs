@@ -6,6 +6,7 @@ use super::{
 };
 use crate::balance::BalanceState;
 use crate::control::{ControlError, Mounted};
+use crate::devices::name_of_change;
 use crate::tier::Inventory;
 use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::Uuid;
@@ -13,8 +14,8 @@ use brindle_ondisk::item::BalanceItem;
 use brindle_policy::balance::Balance;
 use brindle_uapi::message::{
     BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
-    BALANCE_STOP_PAUSE, BalanceReport, BalanceStart, DEVICE_ADD, DEVICE_REMOVE, WORK_ENDED_CANCELLED,
-    WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, text,
+    BALANCE_STOP_PAUSE, BalanceReport, BalanceStart, WORK_ENDED_CANCELLED, WORK_ENDED_FAILED,
+    WORK_ENDED_PAUSED, WorkReport, text,
 };
 use rustix::io::Errno;
 use std::thread::sleep;
@@ -120,9 +121,7 @@ impl PoolAdmin for BrindleMount {
             let report = self.0.device_report()?;
             return Err(match report.change {
                 _ if report.is_running == 0 => error.into(),
-                DEVICE_ADD => AdminError::UnderWay("device add"),
-                DEVICE_REMOVE => AdminError::UnderWay("device remove"),
-                _ => AdminError::UnderWay("filesystem resize"),
+                change => AdminError::UnderWay(name_of_change(change)),
             });
         }
         let mut devid = None;

@@ -1,6 +1,6 @@
 //! Facts in `/sys/fs/btrfs/UUID`.
 
-use brindle_ondisk::{DevId, Uuid};
+use brindle_ondisk::{BlockGroupType, DevId, Uuid};
 use brindle_policy::tier::watch::Fullness;
 use std::fs;
 use std::path::PathBuf;
@@ -31,6 +31,34 @@ pub(crate) fn fullness(fsid: &Uuid, content: &str) -> Option<Fullness> {
         total_bytes: number("total_bytes")?,
         taken_bytes: taken.iter().filter_map(|name| number(name)).sum(),
     })
+}
+
+/// Block groups by content and profile: kind, logical length and used bytes.
+pub(crate) fn block_groups(fsid: &Uuid) -> Vec<(BlockGroupType, u64, u64)> {
+    let contents = [
+        ("data", BlockGroupType::DATA),
+        ("metadata", BlockGroupType::METADATA),
+        ("system", BlockGroupType::SYSTEM),
+        ("mixed", BlockGroupType::DATA | BlockGroupType::METADATA),
+    ];
+    let mut found = Vec::new();
+    for (name, content) in contents {
+        let Ok(entries) = fs::read_dir(format!("/sys/fs/btrfs/{fsid}/allocation/{name}")) else { continue };
+        for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+            let profile = entry.file_name().to_string_lossy().into_owned();
+            let number =
+                |file: &str| read(fsid, &format!("allocation/{name}/{profile}/{file}"))?.parse().ok();
+            // `single` has no bit.
+            let bits = BlockGroupType::from_name(&profile.to_uppercase()).unwrap_or(BlockGroupType::empty());
+            if let (Some(total), Some(used)) = (number("total_bytes"), number("used_bytes"))
+                && total > 0
+            {
+                found.push((content | bits, total, used));
+            }
+        }
+    }
+    found.sort_by_key(|(kind, ..)| kind.bits());
+    found
 }
 
 fn read(fsid: &Uuid, name: &str) -> Option<String> {

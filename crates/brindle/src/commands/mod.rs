@@ -28,6 +28,7 @@ mod restore;
 mod scrub;
 mod stat;
 mod state_directory;
+mod status;
 mod stop;
 mod subvolume;
 mod tier;
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Cache(cache::CacheCommand),
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    Status(status::StatusCommand),
     Ls(ls::LsCommand),
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
@@ -89,6 +91,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Cache(command) => cache::run(&command),
         Command::Export(command) => export::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Status(command) => status::run(&command, verbosity.verbose > 0),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),

@@ -26,6 +26,7 @@ mod remount;
 mod restore;
 mod scrub;
 mod sorting;
+mod status;
 mod support;
 mod syncs;
 mod tier;

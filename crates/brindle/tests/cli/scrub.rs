@@ -171,6 +171,7 @@ fn a_scrub_of_a_mount_is_cancelled_limited_and_resumed_also_after_a_kill() {
     pool.mount();
     assert_eq!(code(&pool.on_mount(&["resume", "--limit", "1"])), Some(0));
     kill_server(&pool.place());
+    let _ = Command::new("umount").arg("--lazy").arg(pool.place()).output();
     assert_eq!(pool.status(&pool.images)["status"], "aborted");
     // The kernel ends requests of the killed server, and closes its devices, when it comes to it.
     let is_late = |done: &Output| String::from_utf8_lossy(&done.stderr).contains("is in use");
@@ -189,8 +190,8 @@ fn a_scrub_of_a_mount_is_cancelled_limited_and_resumed_also_after_a_kill() {
     assert_eq!(pool.status(&pool.images)["counts"]["csum_errors"], 0);
 }
 
-/// Kills the process that serves a mount, and takes the mount away.
-fn kill_server(place: &Path) {
+/// Kills the process that serves a mount.
+pub(super) fn kill_server(place: &Path) {
     let holder = fs::read_dir("/proc").expect("proc").flatten().find(|entry| {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
@@ -198,7 +199,6 @@ fn kill_server(place: &Path) {
     });
     let pid = holder.expect("a server").file_name().into_string().expect("a number");
     run("kill", &["-KILL", &pid]);
-    let _ = Command::new("umount").arg("--lazy").arg(place).output();
     while Path::new("/proc").join(&pid).join("exe").exists() {
         std::thread::yield_now();
     }

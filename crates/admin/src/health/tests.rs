@@ -1,0 +1,162 @@
+use super::*;
+use brindle_care::scrub::{DeviceProgress, DeviceState, ScrubCounts, ScrubReport};
+
+const NOW: u64 = 1_000_000;
+const GIB: u64 = 1 << 30;
+
+fn device(devid: u64) -> DeviceHealth {
+    DeviceHealth {
+        devid: DevId::new(devid),
+        uuid: Uuid([7; 16]),
+        path: format!("/dev/sd{devid}"),
+        total_bytes: 100 * GIB,
+        allocated_bytes: 10 * GIB,
+        class: None,
+        is_missing: false,
+        is_stale: false,
+        is_behind: false,
+        errors: Some([0; 5]),
+    }
+}
+
+fn scrubbed(counts: ScrubCounts, state: DeviceState) -> Option<(ScrubRecord, bool)> {
+    let device =
+        DeviceProgress { counts, state, total_bytes: 200, done_bytes: 50, ..DeviceProgress::default() };
+    let report = ScrubReport { devices: vec![device], ..ScrubReport::default() };
+    Some((ScrubRecord { started: NOW - 60, report, ..ScrubRecord::default() }, false))
+}
+
+fn sound() -> PoolHealth {
+    let room = RoomHealth { used_bytes: GIB, room_bytes: 90 * GIB, preferred_bytes: Some(GIB) };
+    PoolHealth {
+        fsid: Uuid([1; 16]),
+        label: String::new(),
+        server: PoolServer::Brindle,
+        mountpoints: vec!["/mnt".into()],
+        writing: Writing::Allowed,
+        devices: vec![device(1), device(2)],
+        space: SpaceHealth { data: room, metadata: room, has_tiers: true, ..SpaceHealth::default() },
+        jobs: Vec::new(),
+        scrub: scrubbed(ScrubCounts::default(), DeviceState::Finished),
+        write_back: None,
+        commits: None,
+    }
+}
+
+fn judged(change: impl FnOnce(&mut PoolHealth)) -> (State, Severity, Vec<Finding>) {
+    let mut pool = sound();
+    change(&mut pool);
+    let found = findings(&pool, NOW);
+    (state_of(&found), severity_of(&found), found)
+}
+
+#[test]
+fn a_sound_pool_is_ok_and_tells_of_its_scrub() {
+    let (state, severity, found) = judged(|_| {});
+    assert_eq!((state, severity), (State::Ok, Severity::Note));
+    assert_eq!(found, [Finding::Scrubbed(60, 0)]);
+    let (state, _, found) = judged(|pool| pool.scrub = None);
+    assert_eq!((state, found), (State::Ok, vec![Finding::NeverScrubbed]));
+}
+
+#[test]
+fn devices_in_trouble_make_a_pool_degraded_or_erroneous() {
+    let (state, severity, found) = judged(|pool| pool.devices[1].is_missing = true);
+    assert_eq!((state, severity), (State::Degraded, Severity::Risk));
+    assert_eq!(found[0], Finding::Missing(DevId::new(2), Uuid([7; 16])));
+    let (state, ..) = judged(|pool| pool.devices[0].is_stale = true);
+    assert_eq!(state, State::Degraded);
+    let (state, severity, found) = judged(|pool| {
+        pool.devices[0].is_behind = true;
+        pool.devices[1].errors = Some([0, 0, 0, 3, 0]);
+    });
+    assert_eq!((state, severity), (State::Degraded, Severity::Risk));
+    assert_eq!(
+        found.iter().map(Finding::name).collect::<Vec<_>>(),
+        ["device_behind", "device_errors", "scrubbed"]
+    );
+    let (state, severity, _) = judged(|pool| pool.devices[1].errors = Some([1, 0, 0, 0, 0]));
+    assert_eq!((state, severity), (State::Errors, Severity::Attention));
+    let (state, ..) = judged(|pool| pool.devices[1].errors = None);
+    assert_eq!(state, State::Ok, "counters that can't be had are no errors");
+}
+
+#[test]
+fn a_pool_that_has_become_read_only_is_at_risk_and_one_that_was_mounted_so_is_not() {
+    let (state, severity, found) = judged(|pool| {
+        pool.writing = Writing::Refused("the flush failed".to_owned());
+        pool.space = SpaceHealth::default();
+    });
+    assert_eq!((state, severity), (State::ReadOnly, Severity::Risk));
+    assert_eq!(found[0], Finding::ReadOnly("the flush failed".to_owned()));
+    assert_eq!(judged(|pool| pool.writing = Writing::Declined).0, State::Ok);
+}
+
+#[test]
+fn a_pool_is_full_below_a_twentieth_or_ten_gib() {
+    let room = |used, room| RoomHealth { used_bytes: used, room_bytes: room, preferred_bytes: None };
+    let state = |data: RoomHealth| judged(|pool| pool.space.data = data).0;
+    assert_eq!(state(room(95 * GIB, 5 * GIB)), State::Ok);
+    assert_eq!(state(room(96 * GIB, 4 * GIB)), State::Full);
+    assert_eq!(state(room(9990 * GIB, 10 * GIB)), State::Ok);
+    assert_eq!(state(room(9991 * GIB, 9 * GIB)), State::Full);
+    assert_eq!(state(room(0, 0)), State::Ok, "there is no data yet");
+    let (state, _, found) = judged(|pool| pool.space.metadata = room(GIB, 0));
+    assert_eq!(state, State::Full);
+    assert!(matches!(found[0], Finding::Full(Content::Metadata, _)));
+    let (state, _, found) = judged(|pool| pool.space.metadata.preferred_bytes = Some(0));
+    assert_eq!((state, &found[0]), (State::Ok, &Finding::MetadataSpills));
+}
+
+#[test]
+fn the_result_of_a_scrub_counts_by_its_consequence() {
+    let counts = |uncorrectable_errors, correctable_errors, corrected_errors| ScrubCounts {
+        uncorrectable_errors,
+        correctable_errors,
+        corrected_errors,
+        ..ScrubCounts::default()
+    };
+    let finished = |counts| judged(|pool| pool.scrub = scrubbed(counts, DeviceState::Finished));
+    assert_eq!(finished(counts(1, 0, 5)).1, Severity::Risk);
+    let (state, severity, _) = finished(counts(0, 2, 0));
+    assert_eq!((state, severity), (State::Errors, Severity::Attention));
+    assert_eq!(finished(counts(0, 0, 5)).2, [Finding::Scrubbed(60, 5)]);
+    let ended = |state| judged(|pool| pool.scrub = scrubbed(ScrubCounts::default(), state));
+    let (state, _, found) = ended(DeviceState::Cancelled);
+    assert_eq!((state, found), (State::Ok, vec![Finding::ScrubStopped(Some(25))]));
+    let (state, severity, _) = ended(DeviceState::Failed("EIO".to_owned()));
+    assert_eq!((state, severity), (State::Attention, Severity::Attention));
+    let (_, _, found) = judged(|pool| pool.scrub.as_mut().expect("there is one").1 = true);
+    assert_eq!(found, [Finding::ScrubRuns(Some(25))]);
+}
+
+#[test]
+fn waiting_data_and_jobs_are_notes_until_they_stay_too_long() {
+    let tier = |obstacle: Option<&str>, since| WriteBack {
+        mode: brindle_policy::writeback::WriteBackMode::default(),
+        profile: brindle_ondisk::Profile::Single,
+        stored_profile: None,
+        obstacle: obstacle.map(str::to_owned),
+        waiting_bytes: 4096,
+        capacity_bytes: GIB,
+        since: Some(since),
+        destaged: None,
+    };
+    let state = |tier| judged(|pool| pool.write_back = Some(tier)).0;
+    assert_eq!(state(tier(None, NOW - 86_400)), State::Ok);
+    assert_eq!(state(tier(None, NOW - 86_401)), State::Attention);
+    assert_eq!(state(tier(Some("no bulk device"), NOW)), State::Attention);
+    assert_eq!(state(WriteBack { waiting_bytes: 0, ..tier(Some("one class"), NOW) }), State::Ok);
+    let job = Job { name: "balance".to_owned(), is_running: true, progress: Some((1, 3)) };
+    assert_eq!(job.percent(), Some(33));
+    let (state, _, found) = judged(|pool| pool.jobs.push(job.clone()));
+    assert_eq!((state, &found[0]), (State::Ok, &Finding::Job(job)));
+}
+
+#[test]
+fn the_share_that_is_used_is_rounded_up() {
+    let percent =
+        |used_bytes, room_bytes| RoomHealth { used_bytes, room_bytes, preferred_bytes: None }.percent();
+    assert_eq!([percent(0, 0), percent(0, 5), percent(1, 999), percent(5, 0)], [0, 0, 1, 100]);
+    assert_eq!(percent(u64::MAX, u64::MAX), 50);
+}

@@ -1,0 +1,189 @@
+//! The pools that operands mean, with the judgement on each.
+
+use crate::commands::pool::open_pool;
+use crate::commands::state_directory::state_directory;
+use crate::output::explain;
+use anyhow::Result;
+use brindle_admin::health::{
+    Finding, FoundPool, PoolHealth, PoolServer, Severity, State, findings, on_block_devices, on_devices,
+    on_mounts, pool_at, severity_of, state_of,
+};
+use brindle_admin::{AdminError, Mounted, Reach};
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A pool with its judgement.
+pub(crate) enum Judged {
+    /// A pool of which the facts are known.
+    Known {
+        /// The facts.
+        health: Box<PoolHealth>,
+        /// Judgement on them.
+        findings: Vec<Finding>,
+    },
+    /// A pool that can't be asked.
+    Unknown(Unknown),
+}
+
+/// A pool that can't be asked.
+pub(crate) struct Unknown {
+    /// UUID, or mount point.
+    pub(crate) name: String,
+    /// Mount point; `None` if it is not mounted.
+    pub(crate) mountpoint: Option<PathBuf>,
+    /// State.
+    pub(crate) state: State,
+    /// Severity.
+    pub(crate) severity: Severity,
+    /// The reason.
+    pub(crate) text: String,
+    /// The command that mends it.
+    pub(crate) remedy: Option<String>,
+}
+
+impl Judged {
+    /// Judgement on these facts as of now.
+    fn new(health: PoolHealth) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let findings = findings(&health, now);
+        Self::Known { health: Box::new(health), findings }
+    }
+
+    /// State in a word.
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Self::Known { findings, .. } => state_of(findings),
+            Self::Unknown(unknown) => unknown.state,
+        }
+    }
+
+    /// Severity of the worst that is known.
+    pub(crate) fn severity(&self) -> Severity {
+        match self {
+            Self::Known { findings, .. } => severity_of(findings),
+            Self::Unknown(unknown) => unknown.severity,
+        }
+    }
+
+    /// Label, or else UUID; of a mount that does not answer its mount point.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Known { health, .. } if health.label.is_empty() => health.fsid.to_string(),
+            // A label may hold anything, and a pool has one line.
+            Self::Known { health, .. } => health.label.escape_default().to_string(),
+            Self::Unknown(unknown) => unknown.name.clone(),
+        }
+    }
+
+    /// Mount points, in short.
+    pub(super) fn place(&self) -> String {
+        let short = |places: &[PathBuf]| match places {
+            [] => "not mounted".to_owned(),
+            [one] => one.display().to_string(),
+            [first, others @ ..] => format!("{} (+{})", first.display(), others.len()),
+        };
+        match self {
+            Self::Known { health, .. }
+                if health.server != PoolServer::None && health.mountpoints.is_empty() =>
+            {
+                "mounted".to_owned()
+            }
+            Self::Known { health, .. } => short(&health.mountpoints),
+            Self::Unknown(unknown) => short(unknown.mountpoint.as_slice()),
+        }
+    }
+
+    /// Reason why it can't be asked.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Known { .. } => None,
+            Self::Unknown(unknown) => Some(unknown.text.clone()),
+        }
+    }
+}
+
+/// Pools behind directories and on devices; without any, all that are found.
+pub(crate) fn pools(paths: &[PathBuf]) -> Result<Vec<Judged>> {
+    let found = if paths.is_empty() {
+        let mut found = on_mounts()?;
+        if rustix::process::geteuid().is_root() {
+            found.extend(on_block_devices(&found));
+        }
+        found
+    } else {
+        let (directories, devices): (Vec<PathBuf>, Vec<PathBuf>) =
+            paths.iter().cloned().partition(|path| is_place(path));
+        let mut found = directories.iter().map(|path| pool_at(path)).collect::<Result<Vec<_>, _>>()?;
+        found.extend(on_devices(&devices)?);
+        found
+    };
+    Ok(found.into_iter().map(judge).collect())
+}
+
+/// Returns true for a directory, and for the mount point of a server that has ended, of which the system can't tell.
+fn is_place(path: &Path) -> bool {
+    let is_gone = |error: &io::Error| {
+        let ends = [Errno::NOTCONN, Errno::CONNABORTED];
+        ends.iter().any(|end| error.raw_os_error() == Some(end.raw_os_error()))
+    };
+    path.metadata().map_or_else(|error| is_gone(&error), |metadata| metadata.is_dir())
+}
+
+fn judge(found: FoundPool) -> Judged {
+    let records = state_directory();
+    match found {
+        FoundPool::Mounted(reach, mounts) => PoolHealth::of_mount(&reach, &mounts, &records)
+            .map_or_else(|error| silent(&reach, error), Judged::new),
+        FoundPool::Devices(fsid, paths) => {
+            let health = open_pool(&paths).and_then(|pool| Ok(PoolHealth::of_devices(&pool, &records)?));
+            match health {
+                Ok(health) => Judged::new(health),
+                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &explain(&error))),
+            }
+        }
+        FoundPool::ServerGone(path) => server_gone(&path),
+        // Mounts of other users are theirs.
+        FoundPool::Closed(path, error) => {
+            Judged::Unknown(unknown(&path, State::Ok, Severity::Note, format!("not known: {error}")))
+        }
+    }
+}
+
+/// A mount that was there, and did not answer.
+fn silent(reach: &Reach, error: AdminError) -> Judged {
+    let path = reach.mounted().map_or(Path::new(""), Mounted::path);
+    match error {
+        AdminError::Control(error) if error.is_end_of_server() => server_gone(path),
+        error => {
+            Judged::Unknown(unknown(path, State::Attention, Severity::Attention, explain(&error.into())))
+        }
+    }
+}
+
+fn server_gone(path: &Path) -> Judged {
+    let text = "the process that served the mount has ended; the pool is as of its last sync".to_owned();
+    let remedy = Some(format!("`umount {}`, then mount the pool again", path.display()));
+    Judged::Unknown(Unknown { remedy, ..unknown(path, State::Down, Severity::Risk, text) })
+}
+
+fn unknown(path: &Path, state: State, severity: Severity, text: String) -> Unknown {
+    let (name, mountpoint) = (path.display().to_string(), Some(path.to_owned()));
+    Unknown { name, mountpoint, state, severity, text, remedy: None }
+}
+
+fn unreadable(name: String, paths: &[PathBuf], why: &str) -> Unknown {
+    let devices: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Unknown {
+        name,
+        mountpoint: None,
+        state: State::Down,
+        severity: Severity::Risk,
+        text: why.to_owned(),
+        remedy: Some(format!(
+            "attach all devices of the pool; `brindle check {}` examines these",
+            devices.join(" ")
+        )),
+    }
+}

@@ -1,0 +1,175 @@
+//! Findings and their remedies in words.
+
+use crate::format::UnitMode;
+use brindle_admin::health::{ERROR_KINDS, Finding, PoolHealth, PoolServer};
+use brindle_policy::placement::PlacementClass;
+use std::fmt::Display;
+
+/// A finding, in a few words.
+pub(super) fn finding(finding: &Finding) -> String {
+    let size = |bytes| UnitMode::DEFAULT.format(bytes);
+    let percent =
+        |percent: &Option<u64>| percent.map_or(String::new(), |percent| format!(", {percent} % done"));
+    match finding {
+        Finding::ReadOnly(why) => format!("read-only: {why}"),
+        Finding::Missing(devid, uuid) => format!("devid {devid} is missing (uuid {uuid})"),
+        Finding::LeftOut(devid, path) => {
+            format!("{} is left out of writes, for it has missed some", device(devid, path))
+        }
+        Finding::Behind(devid, path) => {
+            format!("{} lacks writes that it failed to take", device(devid, path))
+        }
+        Finding::DeviceErrors(devid, path, errors) => {
+            let counted = ERROR_KINDS.iter().zip(errors).filter(|(_, count)| **count > 0);
+            let counted: Vec<String> =
+                counted.map(|(kind, count)| plural(*count, &format!("{kind} error"))).collect();
+            format!("{}: {}", device(devid, path), counted.join(", "))
+        }
+        Finding::Uncorrectable(count) => {
+            format!("the last scrub could not correct {}", plural(*count, "error"))
+        }
+        Finding::Correctable(count) => {
+            format!("the last scrub found {} and only looked", plural(*count, "error"))
+        }
+        Finding::NotScrubbed(devid, why) => format!("devid {devid} was not scrubbed: {why}"),
+        Finding::Full(content, room) => {
+            format!("little room for {content}: {} left, {} % used", size(room.room_bytes), room.percent())
+        }
+        Finding::MetadataSpills => "fast devices are full: new metadata goes to bulk devices".to_owned(),
+        Finding::WaitingStuck(bytes, why) => {
+            format!("{} wait on fast devices and can't leave them: {why}", size(*bytes))
+        }
+        Finding::Waiting(bytes, since) => {
+            let since = since.map_or(String::new(), |seconds| format!(" for {}", span(seconds)));
+            format!("{} wait on fast devices{since}", size(*bytes))
+        }
+        Finding::ScrubRuns(done) => format!("a scrub is running{}", percent(done)),
+        Finding::ScrubStopped(done) => format!("the last scrub was interrupted{}", percent(done)),
+        Finding::Scrubbed(seconds, corrected) => {
+            let corrected = match corrected {
+                0 => String::new(),
+                count => format!(", corrected {}", plural(*count, "error")),
+            };
+            format!("scrubbed {} ago{corrected}", span(*seconds))
+        }
+        Finding::NeverScrubbed => "no scrub is known".to_owned(),
+        Finding::Job(job) => {
+            let state = if job.is_running { "is running" } else { "is paused" };
+            format!("{} {state}{}", job.name, percent(&job.percent()))
+        }
+    }
+}
+
+/// Command, or advice, that mends a finding.
+pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
+    let (pool, mount) = (operand(health), mount_operand(health));
+    Some(match finding {
+        Finding::ReadOnly(_) => format!("unmount the pool, and see `brindle check {}`", devices(health)),
+        Finding::Missing(devid, _) if health.server == PoolServer::Kernel => {
+            format!("attach it, or `btrfs replace start {devid} DEVICE {mount}`")
+        }
+        Finding::Missing(..) => {
+            format!(
+                "attach it, or `brindle device add DEVICE {mount} && brindle device remove missing {mount}`"
+            )
+        }
+        Finding::LeftOut(_, path) => {
+            format!("`brindle device add -f {path} {mount} && brindle device remove missing {mount}`")
+        }
+        Finding::Behind(..) | Finding::Correctable(_) => format!("`brindle scrub start {pool}`"),
+        Finding::DeviceErrors(..) => {
+            format!(
+                "look at the drive and its cable, `brindle scrub start {pool}`, then `brindle device stats -z {pool}`"
+            )
+        }
+        Finding::Uncorrectable(_) => {
+            format!("`brindle scrub status {pool}` names the files: restore them, and scrub again")
+        }
+        Finding::NotScrubbed(..) | Finding::ScrubStopped(_) => format!("`brindle scrub resume {pool}`"),
+        Finding::NeverScrubbed => format!("`brindle scrub start {pool}`"),
+        Finding::Full(..) => format!("delete files or snapshots, or `brindle device add DEVICE {mount}`"),
+        Finding::MetadataSpills | Finding::WaitingStuck(..) => format!("`brindle tier status {pool}`"),
+        Finding::Job(job) if !job.is_running && job.name == "balance" => match health.server {
+            PoolServer::Kernel => format!("`btrfs balance resume {mount}`"),
+            _ => format!("`brindle balance resume {pool}`"),
+        },
+        Finding::Waiting(..) | Finding::ScrubRuns(_) | Finding::Scrubbed(..) | Finding::Job(_) => {
+            return None;
+        }
+    })
+}
+
+/// Fullness of a pool, in words.
+pub(super) fn fill(health: &PoolHealth, units: UnitMode) -> Vec<String> {
+    let space = &health.space;
+    let all = space.data.used_bytes.saturating_add(space.data.room_bytes);
+    let mut parts = vec![format!("data {} % of {}", space.data.percent(), units.format(all))];
+    parts.push(format!("metadata {} %", space.metadata.percent()));
+    let fast = health.devices.iter().filter(|device| device.class == Some(PlacementClass::Fast));
+    let (taken, total) = fast.fold((0u64, 0u64), |(taken, total), device| {
+        (taken.saturating_add(device.allocated_bytes), total.saturating_add(device.total_bytes))
+    });
+    let is_mixed = health.devices.iter().any(|device| device.class == Some(PlacementClass::Bulk));
+    if total > 0 && is_mixed {
+        let percent = u128::from(taken) * 100 / u128::from(total);
+        parts.push(format!("fast devices {percent} % allocated"));
+    }
+    vec![parts.join(", ")]
+}
+
+fn device(devid: impl Display, path: &str) -> String {
+    if path.is_empty() { format!("devid {devid}") } else { format!("devid {devid} ({path})") }
+}
+
+/// Operand of commands for a pool: its mount point, or its devices.
+fn operand(health: &PoolHealth) -> String {
+    match health.mountpoints.first() {
+        Some(place) => place.display().to_string(),
+        None => devices(health),
+    }
+}
+
+/// Operand of commands for a mount.
+fn mount_operand(health: &PoolHealth) -> String {
+    health.mountpoints.first().map_or_else(|| "MOUNTPOINT".to_owned(), |place| place.display().to_string())
+}
+
+fn devices(health: &PoolHealth) -> String {
+    let paths = health.devices.iter().filter(|device| !device.path.is_empty());
+    paths.map(|device| device.path.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// A span of time, in its largest unit.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_spans_are_said_as_people_do() {
+        assert_eq!([plural(1, "error"), plural(0, "error")], ["1 error", "0 errors"]);
+        let spans = [
+            (119, "119 s"),
+            (120, "2 min"),
+            (7200, "2 h"),
+            (172_800, "2 days"),
+            (u64::MAX, "213503982334601 days"),
+        ];
+        spans.iter().for_each(|(seconds, said)| assert_eq!(span(*seconds), *said));
+        let errors =
+            Finding::DeviceErrors(brindle_admin::DevId::new(2), "/dev/sdb".to_owned(), [7, 0, 1, 0, 0]);
+        assert_eq!(finding(&errors), "devid 2 (/dev/sdb): 7 write errors, 1 flush error");
+    }
+}

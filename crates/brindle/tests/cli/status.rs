@@ -1,0 +1,178 @@
+//! `status`: of devices, of a mount, and of one of the kernel, with exit codes.
+
+use super::mount::{can_mount, unmount};
+use super::scrub::kill_server;
+use super::support::{brindle_prints, text};
+use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Two disks in raid1 and one SSD, as images, and a mount point.
+pub(super) struct Mixed {
+    directory: tempfile::TempDir,
+    pub(super) images: Vec<PathBuf>,
+}
+
+impl Mixed {
+    /// A pool with files of two sizes in it.
+    pub(super) fn make() -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let images: Vec<PathBuf> = ["disk1", "disk2", "ssd"]
+            .iter()
+            .map(|name| directory.path().join(format!("{name}.img")))
+            .collect();
+        let tree = directory.path().join("tree");
+        fs::create_dir_all(tree.join("docs")).expect("new");
+        fs::create_dir(directory.path().join("place")).expect("new");
+        fs::write(tree.join("docs/small"), [1; 20_000]).expect("room");
+        fs::write(tree.join("large"), vec![2; 9_000_000]).expect("room");
+        let fast = format!("{}:fast", text(&images[2]));
+        let words = ["-q", "mkfs", "-L", "tank", "--size", "512M", "-d", "raid1", "-m", "raid1", "--rootdir"];
+        let operands = [text(&tree), text(&images[0]), text(&images[1]), &fast];
+        brindle_prints(words.iter().chain(&operands));
+        Self { directory, images }
+    }
+
+    pub(super) fn place(&self) -> PathBuf {
+        self.directory.path().join("place")
+    }
+
+    /// The binary with these words and paths; records of scrubs are beside the images.
+    pub(super) fn brindle(&self, words: &[&str], operands: &[PathBuf]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.env("BRINDLE_STATE_DIR", self.directory.path().join("state")).env_remove("BRINDLE_LOG");
+        command.arg("-q").args(words).args(operands).output().expect("it was built")
+    }
+
+    pub(super) fn mount(&self) {
+        let operands: Vec<PathBuf> = self.images.iter().cloned().chain([self.place()]).collect();
+        let output = self.brindle(&["mount"], &operands);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Exit code, the only pool, and the line.
+    fn status(&self, operands: &[PathBuf]) -> (Option<i32>, Value, String) {
+        let output = self.brindle(&["status", "--json"], operands);
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&document["version"], document["pools"].as_array().map(Vec::len)), (&1.into(), Some(1)));
+        let line = self.brindle(&["status"], operands);
+        assert_eq!(line.status.code(), output.status.code());
+        let line = String::from_utf8(line.stdout).expect("text");
+        assert_eq!(line.lines().count(), 1, "one line a pool: {line}");
+        (output.status.code(), document["pools"][0].clone(), line)
+    }
+}
+
+/// Names of findings.
+fn names(pool: &Value) -> Vec<&str> {
+    let findings = pool["findings"].as_array().expect("a list");
+    findings.iter().map(|finding| finding["name"].as_str().expect("a name")).collect()
+}
+
+#[test]
+fn devices_are_judged_by_state_and_exit_code() {
+    let pool = Mixed::make();
+    let (code, found, line) = pool.status(&pool.images);
+    assert_eq!((code, &found["state"], &found["server"]), (Some(0), &"ok".into(), &"none".into()), "{found}");
+    assert!(line.starts_with("tank  ok  not mounted  data "), "{line}");
+    assert_eq!(found["devices"][0]["class"], "fast");
+    // A scrub is remembered.
+    assert_eq!(names(&found), ["never_scrubbed"]);
+    assert!(pool.brindle(&["scrub", "start"], &pool.images).status.success());
+    assert_eq!(names(&pool.status(&pool.images).1), ["scrubbed"]);
+    // Ids count from the SSD.
+    let (code, found, line) = pool.status(&pool.images[1..]);
+    assert_eq!((code, &found["state"]), (Some(3), &"degraded".into()), "{found}");
+    assert_eq!(names(&found)[0], "device_missing");
+    assert!(line.contains("devid 2 is missing"), "{line}");
+    let verbose = pool.brindle(&["status"], &pool.images[1..]);
+    assert!(!String::from_utf8_lossy(&verbose.stdout).contains("brindle device add"));
+    let mut verbose = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    let verbose = verbose.args(["status", "-v"]).args(&pool.images[1..]).output().expect("it was built");
+    assert!(String::from_utf8_lossy(&verbose.stdout).contains("brindle device add"), "{verbose:?}");
+    let (code, found, _) = pool.status(&pool.images[..1]);
+    assert_eq!((code, &found["state"]), (Some(3), &"down".into()), "{found}");
+    assert_eq!(pool.brindle(&["status"], &[pool.place()]).status.code(), Some(1), "not mounted there");
+    let file = pool.place().join("no pool");
+    fs::write(&file, [0; 1 << 20]).expect("room");
+    let refused = pool.brindle(&["status"], &[file]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no superblock"), "{refused:?}");
+}
+
+#[test]
+fn a_mount_tells_of_jobs_errors_and_the_end_of_its_server() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Mixed::make();
+    pool.mount();
+    let (code, found, line) = pool.status(&[pool.place()]);
+    assert_eq!(
+        (code, &found["state"], &found["server"]),
+        (Some(0), &"ok".into(), &"brindle".into()),
+        "{found}"
+    );
+    assert!(line.contains(text(&pool.place())), "{line}");
+    // A device of a mounted pool is the mount.
+    let (_, by_device, _) = pool.status(&pool.images[..1]);
+    assert_eq!(by_device["mountpoints"][0], text(&pool.place()));
+    // The same pool is among those that are mounted.
+    let all = pool.brindle(&["status", "--json"], &[]);
+    let all: Value = serde_json::from_slice(&all.stdout).expect("JSON");
+    let is_it = |other: &Value| other["uuid"] == found["uuid"];
+    assert_eq!(all["pools"].as_array().expect("a list").iter().filter(|pool| is_it(pool)).count(), 1);
+    // At this rate it takes weeks.
+    assert!(pool.brindle(&["scrub", "start", "--limit", "1"], &[pool.place()]).status.success());
+    let (code, found, line) = pool.status(&[pool.place()]);
+    assert_eq!((code, names(&found)), (Some(0), vec!["scrub_runs"]));
+    assert!(line.contains("a scrub is running, "), "{line}");
+    kill_server(&pool.place());
+    let (code, found, line) = pool.status(&[pool.place()]);
+    assert_eq!((code, &found["state"]), (Some(3), &"down".into()), "{found}");
+    assert!(line.contains("has ended"), "{line}");
+    run("umount", &["--lazy", text(&pool.place())]);
+    pool.mount();
+    let (code, found, _) = pool.status(&[pool.place()]);
+    assert_eq!((code, names(&found)), (Some(0), vec!["scrub_stopped"]));
+    unmount(&pool.place());
+}
+
+#[test]
+fn a_mount_of_the_kernel_is_judged_with_and_without_a_device() {
+    if !kernel_can_mount() {
+        return;
+    }
+    let mut pool = TierPool::made(2, &["-L", "kernels"]);
+    let status = |pool: &TierPool| {
+        let output = Command::new(env!("CARGO_BIN_EXE_brindle"))
+            .args(["-q", "status", "--json", text(&pool.at())])
+            .output();
+        let output = output.expect("it was built");
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), document["pools"][0].clone())
+    };
+    let (code, found) = status(&pool);
+    assert_eq!(
+        (code, &found["state"], &found["server"]),
+        (Some(0), &"ok".into(), &"kernel".into()),
+        "{found}"
+    );
+    assert_eq!(found["label"], "kernels");
+    let room = found["data"]["room_bytes"].as_u64().expect("a number");
+    assert!((4 << 30..5 << 30).contains(&room), "two disks of 4.5 GiB in raid1: {found}");
+    let groups = found["groups"].as_array().expect("a list");
+    assert!(
+        groups.iter().any(|group| group["content"] == "metadata" && group["profile"] == "raid1"),
+        "{found}"
+    );
+    pool.unmount();
+    run("btrfs", &["device", "scan", "--forget", &pool.loops()[1]]);
+    run("mount", &["-t", "btrfs", "-o", "degraded", &pool.loops()[0], text(&pool.at())]);
+    let (code, found) = status(&pool);
+    pool.unmount();
+    assert_eq!((code, &found["state"]), (Some(3), &"degraded".into()), "{found}");
+    assert_eq!(names(&found)[0], "device_missing");
+}
