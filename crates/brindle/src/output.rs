@@ -1,8 +1,10 @@
 //! Standard output and standard error.
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::Path;
 
 /// Standard output, buffered; to be flushed at the end.
 pub(crate) type Stdout = BufWriter<Named>;
@@ -61,6 +63,35 @@ pub(crate) fn print_json(value: &Value) -> Result<()> {
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)?;
     Ok(out.flush()?)
+}
+
+/// Prints a text, or replaces a file by one with this text.
+pub(crate) fn print_or_replace(path: Option<&Path>, text: &str) -> Result<()> {
+    let Some(path) = path else {
+        let mut out = stdout();
+        out.write_all(text.as_bytes())?;
+        return Ok(out.flush()?);
+    };
+    replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Replaces a file as a whole: readers see the old one or the new one.
+fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let Some(name) = path.file_name() else { bail!("it names no file") };
+    // Collectors of metrics read names that end in .prom.
+    let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let write = || {
+        let mut file = File::create(&new)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    let written = write();
+    if written.is_err() {
+        // The first error counts.
+        let _ = fs::remove_file(&new);
+    }
+    Ok(written?)
 }
 
 /// Says on standard error, in one line, what is wrong.

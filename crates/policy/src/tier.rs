@@ -41,6 +41,7 @@ pub mod distribution;
 pub mod files;
 pub mod plan;
 pub mod shortage;
+pub mod strips;
 #[cfg(test)]
 mod tests;
 pub mod watch;

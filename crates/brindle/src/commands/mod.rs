@@ -16,6 +16,8 @@ mod inspect;
 mod lab;
 mod ls;
 mod man;
+mod map;
+mod metrics;
 mod mkfs;
 pub(crate) mod mount;
 mod mount_options;
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Lab(lab::LabCommand),
     Status(status::StatusCommand),
+    Map(map::MapCommand),
+    Metrics(metrics::MetricsCommand),
     Ls(ls::LsCommand),
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
@@ -92,6 +96,8 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Export(command) => export::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Status(command) => status::run(&command, verbosity.verbose > 0),
+        Command::Map(command) => map::run(&command),
+        Command::Metrics(command) => metrics::run(&command),
         Command::Ls(command) => ls::run(&command),
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),

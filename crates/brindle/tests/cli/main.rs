@@ -16,6 +16,7 @@ mod inspect;
 mod lab;
 mod logged;
 mod lost;
+mod metrics;
 mod mount;
 mod names;
 mod nbd;

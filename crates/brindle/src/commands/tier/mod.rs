@@ -7,7 +7,7 @@
 //! of them; [`apply`], [`watch`] and [`recover`] have `admin` act on it, and show what it does.
 
 mod apply;
-mod facts;
+pub(crate) mod facts;
 pub(crate) mod log;
 mod plan;
 mod recover;
