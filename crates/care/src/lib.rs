@@ -1,5 +1,6 @@
 //! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), [`populate`],
-//! [`balance`], [`scrub`], [`device`] and the keeper of [`tier`]; [`inspect`] looks into trees; [`extract`] copies files out; [`job`] is the protocol of what takes long.
+//! [`balance`], [`scrub`], [`device`] and the keeper of [`tier`]; [`receive`] makes subvolumes of streams; [`inspect`] looks into trees;
+//! [`extract`] copies files out; [`job`] is the protocol of what takes long.
 //! Must not know: FUSE, the command line; where options come from, the clock, randomness (all arguments).
 //!
 //! The walk of [`mkfs()`](mkfs::mkfs), what data goes where:
@@ -26,6 +27,7 @@ pub mod inspect;
 pub mod job;
 pub mod mkfs;
 pub mod populate;
+pub mod receive;
 pub mod scrub;
 mod spread;
 pub mod tier;

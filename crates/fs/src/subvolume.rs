@@ -28,8 +28,19 @@ pub struct Subvolume {
     pub parent_uuid: Uuid,
     /// UUID of what it was received from.
     pub received_uuid: Uuid,
+    /// The last transaction that changed a file or directory of it.
+    pub changed_generation: u64,
+    /// The same of what it was received from, in the pool of its sender; 0 if it was not received.
+    pub sent_generation: u64,
     /// Flags.
     pub flags: RootFlags,
+}
+
+impl Subvolume {
+    /// Returns true if it can't be written.
+    pub fn is_read_only(&self) -> bool {
+        self.flags.contains(RootFlags::RDONLY)
+    }
 }
 
 /// Parent and path of a subvolume.
@@ -263,6 +274,8 @@ impl Filesystem {
             uuid: item.uuid,
             parent_uuid: item.parent_uuid,
             received_uuid: item.received_uuid,
+            changed_generation: item.ctransid.get(),
+            sent_generation: item.stransid.get(),
             flags: item.root_flags(),
         }))
     }

@@ -423,7 +423,7 @@ fn snapshot_item(
     item
 }
 
-fn with_read_only(mut flags: RootFlags, read_only: bool) -> RootFlags {
+pub(crate) fn with_read_only(mut flags: RootFlags, read_only: bool) -> RootFlags {
     flags.set(RootFlags::RDONLY, read_only);
     flags
 }

@@ -26,6 +26,7 @@ mod path;
 mod place;
 mod pool;
 mod property;
+mod receive;
 mod restore;
 mod scrub;
 mod stat;
@@ -73,6 +74,7 @@ pub(crate) enum Command {
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
     Restore(restore::RestoreCommand),
+    Receive(receive::ReceiveCommand),
     Check(check::CheckCommand),
     Mkfs(mkfs::MkfsCommand),
     Mount(mount::MountCommand),
@@ -102,6 +104,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),
         Command::Restore(command) => restore::run(&command, verbosity.quiet),
+        Command::Receive(command) => receive::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Mkfs(command) => mkfs::run(&command),
         Command::Mount(command) => mount::run(&command),

@@ -23,6 +23,7 @@ mod nbd;
 mod placement;
 mod racing;
 mod reads;
+mod receive;
 mod remount;
 mod restore;
 mod scrub;

@@ -5,6 +5,7 @@ mod device;
 mod dump;
 mod fill;
 mod host;
+mod receive;
 mod source;
 
 use crate::support::{MIB, assert_clean, examine};

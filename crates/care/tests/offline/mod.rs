@@ -7,6 +7,7 @@ mod extract;
 mod order;
 mod populate;
 mod random;
+mod receive;
 mod scrub;
 
 use crate::support::{FSID, MIB, MadePool, assert_clean, devices, examine, given, options};

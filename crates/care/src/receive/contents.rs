@@ -1,0 +1,173 @@
+//! Commands that change the contents of files.
+
+use super::error::ReceiveProblem;
+use super::known::Known;
+use super::path;
+use super::subvolume::Incoming;
+use brindle_fs::{
+    AllocateMode, AttributeChange, Compression, FileType, InodeId, OpenFile, RangePair, decompress,
+};
+use brindle_ondisk::{to_u64, to_usize};
+use brindle_stream::{Command, EncodedWrite, Origin};
+
+/// Longest contents of a compressed extent, in bytes.
+const DECODED_BYTES_MAX: u64 = 128 << 10;
+
+/// Modes of fallocate(2), and what they are here.
+const ALLOCATE_MODES: [(u32, AllocateMode); 5] = [
+    (0, AllocateMode::Allocate),
+    (0x1, AllocateMode::AllocateKeepSize),
+    (0x1 | 0x2, AllocateMode::PunchHole),
+    (0x10, AllocateMode::ZeroRange),
+    (0x1 | 0x10, AllocateMode::ZeroRangeKeepSize),
+];
+
+/// A file that stays open from one command to the next.
+#[derive(Debug)]
+pub(super) struct Opened {
+    path: Vec<u8>,
+    file: OpenFile,
+}
+
+/// A source of a clone.
+struct Source<'c> {
+    origin: Origin,
+    path: &'c [u8],
+    offset: u64,
+}
+
+impl Incoming<'_> {
+    /// Carries out a command about contents; `None` if it is another one.
+    pub(super) fn change_contents(
+        &mut self,
+        command: &Command<'_>,
+        known: &mut Known,
+    ) -> Option<Result<(), ReceiveProblem>> {
+        Some(match *command {
+            Command::Write { path, offset, data } => self.write(path, offset, data),
+            Command::EncodedWrite(ref write) => self.write_encoded(write),
+            Command::Clone { path, offset, length, source, source_path, source_offset } => {
+                let source = Source { origin: source, path: source_path, offset: source_offset };
+                self.source_root(source.origin, known)
+                    .and_then(|root| self.clone_range(path, offset, length, root, &source))
+            }
+            Command::Truncate { path, size } => self.truncate(path, size),
+            Command::Allocate { path, mode, offset, length } => self.allocate(path, mode, offset, length),
+            Command::UpdateExtent { .. } => Err(ReceiveProblem::NoData),
+            _ => return None,
+        })
+    }
+
+    fn write(&mut self, path: &[u8], offset: u64, data: &[u8]) -> Result<(), ReceiveProblem> {
+        let filesystem = self.filesystem;
+        let file = self.open(path)?;
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset.saturating_add(to_u64(done));
+            done += filesystem.write(file, at, &data[done..])?;
+        }
+        Ok(())
+    }
+
+    fn write_encoded(&mut self, write: &EncodedWrite<'_>) -> Result<(), ReceiveProblem> {
+        let refuse = |why| Err(ReceiveProblem::Lengths(why));
+        if write.encryption != 0 {
+            return Err(ReceiveProblem::Encoding { what: "encryption", found: write.encryption });
+        }
+        if write.decoded_length > DECODED_BYTES_MAX {
+            return refuse("an extent that is longer than any");
+        }
+        let end = write.decoded_offset.checked_add(write.length);
+        let Some(end) = end.filter(|end| *end <= write.decoded_length) else {
+            return refuse("a part beyond the extent");
+        };
+        let mut decoded = vec![0; to_usize(write.decoded_length)];
+        let (algorithm, sector) = algorithm(write.compression)?;
+        if algorithm == Compression::None && to_u64(write.data.len()) != write.decoded_length {
+            return refuse("plain contents of another length");
+        }
+        decompress(algorithm, write.data, &mut decoded, sector)?;
+        let part = &decoded[to_usize(write.decoded_offset)..to_usize(end)];
+        self.write(write.path, write.offset, part)
+    }
+
+    /// Root of the subvolume that is cloned from: an earlier one, or the one that is being received.
+    fn source_root(&self, origin: Origin, known: &mut Known) -> Result<InodeId, ReceiveProblem> {
+        if origin.uuid == self.origin.uuid {
+            return Ok(self.root);
+        }
+        known.find(self.filesystem, origin).map(InodeId::root_of)
+    }
+
+    fn clone_range(
+        &mut self,
+        path: &[u8],
+        offset: u64,
+        length: u64,
+        root: InodeId,
+        source: &Source<'_>,
+    ) -> Result<(), ReceiveProblem> {
+        let filesystem = self.filesystem;
+        let found = path::find(filesystem, root, source.path)?;
+        if found.kind != FileType::Regular {
+            return Err(ReceiveProblem::NotAFile);
+        }
+        let from = filesystem.open_file(found.id)?;
+        let target = self.open(path)?;
+        let pair =
+            RangePair { source: &from, source_offset: source.offset, target, target_offset: offset, length };
+        let copied = filesystem.copy_range(&pair);
+        filesystem.close_file(from)?;
+        match copied? {
+            copied if copied == length => Ok(()),
+            found => Err(ReceiveProblem::ShortSource { found, expected: length }),
+        }
+    }
+
+    fn truncate(&mut self, path: &[u8], size: u64) -> Result<(), ReceiveProblem> {
+        let id = self.open(path)?.id();
+        let change = AttributeChange { size: Some(size), ..Default::default() };
+        self.filesystem.set_attributes(id, &change)?;
+        Ok(())
+    }
+
+    fn allocate(&mut self, path: &[u8], mode: u32, offset: u64, length: u64) -> Result<(), ReceiveProblem> {
+        let known = ALLOCATE_MODES.iter().find(|(number, _)| *number == mode);
+        let (_, mode) = known.ok_or(ReceiveProblem::AllocateMode(mode))?;
+        let filesystem = self.filesystem;
+        Ok(filesystem.allocate(self.open(path)?, *mode, offset, length)?)
+    }
+
+    /// The open file of a path.
+    fn open(&mut self, path: &[u8]) -> Result<&OpenFile, ReceiveProblem> {
+        if self.opened.as_ref().is_none_or(|opened| opened.path != path) {
+            self.close()?;
+            let found = self.find(path)?;
+            if found.kind != FileType::Regular {
+                return Err(ReceiveProblem::NotAFile);
+            }
+            let file = self.filesystem.open_file(found.id)?;
+            self.opened = Some(Opened { path: path.to_vec(), file });
+        }
+        Ok(&self.opened.as_ref().expect("it was just opened").file)
+    }
+
+    /// Closes the file that the last command wrote.
+    pub(super) fn close(&mut self) -> Result<(), ReceiveProblem> {
+        match self.opened.take() {
+            Some(opened) => Ok(self.filesystem.close_file(opened.file)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The algorithm of a number (`BTRFS_ENCODED_IO_COMPRESSION_*`), and the sector size of its sender.
+fn algorithm(number: u32) -> Result<(Compression, usize), ReceiveProblem> {
+    Ok(match number {
+        0 => (Compression::None, 4096),
+        1 => (Compression::Zlib, 4096),
+        2 => (Compression::Zstd, 4096),
+        3..=7 => (Compression::Lzo, 4096 << (number - 3)),
+        found => return Err(ReceiveProblem::Encoding { what: "compression", found }),
+    })
+}

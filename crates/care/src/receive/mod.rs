@@ -1,0 +1,192 @@
+//! A stream of btrfs send becomes subvolumes.
+//!
+//! The walk: [`receive`] reads commands, one after the other ([`brindle_stream`]). The first makes a subvolume, empty or a snapshot of
+//! one that is there (`known.rs` finds it by UUID); each further one is an operation of [`Filesystem`] on it (`names.rs`, `contents.rs`).
+//! Paths are resolved from the root of the subvolume, and never leave it (`path.rs`). The end makes all durable, the subvolume
+//! read-only and known by its UUID, in one transaction ([`Filesystem::finish_received`]).
+//!
+//! **Promise.** A subvolume that is marked as received is whole: every command of its stream was carried out, and the end was seen. After
+//! an error, a crash or a kill, the subvolume that was being received is writable and unmarked.
+//!
+//! Owners, modes, extended attributes and all four times are those of the source. Attributes that a directory passes on to what
+//! is made in it are removed again: the stream tells which there are.
+
+mod contents;
+mod error;
+mod known;
+mod names;
+mod path;
+mod subvolume;
+
+pub use error::{CommandError, ReceiveError, ReceiveFailure, ReceiveProblem};
+
+use crate::job::Control;
+use brindle_fs::{Filesystem, InodeId, RootId};
+use brindle_stream::{Command, Placed, StreamError, StreamReader};
+use known::Known;
+use std::io::Read;
+use subvolume::Incoming;
+
+/// Options of receiving.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveOptions {
+    /// Number of failed commands at which it ends; 0 for no limit.
+    pub errors_max: u64,
+    /// Ends at the first end command, although more may follow.
+    pub one_stream: bool,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self { errors_max: 1, one_stream: false }
+    }
+}
+
+/// A subvolume that was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its id.
+    pub id: RootId,
+    /// Its name.
+    pub name: Vec<u8>,
+}
+
+/// Something that happened while receiving.
+#[derive(Debug)]
+pub enum ReceiveEvent<'e> {
+    /// A command is about to be carried out.
+    Command(&'e Placed<'e>),
+    /// A command failed, and is not the last one that may.
+    Failed(&'e CommandError),
+    /// A subvolume is durable and marked as received.
+    Finished(&'e Received),
+}
+
+/// Receiver of what happens. It may end the work.
+pub type ReceiveObserver<'o> = &'o mut dyn FnMut(&ReceiveEvent<'_>) -> Control;
+
+/// Receives the subvolumes of `source` into a directory. Returns their number.
+///
+/// # Errors
+/// A stream that is damaged or can't be carried out; subvolumes before the one that failed stay received.
+pub fn receive(
+    filesystem: &Filesystem,
+    directory: InodeId,
+    source: impl Read,
+    options: &ReceiveOptions,
+    observer: ReceiveObserver<'_>,
+) -> Result<u64, ReceiveError> {
+    let known = Known::default();
+    let mut receiver = Receiver { filesystem, directory, options, observer, known, failures: 0, received: 0 };
+    let outside = |error: StreamError| ReceiveError { failure: error.into(), incomplete: None };
+    let mut reader = StreamReader::new(source).map_err(outside)?;
+    loop {
+        receiver.stream(&mut reader)?;
+        if options.one_stream {
+            break;
+        }
+        match reader.next_stream().map_err(outside)? {
+            Some(next) => reader = next,
+            None => break,
+        }
+    }
+    Ok(receiver.received)
+}
+
+/// State of receiving.
+struct Receiver<'r> {
+    filesystem: &'r Filesystem,
+    directory: InodeId,
+    options: &'r ReceiveOptions,
+    observer: ReceiveObserver<'r>,
+    known: Known,
+    failures: u64,
+    received: u64,
+}
+
+impl<'r> Receiver<'r> {
+    /// Receives one stream, to its end command.
+    fn stream<R: Read>(&mut self, reader: &mut StreamReader<R>) -> Result<(), ReceiveError> {
+        let mut current = None;
+        self.commands(reader, &mut current).map_err(|failure| {
+            let incomplete = current.map(Incoming::abandon);
+            ReceiveError { failure, incomplete }
+        })
+    }
+
+    fn commands<R: Read>(
+        &mut self,
+        reader: &mut StreamReader<R>,
+        current: &mut Option<Incoming<'r>>,
+    ) -> Result<(), ReceiveFailure> {
+        loop {
+            let end = reader.offset();
+            let Some(placed) = reader.next()? else {
+                return Err(ReceiveFailure::NoEnd(end));
+            };
+            if (self.observer)(&ReceiveEvent::Command(&placed)) != Control::Continue {
+                return Err(ReceiveFailure::Cancelled);
+            }
+            let Placed { command, .. } = placed;
+            let begins = matches!(command, Command::Subvolume { .. } | Command::Snapshot { .. });
+            if begins || command == Command::End {
+                self.finish(&placed, current)?;
+            }
+            let done = match current {
+                _ if command == Command::End => return Ok(()),
+                _ if begins => self.begin(&command).map(|incoming| *current = Some(incoming)),
+                Some(incoming) => incoming.apply(&command, &mut self.known),
+                None => Err(ReceiveProblem::NoSubvolume),
+            };
+            if let Err(problem) = done {
+                self.failed(at(&placed, problem), current.as_mut())?;
+            }
+        }
+    }
+
+    fn begin(&mut self, command: &Command<'_>) -> Result<Incoming<'r>, ReceiveProblem> {
+        Incoming::begin(self.filesystem, self.directory, &mut self.known, command)
+    }
+
+    /// Ends the subvolume that is being received, if there is one.
+    fn finish(
+        &mut self,
+        placed: &Placed<'_>,
+        current: &mut Option<Incoming<'r>>,
+    ) -> Result<(), ReceiveFailure> {
+        let Some(incoming) = current else { return Ok(()) };
+        if incoming.failures > 0 {
+            return Err(ReceiveFailure::Failures(incoming.failures));
+        }
+        incoming.finish().map_err(|problem| at(placed, problem))?;
+        let received = Received { id: incoming.id(), name: incoming.name.clone() };
+        *current = None;
+        self.received += 1;
+        match (self.observer)(&ReceiveEvent::Finished(&received)) {
+            Control::Continue => Ok(()),
+            Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
+        }
+    }
+
+    /// Counts a failed command. It is the end if it is one too many, or there is nothing that later ones could be for.
+    fn failed(
+        &mut self,
+        error: Box<CommandError>,
+        current: Option<&mut Incoming<'r>>,
+    ) -> Result<(), ReceiveFailure> {
+        self.failures += 1;
+        let is_last = self.options.errors_max != 0 && self.failures >= self.options.errors_max;
+        let Some(incoming) = current.filter(|_| !is_last) else { return Err(error.into()) };
+        incoming.failures += 1;
+        match (self.observer)(&ReceiveEvent::Failed(&error)) {
+            Control::Continue => Ok(()),
+            Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
+        }
+    }
+}
+
+/// The failure of a command.
+fn at(placed: &Placed<'_>, problem: ReceiveProblem) -> Box<CommandError> {
+    let path = placed.command.path().unwrap_or_default().to_vec();
+    Box::new(CommandError { offset: placed.offset, command: placed.command.number(), path, problem })
+}

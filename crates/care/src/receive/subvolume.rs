@@ -1,0 +1,86 @@
+//! One subvolume while it is received.
+
+use super::contents::Opened;
+use super::error::ReceiveProblem;
+use super::known::Known;
+use super::path::{self, Found};
+use brindle_fs::{Filesystem, InodeId, NewInode, RootId};
+use brindle_stream::{Command, Origin};
+
+/// Permissions of a subvolume's root, until the stream sets others.
+const ROOT_PERMISSIONS: u32 = 0o700;
+
+/// A subvolume that is being received.
+#[derive(Debug)]
+pub(super) struct Incoming<'f> {
+    pub(super) filesystem: &'f Filesystem,
+    pub(super) root: InodeId,
+    pub(super) name: Vec<u8>,
+    pub(super) origin: Origin,
+    /// Number of commands that failed.
+    pub(super) failures: u64,
+    pub(super) opened: Option<Opened>,
+    pub(super) last_directory: Option<(Vec<u8>, InodeId)>,
+}
+
+impl<'f> Incoming<'f> {
+    /// Makes the subvolume, in `directory`, with which a stream begins.
+    pub(super) fn begin(
+        filesystem: &'f Filesystem,
+        directory: InodeId,
+        known: &mut Known,
+        command: &Command<'_>,
+    ) -> Result<Self, ReceiveProblem> {
+        let (name, origin, id) = match *command {
+            Command::Subvolume { path, origin } => {
+                path::check_name(path)?;
+                let new = NewInode { mode: ROOT_PERMISSIONS, ..Default::default() };
+                (path, origin, filesystem.create_subvolume(directory, path, &new)?)
+            }
+            Command::Snapshot { path, origin, parent } => {
+                path::check_name(path)?;
+                let parent = known.find(filesystem, parent)?;
+                (path, origin, filesystem.snapshot(parent, directory, path, false)?)
+            }
+            _ => return Err(ReceiveProblem::NoSubvolume),
+        };
+        let root = InodeId::root_of(id);
+        let (opened, last_directory) = (None, None);
+        Ok(Self { filesystem, root, name: name.to_vec(), origin, failures: 0, opened, last_directory })
+    }
+
+    /// Id of the subvolume.
+    pub(super) fn id(&self) -> RootId {
+        self.root.tree
+    }
+
+    /// Carries out a command that neither begins nor ends a subvolume.
+    pub(super) fn apply(&mut self, command: &Command<'_>, known: &mut Known) -> Result<(), ReceiveProblem> {
+        let done = self.change_names(command).or_else(|| self.change_attributes(command));
+        done.or_else(|| self.change_contents(command, known)).expect("a command of one of three kinds")
+    }
+
+    /// Makes the subvolume durable and read-only, and files it under the UUID that it was sent by.
+    pub(super) fn finish(&mut self) -> Result<(), ReceiveProblem> {
+        self.close()?;
+        Ok(self.filesystem.finish_received(self.id(), self.origin.uuid, self.origin.transid)?)
+    }
+
+    /// Gives it up, and returns its name.
+    pub(super) fn abandon(mut self) -> Vec<u8> {
+        if let Err(error) = self.close() {
+            tracing::warn!("the subvolume that is given up: {error}");
+        }
+        self.name
+    }
+
+    pub(super) fn find(&self, path: &[u8]) -> Result<Found, ReceiveProblem> {
+        path::find(self.filesystem, self.root, path)
+    }
+
+    /// Forgets the file and the directory of the last commands: a path may lead elsewhere from now on.
+    pub(super) fn forget_paths(&mut self) -> Result<(), ReceiveProblem> {
+        self.last_directory = None;
+        self.close()
+    }
+}

@@ -1,0 +1,47 @@
+//! The end of receiving a subvolume: it becomes read-only, and is known by the UUID under which it was sent.
+
+use crate::subvolume_change::with_read_only;
+use crate::uuid_tree::UuidKind;
+use crate::{Filesystem, FsError, RootId, Timestamp};
+use brindle_ondisk::{Generation, Uuid};
+use brindle_tree::Need;
+
+impl Filesystem {
+    /// Ends the receiving of a subvolume: it becomes read-only, and has the UUID and the transaction that its sender told,
+    /// all in one transaction, which is durable when this returns. A crash leaves either that, or a subvolume that is
+    /// writable and was not received.
+    ///
+    /// # Errors
+    /// A subvolume that is deleted or read-only, and writes that fail.
+    pub fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
+        let _writing = self.writing()?;
+        self.write_back_all(Some(id))?;
+        let subvolume = self.subvolume_state(id)?;
+        let mut access = subvolume.exclusive();
+        if access.is_deleted {
+            return Err(FsError::DeletedSubvolume(id));
+        }
+        if access.is_read_only {
+            return Err(FsError::ReadOnlySubvolume(id));
+        }
+        self.change(Need::items(4), |edit| {
+            let (generation, now) = (edit.generation(), edit.now);
+            let before = edit.editor.change_root_item(id, |item| {
+                let before = item.received_uuid;
+                item.received_uuid = uuid;
+                (item.stransid, item.rtransid) = (Generation::new(transid), generation);
+                // A stream does not tell when it was sent.
+                (item.stime, item.rtime) = (Timestamp::default().into(), now);
+                item.flags.set(with_read_only(item.root_flags(), true).bits());
+                before
+            })?;
+            if let Some(before) = before {
+                edit.remove_uuid(UuidKind::Received, before, id)?;
+            }
+            edit.add_uuid(UuidKind::Received, uuid, id)
+        })?;
+        access.is_read_only = true;
+        drop(access);
+        self.commit()
+    }
+}
