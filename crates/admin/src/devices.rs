@@ -21,6 +21,8 @@ pub(crate) fn name_of_change(change: u64) -> &'static str {
     match change {
         message::DEVICE_ADD => "device add",
         message::DEVICE_REMOVE => "device remove",
+        message::DEVICE_REPLACE => "device replace",
+        message::DEVICE_REJOIN => "device rejoin",
         _ => "filesystem resize",
     }
 }

@@ -104,6 +104,7 @@ fn kind_of_tree_error(error: &TreeError) -> ErrorKind {
         | TreeError::Space { .. }
         | TreeError::Refused(_)
         | TreeError::Unsettled
+        | TreeError::Replace(_)
         | TreeError::Write(_) => ErrorKind::Damaged,
     }
 }

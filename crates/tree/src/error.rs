@@ -1,7 +1,7 @@
 //! Errors of trees, transactions and space.
 
 use brindle_ondisk::{CorruptNode, Defect, DevId, Key, Logical, RootId};
-use brindle_volume::{ReadError, VolumeError, WriteError};
+use brindle_volume::{ReadError, ReplaceError, VolumeError, WriteError};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -92,6 +92,9 @@ pub enum TreeError {
     /// A device failed.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// A device could not take the place of another.
+    #[error(transparent)]
+    Replace(#[from] ReplaceError),
     /// There is no such device that can be written.
     #[error("there is no writable device {0} in the pool")]
     NoDevice(DevId),

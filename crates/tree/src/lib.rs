@@ -47,8 +47,8 @@ pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::{
     DeviceSpace, DiscardMode, FreedSpaceHold, GroupStatus, GroupSummary, InTransit, JoiningDevice, Parted,
-    ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld, WriteBackSettings, WriteBackStatus,
-    WriteBackWish,
+    Replacing, ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld, WriteBackSettings,
+    WriteBackStatus, WriteBackWish,
 };
 pub use transaction::{
     Clock, CommitPhase, CommitReport, CommitStatistics, ExclusiveOperation, LEVELS, Need, PressureListener,

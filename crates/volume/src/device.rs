@@ -53,6 +53,10 @@ pub(crate) struct PoolDevice {
     /// True if the pool has a log, and the superblock of this device does not point to it: blocks of the log may be missing
     /// there.
     pub(crate) lacks_log: Arc<AtomicBool>,
+    /// While another device is to take its place: where this one was written since, or should have been.
+    pub(crate) written_since: Option<Arc<LostWrites>>,
+    /// The device whose place it has taken, until that loses its superblocks.
+    pub(crate) predecessor: Option<Arc<dyn WritableDevice>>,
 }
 
 /// Numbers that tell whether a device holds writes that are not durable.
@@ -216,6 +220,8 @@ impl PoolDevice {
             has_doubtful_copies: Arc::default(),
             written_devid: None,
             lacks_log: Arc::default(),
+            written_since: None,
+            predecessor: None,
         }
     }
 
@@ -242,6 +248,28 @@ impl PoolDevice {
         self.durability.has_written();
         self.unflushed.remember(offset, length);
         self.lost_writes.forget(offset, length);
+        self.has_changed(offset, length);
+    }
+
+    /// A write has failed that the pool can do without.
+    pub(crate) fn has_lost(&self, offset: u64, length: u64) {
+        self.lost_writes.remember(offset, length);
+        self.has_changed(offset, length);
+    }
+
+    /// Writes that had succeeded are lost, or may be.
+    pub(crate) fn has_lost_all(&self, places: &Places) {
+        self.lost_writes.absorb(places);
+        if let Some(written) = &self.written_since {
+            written.absorb(places);
+        }
+    }
+
+    /// The contents of a range are other ones now, on the device or, if it is missing, by what the others hold.
+    pub(crate) fn has_changed(&self, offset: u64, length: u64) {
+        if let Some(written) = &self.written_since {
+            written.remember(offset, length);
+        }
     }
 
     /// Begins a flush. Several threads may flush at once.

@@ -252,6 +252,12 @@ pub enum WriteError {
         /// The devices.
         devices: Vec<DevId>,
     },
+    /// A device that is to take the place of another did not take its superblock.
+    #[error("a device that replaces another did not take its superblock: {}", .devices.join(", "))]
+    NotReplaced {
+        /// Names of the devices.
+        devices: Vec<String>,
+    },
     /// Too many devices have no new superblock.
     #[error("writing superblocks: {}", join(.failures))]
     Superblocks {

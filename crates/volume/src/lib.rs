@@ -16,6 +16,7 @@ mod lost_writes;
 mod parity;
 mod pool;
 mod read;
+mod replace;
 mod scan;
 mod scrub;
 mod status;
@@ -34,14 +35,15 @@ pub use error::{
 };
 pub use parity::syndromes;
 pub use read::{ParityRow, read_for};
+pub use replace::{ReplaceError, Replacement};
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
 pub use scrub::{
-    Content, Expected, ScrubCounts, ScrubFault, ScrubFindings, ScrubRead, ScrubStripe, ScrubWindow,
-    SuperblockScrub,
+    Content, CopyFindings, CopyOptions, CopyRead, Expected, ScrubCounts, ScrubFault, ScrubFindings,
+    ScrubRead, ScrubStripe, ScrubWindow, SuperblockScrub,
 };
 pub use status::{
     ChunkStatus, DeviceCounters, DeviceStatus, ReadStatistics, StripeStatus, WritableDeviceStatus,
 };
 pub use volume::Volume;
 pub use writable::NotWritable;
-pub use write::{SuperblockCopies, Witness};
+pub use write::{SuperblockCopies, Witness, wipe_superblocks};

@@ -30,7 +30,7 @@ impl Ranked for Places {
 }
 
 impl LostWrites {
-    /// A write has failed.
+    /// A write has failed, or changed something.
     pub(crate) fn remember(&self, offset: u64, length: u64) {
         let mut places = self.lock();
         if places.everywhere {
@@ -100,6 +100,11 @@ impl Places {
     /// Returns true if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty() && !self.everywhere
+    }
+
+    /// All of them; `None` if they are too many to be told apart.
+    pub(crate) fn ranges(&self) -> Option<impl Iterator<Item = Interval>> {
+        (!self.everywhere).then(|| self.ranges.iter())
     }
 
     /// Adds other places.

@@ -22,6 +22,8 @@ pub(crate) struct Pool {
     /// Reason for which it may not be written after all.
     pub(crate) refusal: Option<NotWritable>,
     pub(crate) choosing: Choosing,
+    /// Number of times that a device began to take the place of another, or took it.
+    pub(crate) replacements: u64,
     /// Devices that held a superblock as new as the pool's when it was opened.
     holders: Holders,
     /// Given, of other pools, and not (yet) found to be a seed.
@@ -200,6 +202,19 @@ impl Pool {
         device.is_confirmed = true;
         device.describe(item);
         self.devices.push(device);
+    }
+
+    /// A device, whose contents are as they should be, takes the place of another.
+    pub(crate) fn take_over(&mut self, index: usize, target: &Arc<dyn WritableDevice>) {
+        let before = &self.devices[index];
+        let mut device = PoolDevice::missing(before.devid, before.uuid);
+        let readable: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(target);
+        (device.device, device.writable) = (Some(readable), Some(Arc::clone(target)));
+        device.is_confirmed = true;
+        device.describe(&before.item);
+        device.predecessor = before.writable.clone();
+        self.devices[index] = device;
+        self.replacements += 1;
     }
 
     /// Gives a device another id, which its superblocks get with the next commit.

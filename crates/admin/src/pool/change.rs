@@ -1,13 +1,14 @@
 //! A change of a pool's devices, as a value and as the message to the process that serves a mount.
 
 use super::AdminError;
-use brindle_care::device::{AddOptions, Leaving, NewSize};
+use brindle_care::device::{AddOptions, Leaving, NewSize, ReplaceOptions};
 use brindle_care::job::{Control, Progress};
 use brindle_ondisk::DevId;
 use brindle_policy::placement::PlacementClass;
 use brindle_uapi::message::{
-    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
-    DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO, field,
+    DEVICE_ADD, DEVICE_AVOID, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REJOIN,
+    DEVICE_REMOVE, DEVICE_REPLACE, DEVICE_RESIZE, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO,
+    field,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,20 @@ pub enum Change {
     Remove(Leaving),
     /// A device gets another size.
     Resize(DevId, NewSize),
+    /// A device takes the place of another.
+    Replace {
+        /// The other one.
+        which: Leaving,
+        /// Path of the device.
+        path: PathBuf,
+        /// Treatment of both.
+        options: ReplaceOptions,
+    },
+    /// A device that was away comes back.
+    Rejoin {
+        /// Its path.
+        path: PathBuf,
+    },
 }
 
 /// Result of a change.
@@ -36,7 +51,7 @@ pub enum Change {
 pub struct Changed {
     /// The device, if its id is known.
     pub devid: Option<u64>,
-    /// Progress of the block groups that had to be emptied.
+    /// Progress of the block groups that had to be emptied, or of the device extents that were copied.
     pub progress: Progress,
     /// Last control of the observer: to go on, if the change is complete.
     pub control: Control,
@@ -55,17 +70,24 @@ impl Change {
         let mut message = DeviceStart::new_zeroed();
         match self {
             Self::Add { path, class, options } => {
-                let path = absolute(path)?;
-                message.change = DEVICE_ADD;
-                message.path = field(path.as_os_str().as_bytes()).ok_or(AdminError::LongPath)?;
-                let flags = [
+                (message.change, message.path) = (DEVICE_ADD, path_field(path)?);
+                message.flags = flags([
                     (options.force, DEVICE_FORCE),
                     (options.discard, DEVICE_DISCARD),
                     (*class == Some(PlacementClass::Fast), DEVICE_FAST),
                     (*class == Some(PlacementClass::Bulk), DEVICE_BULK),
-                ];
-                message.flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
+                ]);
             }
+            Self::Replace { which, path, options } => {
+                (message.change, message.path) = (DEVICE_REPLACE, path_field(path)?);
+                message.devid = which.devid().unwrap_or(0);
+                message.flags = flags([
+                    (options.force, DEVICE_FORCE),
+                    (options.discard, DEVICE_DISCARD),
+                    (options.avoid_source, DEVICE_AVOID),
+                ]);
+            }
+            Self::Rejoin { path } => (message.change, message.path) = (DEVICE_REJOIN, path_field(path)?),
             Self::Remove(which) => {
                 (message.change, message.devid) = (DEVICE_REMOVE, which.devid().unwrap_or(0));
             }
@@ -81,6 +103,16 @@ impl Change {
         }
         Ok(message)
     }
+}
+
+/// An absolute path, as a message has it.
+fn path_field<const N: usize>(path: &Path) -> Result<[u8; N], AdminError> {
+    field(absolute(path)?.as_os_str().as_bytes()).ok_or(AdminError::LongPath)
+}
+
+/// The flags that are set.
+fn flags<const N: usize>(flags: [(bool, u64); N]) -> u64 {
+    flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum()
 }
 
 /// A path without links, from the root on.

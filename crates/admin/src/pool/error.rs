@@ -55,6 +55,11 @@ pub enum AdminError {
     /// The kernel balances by another tool.
     #[error("{0}: mounted by the kernel, which balances by `btrfs balance`")]
     KernelBalances(PathBuf),
+    /// The kernel replaces by another tool.
+    #[error(
+        "{0}: mounted by the kernel, which replaces devices by `btrfs replace`; devices come back on a mount of brindle"
+    )]
+    KernelReplaces(PathBuf),
     /// The kernel keeps no classes of devices.
     #[error("the kernel keeps no classes: leave :fast and :bulk away, and see `brindle property`")]
     KernelClasses,

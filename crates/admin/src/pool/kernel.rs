@@ -3,7 +3,7 @@
 use super::change::absolute;
 use super::{
     AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DeviceErrors, Member,
-    PoolAdmin, PoolFacts, device_errors_of, members_of,
+    PoolAdmin, PoolFacts, ReplaceStatus, device_errors_of, members_of,
 };
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory};
@@ -42,6 +42,10 @@ impl PoolFacts for KernelMount {
     fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
         device_errors_of(&self.0, false)
     }
+
+    fn replace_status(&self) -> Result<ReplaceStatus, AdminError> {
+        Err(AdminError::KernelReplaces(self.0.path().to_owned()))
+    }
 }
 
 impl PoolAdmin for KernelMount {
@@ -55,6 +59,10 @@ impl PoolAdmin for KernelMount {
 
     fn cancel_balance(&self) -> Result<bool, AdminError> {
         Err(self.balances())
+    }
+
+    fn cancel_replace(&self) -> Result<bool, AdminError> {
+        Err(AdminError::KernelReplaces(self.0.path().to_owned()))
     }
 
     /// The kernel works in the calling process, and hears no control.
@@ -71,6 +79,9 @@ impl PoolAdmin for KernelMount {
             Change::Remove(which) => {
                 self.0.remove_device(which.devid().map(DevId::new))?;
                 Ok(Changed::at_once(which.devid()))
+            }
+            Change::Replace { .. } | Change::Rejoin { .. } => {
+                Err(AdminError::KernelReplaces(self.0.path().to_owned()))
             }
             Change::Resize(devid, size) => {
                 self.0.resize_device_to(*devid, &size.to_string())?;

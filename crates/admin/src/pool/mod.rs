@@ -10,6 +10,7 @@ mod error;
 mod identity;
 mod kernel;
 mod offline;
+mod replace;
 mod served;
 
 pub use change::{Change, Changed};
@@ -17,6 +18,7 @@ pub use error::AdminError;
 pub use identity::DeviceIdentity;
 pub use kernel::KernelMount;
 pub use offline::{OpenPool, inventory};
+pub use replace::{ReplaceState, ReplaceStatus};
 pub use served::BrindleMount;
 
 use crate::balance::BalanceState;
@@ -183,6 +185,8 @@ pub trait PoolFacts {
     fn balance_status(&self) -> Result<BalanceStatus, AdminError>;
     /// Error counters of all devices.
     fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError>;
+    /// State of the replacement of a device, running or the last one.
+    fn replace_status(&self) -> Result<ReplaceStatus, AdminError>;
 }
 
 /// Changes of a pool.
@@ -193,6 +197,9 @@ pub trait PoolAdmin: PoolFacts {
     fn pause_balance(&self) -> Result<bool, AdminError>;
     /// Cancels a balance that runs, is paused or was interrupted, and waits for its end. Returns false without one.
     fn cancel_balance(&self) -> Result<bool, AdminError>;
+    /// Ends a replacement, or the return of a device, that another process has begun, and waits for its end. Returns false
+    /// without one.
+    fn cancel_replace(&self) -> Result<bool, AdminError>;
     /// Carries a change of devices out; returns at its end.
     fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError>;
     /// Defragments metadata a piece at a time, of the whole pool or of the subvolume of the mount's directory. A pause ends it as a

@@ -2,12 +2,12 @@
 
 use super::{
     AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DefragmentProgress,
-    DeviceErrors, LOOK_EVERY, Member, PoolAdmin, PoolFacts,
+    DeviceErrors, LOOK_EVERY, Member, PoolAdmin, PoolFacts, ReplaceStatus,
 };
 use crate::balance::BalanceState;
 use crate::tier::{Inventory, MountedDevice};
 use brindle_care::balance;
-use brindle_care::device::{Newcomer, add, remove, resize};
+use brindle_care::device::{Newcomer, add, open_device, rejoin, remove, replace, resize};
 use brindle_care::job::{Control, Ended, Observer, Pace, Progress};
 use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, Host, SystemHost};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
@@ -60,6 +60,13 @@ impl PoolFacts for Pool {
         });
         Ok(errors.collect())
     }
+
+    fn replace_status(&self) -> Result<ReplaceStatus, AdminError> {
+        let devices = self.tree(RootId::DEV_TREE)?;
+        let found =
+            self.with_item(&devices, &ReplaceStatus::key(), |data| ReplaceStatus::of_record(Some(data)))?;
+        Ok(found.unwrap_or(ReplaceStatus::NEVER))
+    }
 }
 
 impl PoolFacts for OpenPool {
@@ -81,6 +88,10 @@ impl PoolFacts for OpenPool {
 
     fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
         self.0.pool().device_errors()
+    }
+
+    fn replace_status(&self) -> Result<ReplaceStatus, AdminError> {
+        self.0.pool().replace_status()
     }
 }
 
@@ -113,6 +124,11 @@ impl PoolAdmin for OpenPool {
         Ok(balance::forget(self.0.pool())?)
     }
 
+    /// One of this pool runs in the process that has the pool open, and in no other.
+    fn cancel_replace(&self) -> Result<bool, AdminError> {
+        Ok(false)
+    }
+
     fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         let pool = self.0.pool();
         let (devid, ended) = match change {
@@ -123,6 +139,14 @@ impl PoolAdmin for OpenPool {
             }
             Change::Remove(which) => (which.devid(), remove(pool, *which, observer)?),
             Change::Resize(devid, size) => (Some(devid.get()), resize(pool, *devid, *size, observer)?),
+            Change::Replace { which, path, options } => {
+                let (devid, ended) = replace(&self.0, *which, &open_device(path)?, options, observer)?;
+                (Some(devid.get()), ended)
+            }
+            Change::Rejoin { path } => {
+                let (devid, ended) = rejoin(&self.0, &open_device(path)?, observer)?;
+                (Some(devid.get()), ended)
+            }
         };
         Ok(Changed { devid, progress: ended.progress, control: ended.control })
     }

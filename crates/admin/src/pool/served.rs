@@ -2,20 +2,21 @@
 
 use super::{
     AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DefragmentProgress,
-    DeviceErrors, LOOK_EVERY, Member, PoolAdmin, PoolFacts, device_errors_of, members_of,
+    DeviceErrors, LOOK_EVERY, Member, PoolAdmin, PoolFacts, ReplaceState, ReplaceStatus, device_errors_of,
+    members_of,
 };
 use crate::balance::BalanceState;
 use crate::control::{ControlError, Mounted};
 use crate::devices::name_of_change;
 use crate::tier::Inventory;
 use brindle_care::job::{Control, Ended, Observer, Progress};
-use brindle_ondisk::Uuid;
 use brindle_ondisk::item::BalanceItem;
+use brindle_ondisk::{DevId, RootId, Uuid};
 use brindle_policy::balance::Balance;
 use brindle_uapi::message::{
     BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
-    BALANCE_STOP_PAUSE, BalanceReport, BalanceStart, WORK_ENDED_CANCELLED, WORK_ENDED_FAILED,
-    WORK_ENDED_PAUSED, WorkReport, text,
+    BALANCE_STOP_PAUSE, BalanceReport, BalanceStart, DEVICE_REJOIN, DEVICE_REPLACE, WORK_ENDED_CANCELLED,
+    WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport, text,
 };
 use rustix::io::Errno;
 use std::thread::sleep;
@@ -86,6 +87,18 @@ impl PoolFacts for BrindleMount {
     fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
         device_errors_of(&self.0, false)
     }
+
+    fn replace_status(&self) -> Result<ReplaceStatus, AdminError> {
+        let report = self.0.device_report()?;
+        if report.is_running != 0 && is_replacement(report.change) {
+            let (state, devid) = (ReplaceState::Started, DevId::new(report.devid));
+            let progress = progress_of(&report.work);
+            return Ok(ReplaceStatus { state, devid, progress, ..ReplaceStatus::NEVER });
+        }
+        let key = ReplaceStatus::key();
+        let found = self.0.search(RootId::DEV_TREE, key, key)?;
+        Ok(ReplaceStatus::of_record(found.first().map(|(_, record)| record.as_slice())))
+    }
 }
 
 impl PoolAdmin for BrindleMount {
@@ -114,6 +127,20 @@ impl PoolAdmin for BrindleMount {
 
     fn cancel_balance(&self) -> Result<bool, AdminError> {
         self.stop_balance(BALANCE_STOP_CANCEL)
+    }
+
+    fn cancel_replace(&self) -> Result<bool, AdminError> {
+        let is_running = || {
+            let report = self.0.device_report()?;
+            Ok::<_, AdminError>(report.is_running != 0 && is_replacement(report.change))
+        };
+        if !is_running()? || !self.0.stop_device_change()? {
+            return Ok(false);
+        }
+        while is_running()? {
+            sleep(LOOK_EVERY / 5);
+        }
+        Ok(true)
     }
 
     fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
@@ -158,6 +185,11 @@ impl PoolAdmin for BrindleMount {
     fn close(&self) -> Result<(), AdminError> {
         Ok(())
     }
+}
+
+/// Returns true for a change that copies what a device is to hold.
+fn is_replacement(change: u64) -> bool {
+    matches!(change, DEVICE_REPLACE | DEVICE_REJOIN)
 }
 
 /// Progress in a report.

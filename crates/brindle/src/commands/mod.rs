@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Subvolume(subvolume::SubvolumeCommand),
     #[command(subcommand, visible_alias = "dev")]
     Device(device::DeviceCommand),
+    #[command(subcommand, hide = true)]
+    Replace(device::ReplaceCommand),
     #[command(subcommand)]
     Balance(balance::BalanceCommand),
     #[command(subcommand)]
@@ -89,6 +91,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Subvolume(command) => subvolume::run(command),
         Command::Device(command) => device::run(&command),
+        Command::Replace(command) => device::replace(&command),
         Command::Balance(command) => balance::run(&command),
         Command::Scrub(command) => scrub::run(&command),
         Command::Property(command) => property::run(&command),

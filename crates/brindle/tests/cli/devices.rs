@@ -289,3 +289,63 @@ fn the_kernel_is_asked_for_pools_that_it_has_mounted() {
     assert!(!shown.contains(second.as_str()), "{shown}");
     assert!(std::fs::read(at.join("file")).expect("there") == contents(7));
 }
+
+#[test]
+fn a_device_of_an_unmounted_pool_is_replaced_and_one_that_was_away_comes_back() {
+    let pool = Pool::make(2, "raid1");
+    let [first, second, third] = [0, 1, 2].map(|number| pool.image(number));
+    let status = || brindle_prints(["device", "replace", "status", second, third]);
+    assert_eq!(brindle_prints(["device", "replace", "status", first, second]), "Never started\n");
+    brindle_fails(2, ["device", "replace", "start", "1", "--pool", first, second]);
+    let said = brindle_fails(1, ["device", "replace", "start", "1", second, "--pool", first, second]);
+    assert!(said.contains("is a device of this pool, devid 2"), "{said}");
+    let said =
+        brindle_prints(["-q", "device", "replace", "start", "-f", "1", third, "--pool", first, second]);
+    assert!(said.starts_with(&format!("Replaced: devid 1 is {third}, ")), "{said}");
+    assert!(status().contains(", finished on "), "{}", status());
+    pool.check(&[1, 2]);
+    assert_eq!(pool.members(&[1, 2]), [(1, 512 * MIB), (2, 512 * MIB)]);
+    brindle_fails(1, ["ls", first]);
+    let said = brindle_fails(1, ["device", "rejoin", first, "-o", "degraded", "--pool", second]);
+    assert!(said.contains("none of the pool's missing devices"), "{said}");
+    let words = ["-q", "device", "rejoin", "--json", third, "-o", "degraded", "--pool", second];
+    let said = brindle_prints(words);
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&said["changes"][0]["state"], &said["changes"][0]["devid"]), (&"done".into(), &1.into()));
+    pool.check(&[1, 2]);
+}
+
+#[test]
+fn a_device_of_a_mounted_pool_is_replaced_while_files_are_written() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    let place = pool.place();
+    pool.mount(&[0, 1]);
+    std::fs::write(place.join("before"), vec![1; 3 << 20]).expect("room");
+    assert_eq!(brindle_prints(["replace", "status", text(&place)]), "Never started\n");
+    brindle_fails(2, ["device", "replace", "cancel", text(&place)]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            while !is_over.load(Relaxed) {
+                std::fs::write(place.join("meanwhile"), vec![number; 1 << 20]).expect("room");
+                number = number.wrapping_add(1);
+            }
+        });
+        let said =
+            brindle_prints(["-q", "replace", "start", "-B", pool.image(0), pool.image(2), text(&place)]);
+        is_over.store(true, Relaxed);
+        assert!(said.starts_with("Replaced: devid 1 is "), "{said}");
+    });
+    let status = brindle_prints(["device", "replace", "status", "--json", text(&place)]);
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!((&status["state"], &status["devid"]), (&"finished".into(), &1.into()));
+    unmount(&place);
+    pool.check(&[1, 2]);
+    pool.mount(&[1, 2]);
+    assert_eq!(std::fs::read(place.join("before")).expect("there"), vec![1; 3 << 20]);
+    unmount(&place);
+}

@@ -26,8 +26,13 @@ pub struct Newcomer {
 impl Newcomer {
     /// Opens a block device that is not in use, an image file, or an export of an NBD server.
     pub fn open(path: &Path, uuid: Uuid, class: Option<PlacementClass>) -> Result<Self, DeviceCareError> {
-        Ok(Self { device: open_device_to_write(path)?, uuid, class })
+        Ok(Self { device: open_device(path)?, uuid, class })
     }
+}
+
+/// Opens a block device that is not in use, an image file, or an export of an NBD server.
+pub fn open_device(path: &Path) -> Result<Arc<dyn WritableDevice>, DeviceCareError> {
+    Ok(open_device_to_write(path)?)
 }
 
 /// Options of adding devices.
@@ -69,7 +74,7 @@ pub fn prepare(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), 
     empty(device, options)
 }
 
-fn check(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), DeviceCareError> {
+pub(super) fn check(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), DeviceCareError> {
     let (name, size_bytes) = (device.name().to_owned(), device.size_bytes());
     if size_bytes < MINIMUM_BYTES {
         return Err(DeviceCareError::TooSmall { device: name, size_bytes, minimum_bytes: MINIMUM_BYTES });
@@ -80,7 +85,7 @@ fn check(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), Device
     }
 }
 
-fn empty(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), DeviceCareError> {
+pub(super) fn empty(device: &dyn WritableDevice, options: &AddOptions) -> Result<(), DeviceCareError> {
     write::wipe(device, options.discard)?;
     Ok(device.flush()?)
 }

@@ -1,8 +1,10 @@
 //! Errors of changing the devices of a pool.
 
 use brindle_device::DeviceError;
-use brindle_ondisk::{DevId, Profile};
+use brindle_fs::FsError;
+use brindle_ondisk::{DevId, Generation, Profile};
 use brindle_tree::TreeError;
+use brindle_volume::ReplaceError;
 use thiserror::Error;
 
 /// Error of changing the devices of a pool. Data moved before it stays moved.
@@ -65,6 +67,50 @@ pub enum DeviceCareError {
         /// The least size in bytes.
         minimum_bytes: u64,
     },
+    /// A device is smaller than the one that it is to replace.
+    #[error(
+        "{device} has {size_bytes} bytes, and devid {devid} is used up to {minimum_bytes}: make that smaller first"
+    )]
+    TargetTooSmall {
+        /// The device.
+        device: String,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// The device that it is to replace.
+        devid: DevId,
+        /// Size of that in the pool, in bytes.
+        minimum_bytes: u64,
+    },
+    /// A device does not belong to the pool, or is there.
+    #[error("{device} is none of the pool's missing devices")]
+    NotAway {
+        /// The device.
+        device: String,
+    },
+    /// A device has been written by itself while it was away.
+    #[error(
+        "{device} has been written by itself up to generation {generation}, and the pool is of generation {expected}: use \
+         device replace -f, which gives up what it has"
+    )]
+    Ahead {
+        /// The device.
+        device: String,
+        /// Generation of its superblock.
+        generation: Generation,
+        /// Generation of the pool.
+        expected: Generation,
+    },
+    /// Contents that have no checksums can be read nowhere: on another device, nothing would tell that they are lost.
+    #[error(
+        "{sectors} sectors without checksums can be read nowhere, the first of them: {first}; restore or delete what they \
+         belong to, and start again: what is copied is kept"
+    )]
+    LostUnverified {
+        /// Number of the sectors.
+        sectors: u64,
+        /// The first.
+        first: String,
+    },
     /// A device is to be made smaller than devices are made.
     #[error("{wanted_bytes} bytes are less than a device is shrunk to, which is {minimum_bytes}")]
     SizeTooSmall {
@@ -101,6 +147,12 @@ pub enum DeviceCareError {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A replacement could not go on.
+    #[error(transparent)]
+    Replace(#[from] ReplaceError),
+    /// Files could not be written.
+    #[error(transparent)]
+    Files(#[from] FsError),
     /// The pool could not be read or written.
     #[error(transparent)]
     Tree(TreeError),

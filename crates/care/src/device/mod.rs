@@ -1,4 +1,5 @@
-//! The devices of a pool in use: one joins ([`add()`]), leaves ([`remove()`]), or changes its size ([`resize()`]).
+//! The devices of a pool in use: one joins ([`add()`]), leaves ([`remove()`]), changes its size ([`resize()`]), is replaced by
+//! another ([`replace()`]), or comes back ([`rejoin()`]).
 //!
 //! The walk of those that end with less: the rest of the pool is checked ([`DeviceCareError`]), from then on nothing new
 //! is taken there, block groups that lie there are emptied one by one as a balance does it (`vacate.rs`), and when none is
@@ -11,15 +12,19 @@
 
 mod add;
 mod error;
+mod rejoin;
 mod remove;
 mod renumber;
+mod replace;
 mod resize;
 mod vacate;
 
-pub use add::{AddOptions, Newcomer, add, prepare};
+pub use add::{AddOptions, Newcomer, add, open_device, prepare};
 pub use error::DeviceCareError;
+pub use rejoin::rejoin;
 pub use remove::{Leaving, remove};
 pub use renumber::order_devids;
+pub use replace::{ReplaceOptions, replace};
 pub use resize::{NewSize, ParseSizeError, resize};
 
 use crate::balance;

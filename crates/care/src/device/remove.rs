@@ -3,13 +3,11 @@
 use super::vacate::vacate;
 use super::{DeviceCareError, check_no_balance, member, when_vacant};
 use crate::job::{Control, Ended, Observer};
-use brindle_device::{DeviceError, WritableDevice};
-use brindle_ondisk::{DevId, Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use brindle_ondisk::{DevId, Profile};
 use brindle_tree::Pool;
-use brindle_volume::DeviceStatus;
-use zerocopy::{FromZeros, IntoBytes};
+use brindle_volume::{DeviceStatus, wipe_superblocks};
 
-/// Device that is to leave.
+/// Device that is to leave, or to be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// The one of this id, there or not.
@@ -26,19 +24,24 @@ impl Leaving {
             Self::Missing => None,
         }
     }
+
+    /// The device in a pool.
+    pub(super) fn find(self, pool: &Pool) -> Result<DeviceStatus, DeviceCareError> {
+        match self {
+            Self::Id(devid) => member(pool, devid),
+            Self::Missing => {
+                let is_meant = |device: &DeviceStatus| device.missing && !device.is_seed;
+                pool.volume().devices().into_iter().find(is_meant).ok_or(DeviceCareError::NoneMissing)
+            }
+        }
+    }
 }
 
 /// A device leaves a pool, once what lies on it lies elsewhere.
 pub fn remove(pool: &Pool, which: Leaving, observer: Observer<'_>) -> Result<Ended, DeviceCareError> {
     let _alone = pool.begin_exclusive("device remove")?;
     check_no_balance(pool)?;
-    let device = match which {
-        Leaving::Id(devid) => member(pool, devid)?,
-        Leaving::Missing => {
-            let is_meant = |device: &DeviceStatus| device.missing && !device.is_seed;
-            pool.volume().devices().into_iter().find(is_meant).ok_or(DeviceCareError::NoneMissing)?
-        }
-    };
+    let device = which.find(pool)?;
     check_enough_are_left(pool, &device)?;
     let _withheld = pool.withhold(device.devid, 0)?;
     let ended = vacate(pool, device.devid, 0, observer)?;
@@ -69,19 +72,4 @@ fn check_enough_are_left(pool: &Pool, leaving: &DeviceStatus) -> Result<(), Devi
     };
     let mut profiles = pool.volume().chunks().into_iter().filter_map(|chunk| chunk.kind.profile());
     profiles.find_map(too_few).map_or(Ok(()), Err)
-}
-
-/// Makes the superblocks of a device unrecognisable, as the kernel does it: their magic number is cleared, and the
-/// rest stays for recovery.
-fn wipe_superblocks(device: &dyn WritableDevice) -> Result<(), DeviceError> {
-    for offset in SUPERBLOCK_OFFSETS {
-        if offset + to_u64(SUPERBLOCK_SIZE) > device.size_bytes() {
-            break;
-        }
-        let mut superblock = Superblock::new_zeroed();
-        device.read_at(offset, superblock.as_mut_bytes())?;
-        superblock.magic = Default::default();
-        device.write_at(offset, superblock.as_bytes())?;
-    }
-    device.flush()
 }

@@ -16,7 +16,7 @@
 //! ([`names`]), is kept up to [`FAULTS_MAX`].
 
 mod carry_out;
-mod names;
+pub(crate) mod names;
 mod record;
 mod walk;
 
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Bytes of a device that are looked at as one.
-const WINDOW_BYTES: u64 = 1 << 20;
+pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
 /// Number of faults that are kept; the others are counted.
 pub const FAULTS_MAX: usize = 1000;
 
@@ -311,7 +311,7 @@ impl Scrub {
 }
 
 /// A fault in words.
-fn text_of(fault: &ScrubFault, name: &str) -> String {
+pub(crate) fn text_of(fault: &ScrubFault, name: &str) -> String {
     let ScrubFault { logical, length, physical, content, problem, .. } = fault;
     let content = match content {
         Content::Data => "data",

@@ -13,7 +13,7 @@ const FILES_MAX: usize = 16;
 const DEPTH_MAX: usize = 4096;
 
 /// Paths of the files that a fault belongs to, with the offset in each; nothing for metadata and parity.
-pub(super) fn of(
+pub(crate) fn of(
     filesystem: &Filesystem,
     view: &Committed<'_>,
     fault: &ScrubFault,
@@ -49,7 +49,7 @@ pub(super) fn of(
 }
 
 /// Files, for a message.
-pub(super) fn in_words(files: &[(Vec<u8>, u64)]) -> String {
+pub(crate) fn in_words(files: &[(Vec<u8>, u64)]) -> String {
     let one = |(path, offset): &(Vec<u8>, u64)| format!("{} at {offset}", String::from_utf8_lossy(path));
     let words: Vec<String> = files.iter().map(one).collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }

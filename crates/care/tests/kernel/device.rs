@@ -4,7 +4,9 @@ use super::host::{LoopPool, assert_btrfs_check, can_mount, options, run};
 use super::{read_back, scrub, use_pool};
 use crate::support::MIB;
 use brindle_care::balance;
-use brindle_care::device::{AddOptions, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::device::{
+    AddOptions, Leaving, NewSize, Newcomer, ReplaceOptions, add, open_device, remove, replace, resize,
+};
 use brindle_care::job::{Control, Progress};
 use brindle_care::mkfs::{NewDevice, PlacementClass, mkfs};
 use brindle_device::{FileDevice, WritableDevice};
@@ -110,6 +112,44 @@ fn the_kernel_takes_what_devices_were_changed() {
         forget(&pool);
         let filesystem = open(&pool.loops);
         assert_eq!(filesystem.pool().superblock().num_devices.get(), count as u64, "{what}");
+    }
+}
+
+#[test]
+fn the_kernel_takes_a_device_that_was_replaced() {
+    if !can_mount() {
+        return;
+    }
+    for profile in [Profile::Raid1, Profile::Single, Profile::Raid6] {
+        let row = profile.attributes();
+        let count = usize::from(row.devs_min.max(row.nparity * 2));
+        let what = row.name;
+        let mut pool = with_a_spare(&vec![1024 * MIB; count + 1], profile, 0);
+        pool.mount("rw");
+        use_pool(&pool.mount_point());
+        pool.unmount();
+        forget(&pool);
+        {
+            let filesystem = open(&pool.loops);
+            let target = open_device(&pool.spares[0]).expect("nobody has it");
+            let (which, by) = (Leaving::Id(DevId::new(1)), ReplaceOptions::default());
+            replace(&filesystem, which, &target, &by, &mut on_and_on).expect("it is as large");
+            filesystem.shutdown().expect("works");
+        }
+        std::mem::swap(&mut pool.spares[0], &mut pool.loops[0]);
+        assert_btrfs_check(&pool.loops[0], what);
+        // The old one is no device of the pool any more.
+        run(Command::new("btrfs").args(["device", "scan"]).args(&pool.loops));
+        pool.mount("rw");
+        let (spare, point) = (pool.spares[0].clone(), pool.mount_point());
+        read_back(&point, what);
+        scrub(&point);
+        run(Command::new("btrfs").args(["replace", "start", "-B", "1"]).args([&spare, &point]));
+        read_back(&point, what);
+        pool.unmount();
+        forget(&pool);
+        std::mem::swap(&mut pool.spares[0], &mut pool.loops[0]);
+        assert_btrfs_check(&pool.loops[0], what);
     }
 }
 

@@ -14,18 +14,18 @@ use brindle_tree::TreeError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const FILES: usize = 12;
-const FILE_BYTES: usize = 300_000;
+pub(super) const FILES: usize = 12;
+pub(super) const FILE_BYTES: usize = 300_000;
 
 /// The devices that a pool has in the course of a test.
-struct Members {
-    devices: Vec<Arc<SparseDevice>>,
-    filesystem: Filesystem,
+pub(super) struct Members {
+    pub(super) devices: Vec<Arc<SparseDevice>>,
+    pub(super) filesystem: Filesystem,
 }
 
 impl Members {
     /// A pool with something in it.
-    fn new(count: usize, profile: Profile) -> Self {
+    pub(super) fn new(count: usize, profile: Profile) -> Self {
         let mut options = options();
         (options.data, options.metadata) = (Some(profile), Some(profile));
         let pool =
@@ -54,7 +54,7 @@ impl Members {
     }
 
     /// Closes it, examines it, and opens it again: everything is there.
-    fn prove(self, what: &str, left: &[usize]) -> Self {
+    pub(super) fn prove(self, what: &str, left: &[usize]) -> Self {
         let Self { devices, filesystem } = self;
         assert_filled(&filesystem, FILES, FILE_BYTES);
         filesystem.shutdown().expect("works");
@@ -72,7 +72,7 @@ impl Members {
     }
 }
 
-fn open(devices: &[Arc<SparseDevice>], degraded: bool) -> Filesystem {
+pub(super) fn open(devices: &[Arc<SparseDevice>], degraded: bool) -> Filesystem {
     let devices = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
     let mut options = OpenOptions::default();
     options.pool.volume.degraded = degraded;
@@ -80,7 +80,7 @@ fn open(devices: &[Arc<SparseDevice>], degraded: bool) -> Filesystem {
 }
 
 /// The first bytes of the file `plain`.
-fn plain(filesystem: &Filesystem) -> Vec<u8> {
+pub(super) fn plain(filesystem: &Filesystem) -> Vec<u8> {
     let entry = filesystem.lookup(filesystem.root(), b"plain").expect("readable").expect("there");
     let file = filesystem.open_file(entry.inode).expect("opens");
     let mut found = vec![0; 1 << 20];
@@ -89,7 +89,7 @@ fn plain(filesystem: &Filesystem) -> Vec<u8> {
 }
 
 /// Writes them, in place and without checksums: nothing but the pool's own word tells old contents from new ones.
-fn write_plain(devices: &[Arc<SparseDevice>], is_first: bool, byte: u8) {
+pub(super) fn write_plain(devices: &[Arc<SparseDevice>], is_first: bool, byte: u8) {
     let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
     let mut options = OpenOptions::default();
     options.pool.volume.degraded = true;
@@ -146,7 +146,7 @@ fn new_file() -> NewInode<'static> {
 }
 
 /// Writes a file anew.
-fn write_more(filesystem: &Filesystem) {
+pub(super) fn write_more(filesystem: &Filesystem) {
     let root = filesystem.root();
     if filesystem.lookup(root, b"more").expect("readable").is_some() {
         filesystem.unlink(root, b"more").expect("works");
@@ -157,11 +157,11 @@ fn write_more(filesystem: &Filesystem) {
     filesystem.sync().expect("works");
 }
 
-fn on_and_on(_: &Progress) -> Control {
+pub(super) fn on_and_on(_: &Progress) -> Control {
     Control::Continue
 }
 
-fn superblock(device: &SparseDevice) -> Option<Box<Superblock>> {
+pub(super) fn superblock(device: &SparseDevice) -> Option<Box<Superblock>> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).expect("memory");
     Superblock::parse(&bytes, SUPERBLOCK_OFFSETS[0]).ok()

@@ -8,6 +8,7 @@ mod order;
 mod populate;
 mod random;
 mod receive;
+mod replace;
 mod scrub;
 
 use crate::support::{FSID, MIB, MadePool, assert_clean, devices, examine, given, options};

@@ -1,13 +1,17 @@
 //! A change of the mounted pool's devices.
 
 use super::long_work::LongWork;
-use brindle_care::device::{AddOptions, DeviceCareError, Leaving, NewSize, Newcomer, add, remove, resize};
+use brindle_care::device::{
+    AddOptions, DeviceCareError, Leaving, NewSize, Newcomer, ReplaceOptions, add, open_device, rejoin,
+    remove, replace, resize,
+};
 use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_fs::{Filesystem, Host, PlacementClass, SystemHost};
 use brindle_ondisk::DevId;
 use brindle_uapi::message::{
-    DEVICE_ADD, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REMOVE, DEVICE_RESIZE,
-    DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO, text,
+    DEVICE_ADD, DEVICE_AVOID, DEVICE_BULK, DEVICE_DISCARD, DEVICE_FAST, DEVICE_FORCE, DEVICE_REJOIN,
+    DEVICE_REMOVE, DEVICE_REPLACE, DEVICE_RESIZE, DeviceReport, DeviceStart, SIZE_GROW, SIZE_MAX,
+    SIZE_SHRINK, SIZE_TO, text,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -37,15 +41,19 @@ enum Change {
     Add { path: PathBuf, class: Option<PlacementClass>, options: AddOptions },
     Remove(Leaving),
     Resize(DevId, NewSize),
+    Replace { which: Leaving, path: PathBuf, options: ReplaceOptions },
+    Rejoin { path: PathBuf },
 }
 
 impl Change {
     fn read(start: &DeviceStart) -> Option<Self> {
         let is_set = |flag: u64| start.flags & flag != 0;
         let devid = DevId::new(start.devid);
+        let path = || Path::new(OsStr::from_bytes(text(&start.path))).to_owned();
+        let which = || if start.devid == 0 { Leaving::Missing } else { Leaving::Id(devid) };
         match start.change {
             DEVICE_ADD => Some(Self::Add {
-                path: Path::new(OsStr::from_bytes(text(&start.path))).to_owned(),
+                path: path(),
                 class: match (is_set(DEVICE_FAST), is_set(DEVICE_BULK)) {
                     (true, false) => Some(PlacementClass::Fast),
                     (false, true) => Some(PlacementClass::Bulk),
@@ -53,8 +61,17 @@ impl Change {
                 },
                 options: AddOptions { force: is_set(DEVICE_FORCE), discard: is_set(DEVICE_DISCARD) },
             }),
-            DEVICE_REMOVE if start.devid == 0 => Some(Self::Remove(Leaving::Missing)),
-            DEVICE_REMOVE => Some(Self::Remove(Leaving::Id(devid))),
+            DEVICE_REMOVE => Some(Self::Remove(which())),
+            DEVICE_REPLACE => Some(Self::Replace {
+                which: which(),
+                path: path(),
+                options: ReplaceOptions {
+                    force: is_set(DEVICE_FORCE),
+                    discard: is_set(DEVICE_DISCARD),
+                    avoid_source: is_set(DEVICE_AVOID),
+                },
+            }),
+            DEVICE_REJOIN => Some(Self::Rejoin { path: path() }),
             DEVICE_RESIZE => {
                 let size = match start.size_kind {
                     SIZE_MAX => NewSize::Max,
@@ -69,7 +86,7 @@ impl Change {
         }
     }
 
-    /// Does it. Which device joined, if one did.
+    /// Does it; returns the device that joined or was replaced, if one was.
     fn carry_out(
         &self,
         filesystem: &Filesystem,
@@ -85,6 +102,14 @@ impl Change {
             }
             Self::Remove(which) => remove(pool, *which, observer).map(|ended| (ended, None)),
             Self::Resize(devid, size) => resize(pool, *devid, *size, observer).map(|ended| (ended, None)),
+            Self::Replace { which, path, options } => {
+                let (devid, ended) = replace(filesystem, *which, &open_device(path)?, options, observer)?;
+                Ok((ended, Some(devid)))
+            }
+            Self::Rejoin { path } => {
+                let (devid, ended) = rejoin(filesystem, &open_device(path)?, observer)?;
+                Ok((ended, Some(devid)))
+            }
         }
     }
 }

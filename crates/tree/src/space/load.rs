@@ -219,7 +219,10 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
 
 /// The devices that may be written, and what of them belongs to no chunk.
 /// `chosen`: the class that the user wants a device to have, by its name.
-fn load_devices(pool: &Pool, chosen: &BTreeMap<String, PlacementClass>) -> Result<Vec<Device>, TreeError> {
+pub(super) fn load_devices(
+    pool: &Pool,
+    chosen: &BTreeMap<String, PlacementClass>,
+) -> Result<Vec<Device>, TreeError> {
     let extent = |start: u64, length| {
         let end = Physical::new(start.saturating_add(length));
         Interval { start: Physical::new(start), end }

@@ -40,6 +40,7 @@ mod metadata;
 mod pins;
 mod readers;
 mod renumber;
+mod replace;
 mod shrink;
 mod state;
 mod summary;
@@ -59,6 +60,7 @@ pub(crate) use data::TierChoice;
 pub use membership::{JoiningDevice, Parted, Withheld};
 pub(crate) use pins::Pinned;
 pub use readers::FreedSpaceHold;
+pub use replace::Replacing;
 pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 pub use writeback_tier::{InTransit, WriteBackSettings, WriteBackStatus, WriteBackWish};
 

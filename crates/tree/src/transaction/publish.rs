@@ -130,7 +130,7 @@ impl Pool {
         !self.volume().is_whole() || !self.volume().devices_to_mark().is_empty()
     }
 
-    /// Superblocks of devices that have just joined, durable before the others are written; first superblocks of bulk devices,
+    /// Superblocks of devices that have just joined or replaced others, durable before the others are written; first superblocks of bulk devices,
     /// flush, those of the other devices, flush; the other superblocks: these are durable with the next flush, which comes
     /// before the first ones are written again.
     fn write_superblocks_of(&self, writer: &Writer, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
@@ -142,6 +142,7 @@ impl Pool {
         });
         volume.introduce_devices(&superblock, &frozen.devices);
         volume.announce_renumbered(&superblock, &frozen.devices)?;
+        volume.retire_replaced(superblock.generation)?;
         for set in Self::apart(writer, devices).iter().filter(|set| !set.is_empty()) {
             volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, set)?;
             volume.flush(set)?;

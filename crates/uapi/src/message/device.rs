@@ -14,15 +14,15 @@ pub const DEVICE_BEHIND: u64 = 4;
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DeviceStart {
-    /// [`DEVICE_ADD`], [`DEVICE_REMOVE`] or [`DEVICE_RESIZE`].
+    /// [`DEVICE_ADD`] and the following.
     pub change: u64,
-    /// The device that leaves or gets another size; 0 for the first that is missing.
+    /// The device that leaves, is replaced or gets another size; 0 for the first that is missing.
     pub devid: u64,
     /// Meaning of the new size: [`SIZE_MAX`] and the following.
     pub size_kind: u64,
     /// Its bytes.
     pub size_bytes: u64,
-    /// Of a device that joins: [`DEVICE_FORCE`], [`DEVICE_DISCARD`], [`DEVICE_FAST`], [`DEVICE_BULK`].
+    /// Of a device that joins: [`DEVICE_FORCE`] and the following.
     pub flags: u64,
     /// Path of a device that joins: absolute, with a zero at the end.
     pub path: [u8; 4096],
@@ -34,6 +34,10 @@ pub const DEVICE_ADD: u64 = 1;
 pub const DEVICE_REMOVE: u64 = 2;
 /// A device gets another size.
 pub const DEVICE_RESIZE: u64 = 3;
+/// A device takes the place of another.
+pub const DEVICE_REPLACE: u64 = 4;
+/// A device that was away comes back.
+pub const DEVICE_REJOIN: u64 = 5;
 
 /// All of the device.
 pub const SIZE_MAX: u64 = 0;
@@ -52,6 +56,8 @@ pub const DEVICE_DISCARD: u64 = 1 << 1;
 pub const DEVICE_FAST: u64 = 1 << 2;
 /// Marks the device as bulk.
 pub const DEVICE_BULK: u64 = 1 << 3;
+/// The device that is replaced is read only where no other copy can be read.
+pub const DEVICE_AVOID: u64 = 1 << 4;
 
 /// Progress of a change of devices (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

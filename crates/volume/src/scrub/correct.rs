@@ -177,7 +177,7 @@ impl<'a> Corrector<'a> {
     }
 
     /// The right bytes of a granule, from anywhere but the stripe itself.
-    fn elsewhere(&self, offset: u64, want: Want<'_>, length: u64) -> Option<Vec<u8>> {
+    pub(super) fn elsewhere(&self, offset: u64, want: Want<'_>, length: u64) -> Option<Vec<u8>> {
         let layout = &self.chunk.layout;
         let mut run = layout.run_at(offset);
         run.length = length;
@@ -243,7 +243,7 @@ impl<'a> Corrector<'a> {
     }
 
     /// A part is not corrected.
-    fn fail(&mut self, part: Part, problem: &str) {
+    pub(super) fn fail(&mut self, part: Part, problem: &str) {
         self.findings.counts.uncorrectable_errors += 1;
         let Part { stripe_offset, length, logical, content } = part;
         let devid = self.chunk.stripes[self.stripe].devid;

@@ -30,12 +30,14 @@
 //! A device that failed to take something (`mend`) is not scrubbed there: that is told by the list of what it lacks, and
 //! the next commit writes it.
 
+mod copy;
 mod correct;
 mod expected;
 mod read;
 mod row;
 mod superblocks;
 
+pub use copy::{CopyFindings, CopyOptions, CopyRead};
 pub use expected::{Content, Expected};
 pub use read::ScrubRead;
 pub use superblocks::SuperblockScrub;

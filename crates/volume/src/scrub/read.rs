@@ -8,13 +8,13 @@ use crate::chunk::Chunk;
 use crate::layout::STRIP_BYTES;
 use crate::pool::Pool;
 use brindle_device::{Buffer, PendingRead, ReadRequest};
-use brindle_ondisk::{to_u64, to_usize};
+use brindle_ondisk::{Logical, to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Longest request, in bytes.
-const REQUEST_BYTES_MAX: u64 = 512 << 10;
+pub(super) const REQUEST_BYTES_MAX: u64 = 512 << 10;
 /// A gap between ranges up to which they are read as one, in bytes: reading it takes less time than a second request.
 const GAP_BYTES_MAX: u64 = 32 << 10;
 
@@ -36,7 +36,7 @@ pub struct ScrubRead<'v> {
 
 /// A read of a range of a device.
 #[derive(Debug)]
-struct Read {
+pub(super) struct Read {
     offset: u64,
     length: u64,
     pending: PendingRead,
@@ -46,6 +46,11 @@ struct Read {
 pub(super) struct Answers(BTreeMap<usize, Vec<(u64, Option<Buffer>)>>);
 
 impl Answers {
+    /// Waits for all of them.
+    pub(super) fn wait(pool: &Pool, reads: BTreeMap<usize, Vec<Read>>) -> Self {
+        Self(reads.into_iter().map(|(device, reads)| (device, wait(pool, device, reads))).collect())
+    }
+
     /// Bytes of a device, if the read that has them did not fail.
     pub(super) fn bytes(&self, device: usize, offset: u64, length: u64) -> Option<&[u8]> {
         let answers = self.0.get(&device)?;
@@ -66,17 +71,8 @@ impl Volume {
         let place =
             chunk.stripes.get(window.stripe.stripe).filter(|place| place.devid == window.stripe.devid)?;
         pool.devices[place.device].device.as_ref()?;
-        let (mut data, mut parity) = (Vec::new(), Vec::new());
-        let end = window.offset + window.length;
-        let mut at = window.offset;
-        while at < end {
-            let length = (STRIP_BYTES - at % STRIP_BYTES).min(end - at);
-            match chunk.layout.offset_on(window.stripe.stripe, at) {
-                Some(offset) => used_ranges(&chunk, &expected, offset, at, length, &mut data),
-                None => parity.extend(ParityStrip::of(&chunk, &expected, window.stripe.stripe, at, length)),
-            }
-            at += length;
-        }
+        let is_used = |at: Logical| expected.want(at).is_some();
+        let (data, parity) = used_parts(&chunk, &expected, window, &is_used);
         if data.is_empty() && parity.is_empty() && expected.unaligned().is_empty() {
             return None;
         }
@@ -97,8 +93,7 @@ impl ScrubRead<'_> {
     /// Waits for the answers, verifies them, and corrects what is wrong if `repairs`.
     pub fn end(self, repairs: bool) -> ScrubFindings {
         let Self { volume, pool, chunk, window, expected, data, parity, reads, read_bytes } = self;
-        let answers =
-            Answers(reads.into_iter().map(|(device, reads)| (device, wait(&pool, device, reads))).collect());
+        let answers = Answers::wait(&pool, reads);
         let stripe = window.stripe.stripe;
         let device = chunk.stripes[stripe].device;
         let mut corrector = Corrector::new(volume, &pool, &chunk, stripe, &expected, repairs);
@@ -128,10 +123,36 @@ impl ScrubRead<'_> {
     }
 }
 
+/// The parts of a window that matter: ranges of the stripe that hold data, of granules that are meant by their address, and
+/// strips of parity.
+pub(super) fn used_parts(
+    chunk: &Chunk,
+    expected: &Expected,
+    window: &ScrubWindow,
+    is_meant: &dyn Fn(Logical) -> bool,
+) -> (Vec<Range<u64>>, Vec<ParityStrip>) {
+    let (mut data, mut parity) = (Vec::new(), Vec::new());
+    let end = window.offset + window.length;
+    let mut at = window.offset;
+    while at < end {
+        let length = (STRIP_BYTES - at % STRIP_BYTES).min(end - at);
+        match chunk.layout.offset_on(window.stripe.stripe, at) {
+            Some(offset) => {
+                let step = expected.granule();
+                used_ranges(chunk, step, is_meant, offset, at, length, &mut data);
+            }
+            None => parity.extend(ParityStrip::of(chunk, expected, window.stripe.stripe, at, length)),
+        }
+        at += length;
+    }
+    (data, parity)
+}
+
 /// Adds the ranges that are in use of a part of a stripe, which holds data from an offset of the chunk on.
 fn used_ranges(
     chunk: &Chunk,
-    expected: &Expected,
+    granule: u64,
+    is_meant: &dyn Fn(Logical) -> bool,
     offset: u64,
     stripe_offset: u64,
     length: u64,
@@ -139,8 +160,8 @@ fn used_ranges(
 ) {
     let mut at = 0;
     while at < length && offset + at < chunk.length {
-        let step = expected.granule().min(length - at);
-        if expected.want(chunk.start + (offset + at)).is_some() {
+        let step = granule.min(length - at);
+        if is_meant(chunk.start + (offset + at)) {
             let start = stripe_offset + at;
             match ranges.last_mut().filter(|last| last.end == start) {
                 Some(last) => last.end = start + step,
@@ -152,7 +173,10 @@ fn used_ranges(
 }
 
 /// Submits reads of ranges, near ones as one; the devices work side by side from then on.
-fn submit(pool: &Pool, ranges: BTreeMap<usize, Vec<Range<u64>>>) -> (BTreeMap<usize, Vec<Read>>, u64) {
+pub(super) fn submit(
+    pool: &Pool,
+    ranges: BTreeMap<usize, Vec<Range<u64>>>,
+) -> (BTreeMap<usize, Vec<Read>>, u64) {
     let mut bytes = 0;
     let submit_of = |(index, ranges): (usize, Vec<Range<u64>>)| {
         let device = pool.devices[index].device.as_ref()?;

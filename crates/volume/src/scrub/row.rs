@@ -2,7 +2,7 @@
 
 use super::Expected;
 use super::correct::{Corrector, Decision, Part, is_known};
-use super::expected::Content;
+use super::expected::{Content, Want};
 use super::read::Answers;
 use crate::chunk::Chunk;
 use crate::device::count;
@@ -32,6 +32,15 @@ enum Column {
     Lost,
 }
 
+/// Returns true if any column of a row is in use at an offset of its strips.
+pub(super) fn is_row_used(chunk: &Chunk, expected: &Expected, row: u64, within: u64) -> bool {
+    let columns = chunk.layout.columns();
+    (0..columns).any(|column| {
+        let offset = (row * columns + column) * STRIP_BYTES + within;
+        offset < chunk.length && expected.want(chunk.start + offset).is_some()
+    })
+}
+
 impl ParityStrip {
     /// The parity at an offset of a stripe; `None` if nothing of its row is in use.
     pub(super) fn of(
@@ -44,12 +53,7 @@ impl ParityStrip {
         let (layout, granule) = (&chunk.layout, expected.granule());
         let run = layout.run_on(stripe, stripe_offset, length);
         let number = run.column.checked_sub(layout.columns())?;
-        let is_used = |at: &u64| {
-            (0..layout.columns()).any(|column| {
-                let offset = (run.row * layout.columns() + column) * STRIP_BYTES + at % STRIP_BYTES;
-                offset < chunk.length && expected.want(chunk.start + offset).is_some()
-            })
-        };
+        let is_used = |at: &u64| is_row_used(chunk, expected, run.row, at % STRIP_BYTES);
         let offsets = (stripe_offset..stripe_offset + length).step_by(to_usize(granule));
         let slices: Vec<u64> = offsets.filter(is_used).collect();
         let range = *slices.first()?..slices.last()? + granule;
@@ -90,6 +94,48 @@ impl ParityStrip {
                 self.correct(corrector, *slice);
             }
         }
+    }
+
+    /// The parity that each slice should have, for a device that is to hold it: by data that is verified, or else what the
+    /// stripe itself says. `Err` if neither can be had, with true if data without checksums is lost with it.
+    pub(super) fn copied(&self, it: &Corrector<'_>, answers: &Answers) -> Vec<(u64, Result<Vec<u8>, bool>)> {
+        let length = self.range.end - self.range.start;
+        let of_column = |(device, range): (usize, Range<u64>)| {
+            let lacks_some = it.pool.devices[device].lost_writes.affect(range.start, length);
+            answers.bytes(device, range.start, length).filter(|_| !lacks_some)
+        };
+        let data: Option<Vec<&[u8]>> = self.sources(it.chunk).into_iter().map(of_column).collect();
+        let of_slice = |slice: &u64| {
+            let start = to_usize(slice - self.range.start);
+            let within = start..start + to_usize(self.granule);
+            let columns: Option<Vec<&[u8]>> =
+                data.as_ref().map(|data| data.iter().map(|column| &column[within.clone()]).collect());
+            let is_right = |(column, bytes): (u64, &&[u8])| {
+                it.want(&self.run(column, *slice)).is_none_or(|want| it.expected.verify(want, bytes).is_ok())
+            };
+            let columns = columns.filter(|columns| (0..).zip(columns).all(is_right));
+            (*slice, columns.map_or_else(|| self.copied_slice(it, *slice), |it| Ok(self.parity_of(&it))))
+        };
+        self.slices.iter().map(of_slice).collect()
+    }
+
+    /// The same of a slice of which some data is wrong.
+    fn copied_slice(&self, it: &Corrector<'_>, slice: u64) -> Result<Vec<u8>, bool> {
+        let (mut columns, mut is_lost, mut has_lost_unverified) = (Vec::new(), false, false);
+        for column in 0..it.chunk.layout.columns() {
+            let run = self.run(column, slice);
+            match it.column(&run) {
+                Column::Held(bytes) => columns.push(bytes),
+                Column::Lost => {
+                    is_lost = true;
+                    has_lost_unverified |= it.want(&run).is_some_and(|want| !want.is_verifiable());
+                }
+            }
+        }
+        if is_lost {
+            return it.stripe_bytes(slice, self.granule).map_err(|_| has_lost_unverified);
+        }
+        Ok(self.parity_of(&columns.iter().map(Vec::as_slice).collect::<Vec<_>>()))
     }
 
     /// Decides about a slice, by each of its columns.
@@ -149,13 +195,17 @@ impl ParityStrip {
 }
 
 impl Corrector<'_> {
+    /// Expectation of a column of a slice; `None` if it is not in use.
+    fn want(&self, run: &Run) -> Option<Want<'_>> {
+        let columns = self.chunk.layout.columns();
+        let offset = (run.row * columns + run.column) * STRIP_BYTES + run.stripe_offset % STRIP_BYTES;
+        (offset < self.chunk.length).then(|| self.expected.want(self.chunk.start + offset)).flatten()
+    }
+
     /// Content of a column of a slice, from its device or, where that is verified, from the rest of the row.
     fn column(&self, run: &Run) -> Column {
         let layout = &self.chunk.layout;
-        let offset =
-            (run.row * layout.columns() + run.column) * STRIP_BYTES + run.stripe_offset % STRIP_BYTES;
-        let want =
-            (offset < self.chunk.length).then(|| self.expected.want(self.chunk.start + offset)).flatten();
+        let want = self.want(run);
         let mut bytes = vec![0; to_usize(run.length)];
         for way in 0..layout.ways() {
             // Without verification, only the device itself tells what readers get.
@@ -168,6 +218,25 @@ impl Corrector<'_> {
             }
         }
         Column::Lost
+    }
+
+    /// Content of a column that is not in use, by parity and the other columns as they should be: what belongs there for the
+    /// others to be rebuilt.
+    pub(super) fn filler(&self, run: &Run) -> Option<Vec<u8>> {
+        let layout = &self.chunk.layout;
+        let parity = layout.stripe_in_row(run.row, layout.columns());
+        let mut bytes = self.stripe_of(parity, run.stripe_offset, run.length)?;
+        for column in (0..layout.columns()).filter(|column| *column != run.column) {
+            let Column::Held(other) = self.column(&Run { column, ..*run }) else { return None };
+            add_multiple(&mut bytes, &other, 1);
+        }
+        Some(bytes)
+    }
+
+    fn stripe_of(&self, stripe: usize, stripe_offset: u64, length: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; to_usize(length)];
+        self.pool.read_stripe(self.chunk, stripe, stripe_offset, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Content of a column that its device can't read and that has no checksum: what the other columns and the parity say, if

@@ -60,7 +60,7 @@ impl Volume {
             return false;
         }
         for (index, places) in lost {
-            pool.devices[index].lost_writes.absorb(&places);
+            pool.devices[index].has_lost_all(&places);
         }
         true
     }
@@ -85,9 +85,10 @@ impl Volume {
     }
 
     /// The writable devices of which it is unknown that they hold a superblock of a generation, durably and in the first
-    /// place: it was not written since the pool was opened.
+    /// place: it was not written since the pool was opened. Devices that never had a superblock do not count: they get their first
+    /// one with the commit that speaks of them.
     pub fn devices_without_superblock(&self, generation: Generation) -> DeviceSet {
-        self.devices_where(|member| member.durability.durable_superblock() != generation)
+        self.devices_where(|member| !member.is_new() && member.durability.durable_superblock() != generation)
     }
 
     /// The devices that hold a superblock of a generation, durably and in the first place, as written since the pool was
@@ -161,7 +162,7 @@ impl Volume {
         let failed = copies.write(&members, false);
         members.retain(|one| failed.iter().all(|(index, _)| *index != one.index));
         let unflushed = flush_all(&members).into_iter().map(|(index, failed)| {
-            pool.devices[index].lost_writes.absorb(&failed.doubtful);
+            pool.devices[index].has_lost_all(&failed.doubtful);
             (index, failed.error)
         });
         report(&pool, failed.into_iter().chain(unflushed).collect());

@@ -32,11 +32,18 @@ const TRIES: usize = 2;
 
 /// Something lost, no longer than a strip and within one.
 #[derive(Clone, Copy)]
-struct Piece<'p> {
-    chunk: &'p Chunk,
-    stripe: usize,
-    stripe_offset: u64,
-    length: u64,
+pub(crate) struct Piece<'p> {
+    pub(crate) chunk: &'p Chunk,
+    pub(crate) stripe: usize,
+    pub(crate) stripe_offset: u64,
+    pub(crate) length: u64,
+}
+
+impl Piece<'_> {
+    /// Its address on the device.
+    pub(crate) fn physical(&self) -> u64 {
+        self.chunk.stripes[self.stripe].physical.get() + self.stripe_offset
+    }
 }
 
 impl Volume {
@@ -137,7 +144,7 @@ impl Volume {
         let place = &piece.chunk.stripes[piece.stripe];
         let member = &pool.devices[place.device];
         let Some(device) = &member.writable else { return false };
-        let physical = place.physical.get() + piece.stripe_offset;
+        let physical = piece.physical();
         let _no_writers = self.locks.repair();
         if !member.lost_writes.affect(physical, piece.length) {
             return true;
@@ -169,10 +176,7 @@ impl Volume {
         let mut used: Vec<(u64, u64)> = pool
             .pieces_on(index, start, end)
             .iter()
-            .map(|piece| {
-                let physical = piece.chunk.stripes[piece.stripe].physical.get() + piece.stripe_offset;
-                (physical, physical + piece.length)
-            })
+            .map(|piece| (piece.physical(), piece.physical() + piece.length))
             .collect();
         used.sort_unstable();
         let mut at = start;
@@ -215,7 +219,7 @@ impl Pool {
     }
 
     /// Pieces of chunks within a range of a device.
-    fn pieces_on(&self, index: usize, start: u64, end: u64) -> Vec<Piece<'_>> {
+    pub(crate) fn pieces_on(&self, index: usize, start: u64, end: u64) -> Vec<Piece<'_>> {
         let mut pieces = Vec::new();
         for chunk in self.chunks.iter() {
             for (stripe, place) in chunk.stripes.iter().enumerate().filter(|(_, place)| place.device == index)
@@ -235,7 +239,7 @@ impl Pool {
     }
 
     /// Expected contents of a piece, by the other stripes.
-    fn rebuilt(&self, piece: &Piece<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn rebuilt(&self, piece: &Piece<'_>) -> Option<Vec<u8>> {
         let (chunk, layout) = (piece.chunk, &piece.chunk.layout);
         let run = layout.run_on(piece.stripe, piece.stripe_offset, piece.length);
         let mut bytes = vec![0; to_usize(piece.length)];

@@ -17,11 +17,13 @@ mod known;
 mod locks;
 mod mend;
 mod plan;
+mod retire;
 mod row;
 
 pub use durable::SuperblockCopies;
 pub use known::Witness;
 pub(crate) use locks::Locks;
+pub use retire::wipe_superblocks;
 
 use crate::chunk::Chunk;
 use crate::layout::Way;
@@ -76,22 +78,56 @@ impl Volume {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
-        let pool = self.snapshot();
+        loop {
+            let pool = self.snapshot();
+            if let Some(written) = self.write_to(&pool, blocks, witness, only) {
+                return written;
+            }
+        }
+    }
+
+    /// The same, by this snapshot; `None`, and nothing is written, if a device has taken the place of another since.
+    fn write_to(
+        &self,
+        pool: &Pool,
+        blocks: &[(Logical, &[u8])],
+        witness: Option<&dyn Witness>,
+        only: &[DevId],
+    ) -> Option<Result<(), WriteError>> {
+        let planned = self.plan_write(pool, blocks, witness, only);
+        let (plan, rows) = match planned {
+            Ok(planned) => planned,
+            Err(error) => return Some(Err(error)),
+        };
+        let _no_repairs = self.locks.writer();
+        if self.snapshot().replacements != pool.replacements {
+            return None;
+        }
+        // Twice: what was fetched before, and what was fetched while it was written.
+        forget_prefetched(pool, blocks);
+        let written = plan.run(pool).and_then(|()| self.write_rows(pool, rows));
+        forget_prefetched(pool, blocks);
+        Some(written)
+    }
+
+    /// Plan of a write, and the rows of chunks with parity that it belongs to. What these should hold now is learnt before
+    /// any lock: the witness reads, and what is read may be repaired. Checksums that are outdated by the time they are used
+    /// fit nothing, and then the row is taken as it is.
+    fn plan_write<'b>(
+        &self,
+        pool: &Pool,
+        blocks: &[(Logical, &'b [u8])],
+        witness: Option<&dyn Witness>,
+        only: &[DevId],
+    ) -> Result<(Plan<'b>, BTreeMap<RowKey, Row<'b>>), WriteError> {
         let mut parts = Parts { only, plan: Plan::default(), rows: BTreeMap::new() };
         for (logical, bytes) in blocks {
-            let (chunk, offset) = self.locate(&pool, *logical, to_u64(bytes.len()))?;
-            parts.split(&pool, chunk, offset, bytes)?;
+            let (chunk, offset) = self.locate(pool, *logical, to_u64(bytes.len()))?;
+            parts.split(pool, chunk, offset, bytes)?;
         }
         let Parts { plan, mut rows, .. } = parts;
-        // Before any lock: the witness reads, and what is read may be repaired. Checksums that are outdated by the time
-        // they are used fit nothing, and then the row is taken as it is.
         rows.values_mut().for_each(|row| row.learn(self.tree_context(), witness));
-        let _no_repairs = self.locks.writer();
-        // Twice: what was fetched before, and what was fetched while it was written.
-        forget_prefetched(&pool, blocks);
-        let written = plan.run(&pool).and_then(|()| self.write_rows(&pool, rows));
-        forget_prefetched(&pool, blocks);
-        written
+        Ok((plan, rows))
     }
 
     /// Writes data to all its copies: whole sectors, within one chunk.
@@ -197,15 +233,15 @@ fn touched_stripes(chunk: &Chunk, offset: u64, length: u64) -> BTreeSet<usize> {
 }
 
 /// Parts of a write.
-struct Parts<'a> {
+struct Parts<'a, 'o> {
     /// Devices that are enough; all if there are none.
-    only: &'a [DevId],
+    only: &'o [DevId],
     plan: Plan<'a>,
     /// Parts with parity, by row.
     rows: BTreeMap<RowKey, Row<'a>>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Parts<'a, '_> {
     /// Splits a range into pieces: those with parity are gathered by row, the others planned.
     fn split(
         &mut self,

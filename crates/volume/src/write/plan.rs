@@ -16,6 +16,8 @@ use std::collections::btree_map::Entry;
 pub(super) struct Plan<'a> {
     units: Vec<Unit>,
     devices: BTreeMap<usize, Vec<Piece<'a>>>,
+    /// Places that another device is to get, besides those that are written: index of the device, address on it, length.
+    touched: Vec<(usize, u64, u64)>,
 }
 
 /// Bytes that are lost together, when more than `spare` stripes fail: the copies of a run, or a row.
@@ -82,10 +84,26 @@ impl<'a> Plan<'a> {
             return Err(WriteError::Failed { logical, length, attempts: attempts.collect() });
         };
         let unit = self.add_unit(Unit { logical, length, spare, is_mending: false });
+        missing.into_iter().for_each(|stripe| self.touch(pool, chunk, stripe, run.stripe_offset, length));
         for stripe in there {
             self.add_piece(chunk, stripe, run.stripe_offset, Cow::Borrowed(bytes), unit);
         }
         Ok(())
+    }
+
+    /// A part of a stripe counts as changed, if another device is to take the place of its device.
+    pub(super) fn touch(
+        &mut self,
+        pool: &Pool,
+        chunk: &Chunk,
+        stripe: usize,
+        stripe_offset: u64,
+        length: u64,
+    ) {
+        let place = &chunk.stripes[stripe];
+        if pool.devices[place.device].written_since.is_some() {
+            self.touched.push((place.device, place.physical.get().saturating_add(stripe_offset), length));
+        }
     }
 
     /// Something that was lost before is written with a unit.
@@ -139,7 +157,10 @@ impl<'a> Plan<'a> {
         }
         let answers = runs.iter().zip(batch.run());
         let failures = answers.flat_map(|((index, together), answer)| settle(pool, *index, together, answer));
-        self.judge(pool, failures.collect())
+        let failures = failures.collect();
+        // Not before: what is copied to a device that takes the place of a missing one is read from the others.
+        self.touched.iter().for_each(|(index, at, length)| pool.devices[*index].has_changed(*at, *length));
+        self.judge(pool, failures)
     }
 
     /// Returns an error if the failures can't be tolerated.
@@ -252,7 +273,7 @@ fn write_apart(
     error: DeviceError,
 ) -> Vec<Failure> {
     let failed = |piece: &Piece<'_>, error| {
-        member.lost_writes.remember(piece.physical, to_u64(piece.bytes.len()));
+        member.has_lost(piece.physical, to_u64(piece.bytes.len()));
         let (physical, length, is_parity) = (piece.physical, to_u64(piece.bytes.len()), piece.is_parity);
         Failure { device: index, physical, length, is_parity, unit: piece.unit, stripe: piece.stripe, error }
     };

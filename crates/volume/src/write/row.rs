@@ -125,6 +125,7 @@ impl<'a> Row<'a> {
         for piece in &self.pieces {
             self.place(pool, plan, piece.column, piece.start, Cow::Borrowed(piece.bytes), unit);
         }
+        self.touch(pool, plan);
         let parity = (layout.columns()..all).map(|column| layout.stripe_in_row(self.row, column));
         if parity.into_iter().all(|stripe| lost.contains(&stripe)) {
             return Ok(());
@@ -142,6 +143,16 @@ impl<'a> Row<'a> {
             }
         }
         Ok(())
+    }
+
+    /// All columns count as changed, and parity: what is not in use is part of the parity too.
+    fn touch(&self, pool: &Pool, plan: &mut Plan<'a>) {
+        for stripe in 0..self.chunk.stripes.len() {
+            for range in self.ranges() {
+                let (start, length) = (self.row * STRIP_BYTES + range.start, range.end - range.start);
+                plan.touch(pool, &self.chunk, stripe, start, length);
+            }
+        }
     }
 
     /// Plans that a column of which something was lost or corrected is written as a whole, while there still is parity

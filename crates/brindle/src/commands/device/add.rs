@@ -23,9 +23,7 @@ EXAMPLES
     brindle device add new.img -o degraded --pool disk2.img
     brindle device remove missing -o degraded --pool disk2.img new.img
 
-  A device that was away, and missed what was written to a pool mounted with -o degraded:
-    brindle device add -f /dev/sdb /mnt
-    brindle device remove missing /mnt
+  In place of another device see `brindle device replace`, for one that was away `brindle device rejoin`.
 
 EXIT STATUS
   0  success

@@ -114,6 +114,8 @@ fn word(change: &Change) -> &'static str {
         Change::Add { .. } => "add",
         Change::Remove(_) => "remove",
         Change::Resize(..) => "resize",
+        Change::Replace { .. } => "replace",
+        Change::Rejoin { .. } => "rejoin",
     }
 }
 
@@ -129,16 +131,38 @@ fn report(change: &Change, outcome: &Changed, time: Duration) -> String {
     };
     let how_far = match expected {
         0 => String::new(),
+        _ if is_copied(change) => format!(", {done} of {expected} device extents, {moved}"),
         _ => format!(", {done} of {expected} block groups emptied, {moved} moved"),
     };
     let seconds = time.as_secs_f64();
     match (change, outcome.control) {
         (Change::Add { .. }, _) => format!("Added: {device}."),
+        (Change::Replace { path, .. }, Control::Continue) => {
+            let errors = in_words(outcome.progress.left);
+            format!("Replaced: {device} is {}{how_far} in {seconds:.1} s{errors}.", path.display())
+        }
+        (Change::Rejoin { .. }, Control::Continue) => {
+            let errors = in_words(outcome.progress.left);
+            format!("Rejoined: {device}{how_far} in {seconds:.1} s{errors}.")
+        }
         (_, Control::Continue) if matches!(change, Change::Remove(_)) => {
             format!("Removed: {device}{how_far} in {seconds:.1} s.")
         }
         (_, Control::Continue) => format!("Resized: {device}{how_far} in {seconds:.1} s."),
         _ => format!("Stopped: {device} is as it was{how_far}; the same command goes on."),
+    }
+}
+
+/// Returns true for a change that copies device extents, and empties none.
+fn is_copied(change: &Change) -> bool {
+    matches!(change, Change::Replace { .. } | Change::Rejoin { .. })
+}
+
+/// Number of errors that could not be corrected, if there are any.
+fn in_words(uncorrectable: u64) -> String {
+    match uncorrectable {
+        0 => String::new(),
+        number => format!("; {number} errors could not be corrected, the log has them"),
     }
 }
 
@@ -151,5 +175,6 @@ fn report_json(change: &Change, outcome: &Changed) -> Value {
         "block_groups": outcome.progress.expected,
         "done": outcome.progress.done,
         "moved_bytes": outcome.progress.moved_bytes,
+        "uncorrectable_errors": if is_copied(change) { outcome.progress.left } else { 0 },
     })
 }

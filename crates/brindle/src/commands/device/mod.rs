@@ -3,8 +3,12 @@
 mod add;
 pub(crate) mod change;
 mod reads;
+mod rejoin;
 mod remove;
+mod replace;
 mod stats;
+
+pub(crate) use replace::{ReplaceCommand, run as replace};
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -15,6 +19,9 @@ use std::process::ExitCode;
 pub(crate) enum DeviceCommand {
     Add(add::AddCommand),
     Remove(remove::RemoveCommand),
+    #[command(subcommand)]
+    Replace(ReplaceCommand),
+    Rejoin(rejoin::RejoinCommand),
     Reads(reads::ReadsCommand),
     Stats(stats::StatsCommand),
 }
@@ -24,6 +31,8 @@ pub(crate) fn run(command: &DeviceCommand) -> Result<ExitCode> {
     match command {
         DeviceCommand::Add(command) => add::run(command),
         DeviceCommand::Remove(command) => remove::run(command),
+        DeviceCommand::Replace(command) => replace(command),
+        DeviceCommand::Rejoin(command) => rejoin::run(command),
         DeviceCommand::Reads(command) => reads::run(command),
         DeviceCommand::Stats(command) => stats::run(command),
     }

@@ -1,0 +1,57 @@
+//! A device that was away while the pool was written without it, and comes back.
+//!
+//! It is a replacement of the missing device by itself (`replace.rs`): it loses its superblocks and gets the mark of a target,
+//! and is no device of the pool until it has everything. Of what it has, data is kept that has the checksums of now; tree
+//! blocks, parity, and data without checksums are written anew. So nothing depends on what it was written with meanwhile.
+
+use super::replace::{carry_out, has_mark, mark_of, write_mark};
+use super::{DeviceCareError, check_no_balance};
+use crate::job::{Ended, Observer};
+use brindle_device::WritableDevice;
+use brindle_fs::Filesystem;
+use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use brindle_tree::Pool;
+use brindle_volume::{CopyOptions, DeviceStatus, wipe_superblocks};
+use std::sync::Arc;
+
+/// A missing device comes back to a pool that was written without it, or goes on with that.
+pub fn rejoin(
+    filesystem: &Filesystem,
+    device: &Arc<dyn WritableDevice>,
+    observer: Observer<'_>,
+) -> Result<(DevId, Ended), DeviceCareError> {
+    let pool = filesystem.pool();
+    let _alone = pool.begin_exclusive("device rejoin")?;
+    check_no_balance(pool)?;
+    let missing = find(pool, device.as_ref())?;
+    let (size_bytes, minimum_bytes) = (device.size_bytes(), missing.total_bytes);
+    if size_bytes < minimum_bytes {
+        let (device, devid) = (device.name().to_owned(), missing.devid);
+        return Err(DeviceCareError::TargetTooSmall { device, size_bytes, devid, minimum_bytes });
+    }
+    write_mark(device.as_ref(), &mark_of(pool, &missing))?;
+    wipe_superblocks(device.as_ref())?;
+    let options = CopyOptions { avoids_source: false, verifies_target: true };
+    Ok((missing.devid, carry_out(filesystem, &missing, device, options, observer)?))
+}
+
+/// The missing device that a device is, by its superblock or by its mark.
+fn find(pool: &Pool, device: &dyn WritableDevice) -> Result<DeviceStatus, DeviceCareError> {
+    let (offset, expected) = (SUPERBLOCK_OFFSETS[0], pool.superblock());
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(offset, &mut bytes)?;
+    let found = Superblock::parse(&bytes, offset).ok().filter(|found| found.fsid == expected.fsid);
+    for missing in pool.volume().devices().into_iter().filter(|it| it.missing && !it.is_seed) {
+        match &found {
+            Some(found) if found.dev_item.uuid != missing.uuid => {}
+            Some(found) if found.generation > expected.generation => {
+                let (device, generation) = (device.name().to_owned(), found.generation);
+                return Err(DeviceCareError::Ahead { device, generation, expected: expected.generation });
+            }
+            Some(_) => return Ok(missing),
+            None if has_mark(pool, &missing, device)? => return Ok(missing),
+            None => {}
+        }
+    }
+    Err(DeviceCareError::NotAway { device: device.name().to_owned() })
+}
