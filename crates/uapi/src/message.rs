@@ -5,6 +5,7 @@ mod defragment;
 mod device;
 mod log;
 mod reads;
+mod replace;
 mod scrub;
 mod space;
 mod work;
@@ -22,6 +23,11 @@ pub use device::{
 };
 pub use log::LogReport;
 pub use reads::{DeviceReads, ReadsPage, ReadsReport};
+pub use replace::{
+    KERNEL_REPLACE_ALREADY_STARTED, KERNEL_REPLACE_AVOID, KERNEL_REPLACE_CANCEL, KERNEL_REPLACE_NOT_STARTED,
+    KERNEL_REPLACE_SCRUB_RUNS, KERNEL_REPLACE_START, KERNEL_REPLACE_STATUS, KernelReplace,
+    KernelReplaceProgress, KernelReplaceStart,
+};
 pub use scrub::{
     KERNEL_SCRUB_READ_ONLY, KernelScrub, KernelScrubProgress, SCRUB_DEVICES_MAX, SCRUB_READ_ONLY,
     SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,

@@ -5,10 +5,10 @@
 
 use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
-    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, KernelScrub,
-    Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo, Setting,
-    SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange, VolumeArguments,
-    VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, KernelReplace,
+    KernelScrub, Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo,
+    Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
+    VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -290,6 +290,8 @@ verbs! {
     CancelScrub: btrfs(28), Plain, Kernel, Administrator, Slow, Nothing;
     /// Progress of the scrub of a device.
     FollowScrub: btrfs(29), Exchanges(KernelScrub), Kernel, Administrator, Quick, Nothing;
+    /// Begins the replacement of a device, which returns at the end, ends it, or tells its state.
+    ReplaceDevice: btrfs(53), Exchanges(KernelReplace), Kernel, Administrator, Slow, Nothing;
 
     /// Makes a snapshot of the subvolume whose root has this inode number.
     Snapshot: brindle(1), Tells(SnapshotRequest), Brindle, Judged, Slow, Names;
@@ -364,6 +366,7 @@ const _: () = assert!(RunBalance::ROW.number == 0xc400_9420);
 const _: () = assert!(ControlBalance::ROW.number == 0x4004_9421);
 const _: () = assert!(RunScrub::ROW.number == 0xc400_941b && CancelScrub::ROW.number == 0x941c);
 const _: () = assert!(FollowScrub::ROW.number == 0xc400_941d);
+const _: () = assert!(ReplaceDevice::ROW.number == 0xca28_9435);
 const _: () = assert!(FollowBalance::ROW.number == 0x8400_9422);
 
 #[cfg(test)]

@@ -55,11 +55,18 @@ pub enum AdminError {
     /// The kernel balances by another tool.
     #[error("{0}: mounted by the kernel, which balances by `btrfs balance`")]
     KernelBalances(PathBuf),
-    /// The kernel replaces by another tool.
+    /// The kernel takes no device back.
     #[error(
-        "{0}: mounted by the kernel, which replaces devices by `btrfs replace`; devices come back on a mount of brindle"
+        "{0}: mounted by the kernel, which takes no device back; unmount it and give its devices by --pool, or mount it \
+         with brindle"
     )]
-    KernelReplaces(PathBuf),
+    KernelRejoins(PathBuf),
+    /// A replacement runs.
+    #[error(
+        "a replacement of a device is under way; `brindle device replace status` shows it, and `brindle device replace \
+         cancel` ends it"
+    )]
+    ReplacementRuns,
     /// The kernel keeps no classes of devices.
     #[error("the kernel keeps no classes: leave :fast and :bulk away, and see `brindle property`")]
     KernelClasses,

@@ -3,7 +3,7 @@
 use super::change::absolute;
 use super::{
     AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DeviceErrors, Member,
-    PoolAdmin, PoolFacts, ReplaceStatus, device_errors_of, members_of,
+    PoolAdmin, PoolFacts, ReplaceStatus, device_errors_of, kernel_replace, members_of,
 };
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory};
@@ -44,7 +44,7 @@ impl PoolFacts for KernelMount {
     }
 
     fn replace_status(&self) -> Result<ReplaceStatus, AdminError> {
-        Err(AdminError::KernelReplaces(self.0.path().to_owned()))
+        kernel_replace::status(&self.0)
     }
 }
 
@@ -62,11 +62,11 @@ impl PoolAdmin for KernelMount {
     }
 
     fn cancel_replace(&self) -> Result<bool, AdminError> {
-        Err(AdminError::KernelReplaces(self.0.path().to_owned()))
+        kernel_replace::cancel(&self.0)
     }
 
-    /// The kernel works in the calling process, and hears no control.
-    fn change_devices(&self, change: &Change, _: Observer<'_>) -> Result<Changed, AdminError> {
+    /// The kernel works in the calling process, and hears no control but that of a replacement.
+    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         match change {
             Change::Add { class: Some(_), .. } => Err(AdminError::KernelClasses),
             Change::Add { path, options, .. } => {
@@ -80,9 +80,10 @@ impl PoolAdmin for KernelMount {
                 self.0.remove_device(which.devid().map(DevId::new))?;
                 Ok(Changed::at_once(which.devid()))
             }
-            Change::Replace { .. } | Change::Rejoin { .. } => {
-                Err(AdminError::KernelReplaces(self.0.path().to_owned()))
+            Change::Replace { which, path, options } => {
+                kernel_replace::carry_out(&self.0, *which, path, options, observer)
             }
+            Change::Rejoin { .. } => Err(AdminError::KernelRejoins(self.0.path().to_owned())),
             Change::Resize(devid, size) => {
                 self.0.resize_device_to(*devid, &size.to_string())?;
                 Ok(Changed::at_once(Some(devid.get())))

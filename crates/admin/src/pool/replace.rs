@@ -60,19 +60,26 @@ impl ReplaceStatus {
     pub(super) fn of_record(record: Option<&[u8]>) -> Self {
         let Some(Ok((item, _))) = record.map(DevReplaceItem::read_from_prefix) else { return Self::NEVER };
         Self {
-            state: match item.replace_state.get() {
-                1 => ReplaceState::Started,
-                2 => ReplaceState::Finished,
-                3 => ReplaceState::Canceled,
-                4 => ReplaceState::Suspended,
-                _ => ReplaceState::Never,
-            },
+            state: ReplaceState::of_number(item.replace_state.get()),
             devid: item.src_devid,
             started: item.time_started.get(),
             stopped: item.time_stopped.get(),
             write_errors: item.num_write_errors.get(),
             lost_reads: item.num_uncorrectable_read_errors.get(),
             ..Self::NEVER
+        }
+    }
+}
+
+impl ReplaceState {
+    /// State by its number, on disk and in the kernel's answers.
+    pub(super) fn of_number(number: u64) -> Self {
+        match number {
+            1 => Self::Started,
+            2 => Self::Finished,
+            3 => Self::Canceled,
+            4 => Self::Suspended,
+            _ => Self::Never,
         }
     }
 }

@@ -220,6 +220,34 @@ fn devices_of_a_mount_join_and_leave_while_it_is_used() {
     unmount(&place);
 }
 
+/// Kills the server of a mount as soon as a change of its devices has moved something, or has ended.
+fn kill_server_during(place: &Path, words: &[&str]) {
+    let changing = Command::new(env!("CARGO_BIN_EXE_brindle")).args(words).spawn();
+    let mut changing = changing.expect("the binary was built");
+    let mounted = brindle_admin::Mounted::open(place).expect("it is served");
+    let how_far = || mounted.device_report().expect("it answers");
+    while how_far().work.moved_bytes == 0 && how_far().work.ended == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let process = mounted.server().expect("it answers").process;
+    drop(mounted);
+    run("kill", &["-9", &process.to_string()]);
+    changing.wait().expect("it ends, one way or the other");
+    brindle(["umount", text(place)]);
+}
+
+/// Output of a command on images that a killed server may have open for a moment.
+fn once_free(words: &[&str]) -> Output {
+    let is_open = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("is in use");
+    let begin = Instant::now();
+    let mut output = brindle(words);
+    while is_open(&output) && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+        output = brindle(words);
+    }
+    output
+}
+
 #[test]
 fn a_server_is_killed_while_a_device_leaves() {
     if !can_mount() {
@@ -232,29 +260,10 @@ fn a_server_is_killed_while_a_device_leaves() {
         std::fs::write(place.join(format!("beside{number}")), contents(number)).expect("room");
     }
     brindle_prints(["filesystem", "sync", text(&place)]);
-    let mut removing = Command::new(env!("CARGO_BIN_EXE_brindle"));
-    let removing = removing.args(["-q", "device", "remove", "1", text(&place)]).spawn();
-    let mut removing = removing.expect("the binary was built");
-    let mounted = brindle_admin::Mounted::open(&place).expect("it is served");
-    let how_far = || mounted.device_report().expect("it answers");
-    while how_far().work.moved_bytes == 0 && how_far().work.ended == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let process = mounted.server().expect("it answers").process;
-    drop(mounted);
-    run("kill", &["-9", &process.to_string()]);
-    removing.wait().expect("it ends, one way or the other");
-    brindle(["umount", text(&place)]);
+    kill_server_during(&place, &["-q", "device", "remove", "1", text(&place)]);
     // With the device, if it is a member still, or without.
     let words = ["-q", "device", "remove", "1", "--pool", pool.image(0), pool.image(1), pool.image(2)];
-    // A killed server may have the images open for a moment.
-    let is_open = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("is in use");
-    let begin = Instant::now();
-    let mut output = brindle(words);
-    while is_open(&output) && begin.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(10));
-        output = brindle(words);
-    }
+    let output = once_free(&words);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("no device with the id 1"), "{said}");
     pool.check(&[1, 2]);
@@ -288,6 +297,62 @@ fn the_kernel_is_asked_for_pools_that_it_has_mounted() {
     assert!(shown.contains(&format!("size {}", (2560 - 100) * MIB)), "{shown}");
     assert!(!shown.contains(second.as_str()), "{shown}");
     assert!(std::fs::read(at.join("file")).expect("there") == contents(7));
+}
+
+#[test]
+fn the_kernel_replaces_devices_of_pools_that_it_has_mounted() {
+    if !kernel_can_mount() {
+        return;
+    }
+    let pool = TierPool::made(2, &[]);
+    let at = pool.at();
+    let [_, second, third, fourth] = pool.loops() else { unreachable!("four devices") };
+    std::fs::write(at.join("file"), contents(7)).expect("room");
+    assert_eq!(brindle_prints(["replace", "status", text(&at)]), "Never started\n");
+    brindle_fails(2, ["replace", "cancel", text(&at)]);
+    let said = brindle_fails(1, ["replace", "start", "9", third, text(&at)]);
+    assert!(said.contains("has no device with the id 9"), "{said}");
+    let said = brindle_fails(1, ["replace", "start", "missing", third, text(&at)]);
+    assert!(said.contains("no device of the pool is missing"), "{said}");
+    let said = brindle_fails(1, ["replace", "start", "2", third, text(&at)]);
+    assert!(said.contains("devid 2 is used up to 4831838208: make that smaller first"), "{said}");
+    brindle_prints(["filesystem", "resize", "2:2G", text(&at)]);
+    let said = brindle_prints(["-q", "replace", "start", "-r", second, third, text(&at)]);
+    assert!(said.starts_with(&format!("Replaced: devid 2 is {third}, ")), "{said}");
+    let status = brindle_prints(["replace", "status", "--json", text(&at)]);
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!((&status["state"], &status["devid"]), (&"finished".into(), &2.into()));
+    let said = brindle_fails(1, ["device", "rejoin", fourth, text(&at)]);
+    assert!(said.contains("takes no device back"), "{said}");
+    let shown = run("btrfs", &["filesystem", "show", "--raw", text(&at)]);
+    assert!(shown.contains(third.as_str()) && !shown.contains(second.as_str()), "{shown}");
+    assert!(std::fs::read(at.join("file")).expect("there") == contents(7));
+}
+
+#[test]
+fn a_server_is_killed_while_a_device_is_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    let place = pool.place();
+    pool.mount(&[0, 1]);
+    for number in 0..20 {
+        std::fs::write(place.join(number.to_string()), contents(number)).expect("room");
+    }
+    brindle_prints(["filesystem", "sync", text(&place)]);
+    kill_server_during(&place, &["-q", "replace", "start", "1", pool.image(2), text(&place)]);
+    let words = ["-q", "replace", "start", "1", pool.image(2), "--pool", pool.image(0), pool.image(1)];
+    let output = once_free(&words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // It may have ended before: then the first image is of no pool.
+    assert!(output.status.success() || said.contains(pool.image(0)), "{said}");
+    pool.check(&[1, 2]);
+    pool.mount(&[1, 2]);
+    for number in 0..20 {
+        assert!(std::fs::read(place.join(number.to_string())).expect("there") == contents(number));
+    }
+    unmount(&place);
 }
 
 #[test]

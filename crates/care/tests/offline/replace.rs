@@ -12,6 +12,7 @@ use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, Profile};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
+use brindle_sim::{Fault, FaultyDevice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -103,6 +104,61 @@ fn the_place_of_a_missing_device_is_taken() {
         let all: Vec<usize> = (0..count).collect();
         let pool = Members { devices, filesystem }.prove(row.name, &all);
         assert_eq!(errors(&pool.filesystem), 0, "{}", row.name);
+    }
+}
+
+/// An SSD and two disks in raid1, with something in it.
+fn common() -> Members {
+    let of = [
+        (400 * MIB, DeviceClass::Solid),
+        (400 * MIB, DeviceClass::Rotating),
+        (400 * MIB, DeviceClass::Rotating),
+    ];
+    let mut options = options();
+    (options.data, options.metadata) = (Some(Profile::Raid1), Some(Profile::Raid1));
+    let made = MadePool::make_of(&of, &options).expect("made");
+    let filesystem = open(&made.devices, false);
+    fill(&filesystem, FILES, FILE_BYTES);
+    Members { devices: made.devices, filesystem }
+}
+
+/// Replaces a device of the common pool by one that is gone after that number of calls. Returns whether it was replaced, and the
+/// calls that there were.
+fn replace_by_failing(devid: u64, calls: u64) -> (bool, u64) {
+    let what = format!("devid {devid}, gone after {calls} calls");
+    let Members { mut devices, filesystem } = common();
+    let new = target("new", 400 * MIB);
+    let faulty = FaultyDevice::with(Arc::clone(&new) as _, vec![Fault::VanishAfter { calls }]);
+    let faulty = Arc::new(faulty);
+    let as_target = Arc::clone(&faulty) as Arc<dyn WritableDevice>;
+    let (which, by) = (Leaving::Id(DevId::new(devid)), ReplaceOptions::default());
+    let replaced = replace(&filesystem, which, &as_target, &by, &mut on_and_on);
+    let counts = faulty.counts();
+    let index = usize::try_from(devid - 1).expect("few");
+    let is_replaced = superblock(&devices[index]).is_none();
+    assert!(replaced.is_err() || is_replaced, "{what}");
+    if replaced.is_err() && filesystem.pool().read_only_reason().is_none() {
+        // Nothing has come of it: the pool is used as before.
+        write_more(&filesystem);
+    }
+    drop(filesystem);
+    if is_replaced {
+        devices[index] = new;
+    }
+    let filesystem = open(&devices, false);
+    let pool = Members { devices, filesystem }.prove(&what, &[0, 1, 2]);
+    assert!(is_replaced || errors(&pool.filesystem) == 0, "{what}");
+    (is_replaced, counts.reads + counts.writes + counts.flushes)
+}
+
+#[test]
+fn a_target_that_fails_ends_the_replacement_and_nothing_else() {
+    for devid in [1, 2] {
+        let (is_replaced, all) = replace_by_failing(devid, u64::MAX);
+        assert!(is_replaced);
+        let places: Vec<u64> = (0..all.saturating_sub(12)).step_by(11).chain(all - 12..all).collect();
+        let outcomes: Vec<bool> = places.iter().map(|calls| replace_by_failing(devid, *calls).0).collect();
+        assert!(outcomes.contains(&false) && outcomes.is_sorted(), "{outcomes:?}");
     }
 }
 

@@ -61,6 +61,9 @@ pub(crate) enum ReplaceCommand {
 ///
 /// What is wrong in all copies is named and copied as it is. Data without checksums that can be read nowhere ends the
 /// replacement.
+///
+/// Where the kernel has mounted the pool, the kernel replaces, in its way: it begins anew after it was ended, and after a crash
+/// the next mount goes on.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StartCommand {
