@@ -88,10 +88,13 @@ fn devices_are_judged_by_state_and_exit_code() {
     assert_eq!(names(&found)[0], "device_missing");
     assert!(line.contains("devid 2 is missing"), "{line}");
     let verbose = pool.brindle(&["status"], &pool.images[1..]);
-    assert!(!String::from_utf8_lossy(&verbose.stdout).contains("brindle device add"));
+    assert!(!String::from_utf8_lossy(&verbose.stdout).contains("brindle device replace start 2"));
     let mut verbose = Command::new(env!("CARGO_BIN_EXE_brindle"));
     let verbose = verbose.args(["status", "-v"]).args(&pool.images[1..]).output().expect("it was built");
-    assert!(String::from_utf8_lossy(&verbose.stdout).contains("brindle device add"), "{verbose:?}");
+    assert!(
+        String::from_utf8_lossy(&verbose.stdout).contains("brindle device replace start 2"),
+        "{verbose:?}"
+    );
     let (code, found, _) = pool.status(&pool.images[..1]);
     assert_eq!((code, &found["state"]), (Some(3), &"down".into()), "{found}");
     assert_eq!(pool.brindle(&["status"], &[pool.place()]).status.code(), Some(1), "not mounted there");

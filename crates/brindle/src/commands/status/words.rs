@@ -65,16 +65,13 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
     let (pool, mount) = (operand(health), mount_operand(health));
     Some(match finding {
         Finding::ReadOnly(_) => format!("unmount the pool, and see `brindle check {}`", devices(health)),
-        Finding::Missing(devid, _) if health.server == PoolServer::Kernel => {
-            format!("attach it, or `btrfs replace start {devid} DEVICE {mount}`")
-        }
-        Finding::Missing(..) => {
-            format!(
-                "attach it, or `brindle device add DEVICE {mount} && brindle device remove missing {mount}`"
-            )
+        Finding::Missing(devid, _) => {
+            format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`")
         }
         Finding::LeftOut(_, path) => {
-            format!("`brindle device add -f {path} {mount} && brindle device remove missing {mount}`")
+            format!(
+                "unmount the pool, `brindle device rejoin {path} -o degraded --pool` and its other devices"
+            )
         }
         Finding::Behind(..) | Finding::Correctable(_) => format!("`brindle scrub start {pool}`"),
         Finding::DeviceErrors(..) => {
