@@ -11,7 +11,7 @@ work=target/deb/work
 rm -rf "$work"
 mkdir -p "$work/root/DEBIAN" "$work/debian"
 
-contrib/install.sh "$work/root" /usr /usr/sbin /usr/lib/systemd/system --strip
+ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions contrib/install.sh "$work/root" /usr /usr/sbin /usr/lib/systemd/system --strip
 find "$work/root/usr/share/man" -type f -exec gzip -9n {} +
 gzip -9n "$work/root/usr/share/doc/brindle/CHANGELOG.md"
 # Debian keeps the text of the Apache licence for all.
@@ -44,7 +44,7 @@ Section: admin
 Priority: optional
 Description: btrfs in userspace, for pools that mix SSDs and hard disks
  Reads and writes btrfs pools without the kernel's driver: mounts them by FUSE, keeps metadata on SSDs and data on
- hard disks, makes fsync as fast as flash, and verifies, repairs, replaces and copies out. The pools are those of
+ hard disks, writes what fsync makes durable to SSDs first, and verifies, corrects and copies out. The pools are those of
  the kernel, which mounts them as well.
 CONTROL
 (cd "$work/root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$work/root/DEBIAN/md5sums"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what was built, or removes what was installed:
-#   install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
+#   [ZSH_COMPLETIONS=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ strip=()
 share=$dest$prefix/share
 doc=$share/doc/brindle
 bash=$share/bash-completion/completions/brindle
-zsh=$share/zsh/site-functions/_brindle
+zsh=$dest${ZSH_COMPLETIONS:-$prefix/share/zsh/site-functions}/_brindle
 fish=$share/fish/vendor_completions.d/brindle.fish
 
 if [ "$remove" ]; then
