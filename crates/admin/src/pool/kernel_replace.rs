@@ -84,7 +84,7 @@ pub(super) fn status(mounted: &Mounted) -> Result<ReplaceStatus, AdminError> {
     let record = ReplaceStatus::of_record(found.first().map(|(_, record)| record.as_slice()));
     let asked = progress(mounted)?;
     let infos = mounted.device_infos()?;
-    let device = infos.iter().find(|device| device.devid == record.devid.get());
+    let device = infos.iter().find(|device| record.devid == Some(DevId::new(device.devid)));
     Ok(ReplaceStatus {
         state: ReplaceState::of_number(asked.state),
         devid: record.devid,

@@ -5,13 +5,16 @@ use brindle_ondisk::item::DevReplaceItem;
 use brindle_ondisk::{DevId, Key, KeyType, ObjectId};
 use zerocopy::FromBytes;
 
+/// Id in the record of a replacement that the kernel has finished.
+const NO_DEVICE: DevId = DevId::new(u64::MAX);
+
 /// State of the replacement of a device, running or the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaceStatus {
     /// The state.
     pub state: ReplaceState,
-    /// The device that is, or was, to be replaced.
-    pub devid: DevId,
+    /// The device that is, or was, to be replaced, if it is known: the kernel forgets it at the end.
+    pub devid: Option<DevId>,
     /// Progress of one that runs.
     pub progress: Progress,
     /// Begin, in seconds since 1970; 0 if it is unknown.
@@ -43,7 +46,7 @@ impl ReplaceStatus {
     /// No device was ever replaced.
     pub(super) const NEVER: Self = Self {
         state: ReplaceState::Never,
-        devid: DevId::new(0),
+        devid: None,
         progress: Progress { expected: 0, done: 0, left: 0, expected_bytes: 0, moved_bytes: 0 },
         started: 0,
         stopped: 0,
@@ -61,7 +64,7 @@ impl ReplaceStatus {
         let Some(Ok((item, _))) = record.map(DevReplaceItem::read_from_prefix) else { return Self::NEVER };
         Self {
             state: ReplaceState::of_number(item.replace_state.get()),
-            devid: item.src_devid,
+            devid: Some(item.src_devid).filter(|devid| *devid != NO_DEVICE),
             started: item.time_started.get(),
             stopped: item.time_stopped.get(),
             write_errors: item.num_write_errors.get(),

@@ -91,7 +91,7 @@ impl PoolFacts for BrindleMount {
     fn replace_status(&self) -> Result<ReplaceStatus, AdminError> {
         let report = self.0.device_report()?;
         if report.is_running != 0 && is_replacement(report.change) {
-            let (state, devid) = (ReplaceState::Started, DevId::new(report.devid));
+            let (state, devid) = (ReplaceState::Started, Some(DevId::new(report.devid)));
             let progress = progress_of(&report.work);
             return Ok(ReplaceStatus { state, devid, progress, ..ReplaceStatus::NEVER });
         }

@@ -8,8 +8,8 @@ use crate::commands::usage::wrong_usage;
 use crate::format::Civil;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::Reach;
 use brindle_admin::pool::{Change, ReplaceState, ReplaceStatus};
+use brindle_admin::{DevId, Reach};
 use brindle_care::device::ReplaceOptions;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -143,7 +143,7 @@ fn status(command: &StatusCommand) -> Result<ExitCode> {
     if command.json.json {
         output::print_json(&json!({
             "state": word(status.state),
-            "devid": status.devid.get(),
+            "devid": status.devid.map(DevId::get),
             "bytes": status.progress.expected_bytes,
             "done_bytes": status.progress.moved_bytes,
             "started": status.started,
@@ -203,7 +203,6 @@ fn cancel(command: &CancelCommand) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brindle_admin::DevId;
     use brindle_care::job::Progress;
 
     #[test]
@@ -211,7 +210,7 @@ mod tests {
         let progress = Progress { expected_bytes: 3000, moved_bytes: 370, left: 2, ..Progress::default() };
         let status = |state| ReplaceStatus {
             state,
-            devid: DevId::new(1),
+            devid: Some(DevId::new(1)),
             progress,
             started: 60,
             stopped: 3600,
