@@ -43,7 +43,7 @@ pub(crate) struct Verbosity {
     /// Say more on standard error; twice for still more
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Global options")]
     pub(crate) verbose: u8,
-    /// Say nothing on standard error but why a command failed
+    /// Say nothing on standard error but why a command failed; mkfs, as mkfs.btrfs, nothing on standard output either
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub(crate) quiet: bool,
 }

@@ -124,7 +124,7 @@ pub(crate) struct MkfsCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
+pub(crate) fn run(command: &MkfsCommand, quiet: bool) -> Result<ExitCode> {
     if command.features.iter().any(|list| list == "list-all") {
         print_features()?;
         return Ok(ExitCode::SUCCESS);
@@ -165,7 +165,7 @@ pub(crate) fn run(command: &MkfsCommand) -> Result<ExitCode> {
             value["rootdir"] = rootdir::report_json(filled);
         }
         output::print_json(&value)?;
-    } else {
+    } else if !quiet {
         let mut out = output::stdout();
         print_report(&mut out, &report)?;
         if let Some(filled) = &filled {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     fn make(words: &[&str]) -> Result<ExitCode> {
-        run(&<Line as clap::Parser>::try_parse_from([&["mkfs", "--json"], words].concat())?.mkfs)
+        run(&<Line as clap::Parser>::try_parse_from([&["mkfs", "--json"], words].concat())?.mkfs, false)
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Restore(command) => restore::run(&command, verbosity.quiet),
         Command::Receive(command) => receive::run(&command),
         Command::Check(command) => check::run(&command),
-        Command::Mkfs(command) => mkfs::run(&command),
+        Command::Mkfs(command) => mkfs::run(&command, verbosity.quiet),
         Command::Mount(command) => mount::run(&command),
         Command::Umount(command) => umount::run(&command),
         Command::Completions(command) => completions::run(&command),

@@ -24,7 +24,7 @@ impl Pool {
         std::fs::create_dir(directory.path().join("place")).expect("new");
         let mut words = vec!["-q", "mkfs", "--size", "512M", "-d", profile, "-m", profile];
         words.extend(images[..members].iter().map(|image| text(image)));
-        brindle_prints(words);
+        assert_eq!(brindle_prints(words), "", "it is to be quiet");
         let spare = std::fs::File::create(&images[members]).expect("room");
         spare.set_len(512 << 20).expect("sparse");
         Self { directory, images }
