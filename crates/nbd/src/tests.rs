@@ -82,6 +82,10 @@ fn uris_are_read() {
     assert_eq!(parse("nbd://example.com"), Ok(tcp("example.com", PORT, "")));
     assert_eq!(parse("nbd://example.com:9//disk"), Ok(tcp("example.com", 9, "/disk")));
     assert_eq!(parse("nbd://[::1]:9/a%20b"), Ok(tcp("::1", 9, "a b")));
+    let zone = parse("nbd://[fe80::1%25eth0]/a").expect("an address with a zone");
+    assert_eq!(zone, tcp("fe80::1%eth0", PORT, "a"));
+    assert_eq!(zone.to_string(), "nbd://[fe80::1%25eth0]:10809/a");
+    assert_eq!(parse(&zone.to_string()), Ok(zone));
     let unix = parse("nbd+unix:///pool/a?socket=/tmp/a%26b&x-timeout=5").expect("a socket");
     assert_eq!(unix.address, NbdAddress::Unix("/tmp/a&b".into()));
     assert_eq!((unix.export.as_str(), unix.timeout), ("pool/a", Some(Duration::from_secs(5))));
@@ -106,6 +110,10 @@ fn wrong_uris_are_refused() {
         "nbd://h/x?timeout=3",
         "nbd://h/x?x-timeout=0",
         "nbd://u@h/x",
+        "nbd://a%2fb/x",
+        "nbd://a%3ab/x",
+        "nbd://a%25b/x",
+        "nbd://[::1%2f]/x",
         "nbd://h/x#f",
         "nbds://h/x",
         "nbds+unix:///x?socket=/s",

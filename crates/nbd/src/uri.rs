@@ -119,7 +119,19 @@ fn parse_authority(authority: &str) -> Result<(String, u16), &'static str> {
             port.parse().ok().filter(|port| *port != 0).ok_or("the port is not a number up to 65535")?
         }
     };
-    if host.is_empty() { Err("the host is missing") } else { Ok((decoded(host)?, port)) }
+    Ok((parse_host(&decoded(host)?, authority.starts_with('['))?, port))
+}
+
+/// Name or address of a host. Colons, and a percent sign before a zone, are those of an IPv6 address in brackets.
+fn parse_host(host: &str, is_bracketed: bool) -> Result<String, &'static str> {
+    let is_address = is_bracketed && host.contains(':');
+    let may_have =
+        |char: char| char.is_alphanumeric() || "-._~".contains(char) || is_address && ":%".contains(char);
+    match host {
+        "" => Err("the host is missing"),
+        host if host.chars().all(may_have) => Ok(host.to_owned()),
+        _ => Err("the host is neither a name nor an address"),
+    }
 }
 
 /// Text with `%XX` resolved.
@@ -143,13 +155,15 @@ fn decoded(text: &str) -> Result<String, &'static str> {
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let export = encoded(&self.export);
+        let export = encoded(&self.export, b'/');
         let mut separator = '?';
         match &self.address {
-            NbdAddress::Tcp(host, port) if host.contains(':') => write!(f, "nbd://[{host}]:{port}/{export}")?,
-            NbdAddress::Tcp(host, port) => write!(f, "nbd://{}:{port}/{export}", encoded(host))?,
+            NbdAddress::Tcp(host, port) if host.contains(':') => {
+                write!(f, "nbd://[{}]:{port}/{export}", encoded(host, b':'))?;
+            }
+            NbdAddress::Tcp(host, port) => write!(f, "nbd://{}:{port}/{export}", encoded(host, b'.'))?,
             NbdAddress::Unix(path) => {
-                write!(f, "nbd+unix:///{export}?socket={}", encoded(&path.to_string_lossy()))?;
+                write!(f, "nbd+unix:///{export}?socket={}", encoded(&path.to_string_lossy(), b'/'))?;
                 separator = '&';
             }
         }
@@ -160,9 +174,9 @@ impl fmt::Display for NbdUri {
     }
 }
 
-/// Text with all that is special in a URI as `%XX`.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+/// Text with all that is special in a URI as `%XX`, but for one character that is not special here.
+fn encoded(text: &str, allowed: u8) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || byte == allowed;
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()

@@ -60,13 +60,16 @@ impl ScrubService {
         let last = state.record.take().or_else(|| self.load(filesystem));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let begun = job.begin(filesystem, last.clone(), now);
-        let (scrub, record) = match begun {
+        let (scrub, mut record) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 state.record = last;
                 return Err(errno_of(&error));
             }
         };
+        record.claim();
+        // Before the answer, so that there is something to go on with from then on. The scrub itself tells if it can't be kept.
+        let _ = self.directory.as_deref().map(|directory| record.store(directory));
         let scrub = Arc::new(scrub);
         (state.scrub, state.record) = (Some(Arc::clone(&scrub)), Some(record.clone()));
         drop(state);
