@@ -24,6 +24,13 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time after which an image that is still in use is refused.
+const CLAIM_WAIT: Duration = Duration::from_secs(2);
+/// Time between two looks at an image in use.
+const CLAIM_INTERVAL: Duration = Duration::from_millis(5);
 
 /// An image file or a block device.
 #[derive(Debug)]
@@ -142,8 +149,21 @@ impl FileDevice {
         })
     }
 
-    /// Refuses an image that is in use, and marks it as such.
+    /// Refuses an image that is in use, and marks it as such. The kernel ends a process before the reads and the loop
+    /// device that the process has left behind, and these keep the file locked; so one in use is looked at again for a while.
     fn claim_image(&self, path: &Path) -> Result<(), DeviceError> {
+        let begun = Instant::now();
+        loop {
+            match self.claim_image_now(path) {
+                Err(DeviceError::Busy { .. }) if begun.elapsed() < CLAIM_WAIT => {
+                    thread::sleep(CLAIM_INTERVAL)
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn claim_image_now(&self, path: &Path) -> Result<(), DeviceError> {
         let busy = |by: String| Err(DeviceError::Busy { device: self.name.to_string(), by });
         match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
