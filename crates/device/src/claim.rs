@@ -1,12 +1,20 @@
-//! Claims: a block device that one user has for itself.
+//! Claims: a block device, or an image file, that one user has for itself.
 
 use crate::DeviceError;
-use rustix::fs::OFlags;
+use crate::anchor::ANCHOR_BYTES;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time after which an image that is still in use is refused.
+const IMAGE_WAIT: Duration = Duration::from_secs(2);
+/// Time between two looks at an image in use.
+const IMAGE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A claim on a block device, apart from the device itself, so that it can be given to a mount of the kernel.
 #[derive(Debug)]
@@ -52,4 +60,49 @@ pub(crate) fn refusal(path: &Path, source: io::Error) -> DeviceError {
         }
         _ => DeviceError::Open { device, source },
     }
+}
+
+/// Refuses an image that is in use, and marks it as such. The kernel ends a process before the reads and the loop device
+/// that the process has left behind, and these keep the image in use; so it is looked at again for a while.
+pub(crate) fn claim_image(file: &File, path: &Path) -> Result<(), DeviceError> {
+    let begun = Instant::now();
+    loop {
+        match claim_image_now(file, path) {
+            Err(DeviceError::Busy { .. }) if begun.elapsed() < IMAGE_WAIT => thread::sleep(IMAGE_INTERVAL),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn claim_image_now(file: &File, path: &Path) -> Result<(), DeviceError> {
+    let device = path.display().to_string();
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            return Err(DeviceError::Busy { device, by: "another process writes it".to_owned() });
+        }
+        Err(errno) => return Err(DeviceError::Open { device, source: errno.into() }),
+    }
+    match std::fs::canonicalize(path).ok().and_then(|path| loop_device_of(&path)) {
+        Some(loop_device) => {
+            Err(DeviceError::Busy { device, by: format!("{loop_device} is attached to it") })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The loop device, if any, that shows this file; an [`Anchor`](crate::Anchor) does not.
+fn loop_device_of(path: &Path) -> Option<String> {
+    let devices = std::fs::read_dir("/sys/block").ok()?;
+    let names = devices.flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).find_map(|name| {
+        let backing = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+        let is_shown = Path::new(backing.strip_suffix('\n')?) == path && !is_anchor(&name);
+        is_shown.then(|| format!("/dev/{name}"))
+    })
+}
+
+fn is_anchor(loop_device: &str) -> bool {
+    let limit = std::fs::read_to_string(format!("/sys/block/{loop_device}/loop/sizelimit"));
+    limit.is_ok_and(|limit| limit.trim().parse() == Ok(ANCHOR_BYTES))
 }

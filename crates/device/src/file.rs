@@ -1,7 +1,6 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
-use crate::anchor::ANCHOR_BYTES;
-use crate::claim::{Claim, refusal};
+use crate::claim::{Claim, claim_image, refusal};
 use crate::class::{
     can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
 };
@@ -12,8 +11,7 @@ use crate::{
     wait, zero_by_writing,
 };
 use rustix::fs::{
-    Advice, FallocateFlags, FileType, FlockOperation, OFlags, SeekFrom, fadvise, fallocate, flock, fstat,
-    fstatfs, seek,
+    Advice, FallocateFlags, FileType, OFlags, SeekFrom, fadvise, fallocate, fstat, fstatfs, seek,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 use std::fs::{File, OpenOptions};
@@ -24,13 +22,6 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// Time after which an image that is still in use is refused.
-const CLAIM_WAIT: Duration = Duration::from_secs(2);
-/// Time between two looks at an image in use.
-const CLAIM_INTERVAL: Duration = Duration::from_millis(5);
 
 /// An image file or a block device.
 #[derive(Debug)]
@@ -84,7 +75,7 @@ impl FileDevice {
         options.read(true).write(true).custom_flags(flags.bits().cast_signed());
         let mut device = Self::open_with(path, &options)?;
         if !device.is_block_device {
-            device.claim_image(path)?;
+            claim_image(&device.file, path)?;
         } else if fstat(&device.file).is_ok_and(|stat| is_write_protected(&stat)) {
             return Err(DeviceError::Open { device: device.name.to_string(), source: Errno::ROFS.into() });
         } else {
@@ -149,35 +140,6 @@ impl FileDevice {
         })
     }
 
-    /// Refuses an image that is in use, and marks it as such. The kernel ends a process before the reads and the loop
-    /// device that the process has left behind, and these keep the file locked; so one in use is looked at again for a while.
-    fn claim_image(&self, path: &Path) -> Result<(), DeviceError> {
-        let begun = Instant::now();
-        loop {
-            match self.claim_image_now(path) {
-                Err(DeviceError::Busy { .. }) if begun.elapsed() < CLAIM_WAIT => {
-                    thread::sleep(CLAIM_INTERVAL)
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn claim_image_now(&self, path: &Path) -> Result<(), DeviceError> {
-        let busy = |by: String| Err(DeviceError::Busy { device: self.name.to_string(), by });
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return busy("another process writes it".to_owned()),
-            Err(errno) => {
-                return Err(DeviceError::Open { device: self.name.to_string(), source: errno.into() });
-            }
-        }
-        match std::fs::canonicalize(path).ok().and_then(|path| loop_device_of(&path)) {
-            Some(loop_device) => busy(format!("{loop_device} is attached to it")),
-            None => Ok(()),
-        }
-    }
-
     /// Fills as much of `buffer` as the host has in memory; how much.
     fn read_at_hand(&self, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
@@ -200,22 +162,6 @@ impl FileDevice {
         }
         Err(DeviceError::BeyondEnd { device: self.name.to_string(), offset, length, size_bytes })
     }
-}
-
-/// The loop device, if any, that shows this file; an [`Anchor`](crate::Anchor) does not.
-fn loop_device_of(path: &Path) -> Option<String> {
-    let devices = std::fs::read_dir("/sys/block").ok()?;
-    let names = devices.flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| name.into_string().ok()).find_map(|name| {
-        let backing = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
-        let is_shown = Path::new(backing.strip_suffix('\n')?) == path && !is_anchor(&name);
-        is_shown.then(|| format!("/dev/{name}"))
-    })
-}
-
-fn is_anchor(loop_device: &str) -> bool {
-    let limit = std::fs::read_to_string(format!("/sys/block/{loop_device}/loop/sizelimit"));
-    limit.is_ok_and(|limit| limit.trim().parse() == Ok(ANCHOR_BYTES))
 }
 
 fn is_supported(kind: FileType) -> bool {

@@ -6,14 +6,14 @@ use std::process::Command;
 
 const PATH: &str = "BRINDLE_TEST_IMAGE";
 const PIECE_BYTES: usize = 1 << 20;
-const PIECES: u64 = 64;
+const PIECES: usize = 64;
 
 /// Does nothing but in a process that the test below starts: there it opens the image, and ends with reads under way.
 #[test]
 fn process_that_ends_with_reads_under_way() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
     let device = FileDevice::open_writable(&path).expect("its last user has ended");
-    let pieces = (0..PIECES).map(|piece| piece * PIECE_BYTES as u64);
+    let pieces = (0..PIECES).map(|piece| (piece * PIECE_BYTES) as u64);
     let requests: Vec<ReadRequest> =
         pieces.map(|offset| ReadRequest { offset, length: PIECE_BYTES }).collect();
     drop(device.submit_reads(&requests));
@@ -24,7 +24,7 @@ fn process_that_ends_with_reads_under_way() {
 fn image_is_free_as_soon_as_its_writer_has_ended() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("image");
-    std::fs::write(&path, vec![1; PIECES as usize * PIECE_BYTES]).expect("room");
+    std::fs::write(&path, vec![1; PIECES * PIECE_BYTES]).expect("room");
     for round in 0..10 {
         forget_contents(&path);
         let mut process = Command::new(std::env::current_exe().expect("it runs"));
