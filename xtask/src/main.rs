@@ -4,6 +4,7 @@
 mod binaries;
 mod ci;
 mod crash;
+mod definitions;
 mod documents;
 mod fuzz;
 mod imports;
@@ -85,6 +86,7 @@ fn main() -> Result<()> {
 fn tidy() -> Result<()> {
     let mut complaints = layers::check()?;
     complaints.extend(imports::check(&workspace_root())?);
+    complaints.extend(definitions::check(&workspace_root())?);
     complaints.extend(sources::check(&workspace_root())?);
     complaints.extend(language::check(&workspace_root())?);
     complaints.extend(documents::check(&workspace_root())?);

@@ -1,6 +1,7 @@
 //! Attributes of an inode.
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::{FileType, InodeFlags, InodeItem, Timespec};
 use brindle_ondisk::{Defect, Item, Key, KeyType, ObjectId, RootId};
 use brindle_tree::Readahead;

@@ -1,9 +1,12 @@
 //! Changing what `stat` tells.
 
 use crate::acl::{self, Acl};
+use crate::attributes::{Attributes, InodeId, Timestamp};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::namespace::entry::frozen_flags;
-use crate::{AtimeMode, Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId, Timestamp};
-use brindle_ondisk::item::{InodeItem, Timespec};
+use crate::write_options::AtimeMode;
+use brindle_ondisk::item::{FileType, InodeFlags, InodeItem, Timespec};
 use brindle_tree::Need;
 
 const TYPE: u32 = 0o170_000;
@@ -258,7 +261,7 @@ fn needs_access_time(before: &Attributes, mode: AtimeMode, now: Timestamp) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RootId;
+    use brindle_ondisk::RootId;
     use zerocopy::FromZeros;
 
     fn at(seconds: i64) -> Timestamp {

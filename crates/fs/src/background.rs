@@ -1,6 +1,7 @@
 //! Background work, and syncs of everything.
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_tree::{Need, Readahead, TreeError};
 

@@ -1,6 +1,7 @@
 //! Checksums of data, from the checksum tree.
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_tree::Readahead;
 use brindle_volume::Witness;

@@ -1,6 +1,7 @@
 //! Metadata defragmentation of a subvolume or of the whole pool, a piece at a time; the engine is in `tree`.
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::{Item, Key, KeyType, RootId};
 use brindle_tree::{Readahead, TreeError};
 

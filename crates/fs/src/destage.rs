@@ -1,7 +1,8 @@
 //! Destaging: what waits in the write-back tier moves to bulk devices. How it is moved is told in [`brindle_tree`]'s
 //! module of that name, when by [`brindle_policy::writeback`]; here is what both need of files; a thread of [`Upkeep`](crate::Upkeep) does it.
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_policy::writeback::{DestageReason, DestageSettings, WaitingData, WriteBackMode, destage_reason};
 use brindle_tree::{Moved, Relocation, TreeError, WriteBackSettings, WriteBackStatus};
 use std::ops::ControlFlow;

@@ -1,8 +1,10 @@
 //! Directories: lookup by the hash of a name, listing by index.
 
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::namespace::NAME_BYTES_MAX;
-use crate::{FileType, Filesystem, FsError, InodeId};
-use brindle_ondisk::item::DirEntry;
+use brindle_ondisk::item::{DirEntry, FileType};
 use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
 use brindle_tree::{Readahead, Tree};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Errors of files.
 
-use crate::InodeId;
+use crate::attributes::InodeId;
 use brindle_ondisk::{Defect, Key, Logical, RootId};
 use brindle_tree::TreeError;
 use brindle_volume::{ReadError, VolumeError};

@@ -1,6 +1,6 @@
 //! Kinds of errors: what a caller can do something about, each with a number of its own in the system's interface.
 
-use crate::FsError;
+use crate::error::FsError;
 use brindle_tree::TreeError;
 
 /// Kind of an [`FsError`].

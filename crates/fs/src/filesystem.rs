@@ -1,13 +1,15 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
-use crate::data::DataContext;
+use crate::attributes::InodeId;
+use crate::data::context::DataContext;
 use crate::destage::DestageCounters;
+use crate::error::FsError;
 use crate::inodes::InodeTable;
-use crate::log::LogBook;
+use crate::log::book::LogBook;
 use crate::neighbours::Neighbours;
 use crate::orphan::Orphans;
 use crate::subvolume::{SubvolumeState, Subvolumes};
-use crate::{FsError, InodeId, WriteOptions};
+use crate::write_options::WriteOptions;
 use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
 use brindle_sync::{Mutex, Rank};

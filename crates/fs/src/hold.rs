@@ -14,8 +14,11 @@
 //!
 //! A filesystem that is only read loses no names; its holds count nothing.
 
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use crate::orphan::Orphans;
-use crate::{Filesystem, FsError, Inode, InodeId};
 use std::ops::Deref;
 use std::sync::Arc;
 

@@ -1,9 +1,12 @@
 //! The flags of `chattr`.
 
+use crate::attributes::{Attributes, InodeId};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::xattr_change::COMPRESSION;
-use crate::{Attributes, Compression, FileType, Filesystem, FsError, InodeFlags, InodeId};
 use bitflags::bitflags;
 use brindle_ondisk::Incompat;
+use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 use brindle_tree::Need;
 
 bitflags! {
@@ -145,7 +148,7 @@ fn wanted_flags(before: &Attributes, flags: FileFlags) -> Result<InodeFlags, FsE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RootId;
+    use brindle_ondisk::RootId;
 
     fn file(size: u64, flags: InodeFlags) -> Attributes {
         let empty = Attributes::empty_subvolume(InodeId::root_of(RootId::FS_TREE));

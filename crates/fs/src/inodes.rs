@@ -18,8 +18,8 @@
 //!
 //! A commit takes none of these locks; it waits for the parts in the transaction only.
 
-use crate::InodeId;
-use crate::data::FileState;
+use crate::attributes::InodeId;
+use crate::data::state::FileState;
 use crate::namespace::NameState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;

@@ -9,8 +9,12 @@
 //! last name. Contents go in steps, each a part of one transaction, then the inode and the mark together. Whatever
 //! a crash leaves of it has the mark, and is found by [`Orphans`] after the next opening.
 
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use crate::subvolume::SubvolumeState;
-use crate::{FileType, Filesystem, FsError, Inode, InodeId};
+use brindle_ondisk::item::FileType;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_sync::{Mutex, Rank, Ranked};
 use brindle_tree::{Need, Readahead};

@@ -4,8 +4,12 @@
 //! all that does not pass through the page cache. That a file has nothing to lose is kept with the inode, for each write
 //! asks.
 
+use crate::attributes::Attributes;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use crate::xattr_change::CAPABILITY;
-use crate::{Attributes, FileType, Filesystem, FsError, Inode};
+use brindle_ondisk::item::FileType;
 use brindle_tree::Need;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

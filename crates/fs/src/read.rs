@@ -1,10 +1,16 @@
 //! Reading the contents of a file.
 
+use crate::attributes::{Attributes, InodeId};
 use crate::compression::decompress;
-use crate::extent::{CompressedExtent, ExtentCache, ExtentMap, FileExtent, Source, Version};
+use crate::error::FsError;
+use crate::extent::cache::{ExtentCache, Version};
+use crate::extent::file_extent::{CompressedExtent, FileExtent, Source};
+use crate::extent::map::ExtentMap;
+use crate::filesystem::Filesystem;
+use crate::hold::InodeHold;
+use crate::inodes::Inode;
 use crate::neighbours::SMALL_FILE_BYTES;
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeHold, InodeId};
-use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::item::{Compression, FileType, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
 use brindle_sync::{Mutex, MutexGuard};
 use brindle_volume::DataChecksums;

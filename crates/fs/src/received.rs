@@ -1,9 +1,11 @@
 //! The end of receiving a subvolume: it becomes read-only, and is known by the UUID under which it was sent.
 
+use crate::attributes::Timestamp;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::subvolume_change::with_read_only;
 use crate::uuid_tree::UuidKind;
-use crate::{Filesystem, FsError, RootId, Timestamp};
-use brindle_ondisk::{Generation, Uuid};
+use brindle_ondisk::{Generation, RootId, Uuid};
 use brindle_tree::Need;
 
 impl Filesystem {

@@ -4,7 +4,9 @@
 //! marked as orphans. Subvolumes that refer to a copy have references of their own, so that the files go as any orphan
 //! does. A crash here leaves what there was, or less of it; a balance goes on by its own item.
 
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::RootId;
 use brindle_tree::{Need, TreeError};
 

@@ -1,8 +1,9 @@
 //! Seeks for data and holes in a file.
 
-use crate::extent::Version;
-use crate::read::READ_AGAIN_MAX;
-use crate::{Filesystem, FsError, OpenFile};
+use crate::error::FsError;
+use crate::extent::cache::Version;
+use crate::filesystem::Filesystem;
+use crate::read::{OpenFile, READ_AGAIN_MAX};
 use std::ops::Range;
 
 /// Target of a seek.

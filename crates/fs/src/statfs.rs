@@ -1,6 +1,7 @@
 //! Space statistics of the pool, by the kernel's reckoning.
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::{
     BlockGroupType, CompatRo, DevId, Incompat, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64,
 };

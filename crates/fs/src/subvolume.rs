@@ -1,6 +1,8 @@
 //! Subvolumes and snapshots: where their trees begin, and how they hang together.
 
-use crate::{Filesystem, FsError, InodeId, SubvolumeChoice, Timestamp};
+use crate::attributes::{InodeId, Timestamp};
+use crate::error::FsError;
+use crate::filesystem::{Filesystem, SubvolumeChoice};
 use brindle_ondisk::item::{RootFlags, RootItem};
 use brindle_ondisk::{IdMap, Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sync::{Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};

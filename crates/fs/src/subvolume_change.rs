@@ -1,15 +1,19 @@
 //! Making, snapshotting and deleting subvolumes: the root item, the entry and the links to the directory that has it,
 //! and the entry in the UUID tree.
 
+use crate::attributes::{InodeId, Timestamp};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::namespace::create::{FirstName, PlannedInode};
 use crate::namespace::edit::{Edit, Entry, NameForm, Place, directory_bytes, root_reference_keys};
 use crate::namespace::entry::{NamePlace, Target};
-use crate::namespace::{FirstName, Inheritance, NewInode, PlannedInode, check_name};
+use crate::namespace::inherit::Inheritance;
+use crate::namespace::{NewInode, check_name};
 use crate::subvolume::{SubvolumeState, WriteAccess, highest_number};
 use crate::uuid_tree::UuidKind;
 use crate::xattr_change::{COMPRESSION, compression_flag};
-use crate::{FileType, Filesystem, FsError, InodeFlags, InodeId, RootId, Timestamp};
-use brindle_ondisk::item::{RootFlags, RootItem, Timespec};
-use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, Uuid, name_hash};
+use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
+use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sync::RwLockReadGuard;
 use brindle_tree::{Need, Readahead, TreeError};
 use std::cmp::Ordering;

@@ -10,7 +10,9 @@
 //! [`tier_of_owners`](brindle_policy::placement::tier_of_owners). So what is copied (`copy_file_range`) out of a fast
 //! directory is shared, and what is copied into one is written anew.
 
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_policy::log::LogProfile;
 use brindle_policy::placement::PlacementClass;
 pub(crate) use brindle_policy::tier::files::{MARK as TIER, tier_of_mark};

@@ -1,7 +1,7 @@
 //! Options of a filesystem that is written, and its needs of the host: the time, and unique numbers.
 
-use crate::Timestamp;
-use crate::compression::CompressionChoice;
+use crate::attributes::Timestamp;
+use crate::compression::choice::CompressionChoice;
 use brindle_ondisk::Uuid;
 use brindle_ondisk::item::Timespec;
 use brindle_policy::log::LogProfile;

@@ -1,6 +1,8 @@
 //! Extended attributes, POSIX ACLs among them.
 
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::{Item, KeyType, name_hash};
 use brindle_tree::{Readahead, Tree};
 use std::sync::Arc;

@@ -1,13 +1,16 @@
 //! Changing extended attributes: POSIX ACLs, which change the mode too, and `btrfs.compression`, which sets flags.
 
 use crate::acl::{self, Acl};
+use crate::attributes::{Attributes, InodeId};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::namespace::NAME_BYTES_MAX;
 use crate::namespace::edit::Edit;
 use crate::packed::{append, entry_bytes, find, remove};
-use crate::tier::{TIER, tier_of_mark};
-use crate::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId};
-use brindle_ondisk::item::{DirEntryHeader, InodeItem};
+use crate::tier::TIER;
+use brindle_ondisk::item::{DirEntryHeader, FileType, InodeFlags, InodeItem};
 use brindle_ondisk::{Incompat, KeyType, name_hash};
+use brindle_policy::tier::files::tier_of_mark;
 use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
 
@@ -255,7 +258,7 @@ pub(crate) fn compression_flag(value: &[u8]) -> Option<InodeFlags> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RootId;
+    use brindle_ondisk::RootId;
 
     fn inode(kind: FileType, flags: InodeFlags) -> Attributes {
         let empty = Attributes::empty_subvolume(InodeId::root_of(RootId::FS_TREE));

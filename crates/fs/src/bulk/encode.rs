@@ -1,7 +1,8 @@
 //! Encoding of contents into pieces, which become extents.
 
-use crate::CompressionChoice;
-use crate::compression::{compress, is_promising};
+use crate::compression::choice::CompressionChoice;
+use crate::compression::compress;
+use crate::compression::promise::is_promising;
 use crate::extent::COMPRESSED_MAX_BYTES;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, to_u64, to_usize};

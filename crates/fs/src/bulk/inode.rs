@@ -1,13 +1,16 @@
 //! The items of an inode, in the order of their keys.
 
 use super::writer::ItemQueue;
+use crate::attributes::{InodeId, Timestamp};
+use crate::error::FsError;
 use crate::namespace::check_name;
 use crate::packed::{append, entry_bytes};
-use crate::{FileType, FsError, InodeFlags, InodeId, RootId, Timestamp, Xattr};
+use crate::xattr::Xattr;
 use brindle_ondisk::item::{
-    DirEntryHeader, FileExtentHeader, FileExtentType, InodeExtrefHeader, InodeItem, InodeRefHeader,
+    DirEntryHeader, FileExtentHeader, FileExtentType, FileType, InodeExtrefHeader, InodeFlags, InodeItem,
+    InodeRefHeader,
 };
-use brindle_ondisk::{Generation, Key, KeyType, ObjectId, extref_hash, name_hash, to_u64};
+use brindle_ondisk::{Generation, Key, KeyType, ObjectId, RootId, extref_hash, name_hash, to_u64};
 use std::collections::BTreeMap;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};

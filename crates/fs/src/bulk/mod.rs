@@ -24,7 +24,8 @@ pub use encode::{BulkFormat, BulkPiece};
 pub use inode::{BulkEntry, BulkInode, BulkName, BulkTarget};
 pub use writer::BulkWriter;
 
-use crate::{Filesystem, FsError};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 
 impl Filesystem {
     /// Parameters for turning contents into pieces, with the options that the filesystem is written with.

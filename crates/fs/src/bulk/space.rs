@@ -1,6 +1,6 @@
 //! Places for data, one behind the other: out of windows of reserved space, so that few are asked for.
 
-use crate::FsError;
+use crate::error::FsError;
 use brindle_ondisk::Logical;
 use brindle_policy::placement::PlacementClass;
 use brindle_tree::{Pool, ReservedExtent, TreeError};

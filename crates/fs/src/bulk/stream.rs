@@ -1,6 +1,6 @@
 //! Data on its way to the devices: what lies side by side is gathered, and written by threads of its own.
 
-use crate::FsError;
+use crate::error::FsError;
 use brindle_device::DIRECT_ALIGNMENT;
 use brindle_ondisk::{Logical, to_u64};
 use brindle_sync::{Mutex, Rank};

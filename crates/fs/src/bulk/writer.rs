@@ -6,17 +6,22 @@ use super::inode::{
 };
 use super::space::{DataSpace, Place as DataPlace};
 use super::stream::Stream;
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::namespace::create::FirstName;
 use crate::namespace::edit::{Edit, Place, directory_bytes};
-use crate::namespace::{FirstName, Inheritance};
+use crate::namespace::inherit::Inheritance;
 use crate::subvolume_change::{ROOT_MODE, new_root_item, planned_root};
-use crate::tier::{TIER, TierWish, tier_of_mark};
+use crate::tier::{TIER, TierWish};
 use crate::uuid_tree::UuidKind;
-use crate::{Filesystem, FsError, InodeFlags, InodeId, RootId, Xattr};
+use crate::xattr::Xattr;
 use brindle_ondisk::item::{
-    Compression, ExtentDataRef, FileExtentHeader, FileExtentRef, FileExtentType, InodeItem,
+    Compression, ExtentDataRef, FileExtentHeader, FileExtentRef, FileExtentType, InodeFlags, InodeItem,
 };
-use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, to_u64, to_usize};
+use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::files::tier_of_mark;
 use brindle_tree::{DataRange, Need, Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;

@@ -4,15 +4,14 @@
 //! Each decompressor takes all the compressed bytes of an extent, fills `output` from its begin, and says how much it
 //! filled; what is left is zeros (a writer may leave out the end of a sector).
 
-mod choice;
+pub(crate) mod choice;
 mod lzo;
-mod promise;
+pub(crate) mod promise;
 mod zlib;
 mod zstd;
 
 use brindle_ondisk::item::Compression;
 pub use choice::{CompressionChoice, UnknownCompression};
-pub(crate) use promise::is_promising;
 use thiserror::Error;
 
 /// Reason for which compressed bytes are invalid.

@@ -1,12 +1,15 @@
 //! `fallocate`: space in advance, holes, zeros.
 
-use super::Cause;
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::enter::need_of;
 use super::promise::Promise;
 use super::write::{FILE_SIZE_MAX, Stamp};
-use crate::extent::{Contents, DiskPart, FileExtent};
-use crate::{Filesystem, FsError, Inode, OpenFile};
+use crate::data::writeback::Cause;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
+use crate::read::OpenFile;
 use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Generation, to_usize};

@@ -1,12 +1,15 @@
 //! Files that share extents.
 
-use super::Cause;
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::state::exclusive_both;
 use super::write::{FILE_SIZE_MAX, Stamp};
-use crate::extent::{Contents, FileExtent};
-use crate::{Filesystem, FsError, InodeFlags, OpenFile};
+use crate::data::writeback::Cause;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, FileExtent};
+use crate::filesystem::Filesystem;
+use crate::read::OpenFile;
+use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_policy::placement::tier_of_owners;
 use brindle_tree::Tree;

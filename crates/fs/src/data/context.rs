@@ -1,8 +1,11 @@
 //! Context common to all files: settings for writing contents, and the queue of files with dirty contents.
 
 use super::state::{Memory, WritingPiece};
-use crate::compression::CompressionChoice;
-use crate::{FsError, Host, Inode, InodeId, Timestamp, WriteOptions};
+use crate::attributes::{InodeId, Timestamp};
+use crate::compression::choice::CompressionChoice;
+use crate::error::FsError;
+use crate::inodes::Inode;
+use crate::write_options::{Host, WriteOptions};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,8 +3,10 @@
 
 use super::plan::{DropPlan, Edit};
 use super::state::{FileState, Memory};
-use crate::extent::{Contents, FileExtent};
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, FileExtent};
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::{InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, Incompat, KeyType};
 use brindle_tree::{Editor, Tree};

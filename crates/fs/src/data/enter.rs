@@ -2,8 +2,11 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::output::Output;
-use crate::extent::{Contents, FileExtent};
-use crate::{Filesystem, FsError, Inode, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, FileExtent};
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_tree::{Editor, Need, Transaction, Tree, TreeError};

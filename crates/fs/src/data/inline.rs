@@ -1,11 +1,13 @@
 //! Contents that are kept in the item; and how the contents of a file are kept at all.
 
-use super::Cause;
 use super::output::Manner;
-use crate::compression::CompressionChoice;
+use crate::attributes::InodeId;
+use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
-use crate::extent::{Contents, FileExtent};
-use crate::{Filesystem, FsError, InodeId};
+use crate::data::writeback::Cause;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, FileExtent};
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};
 use brindle_ondisk::{Generation, to_u64, to_usize};
 

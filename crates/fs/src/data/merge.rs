@@ -17,8 +17,11 @@
 
 use super::edit::FileEditor;
 use super::enter::need_of;
-use crate::extent::{Contents, DiskPart, FileExtent};
-use crate::{Filesystem, FsError, Inode, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Generation, Logical, to_u64, to_usize};
 use brindle_policy::writeback::DataPlace;

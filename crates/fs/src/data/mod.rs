@@ -10,7 +10,7 @@
 
 mod allocate;
 mod clone;
-mod context;
+pub(crate) mod context;
 mod edit;
 mod enter;
 mod in_place;
@@ -21,16 +21,13 @@ mod plan;
 mod promise;
 mod ranges;
 mod replayed;
-mod state;
+pub(crate) mod state;
 mod times;
 mod truncate;
 mod unallocated;
 mod verify;
 mod write;
-mod writeback;
+pub(crate) mod writeback;
 
 pub use allocate::AllocateMode;
 pub use clone::RangePair;
-pub(crate) use context::DataContext;
-pub(crate) use state::{FileState, Memory};
-pub(crate) use writeback::Cause;

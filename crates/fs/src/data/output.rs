@@ -3,12 +3,14 @@
 
 use super::promise::Promise;
 use super::state::WritingPiece;
-use crate::compression::CompressionChoice;
-use crate::compression::{compress, is_promising};
+use crate::compression::choice::CompressionChoice;
+use crate::compression::compress;
+use crate::compression::promise::is_promising;
+use crate::error::FsError;
 use crate::extent::COMPRESSED_MAX_BYTES;
-use crate::extent::{Contents, DiskPart, FileExtent};
+use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
+use crate::filesystem::Filesystem;
 use crate::tier::TierWish;
-use crate::{Filesystem, FsError};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
 use brindle_policy::placement::PlacementClass;

@@ -1,6 +1,6 @@
 //! Plans that make room in a file: edits of the extents that lie in a range.
 
-use crate::extent::{Contents, FileExtent};
+use crate::extent::file_extent::{Contents, FileExtent};
 
 /// Edit of one extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl DropPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extent::DiskPart;
+    use crate::extent::file_extent::DiskPart;
     use brindle_ondisk::item::Compression;
     use brindle_ondisk::{Generation, Logical, to_usize};
     use proptest::prelude::*;

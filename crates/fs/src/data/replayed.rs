@@ -1,8 +1,10 @@
 //! Extents that a log has, entered where the kernel would have committed them.
 
 use super::edit::FileEditor;
-use crate::extent::FileExtent;
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::FileExtent;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::{self, Compression, InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, Incompat, Key};
 use brindle_tree::{Editor, LogTree, Tree};

@@ -19,7 +19,10 @@
 
 use super::edit::FileEditor;
 use super::state::Memory;
-use crate::{Attributes, Filesystem, FsError, Inode, Timestamp};
+use crate::attributes::{Attributes, Timestamp};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use brindle_ondisk::item::{InodeItem, Timespec};
 use std::sync::Arc;
 

@@ -6,8 +6,12 @@
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::write::FILE_SIZE_MAX;
-use crate::extent::{Contents, FileExtent};
-use crate::{Filesystem, FsError, Inode, InodeId, OpenFile};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::{Contents, FileExtent};
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
+use crate::read::OpenFile;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;
 use brindle_tree::{Need, Tree, TreeError};

@@ -5,7 +5,9 @@
 //! tree each; so it only notes its sectors, and the first `stat` after it looks up the extents of those. An extent that a
 //! writeback enters takes its sectors out of both sets, in the same step that makes the inode item count them.
 
-use crate::{Filesystem, FsError, Inode};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use brindle_interval::IntervalSet;
 use std::ops::Range;
 

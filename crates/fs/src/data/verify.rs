@@ -1,7 +1,7 @@
 //! Comparison of everything that is counted of files in memory with recounts.
 
 use super::state::Memory;
-use crate::Filesystem;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::to_u64;
 
 impl Filesystem {

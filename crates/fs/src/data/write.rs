@@ -2,7 +2,9 @@
 
 use super::promise::Promise;
 use super::state::Memory;
-use crate::{Filesystem, FsError, OpenFile};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::read::OpenFile;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_tree::TreeError;
 use std::ops::Range;

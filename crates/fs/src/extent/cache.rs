@@ -1,7 +1,9 @@
 //! Map and decompressed extent that an open file keeps for its next lookup, of one version of its items.
 
-use super::ExtentMap;
-use crate::{Filesystem, FsError, OpenFile};
+use crate::error::FsError;
+use crate::extent::map::ExtentMap;
+use crate::filesystem::Filesystem;
+use crate::read::OpenFile;
 use brindle_ondisk::Logical;
 use brindle_sync::{Rank, Ranked};
 use std::sync::Arc;
@@ -60,7 +62,7 @@ impl Filesystem {
     pub(crate) fn versioned<T>(
         &self,
         file: &OpenFile,
-        look: impl FnOnce(&crate::data::Memory) -> T,
+        look: impl FnOnce(&crate::data::state::Memory) -> T,
     ) -> (Option<Version>, T) {
         let moves = self.pool().moves();
         let memory = file.inode().data.memory();

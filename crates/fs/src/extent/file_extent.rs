@@ -1,7 +1,7 @@
 //! One extent of a file: what its item means to a reader, and how it is cut, moved and written as an item.
 
 use super::COMPRESSED_MAX_BYTES;
-use crate::InodeId;
+use crate::attributes::InodeId;
 use brindle_interval::Interval;
 use brindle_ondisk::item::{
     self, Compression, ExtentDataRef, FileExtentHeader, FileExtentRef, FileExtentType,

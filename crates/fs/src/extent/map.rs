@@ -1,7 +1,9 @@
 //! Maps of the extents of a range of a file.
 
-use super::FileExtent;
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::FileExtent;
+use crate::filesystem::Filesystem;
 use brindle_interval::{Interval, gaps};
 use brindle_ondisk::{Defect, Item, Key, KeyType};
 use brindle_tree::{Readahead, Tree};

@@ -16,15 +16,11 @@
 //! the transaction if it depends on their own changes, and take the extents as they are: a file with items that
 //! contradict each other can be truncated and deleted. `data::plan` says how extents are cut to make room.
 
-mod cache;
-mod file_extent;
-mod map;
+pub(crate) mod cache;
+pub(crate) mod file_extent;
+pub(crate) mod map;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use cache::{ExtentCache, Version};
-pub(crate) use file_extent::{CompressedExtent, Contents, DiskPart, FileExtent, Source};
-pub(crate) use map::ExtentMap;
 
 /// The most that one compressed extent holds, in bytes, on disk as well as decompressed
 /// (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).

@@ -1,5 +1,7 @@
+use super::file_extent::{Contents, DiskPart, FileExtent};
+use super::map::ExtentMap;
 use super::*;
-use crate::InodeId;
+use crate::attributes::InodeId;
 use brindle_interval::Interval;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Generation, Logical, ObjectId, RootId, to_usize};

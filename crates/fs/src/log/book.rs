@@ -1,6 +1,6 @@
 //! Changes of the running transaction that the log does not have: ranges of files, and names.
 
-use crate::InodeId;
+use crate::attributes::InodeId;
 use brindle_interval::IntervalSet;
 use brindle_ondisk::Generation;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};

@@ -1,8 +1,10 @@
 //! Extents of a file for the log.
 
 use super::items::Items;
-use crate::extent::FileExtent;
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::extent::file_extent::FileExtent;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{Generation, KeyType, Logical, to_usize};
 use brindle_tree::{LogRange, Tree};

@@ -1,7 +1,9 @@
 //! Items of an inode for the log.
 
 use super::Logged;
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Key, KeyType};
 use brindle_tree::{LogRange, Readahead, Tree, Unlogged};

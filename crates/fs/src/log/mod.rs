@@ -19,14 +19,15 @@
 //! A commit is left for subvolumes that have got or lost a name, items that are unknown to a log, files of which too much
 //! has changed, and whatever `tree` refuses ([`Unlogged`]).
 
-mod book;
+pub(crate) mod book;
 mod extents;
 mod items;
 mod names;
 
-pub(crate) use book::LogBook;
-
-use crate::{Filesystem, FsError, Inode, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
 use brindle_ondisk::KeyType;
 use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
 use items::Items;

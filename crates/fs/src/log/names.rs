@@ -2,7 +2,9 @@
 
 use super::Logged;
 use super::book::{EntryChange, NameChanges};
-use crate::{Filesystem, FsError, InodeId};
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::item::DirLogItem;
 use brindle_ondisk::{Key, KeyType};
 use brindle_tree::{LogChange, LogRange, Logging, Unlogged};

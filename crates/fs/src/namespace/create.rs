@@ -3,11 +3,16 @@
 use super::edit::{Edit, Entry, Place, directory_bytes, name_length};
 use super::inherit::{Inheritance, inherit};
 use super::{NewInode, check_name};
+use crate::attributes::{Attributes, InodeId};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::hold::InodeHold;
+use crate::inodes::Inode;
 use crate::packed::append;
+use crate::read::OpenFile;
 use crate::subvolume::SubvolumeState;
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeHold, InodeId, OpenFile};
 use brindle_ondisk::item::{
-    DirEntryHeader, FileExtentHeader, FileExtentType, InodeItem, InodeRefHeader, Timespec,
+    DirEntryHeader, FileExtentHeader, FileExtentType, FileType, InodeItem, InodeRefHeader, Timespec,
 };
 use brindle_ondisk::{Generation, Key, KeyType, ObjectId, name_hash, to_u64};
 use brindle_tree::{Need, Tree, TreeError};
@@ -129,7 +134,7 @@ impl Filesystem {
         &self,
         subvolume: &SubvolumeState,
         new: &NewInode<'a>,
-        inherit: impl FnOnce(FileType, &crate::WriteOptions) -> Inheritance,
+        inherit: impl FnOnce(FileType, &crate::write_options::WriteOptions) -> Inheritance,
     ) -> Result<PlannedInode<'a>, FsError> {
         let tree = subvolume.tree().id();
         let invalid = |why| FsError::Invalid { file: InodeId { tree, number: ObjectId::new(0) }, why };

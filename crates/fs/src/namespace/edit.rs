@@ -1,11 +1,13 @@
 //! The edits that operations on names are made of, each of one or two items. They are done when everything has been
 //! checked, and have nothing to refuse.
 
-use crate::log::LogBook;
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::log::book::LogBook;
 use crate::packed::{append, remove};
-use crate::{FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::{
-    DirEntryHeader, InodeExtrefHeader, InodeItem, InodeRefHeader, RootRefHeader, Timespec,
+    DirEntryHeader, FileType, InodeExtrefHeader, InodeItem, InodeRefHeader, RootRefHeader, Timespec,
 };
 use brindle_ondisk::{Defect, Generation, Key, KeyType, ObjectId, RootId, extref_hash, name_hash, to_u64};
 use brindle_tree::{Editor, Need, Tree, TreeError, Unlogged};

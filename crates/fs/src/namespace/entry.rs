@@ -2,13 +2,15 @@
 
 use super::NameState;
 use super::edit::{Entry, NameForm, Place};
+use crate::attributes::{Attributes, InodeId};
 use crate::directory::FIRST_INDEX;
-use crate::inodes::{NameLocks, lock_names};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::{Inode, NameLocks, lock_names};
 use crate::packed::{entry_bytes, find};
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeFlags, InodeId, RootId};
-use brindle_ondisk::item::{DirEntryHeader, InodeExtrefHeader, InodeRefHeader};
+use brindle_ondisk::item::{DirEntryHeader, FileType, InodeExtrefHeader, InodeFlags, InodeRefHeader};
 use brindle_ondisk::{
-    Defect, Incompat, ItemHeader, Key, KeyType, NodeHeader, ObjectId, extref_hash, name_hash,
+    Defect, Incompat, ItemHeader, Key, KeyType, NodeHeader, ObjectId, RootId, extref_hash, name_hash,
 };
 use brindle_tree::{Pool, Tree, TreeError};
 use std::sync::Arc;

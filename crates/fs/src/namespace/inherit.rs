@@ -2,9 +2,14 @@
 
 use super::{NameState, NewInode};
 use crate::acl::{self, Acl};
-use crate::tier::{TIER, tier_of_mark};
+use crate::attributes::{Attributes, InodeId};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::tier::TIER;
+use crate::write_options::WriteOptions;
 use crate::xattr_change::{COMPRESSION, compression_flag};
-use crate::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId, WriteOptions};
+use brindle_ondisk::item::{FileType, InodeFlags};
+use brindle_policy::tier::files::tier_of_mark;
 use std::sync::Arc;
 
 const SET_GROUP_ID: u32 = 0o2000;
@@ -125,7 +130,7 @@ mod tests {
             mode,
             flags,
             gid: 7,
-            ..Attributes::empty_subvolume(InodeId::root_of(crate::RootId::FS_TREE))
+            ..Attributes::empty_subvolume(InodeId::root_of(brindle_ondisk::RootId::FS_TREE))
         }
     }
 

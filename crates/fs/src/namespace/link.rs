@@ -3,10 +3,13 @@
 use super::check_name;
 use super::edit::{Place, directory_bytes};
 use super::entry::frozen_flags;
+use crate::attributes::{Attributes, InodeId};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::inodes::lock_names;
 use crate::namespace::edit::Entry;
-use crate::{Attributes, FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::KeyType;
+use brindle_ondisk::item::FileType;
 use brindle_tree::Need;
 
 /// The most names that an inode can have (`BTRFS_LINK_MAX`).

@@ -8,19 +8,18 @@
 //! bit, the caller's limits. Checked is what would harm the pool, and what Linux does not know behind FUSE:
 //! immutable and append-only inodes.
 
-mod create;
+pub(crate) mod create;
 pub(crate) mod edit;
 pub(crate) mod entry;
-mod inherit;
+pub(crate) mod inherit;
 mod link;
 mod rename;
 mod unlink;
 
-use crate::FsError;
+use crate::error::FsError;
 use std::sync::Arc;
 
-pub(crate) use create::{FirstName, PlannedInode};
-pub(crate) use inherit::{Inheritance, Inherited};
+use inherit::Inherited;
 
 /// The longest name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;

@@ -3,8 +3,11 @@
 use super::check_name;
 use super::edit::{Edit, Place, directory_bytes};
 use super::entry::{Child, NamePlace, Target, frozen_flags};
-use crate::{Attributes, FileType, Filesystem, FsError, Inode, InodeId};
-use brindle_ondisk::item::{ExtentDataRef, FileExtent};
+use crate::attributes::{Attributes, InodeId};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
+use brindle_ondisk::item::{ExtentDataRef, FileExtent, FileType};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_sync::RwLockWriteGuard;
 use brindle_tree::{DataRange, Need, Readahead, Tree, TreeError, Verdict};

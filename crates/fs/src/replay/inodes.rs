@@ -1,7 +1,7 @@
 //! Inode items and attributes of a log.
 
 use super::Replay;
-use crate::FsError;
+use crate::error::FsError;
 use crate::packed::find;
 use brindle_ondisk::item::{DirEntryHeader, InodeItem};
 use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, ObjectId};

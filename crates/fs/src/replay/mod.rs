@@ -18,8 +18,10 @@
 mod inodes;
 mod names;
 
+use crate::attributes::InodeId;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use crate::namespace::edit::Edit;
-use crate::{Filesystem, FsError, InodeId};
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_tree::{LogTree, Need, Readahead, Tree, TreeError};

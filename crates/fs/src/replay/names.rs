@@ -1,11 +1,14 @@
 //! Names of a log: what directories and inodes say of each other, and the number of links that follows.
 
 use super::Replay;
+use crate::attributes::InodeId;
+use crate::error::FsError;
 use crate::namespace::edit::{Entry, NameForm, Place, directory_bytes, orphan_key};
 use crate::namespace::entry::NamePlace;
 use crate::packed::find;
-use crate::{FileType, FsError, InodeId};
-use brindle_ondisk::item::{DirEntry, DirEntryHeader, InodeExtrefHeader, InodeItem, InodeRefHeader};
+use brindle_ondisk::item::{
+    DirEntry, DirEntryHeader, FileType, InodeExtrefHeader, InodeItem, InodeRefHeader,
+};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, extref_hash};
 use brindle_tree::Readahead;
 use std::ops::RangeInclusive;

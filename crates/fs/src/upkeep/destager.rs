@@ -2,7 +2,9 @@
 
 use super::UpkeepOwner;
 use super::calls::Calls;
-use crate::{Destaged, Filesystem, FsError};
+use crate::destage::Destaged;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_policy::writeback::DestageSettings;
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,6 +1,8 @@
 //! Defragmentation of metadata while nothing else happens; `policy` decides when.
 
-use crate::{DefragmentPlace, DefragmentScope, Filesystem, FsError};
+use crate::defragment::{DefragmentPlace, DefragmentScope};
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_ondisk::BlockGroupType;
 use brindle_policy::defragment::idle::{AutoDefragment, IdleFacts, is_due};
 use brindle_tree::TreeError;
@@ -89,9 +91,12 @@ fn rotates(filesystem: &Filesystem) -> Result<bool, FsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NewInode, OpenOptions, RootId, WriteOptions};
+    use crate::filesystem::OpenOptions;
+    use crate::namespace::NewInode;
+    use crate::write_options::WriteOptions;
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
+    use brindle_ondisk::RootId;
     use brindle_ondisk::Uuid;
     use brindle_policy::defragment::idle::QUIET;
     use std::sync::Arc;

@@ -9,7 +9,9 @@ mod calls;
 mod destager;
 mod idle;
 
-use crate::{Filesystem, FsError, Remaining};
+use crate::background::Remaining;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
 use brindle_policy::defragment::idle::AutoDefragment;
 use brindle_policy::writeback::DestageSettings;
 use calls::Calls;
@@ -147,7 +149,9 @@ fn step(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NewInode, OpenOptions, WriteOptions};
+    use crate::filesystem::OpenOptions;
+    use crate::namespace::NewInode;
+    use crate::write_options::WriteOptions;
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
     use brindle_ondisk::Uuid;
