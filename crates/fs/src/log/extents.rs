@@ -8,14 +8,23 @@ use crate::filesystem::Filesystem;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{Generation, KeyType, Logical, to_usize};
 use brindle_tree::{LogRange, Tree};
+use brindle_volume::DeviceSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A log with more extents of one file than this is not faster than a commit.
 const EXTENTS_MAX: usize = 1 << 16;
 
-/// Checksums, by where they begin.
-type Checksums = Vec<(Logical, Vec<u8>)>;
+/// Extents of a file, for the log.
+#[derive(Debug)]
+pub(super) struct LoggedExtents {
+    /// Ranges of keys with their items.
+    pub(super) ranges: Vec<LogRange>,
+    /// Checksums of their data, by the start of the data.
+    pub(super) checksums: Vec<(Logical, Vec<u8>)>,
+    /// Devices with data of the file that may not be durable.
+    pub(super) data_on: DeviceSet,
+}
 
 impl Filesystem {
     /// Present extents in the changed ranges of a file; `None` if a log can't hold them.
@@ -25,7 +34,7 @@ impl Filesystem {
         log: Option<&Arc<Tree>>,
         inode: &Items,
         (generation, changed): (Generation, Vec<Range<u64>>),
-    ) -> Result<Option<(Vec<LogRange>, Checksums)>, FsError> {
+    ) -> Result<Option<LoggedExtents>, FsError> {
         let (file, inode) = (inode.id, &inode.inode);
         let end = inode.size.get().next_multiple_of(self.sector());
         let mut changed = changed;
@@ -37,7 +46,9 @@ impl Filesystem {
             changed.push(start..u64::MAX);
         }
         let has_checksums = !inode.inode_flags().contains(InodeFlags::NODATASUM);
-        let (mut extents, mut checksums) = (Vec::new(), Vec::new());
+        let is_overwritten = inode.inode_flags().contains(InodeFlags::NODATACOW);
+        let mut data_on = if is_overwritten { DeviceSet::ALL } else { DeviceSet::default() };
+        let (mut ranges, mut checksums) = (Vec::new(), Vec::new());
         let (mut done, mut count) = (0, 0);
         for range in changed {
             let range = range.start.max(done)..range.end;
@@ -58,12 +69,20 @@ impl Filesystem {
                 }
                 checksums.push((range.start, found.bytes));
             }
+            data_on = data_on.union(&self.devices_of_data(&pieces));
             let items = self.with_holes(&pieces, range.start..range.end.min(end), generation);
             let items = items.iter().map(|piece| (piece.key(file), piece.to_item())).collect();
             let key = |offset| file.key(KeyType::EXTENT_DATA, offset);
-            extents.push(LogRange { first: key(range.start), last: key(range.end - 1), items });
+            ranges.push(LogRange { first: key(range.start), last: key(range.end - 1), items });
         }
-        Ok(Some((extents, checksums)))
+        Ok(Some(LoggedExtents { ranges, checksums, data_on }))
+    }
+
+    /// Devices with the data of extents; all if the pool does not know. Nothing was written to preallocated ones.
+    fn devices_of_data(&self, extents: &[FileExtent]) -> DeviceSet {
+        let data = extents.iter().filter_map(FileExtent::checksummed);
+        let data = data.map(|data| (data.start, data.length));
+        self.pool().volume().devices_of(data).unwrap_or(DeviceSet::ALL)
     }
 
     /// A range so wide that no extent, of the file or of what the log has of it, lies in it in part; with the file's.

@@ -7,6 +7,8 @@
 //!   told; each range is as wide as the extents that reach into it, those that the log has already included, so that
 //!   no two of a log ever overlap (`extents`).
 //! - *Checksums* of extents that the last commit does not have.
+//! - *Devices* with the data of these extents, which a sync flushes. What was written in place has no extents that tell of
+//!   it: of a file that is not copied on write, all devices.
 //! - *Names* (`names`). A file whose names are those that the last commit or the log has is logged alone. Otherwise all
 //!   names that have changed since are logged with it, those of other files included, while nothing else changes: the
 //!   entries that directories have got and lost, and each inode that came, went, or got another name, with its changed
@@ -30,6 +32,7 @@ use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use brindle_ondisk::KeyType;
 use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
+use brindle_volume::DeviceSet;
 use items::Items;
 use std::sync::Arc;
 
@@ -169,7 +172,8 @@ impl Filesystem {
         items: &Items,
     ) -> Result<Logged<LogChange>, FsError> {
         let (id, generation) = (items.id, logging.generation());
-        let mut change = LogChange { subvolume: id.tree, ranges: vec![items.range()], checksums: Vec::new() };
+        let (ranges, checksums, data_on) = (vec![items.range()], Vec::new(), DeviceSet::default());
+        let mut change = LogChange { subvolume: id.tree, ranges, checksums, data_on };
         if logging.committed_tree(id.tree)?.is_none() {
             return Ok(Err(Unlogged::Names));
         }
@@ -187,9 +191,9 @@ impl Filesystem {
         };
         let log = logging.log_tree(id.tree);
         let found = self.extents_to_log(tree, log.as_ref(), items, (generation, ranges))?;
-        let Some((extents, checksums)) = found else { return Ok(Err(Unlogged::Extents)) };
-        change.ranges.extend(extents);
-        change.checksums = checksums;
+        let Some(found) = found else { return Ok(Err(Unlogged::Extents)) };
+        change.ranges.extend(found.ranges);
+        (change.checksums, change.data_on) = (found.checksums, found.data_on);
         Ok(Ok(change))
     }
 

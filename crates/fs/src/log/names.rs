@@ -8,6 +8,7 @@ use crate::filesystem::Filesystem;
 use brindle_ondisk::item::DirLogItem;
 use brindle_ondisk::{Key, KeyType};
 use brindle_tree::{LogChange, LogRange, Logging, Unlogged};
+use brindle_volume::DeviceSet;
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
@@ -99,5 +100,6 @@ fn forgotten(logging: &Logging<'_>, id: InodeId) -> Option<LogChange> {
         last: Key::last_of(id.number, KeyType(u8::MAX)),
         items: Vec::new(),
     };
-    Some(LogChange { subvolume: id.tree, ranges: vec![range], checksums: Vec::new() })
+    let (checksums, data_on) = (Vec::new(), DeviceSet::default());
+    Some(LogChange { subvolume: id.tree, ranges: vec![range], checksums, data_on })
 }

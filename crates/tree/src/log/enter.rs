@@ -10,6 +10,7 @@ use crate::{DataRange, Editor, Pool, Readahead, Timing, Tree, TreeError, TreeRoo
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, RootId, to_u64};
 use brindle_sync::MutexGuard;
+use brindle_volume::DeviceSet;
 use std::sync::Arc;
 
 /// Part in the running transaction, for an fsync: the transaction before it is durable.
@@ -55,6 +56,8 @@ pub struct LogChange {
     pub ranges: Vec<LogRange>,
     /// Checksums of data that the last commit does not know.
     pub checksums: Vec<(Logical, Vec<u8>)>,
+    /// Devices with data that the items refer to: flushed before the log counts.
+    pub data_on: DeviceSet,
 }
 
 /// All items of a log in a range of keys.
@@ -155,6 +158,9 @@ impl Logging<'_> {
         state.generation = self.generation();
         let entered = changes.iter().map(|change| self.enter_locked(&mut state, change));
         let entered: Result<usize, TreeError> = entered.sum();
+        state.data_on = changes
+            .iter()
+            .fold(std::mem::take(&mut state.data_on), |devices, change| devices.union(&change.data_on));
         if let Err(error) = &entered {
             tracing::warn!("a log was not entered: {error}");
             // Half of it may be there.

@@ -13,8 +13,9 @@
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
 //! 3. syncs ([`Pool::sync_log`]): the first to get the log's lock writes for all that have entered something before that.
 //!    Changed blocks of the log get places, which lie side by side in the log reserve (`space/log_reserve.rs`), so that
-//!    each copy of them is one write; devices that took writes are flushed; the first superblock of the fast devices, or of
-//!    all, is that of the last commit but for the root of the log, and durable when its write returns: a second flush.
+//!    each copy of them is one write; devices with these blocks, and with data that the log refers to, are flushed; the
+//!    first superblock of the fast devices, or of all, is that of the last commit but for the root of the log, and durable
+//!    when its write returns: a second flush. A disk that is being written to for other files is not waited for.
 //!
 //! Syncs run one at a time, beside entries for the next one and beside operations, but not beside the end of the log in a
 //! commit, nor beside an exclusive change. Of a log that has ended, the commit makes durable what was entered.
@@ -48,6 +49,7 @@ use crate::{HistogramCounts, Pool, Timing, Tree};
 use brindle_ondisk::{Generation, IdMap, Logical, Node, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};
+use brindle_volume::DeviceSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -85,6 +87,8 @@ struct LogState {
     begun: u64,
     /// The number of the last one that is durable, counted from 1.
     synced: u64,
+    /// Devices with data that was entered since: the next sync flushes them.
+    data_on: DeviceSet,
     /// Callers that wait for the sync of an even number, and for that of an odd one: two at most are to come.
     callers: [u64; 2],
 }

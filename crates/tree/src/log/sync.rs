@@ -11,6 +11,7 @@ use crate::{Editor, Pool, Tree, TreeError, TreeRoot};
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
+use brindle_volume::DeviceSet;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -35,6 +36,8 @@ struct Placed {
     root: TreeRoot,
     /// Changed blocks, in the order of their places.
     blocks: Vec<(Logical, Arc<Node>)>,
+    /// Devices with data that the log refers to and that no sync has made durable.
+    data_on: DeviceSet,
 }
 
 impl Log {
@@ -97,13 +100,13 @@ impl Pool {
         writer.space.release_metadata(reservation);
         // From here on a log that is not written is of no use any more: it has blocks that are not where they should be.
         let placed = placed.inspect_err(|_| writer.log.forbid(ticket.generation));
-        let Placed { number, root, blocks } = placed?;
+        let placed = placed?;
         // Places may have been found in a chunk that was made for them.
         if !self.is_fit_for_log(writer, ticket.generation)? {
             writer.log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        if let Err(error) = self.write_log(&holders, root, &blocks) {
+        if let Err(error) = self.write_log(&holders, &placed) {
             tracing::warn!("a log was not written: {error}");
             writer.log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Devices));
@@ -111,7 +114,8 @@ impl Pool {
         // A sync changes one sector of the superblock, which can't be torn; the commit changes more, and if it tears them,
         // the others must know the log.
         writer.copies_are_current.store(false, Ordering::Relaxed);
-        let callers = writer.log.note_synced(number);
+        let blocks = &placed.blocks;
+        let callers = writer.log.note_synced(placed.number);
         writer.log.histogram(SyncMeasure::Callers).add(callers);
         writer.log.histogram(SyncMeasure::Bytes).add(to_u64(blocks.len()) * u64::from(self.nodesize()));
         let mut counts = writer.log.counts();
@@ -161,21 +165,18 @@ impl Pool {
         }
     }
 
-    /// Writes blocks of the log and the superblocks that point to them. What was written before, on whatever device, is
-    /// durable before the superblocks are; a device that took no write since is left alone.
-    fn write_log(
-        &self,
-        holders: &LogHolders,
-        root: TreeRoot,
-        blocks: &[(Logical, Arc<Node>)],
-    ) -> Result<(), TreeError> {
+    /// Writes blocks of the log and the superblocks that point to them. Blocks, and the data that they refer to, are durable
+    /// before the superblocks are; a device that took no write since, or only such as the log does not need, is left alone.
+    fn write_log(&self, holders: &LogHolders, placed: &Placed) -> Result<(), TreeError> {
+        let Placed { root, blocks, data_on, .. } = placed;
         let sealed: Vec<(Logical, Node)> =
             parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
-        let woken = self.wake_written()?;
+        let needed = self.devices_of_log(holders, blocks).union(data_on);
+        let woken = self.wake_written(&needed)?;
         self.volume().write_blocks_on(&writes, holders.alone())?;
         let devices = holders.superblocks();
-        let unflushed = self.volume().unflushed_devices();
+        let unflushed = self.volume().unflushed_devices().intersection(&needed).union(&woken);
         self.volume().make_whole_relying_on(&unflushed.union(&devices), holders.alone())?;
         self.write_copies(&woken)?;
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
@@ -184,6 +185,16 @@ impl Pool {
         self.volume().settle_copies(&self.superblock(), &devices)?;
         self.volume().write_log_superblocks(&superblock, &devices)?;
         Ok(())
+    }
+
+    /// Devices with the copies of blocks of the log that count; all if the pool does not know.
+    fn devices_of_log(&self, holders: &LogHolders, blocks: &[(Logical, Arc<Node>)]) -> DeviceSet {
+        let alone: DeviceSet = holders.alone().iter().copied().collect();
+        let of_block = |(at, _): &(Logical, Arc<Node>)| {
+            let all = self.volume().devices_of([(*at, self.nodesize().into())]).unwrap_or(DeviceSet::ALL);
+            if !alone.is_empty() && alone.is_subset(&all) { alone.clone() } else { all }
+        };
+        blocks.iter().map(of_block).fold(DeviceSet::default(), |devices, of_one| devices.union(&of_one))
     }
 }
 
@@ -211,7 +222,8 @@ impl Editor<'_> {
         }
         placed.sort_unstable_by_key(|(at, _)| *at);
         state.begun += 1;
-        Ok(Placed { number: state.begun, root: roots.root(), blocks: placed })
+        let data_on = std::mem::take(&mut state.data_on);
+        Ok(Placed { number: state.begun, root: roots.root(), blocks: placed, data_on })
     }
 
     /// Assigns the addresses: one run for all of them.

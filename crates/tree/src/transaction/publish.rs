@@ -187,13 +187,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Before what was written is made durable for a log: devices that slept until then get the superblock of the last commit.
-    /// Their [other copies](Self::write_copies) are to follow once it is durable.
-    pub(crate) fn wake_written(&self) -> Result<DeviceSet, TreeError> {
+    /// Before what was written to devices is made durable for a log: those that slept until then get the superblock of the last
+    /// commit. Their [other copies](Self::write_copies) are to follow once it is durable.
+    pub(crate) fn wake_written(&self, needed: &DeviceSet) -> Result<DeviceSet, TreeError> {
         let (volume, superblock) = (self.volume(), self.superblock());
         let sleepers: DeviceSet = self.writer()?.space.sleepers().unwrap_or_default().into_iter().collect();
         let older = volume.devices_without_superblock(superblock.generation);
-        let woken = volume.unsealed_devices().intersection(&sleepers).intersection(&older);
+        let woken =
+            volume.unsealed_devices().intersection(&sleepers).intersection(&older).intersection(needed);
         if woken.is_empty() || superblock.series().is_none() {
             return Ok(DeviceSet::default());
         }

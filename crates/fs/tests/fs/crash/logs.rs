@@ -46,6 +46,8 @@ fn two_tiers() {
     let layout = Layout { devices: 2, fast: 1, ..ONE };
     run(&fsyncs("two_tiers", 6800).of(6, 80, 600), &LibrarySubject::new(layout).logging());
     run(&fsyncs("two_tiers", 6850).of(3, 80, 500), &LibrarySubject::hasty(layout).logging());
+    let in_place = LibrarySubject::hasty(layout).of(Contents::InPlace).logging();
+    run(&fsyncs("two_tiers", 6870).of(3, 80, 500), &in_place);
 }
 
 /// Regression: the disk slept, the first crash tore its second superblock, and the second one the first, which the mount changed.

@@ -178,6 +178,43 @@ fn s4_syncs_of_a_preallocated_journal_ask_nothing_of_a_disk() {
     }
 }
 
+/// An object store: a journal that is synced, and objects that are not and go to the disks meanwhile.
+#[test]
+fn s4_syncs_do_not_wait_for_disks_that_are_written_for_other_files() {
+    for (layout, bulk) in [(ONE_OF_EACH, 1..2), (TWO_OF_EACH, 2..4)] {
+        let (recorder, filesystem) = recorded(&layout, 0x7c);
+        prepare(&filesystem);
+        let program = Program::new(&filesystem);
+        let journal = program.create("journal");
+        program.put("first large", &[1; 100 << 10]);
+        filesystem.sync().expect("commits");
+        let of_bulk = |since: usize| {
+            let recording = recorder.recording();
+            let events = recording.events()[since..].iter().filter(|event| bulk.contains(&event.device));
+            let flushes = events.clone().filter(|event| matches!(event.kind, EventKind::Flush));
+            (events.count(), flushes.count())
+        };
+        for round in 0..20_u32 {
+            let object = program.create(&format!("object {round}"));
+            program.write(&object, 0, &vec![9; 300 << 10]);
+            let start = recorder.position();
+            filesystem.write_back(&object).expect("there is room");
+            let (written, _) = of_bulk(start);
+            assert!(written > 0, "the object lies on disks");
+            let start = recorder.position();
+            program.write(&journal, u64::from(round) * 8192, &[8; 8192]);
+            program.sync(&journal);
+            assert_eq!(of_bulk(start), (0, 0), "requests on disks for a sync of the journal");
+            if round.is_multiple_of(5) {
+                program.sync(&object);
+                assert!(of_bulk(start).1 > 0, "an object that is synced is flushed where it lies");
+            }
+            program.close(object);
+        }
+        program.close(journal);
+    }
+}
+
 /// Devices of a crashed pool, attached as loop devices.
 pub(super) struct Attached {
     pub(super) loops: Vec<PathBuf>,
