@@ -8,6 +8,8 @@
 //! running disk and commands it by two further files of the mount.
 //!
 //! A figure that was measured here is that of a *modelled* drive, and says so with the line of its model.
+//!
+//! [`run()`] does a workload on a directory of any filesystem.
 //! Must not know: btrfs, or any filesystem that lies on a disk.
 
 mod client;
@@ -26,7 +28,10 @@ pub use client::Client;
 pub use disk::{Answer, Disk};
 pub use error::LabError;
 pub use model::{KEYS, Key, Model, ModelError, PRESETS, Preset};
-pub use run::{Phase, RunOptions, Suite, run};
+pub use run::{
+    Case, Defaults, Direction, DiskCounts, DiskRecord, EMPTY_FILES, FileKind, Mode, Order, Phase,
+    PhaseRecord, Remount, RunOptions, RunRecord, Suite, is_poor, run,
+};
 pub use serve::{DiskOptions, Ending, ServedDisk, ShowOptions, serve, show};
 pub use shown::{ShownDevice, ShownDisk};
 pub use status::{Command, Cut, Status};

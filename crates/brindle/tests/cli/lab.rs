@@ -346,8 +346,15 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
         ("files", &["create", "remove"]),
         ("reads", &["write", "sequential", "random"]),
         ("objects", &["put"]),
+        ("mail", &["mail"]),
+        ("walk", &["walk"]),
+        ("untar", &["unpack"]),
+        ("upgrade", &["upgrade"]),
+        ("overwrites", &["write", "read new", "overwrite", "read overwritten"]),
+        ("threads", &["write+fsync"]),
     ] {
-        let words = ["lab", "run", suite, "--json", "--count", "30", "--jobs", "2", "--size", "1M", at];
+        let jobs = if ["untar", "upgrade", "overwrites"].contains(&suite) { "1" } else { "2" };
+        let words = ["lab", "run", suite, "--json", "--count", "30", "--jobs", jobs, "--size", "1M", at];
         let report = json_of(&words);
         let phases = report["phases"].as_array().expect("phases");
         assert_eq!(phases.iter().map(|phase| &phase["name"]).collect::<Vec<_>>(), names);
@@ -357,12 +364,42 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
         assert!(said.starts_with(&head) && said.contains("PER SECOND"), "{said}");
         assert_eq!(fs::read_dir(at).expect("ours").count(), 0, "{suite}");
     }
-    assert!(brindle_fails(2, ["lab", "run", "all", at]).contains("one of fsync, files, reads, objects"));
+    assert!(
+        brindle_fails(2, ["lab", "run", "all", at]).contains("one of fsync, files, reads, objects, cases")
+    );
     assert!(brindle_fails(2, ["lab", "run", "reads", "--size", "4K", at]).contains("64K or more"));
     assert!(brindle_fails(2, ["lab", "run", "files", "--journal", at, at]).contains("no journal"));
+    assert!(brindle_fails(2, ["lab", "run", "files", "--no-sync", at]).contains("no packages"));
+    assert!(brindle_fails(2, ["lab", "run", "untar", "--jobs", "2", at]).contains("jobs of its own"));
+    assert!(
+        brindle_fails(2, ["lab", "run", "untar", "--seconds", "2", at]).contains("when its work is done")
+    );
     assert!(brindle_fails(1, ["lab", "run", "fsync", "/nowhere"]).contains("/nowhere/brindle-lab-run"));
     let said = brindle_fails(1, ["lab", "run", "fsync", "--disk", at, at]);
     assert!(said.contains("no modelled disk is mounted there"), "{said}");
+}
+
+#[test]
+fn all_73_cases_are_told_and_those_slower_than_a_reference_are_poor() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let at = text(scratch.path());
+    let sizes = ["--count", "20", "--size", "256K", "--seconds", "5"];
+    let words: Vec<&str> = ["lab", "run", "cases"].into_iter().chain(sizes).collect();
+    let mut report = json_of(&words.iter().copied().chain(["--json", at]).collect::<Vec<_>>());
+    let phases = report["phases"].as_array_mut().expect("phases");
+    assert_eq!(phases.len(), 73);
+    for (index, phase) in phases.iter_mut().enumerate() {
+        // No filesystem is that fast, or that slow.
+        phase["operations_per_second"] = if index % 2 == 0 { 1e12 } else { 1e-6 }.into();
+    }
+    let reference = scratch.path().join("reference.json");
+    fs::write(&reference, report.to_string()).expect("room");
+    let compared = ["--reference", text(&reference), at];
+    let said = brindle_prints(words.iter().copied().chain(compared));
+    assert_eq!(said.lines().filter(|line| line.ends_with(" poor")).count(), 37, "{said}");
+    fs::write(&reference, "{}").expect("room");
+    let said = brindle_fails(1, words.iter().copied().chain(compared));
+    assert!(said.contains("no output of `brindle lab run --json`"), "{said}");
 }
 
 #[test]
@@ -383,6 +420,8 @@ fn run_tells_the_counts_of_the_disks_below() {
     let number = |name: &str| report["disks"][0][name].as_u64().expect("a number");
     assert!((80..400).contains(&number("flushes")), "two for each file: {}", number("flushes"));
     assert!(number("writes") >= 80 && number("seeks") == 0);
+    let of_phase = report["phases"][0]["disks"][0]["flushes"].as_u64().expect("a number");
+    assert!((80..=number("flushes")).contains(&of_phase), "those of the phase: {of_phase}");
     let elapsed = report["phases"][0]["elapsed_ns"].as_u64().expect("a number");
     assert!(elapsed > 40 * 983_000, "each file waits for a flush of nearly 1 ms: {elapsed}");
     brindle_succeeds(disk.lab(&["stop"]));

@@ -2,8 +2,9 @@
 //! for the filesystem to write when it likes, the object, a line at the end of its group's log, and the state of the
 //! group overwritten. The filesystem is synced every few seconds and whenever the journal is full, which begins anew then.
 
-use super::work::{Done, directory_of, make_directories, measure};
-use super::{Phase, RunOptions};
+use super::RunOptions;
+use super::phase::{Done, Phase, measure};
+use super::work::{directory_of, make_directories};
 use brindle_sim::Random;
 use rustix::fs::{FallocateFlags, fallocate, syncfs};
 use std::fs::{File, OpenOptions};

@@ -1,13 +1,14 @@
 //! The work of each suite.
 
-use super::{Phase, RunOptions};
+use super::RunOptions;
+use super::phase::{Done, Phase, measure, nothing};
 use brindle_sim::Random;
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes of a small file, and of a random read.
 const BLOCK_BYTES: usize = 4096;
@@ -15,52 +16,6 @@ const BLOCK_BYTES: usize = 4096;
 const PIECE_BYTES: usize = 64 << 10;
 /// Files of a directory.
 const FILES_PER_DIRECTORY: u64 = 10_000;
-
-/// Outcome of a job: operations, bytes, and the time of each operation.
-#[derive(Default)]
-pub(super) struct Done {
-    pub(super) operations: u64,
-    pub(super) bytes: u64,
-    pub(super) latencies: Vec<Duration>,
-}
-
-/// Runs a job for each number side by side, then `last`, and measures both.
-pub(super) fn measure(
-    name: &'static str,
-    options: &RunOptions,
-    job: impl Fn(u64) -> io::Result<Done> + Sync,
-    last: impl FnOnce() -> io::Result<()>,
-) -> io::Result<Phase> {
-    if options.drops_caches {
-        rustix::fs::sync();
-        fs::write("/proc/sys/vm/drop_caches", "3")?;
-    }
-    let begin = Instant::now();
-    let all = std::thread::scope(|scope| {
-        let job = &job;
-        let jobs: Vec<_> = (0..options.jobs).map(|number| scope.spawn(move || job(number))).collect();
-        let join = |job: std::thread::ScopedJoinHandle<'_, io::Result<Done>>| {
-            job.join().unwrap_or_else(|_| Err(io::Error::other("a job panicked")))
-        };
-        // All of them, before any error is told.
-        jobs.into_iter().map(join).collect::<Vec<_>>()
-    });
-    last()?;
-    let elapsed = begin.elapsed();
-    let mut phase = Phase { name, operations: 0, bytes: 0, elapsed, latencies: Vec::new() };
-    for done in all {
-        let done = done?;
-        phase.operations += done.operations;
-        phase.bytes += done.bytes;
-        phase.latencies.extend(done.latencies);
-    }
-    phase.latencies.sort_unstable();
-    Ok(phase)
-}
-
-fn nothing() -> io::Result<()> {
-    Ok(())
-}
 
 /// Directory of a job.
 pub(super) fn directory_of(place: &Path, job: u64) -> PathBuf {
@@ -139,7 +94,10 @@ pub(super) fn reads(place: &Path, options: &RunOptions) -> io::Result<Vec<Phase>
     };
     let one = RunOptions { jobs: 1, ..options.clone() };
     let mut phases = vec![measure("write", &one, write, nothing)?];
-    let forget = || Ok::<_, io::Error>(fadvise(File::open(&path)?, 0, None, Advice::DontNeed)?);
+    let forget = || {
+        options.make_cold()?;
+        Ok::<_, io::Error>(fadvise(File::open(&path)?, 0, None, Advice::DontNeed)?)
+    };
     let sequential = |_: u64| {
         let (file, mut bytes, mut done) = (File::open(&path)?, vec![0; PIECE_BYTES], Done::default());
         for at in pieces() {

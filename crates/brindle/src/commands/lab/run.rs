@@ -1,16 +1,15 @@
 //! `lab run`: a workload on a directory, with its times and the counts of the modelled disks below.
 
-use super::stats::{counts_json, has_late_answers};
 use crate::cli::JsonOption;
 use crate::commands::mkfs::parse_size;
 use crate::commands::usage::wrong_usage;
 use crate::format::{Align, UnitMode, write_table};
 use crate::output;
 use anyhow::{Context, Result};
-use brindle_lab::{Client, Phase, RunOptions, Status, Suite, run as run_suite};
+use brindle_lab::{Client, DiskCounts, PhaseRecord, RunOptions, RunRecord, Suite, run as run_suite};
 use brindle_uapi::mount_table;
 use clap::Args;
-use serde_json::{Value, json};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,9 +25,31 @@ SUITES
          a journal of 256 MiB that all jobs share, with fdatasync; then the object, 147 bytes at the end of a log
          and 496 bytes of a state overwritten, without a sync; a sync of all every 5 s, and when the journal is full.
          The latency is that of the journal
+  cases  the 73 published cases of small and large files, each --count requests or --seconds: files of 16 KiB, --size in
+         all, by blocks of 1 and 4 KiB; a file of --size by blocks of 4 and 32 KiB; read and written, at random and
+         in order, with an fsync each 100 requests, through the page cache (general) and past it (direct), by 1 and 8
+         threads; --count empty files made and removed. `1x4K` is one thread and blocks of 4 KiB. Writes are measured
+         up to a sync of all. With --reference, cases more than 20 % slower than there are poor
+  upgrade  --count packages are replaced as dpkg does: files written beside the old ones, synced (not with --no-sync, as
+         dpkg --force-unsafe-io), renamed over them; lists and the status of all packages written and synced.
+         The latency is that of a package
+  untar  a tree of --count files, 512 bytes to 64 KiB, is written, and synced at the end
+  walk   each job asks for names and attributes of such a tree
+  mail   each job delivers --count mails (written, fsync, renamed, fsync of the directory), and reads, marks and
+         deletes others. The latency is that of a delivery
+  home   --seconds of a home server's time: a log that is synced, mails, documents, photos, reads, with the pauses
+         between them; so its latencies and the requests of the disks count, not its time
+  overwrites  a file of --size is written and read in order; --count blocks of 4 KiB anywhere are overwritten, with
+         fdatasync after 64; and it is read in order again
+  threads  each job writes 4 KiB to 1 MiB anywhere in a file of its own of --size, with an fsync after each write, up to
+         --count times or --seconds (the published job of 8 threads)
+
+  Jobs, sizes and times are those of the suite unless told otherwise: 1000 operations by 1 job on 1G; cases 128M and 10 s;
+  upgrade 200 packages; untar and walk 20000 files; home 60 s; overwrites 10000 blocks; threads 8 jobs, 128M, 200 s.
 
   The run works in DIRECTORY/brindle-lab-run, which it makes and removes. Before reads, the pages of the file
   are dropped; a filesystem in userspace may have caches of its own, and --drop-caches drops all that the kernel has.
+  Metadata is read cold by `brindle lab compare` alone, which mounts the filesystem anew in between.
   Compare filesystems by the same disks, options and seed, several times in turn, and tell the model lines.
 
 EXAMPLES
@@ -36,6 +57,8 @@ EXAMPLES
     brindle lab run files --count 100000 --json --disk /run/disk /mnt
     brindle lab run objects --count 200 --jobs 4 --journal /ssd --disk /run/disk /mnt
     brindle lab run reads --jobs 8 --size 4G --drop-caches --disk /run/disk /mnt
+    brindle lab run cases --seconds 2 --json /ext4 > reference.json
+    brindle lab run cases --seconds 2 --reference reference.json /mnt
 
 EXIT STATUS
   0  success
@@ -53,25 +76,37 @@ pub(crate) struct RunCommand {
     /// Directory on which a modelled disk is mounted, whose counts are wanted; may be given several times
     #[arg(long, value_name = "MOUNTPOINT")]
     disk: Vec<PathBuf>,
-    /// Files of each job, or random reads
-    #[arg(short, long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    count: u64,
+    /// Operations of each job: files, packages, mails, random reads or writes
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    count: Option<u64>,
     /// Jobs that run side by side
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=256))]
-    jobs: u64,
-    /// Size of the file that is read, with an optional suffix (K, M, G, T)
-    #[arg(short, long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
-    size: u64,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    jobs: Option<u64>,
+    /// Size of the large file, with an optional suffix (K, M, G, T)
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Time after which a case of `cases`, or the work of `home` or `threads`, ends
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seconds: Option<u64>,
     /// Directory for the journal of `objects`, where it is not that of the run
     #[arg(long, value_name = "DIRECTORY")]
     journal: Option<PathBuf>,
+    /// Sync no files of packages in `upgrade`
+    #[arg(long)]
+    no_sync: bool,
     /// Seed of contents and places
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
     /// Drop all caches of the host before each phase (root)
     #[arg(long)]
     drop_caches: bool,
-    /// fsync, files, reads or objects
+    /// Leave the files of the run
+    #[arg(long)]
+    keep: bool,
+    /// Output of an earlier run with --json: phases that are more than 20 % slower are poor
+    #[arg(long, value_name = "FILE")]
+    reference: Option<PathBuf>,
+    /// fsync, files, reads, objects, cases, upgrade, untar, walk, mail, home, overwrites or threads
     suite: Suite,
     /// Directory to work in
     directory: PathBuf,
@@ -82,41 +117,72 @@ const SIZE_MIN: u64 = 64 << 10;
 
 /// Runs the command.
 pub(crate) fn run(command: &RunCommand) -> Result<ExitCode> {
-    if command.size < SIZE_MIN {
-        return wrong_usage(format!("--size {}: the file has 64K or more", command.size));
+    let suite = command.suite;
+    if command.size.is_some_and(|size| size < SIZE_MIN) {
+        return wrong_usage(format!("--size {}: the file has 64K or more", command.size.unwrap_or(0)));
     }
-    if command.journal.is_some() && command.suite != Suite::Objects {
-        return wrong_usage(format!("--journal: the suite {} has no journal", command.suite));
+    if command.journal.is_some() && suite != Suite::Objects {
+        return wrong_usage(format!("--journal: the suite {suite} has no journal"));
     }
-    let disks = command.disk.iter().map(|path| Client::at(path)).collect::<Result<Vec<_>, _>>()?;
-    disks.iter().try_for_each(Client::reset)?;
-    let options = RunOptions {
-        directory: command.directory.clone(),
-        journal: command.journal.clone(),
-        count: command.count,
-        jobs: command.jobs,
-        file_bytes: command.size,
-        seed: command.seed,
-        drops_caches: command.drop_caches,
-    };
-    let phases = run_suite(command.suite, &options)?;
-    let statuses = disks.iter().map(Client::status).collect::<Result<Vec<_>, _>>()?;
+    if command.no_sync && suite != Suite::Upgrade {
+        return wrong_usage(format!("--no-sync: the suite {suite} has no packages"));
+    }
+    if command.jobs.is_some_and(|jobs| jobs > 1) && !suite.takes_jobs() {
+        return wrong_usage(format!("--jobs: the suite {suite} has jobs of its own"));
+    }
+    if command.seconds.is_some() && !suite.takes_time() {
+        return wrong_usage(format!("--seconds: the suite {suite} ends when its work is done"));
+    }
+    let reference = command.reference.as_deref().map(read_reference).transpose()?;
+    let options = options(command)?;
+    options.disks.iter().try_for_each(Client::reset)?;
+    let phases = run_suite(suite, &options)?;
+    let statuses = options.disks.iter().map(Client::status).collect::<Result<Vec<_>, _>>()?;
     let kind = filesystem_of(&command.directory)?;
+    let mut record = RunRecord::new(suite, &kind, &options, &phases, &statuses);
+    if let Some(reference) = &reference {
+        record.compare(reference);
+    }
     if command.json.json {
-        output::print_json(&to_json(command, &kind, &phases, &statuses))?;
+        output::print_json(&serde_json::to_value(&record)?)?;
     } else {
         let mut out = output::stdout();
-        print(&mut out, command, &kind, &phases, &statuses)?;
+        print(&mut out, &record)?;
         out.flush()?;
     }
-    for (status, path) in statuses.iter().zip(&command.disk).filter(|(status, _)| has_late_answers(status)) {
-        let (late, answers) = (status.lateness.late, status.lateness.answers);
-        tracing::warn!(
-            "{}: {late} of {answers} answers were more than 1 ms late: measure again on a quieter machine",
-            path.display()
-        );
+    for (disk, path) in record.disks.iter().zip(&command.disk) {
+        if disk.late_answers > disk.answers / 1000 {
+            let (late, answers) = (disk.late_answers, disk.answers);
+            tracing::warn!(
+                "{}: {late} of {answers} answers were more than 1 ms late: measure again on a quieter machine",
+                path.display()
+            );
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn options(command: &RunCommand) -> Result<RunOptions> {
+    let defaults = RunOptions::of(command.suite, command.directory.clone());
+    Ok(RunOptions {
+        journal: command.journal.clone(),
+        count: command.count.unwrap_or(defaults.count),
+        jobs: command.jobs.unwrap_or(defaults.jobs),
+        file_bytes: command.size.unwrap_or(defaults.file_bytes),
+        time: command.seconds.map(Duration::from_secs).or(defaults.time),
+        seed: command.seed,
+        syncs: !command.no_sync,
+        drops_caches: command.drop_caches,
+        keeps_files: command.keep,
+        disks: command.disk.iter().map(|path| Client::at(path)).collect::<Result<_, _>>()?,
+        ..defaults
+    })
+}
+
+fn read_reference(path: &Path) -> Result<RunRecord> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is no output of `brindle lab run --json`", path.display()))
 }
 
 /// Type of the filesystem that holds a directory.
@@ -128,86 +194,86 @@ fn filesystem_of(directory: &Path) -> Result<String> {
     Ok(mount.map_or_else(|| "unknown".to_owned(), |mount| String::from_utf8_lossy(&mount.kind).into_owned()))
 }
 
-fn to_json(command: &RunCommand, kind: &str, phases: &[Phase], disks: &[Status]) -> Value {
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let phase = |phase: &Phase| {
-        json!({
-            "name": phase.name,
-            "operations": phase.operations,
-            "bytes": phase.bytes,
-            "elapsed_ns": nanoseconds(phase.elapsed),
-            "operations_per_second": phase.rate(),
-            "bytes_per_second": phase.byte_rate(),
-            "latency_p50_ns": phase.latency(50).map(nanoseconds),
-            "latency_p99_ns": phase.latency(99).map(nanoseconds),
-            "latency_max_ns": phase.latency(100).map(nanoseconds),
-        })
-    };
-    json!({
-        "suite": command.suite.name(),
-        "filesystem": kind,
-        "count": command.count,
-        "jobs": command.jobs,
-        "size": command.size,
-        "seed": command.seed,
-        "caches_dropped": command.drop_caches,
-        "phases": phases.iter().map(phase).collect::<Vec<_>>(),
-        "disks": disks.iter().map(counts_json).collect::<Vec<_>>(),
-    })
-}
-
-fn print(
-    out: &mut dyn Write,
-    command: &RunCommand,
-    kind: &str,
-    phases: &[Phase],
-    disks: &[Status],
-) -> io::Result<()> {
-    let (suite, count, jobs, seed) = (command.suite, command.count, command.jobs, command.seed);
-    writeln!(out, "suite {suite} on {kind}: count {count}, jobs {jobs}, seed {seed}")?;
-    let head = ["PHASE", "OPERATIONS", "SECONDS", "PER SECOND", "MB/S", "P50 MS", "P99 MS", "MAX MS"];
-    let row = |phase: &Phase| {
-        let latency = |percent| {
-            let told = phase.latency(percent).map(|time| format!("{:.3}", time.as_secs_f64() * 1e3));
-            told.unwrap_or_else(|| "-".to_owned())
-        };
-        let rate = if phase.bytes > 0 { format!("{:.1}", phase.byte_rate() / 1e6) } else { "-".to_owned() };
-        vec![
-            phase.name.to_owned(),
-            phase.operations.to_string(),
-            format!("{:.3}", phase.elapsed.as_secs_f64()),
-            format!("{:.1}", phase.rate()),
-            rate,
-            latency(50),
-            latency(99),
-            latency(100),
-        ]
-    };
-    let rows: Vec<_> =
-        std::iter::once(head.map(str::to_owned).to_vec()).chain(phases.iter().map(row)).collect();
-    let mut columns = [Align::Right; 8];
+fn print(out: &mut dyn Write, record: &RunRecord) -> io::Result<()> {
+    let RunRecord { suite, filesystem, count, jobs, seed, .. } = record;
+    writeln!(out, "suite {suite} on {filesystem}: count {count}, jobs {jobs}, seed {seed}")?;
+    let is_compared = record.phases.iter().any(|phase| phase.poor.is_some());
+    let mut head =
+        words(["PHASE", "OPERATIONS", "SECONDS", "PER SECOND", "MB/S", "P50 MS", "P99 MS", "MAX MS"]);
+    if is_compared {
+        head.extend(words(["OF REFERENCE", ""]));
+    }
+    let rows: Vec<_> = std::iter::once(head.clone())
+        .chain(record.phases.iter().map(|phase| phase_row(phase, is_compared)))
+        .collect();
+    let mut columns = vec![Align::Right; head.len()];
     columns[0] = Align::Left;
     write_table(out, &columns, &rows)?;
-    if disks.is_empty() {
+    if record.disks.is_empty() {
         return Ok(());
     }
-    let head = ["MODELLED DISK", "READS", "READ", "WRITES", "WRITTEN", "FLUSHES", "SEEKS", "WAKE-UPS"];
-    let size = |bytes| UnitMode::DEFAULT.format(bytes);
-    let row = |status: &Status| {
-        let counts = &status.counts;
-        vec![
-            status.model.clone(),
-            counts.reads.to_string(),
-            size(counts.read_bytes),
-            counts.writes.to_string(),
-            size(counts.written_bytes),
-            counts.flushes.to_string(),
-            counts.seeks.to_string(),
-            counts.wake_ups.to_string(),
-        ]
-    };
-    let rows: Vec<_> =
-        std::iter::once(head.map(str::to_owned).to_vec()).chain(disks.iter().map(row)).collect();
+    let head = ["READS", "READ", "WRITES", "WRITTEN", "FLUSHES", "SEEKS", "WAKE-UPS"];
+    let mut rows = vec![[words(["PHASE", "MODELLED DISK"]), words(head)].concat()];
+    for phase in &record.phases {
+        for (counts, disk) in phase.disks.iter().zip(&record.disks) {
+            rows.push(counts_row(&phase.name, &disk.model, counts));
+        }
+    }
+    for disk in &record.disks {
+        rows.push(counts_row("all", &disk.model, &disk.counts));
+    }
+    let mut columns = [Align::Right; 9];
+    columns[..2].fill(Align::Left);
     writeln!(out)?;
     write_table(out, &columns, &rows)
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
+}
+
+fn phase_row(phase: &PhaseRecord, is_compared: bool) -> Vec<String> {
+    let milliseconds = |time: Option<u64>| {
+        time.map_or_else(
+            || "-".to_owned(),
+            |time| format!("{:.3}", Duration::from_nanos(time).as_secs_f64() * 1e3),
+        )
+    };
+    let rate = if phase.bytes > 0 { format!("{:.1}", phase.bytes_per_second / 1e6) } else { "-".to_owned() };
+    let mut row = vec![
+        phase.name.clone(),
+        phase.operations.to_string(),
+        format!("{:.3}", phase.seconds()),
+        if phase.is_refused() { "refused".to_owned() } else { format!("{:.1}", phase.operations_per_second) },
+        rate,
+        milliseconds(phase.latency_p50_ns),
+        milliseconds(phase.latency_p99_ns),
+        milliseconds(phase.latency_max_ns),
+    ];
+    if is_compared {
+        let ratio = phase.reference_per_second.filter(|other| *other > 0.0);
+        row.push(
+            ratio.map_or_else(
+                || "-".to_owned(),
+                |other| format!("{:.2}", phase.operations_per_second / other),
+            ),
+        );
+        row.push(if phase.poor == Some(true) { "poor".to_owned() } else { String::new() });
+    }
+    row
+}
+
+fn counts_row(phase: &str, model: &str, counts: &DiskCounts) -> Vec<String> {
+    let size = |bytes| UnitMode::DEFAULT.format(bytes);
+    vec![
+        phase.to_owned(),
+        model.to_owned(),
+        counts.reads.to_string(),
+        size(counts.read_bytes),
+        counts.writes.to_string(),
+        size(counts.written_bytes),
+        counts.flushes.to_string(),
+        counts.seeks.to_string(),
+        counts.wake_ups.to_string(),
+    ]
 }

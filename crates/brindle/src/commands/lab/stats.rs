@@ -58,7 +58,7 @@ pub(crate) fn run(command: &StatsCommand) -> Result<ExitCode> {
 }
 
 /// A state as JSON.
-pub(super) fn counts_json(status: &Status) -> Value {
+fn counts_json(status: &Status) -> Value {
     let (counts, lateness) = (&status.counts, &status.lateness);
     json!({
         "model": status.model,
@@ -96,11 +96,6 @@ pub(super) fn cut_json(cut: &Cut) -> Value {
         "lost": cut.report.lost,
         "torn": cut.report.torn,
     })
-}
-
-/// Returns true if more than one answer in a thousand was late.
-pub(super) fn has_late_answers(status: &Status) -> bool {
-    status.lateness.late > status.lateness.answers / 1000
 }
 
 fn mean_ns(status: &Status) -> u64 {
