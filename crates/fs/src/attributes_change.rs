@@ -225,7 +225,7 @@ impl Filesystem {
         let inode = self.inode(id);
         let _names = inode.names();
         self.attributes(id)?;
-        self.change(Need::items(1), |edit| {
+        self.change_aside(Need::items(1), |edit| {
             edit.inode(subvolume.tree(), id.number, |item| item.atime = edit.now)
         })
     }

@@ -2,8 +2,10 @@
 
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
-use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
+use crate::interruption::is_wanted;
+use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
 use brindle_tree::{Need, Readahead, TreeError};
+use std::ops::Range;
 
 /// Number of blocks of a deleted subvolume that are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
@@ -20,6 +22,12 @@ pub enum Remaining {
 }
 
 impl Filesystem {
+    /// Discards free space within a range of logical addresses ([`Pool::trim`](brindle_tree::Pool::trim)); ends early inside of
+    /// [`while_wanted`](crate::while_wanted).
+    pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, FsError> {
+        Ok(self.pool().trim(range, min_bytes, &is_wanted)?)
+    }
+
     /// Makes everything durable that was done before the call: contents are written back, then the transaction is
     /// committed. Contents lost since the last call are an error, independent of their writer. Of a filesystem that
     /// is only read, everything is durable.

@@ -172,6 +172,9 @@ pub enum FsError {
     /// The subvolume is being deleted.
     #[error("subvolume {0} is deleted")]
     DeletedSubvolume(RootId),
+    /// The caller was killed before anything was changed.
+    #[error("the caller is gone")]
+    Interrupted,
     /// The path leads to something that is no subvolume.
     #[error("{} is not a subvolume", String::from_utf8_lossy(.0))]
     NotASubvolume(Vec<u8>),

@@ -46,6 +46,8 @@ pub enum ErrorKind {
     NoDevice,
     /// Another operation stands in the way (`EBUSY`).
     Busy,
+    /// The caller is gone, and nothing was changed (`EINTR`).
+    Interrupted,
     /// A device failed, or what lies on the devices is damaged (`EIO`).
     Damaged,
 }
@@ -76,6 +78,7 @@ impl FsError {
             Self::ReadOnlySubvolume(_) => ErrorKind::ReadOnly,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::SubvolumeLoop(_) => ErrorKind::Loop,
+            Self::Interrupted => ErrorKind::Interrupted,
             Self::WriteBack { why, .. } => why.kind(),
             Self::Log(why) | Self::Relocation(why) => why.kind(),
             Self::Data { .. } | Self::NoChecksum { .. } | Self::Decompress { .. } | Self::Item { .. } => {

@@ -35,6 +35,7 @@ fn number_of(kind: ErrorKind) -> Errno {
         ErrorKind::Loop => Errno::LOOP,
         ErrorKind::NoDevice => Errno::NODEV,
         ErrorKind::Busy => Errno::BUSY,
+        ErrorKind::Interrupted => Errno::INTR,
         ErrorKind::Damaged => Errno::IO,
     }
 }
@@ -77,6 +78,7 @@ mod tests {
             (FsError::XattrExists(b"a".to_vec()), Errno::EXIST),
             (FsError::XattrTooLarge(b"a".to_vec()), Errno::NOSPC),
             (FsError::ReadOnlySubvolume(tree), Errno::ROFS),
+            (FsError::Interrupted, Errno::INTR),
             (TreeError::NoSpace("data".to_owned()).into(), Errno::NOSPC),
             (TreeError::ReadOnly("why".into()).into(), Errno::ROFS),
             (FsError::Unsupported { file: id, what: "a flag" }, Errno::OPNOTSUPP),

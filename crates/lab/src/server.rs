@@ -2,9 +2,9 @@
 
 use crate::ShownDisk;
 use brindle_transport::{
-    Attributes, DeviceWaits, DirectoryOperation, Entry, FileOperation, FilesystemSpace, InodeOperation,
-    Listed, MountOperation, NameOperation, OpenAnswers, Opened, Operation, Pace, Reply, Request, Server,
-    WriteRequest, kind,
+    Attributes, DeviceWaits, DirectoryOperation, Effects, Entry, FileOperation, FilesystemSpace,
+    InodeOperation, Listed, MountOperation, NameOperation, OpenAnswers, Opened, Operation, Pace, Reply,
+    Request, Server, WriteRequest, kind,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -141,6 +141,9 @@ impl<D: ShownDisk> DiskServer<D> {
                 if node != DISK || !is_discard {
                     return reply.error(Errno::OPNOTSUPP);
                 }
+                if !reply.begin() {
+                    return;
+                }
                 let answer = move |done| reply.settle(done, |reply, ()| Reply::<kind::Done>::done(reply));
                 self.disk.discard(offset, length, answer);
             }
@@ -162,6 +165,9 @@ impl<D: ShownDisk> DiskServer<D> {
     }
 
     fn write(&self, node: u64, write: &WriteRequest<'_>, reply: Reply<kind::Written>) {
+        if !reply.begin() {
+            return;
+        }
         let length = write.data.len();
         let answer = move |done| reply.settle(done, |reply, ()| reply.written(length));
         if node == DISK {
@@ -212,7 +218,7 @@ impl<D: ShownDisk> DiskServer<D> {
 impl<D: ShownDisk> Server for DiskServer<D> {
     type Leftover = ();
 
-    fn enter_thread(&self, _: DeviceWaits) {}
+    fn enter_thread(&self, _: DeviceWaits, _: Effects) {}
 
     fn looks_out(&self) -> bool {
         // The time of the processor is for the programs on the disk, which takes more than a moment for a request.

@@ -121,6 +121,7 @@ fn io_kind(kind: ErrorKind) -> io::ErrorKind {
         ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
         ErrorKind::Unsupported => io::ErrorKind::Unsupported,
         ErrorKind::Busy => io::ErrorKind::ResourceBusy,
+        ErrorKind::Interrupted => io::ErrorKind::Interrupted,
         ErrorKind::NoAttribute
         | ErrorKind::TooManyCollisions
         | ErrorKind::Loop

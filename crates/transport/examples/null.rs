@@ -5,9 +5,9 @@
 //! `null MOUNTPOINT [THREADS]`, as root; ends when it is unmounted.
 
 use brindle_transport::{
-    AttributeChange, Attributes, Channel, DeviceWaits, DirectoryOperation, Entry, Features, FileOperation,
-    FilesystemSpace, InodeOperation, Listed, MountOperation, MountOptions, NameOperation, OpenAnswers,
-    Opened, Operation, Pace, Reply, Request, Server, Session, Time, Wishes, connect, kind,
+    AttributeChange, Attributes, Channel, DeviceWaits, DirectoryOperation, Effects, Entry, Features,
+    FileOperation, FilesystemSpace, InodeOperation, Listed, MountOperation, MountOptions, NameOperation,
+    OpenAnswers, Opened, Operation, Pace, Reply, Request, Server, Session, Time, Wishes, connect, kind,
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -242,7 +242,9 @@ impl Null {
 
     fn serve_file(&self, node: u64, operation: FileOperation<'_>) {
         match operation {
-            FileOperation::Open { reply, .. } => reply.opened(&opened(OpenAnswers::KEEP_CACHE)),
+            FileOperation::Open { reply, .. } => {
+                reply.opened(&opened(OpenAnswers::KEEP_CACHE));
+            }
             FileOperation::Read { offset, size, reply, .. } => {
                 let left = self.node(node).map(|node| locked(&node.attributes).size.saturating_sub(offset));
                 reply.settle(left, |reply, left| {
@@ -319,7 +321,7 @@ fn listed<'a>(offset: u64, name: &'a [u8], attributes: &Attributes) -> Listed<'a
 impl Server for Null {
     type Leftover = ();
 
-    fn enter_thread(&self, _: DeviceWaits) {}
+    fn enter_thread(&self, _: DeviceWaits, _: Effects) {}
 
     fn pace(&self, _: &Request<'_>) -> Pace {
         Pace::Quick

@@ -1,5 +1,6 @@
 //! The descriptor of a mount: messages come and go whole, one at each call.
 
+use crate::interrupt::Interrupts;
 use crate::wire::OutHeader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,11 +17,13 @@ pub struct Channel {
     device: OwnedFd,
     /// Bytes of data in the largest request.
     pub(crate) write_bytes_max: usize,
+    /// Requests that are being done.
+    pub(crate) interrupts: Interrupts,
 }
 
 impl Channel {
     pub(crate) fn new(device: OwnedFd, write_bytes_max: usize) -> Self {
-        Self { device, write_bytes_max }
+        Self { device, write_bytes_max, interrupts: Interrupts::default() }
     }
 
     /// Waits for the next message. `None` at the end of the mount.

@@ -9,8 +9,8 @@ use crate::operation::{
 use crate::reply::{Listing, Reply, Time, kind};
 use crate::wire::{
     self, AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn,
-    GetAttrIn, GetXattrIn, InHeader, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn,
-    Rename2In, RenameIn, SetAttrIn, SetXattrIn, WriteIn, opcode, valid,
+    GetAttrIn, GetXattrIn, InHeader, InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn,
+    ReleaseIn, Rename2In, RenameIn, SetAttrIn, SetXattrIn, WriteIn, opcode, valid,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -20,10 +20,12 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 /// A message of the kernel.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    /// A request to be answered.
-    Request(Request<'a>),
+    /// A request to be answered, and its number.
+    Request(Request<'a>, u64),
     /// Nodes that the kernel has forgotten; there is no answer.
     Forget(Forgotten<'a>),
+    /// The number of a request whose caller has a signal; there is no answer.
+    Interrupt(u64),
     /// A message that is not answered by the server, and the error that answers it. A message whose head is too short
     /// has no number to answer to.
     Refused { unique: Option<u64>, opcode: u32, error: Errno },
@@ -101,11 +103,17 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], channel: &Arc<Channel>) -> Message<'a>
             Err(error) => Message::Refused { unique: None, opcode: header.opcode, error },
         };
     }
-    let decoder = Decoder { channel, unique: header.unique, fields };
+    if header.opcode == opcode::INTERRUPT {
+        return match fields.take() {
+            Ok(InterruptIn { unique }) => Message::Interrupt(unique),
+            Err(error) => refused(error),
+        };
+    }
+    let decoder = Decoder { channel, unique: header.unique, pid: header.pid, fields };
     match decoder.operation(header.opcode) {
         Ok(operation) => {
             let caller = Caller { uid: header.uid, gid: header.gid, pid: header.pid };
-            Message::Request(Request { caller, node: header.node, operation })
+            Message::Request(Request { caller, node: header.node, operation }, header.unique)
         }
         Err(error) => refused(error),
     }
@@ -125,11 +133,22 @@ fn forgotten<'a>(header: &InHeader, mut fields: Fields<'a>) -> Result<Forgotten<
 struct Decoder<'a, 'c> {
     channel: &'c Arc<Channel>,
     unique: u64,
+    /// The process that waits.
+    pid: u32,
     fields: Fields<'a>,
 }
 
 impl<'a> Decoder<'a, '_> {
     fn reply<K>(&self, kind: K) -> Reply<K> {
+        // The kernel tells no number of processes that are not to be seen from here.
+        if self.pid != 0 {
+            self.channel.interrupts.enter(self.unique, self.pid);
+        }
+        self.unlisted_reply(kind)
+    }
+
+    /// A reply that no process waits for, or only the end of the mount.
+    fn unlisted_reply<K>(&self, kind: K) -> Reply<K> {
         Reply::new(self.channel, self.unique, kind)
     }
 
@@ -167,7 +186,9 @@ impl<'a> Decoder<'a, '_> {
             | opcode::COPY_FILE_RANGE_64 => Operation::File(self.file_operation(code)?),
             opcode::STATFS => Operation::Mount(MountOperation::Space { reply: self.reply(kind::Space) }),
             opcode::SYNCFS => Operation::Mount(MountOperation::Sync { reply: self.reply(kind::Done) }),
-            opcode::DESTROY => Operation::Mount(MountOperation::Destroy { reply: self.reply(kind::Done) }),
+            opcode::DESTROY => {
+                Operation::Mount(MountOperation::Destroy { reply: self.unlisted_reply(kind::Done) })
+            }
             code => Operation::Inode(self.inode_operation(code)?),
         })
     }
@@ -233,7 +254,7 @@ impl<'a> Decoder<'a, '_> {
             opcode::OPENDIR => Ok(DirectoryOperation::Open { reply: self.reply(kind::Opened) }),
             opcode::RELEASEDIR => {
                 let ReleaseIn { handle, .. } = self.take()?;
-                Ok(DirectoryOperation::Release { handle, reply: self.reply(kind::Done) })
+                Ok(DirectoryOperation::Release { handle, reply: self.unlisted_reply(kind::Done) })
             }
             opcode::FSYNCDIR => Ok(DirectoryOperation::Sync { reply: self.reply(kind::Done) }),
             _ => {
@@ -257,7 +278,7 @@ impl<'a> Decoder<'a, '_> {
             }
             opcode::RELEASE => {
                 let ReleaseIn { handle, .. } = self.take()?;
-                Ok(FileOperation::Release { handle, reply: self.reply(kind::Done) })
+                Ok(FileOperation::Release { handle, reply: self.unlisted_reply(kind::Done) })
             }
             opcode::READ => {
                 let ReadIn { handle, offset, size, .. } = self.take()?;
@@ -270,7 +291,10 @@ impl<'a> Decoder<'a, '_> {
                 let data = self.fields.bytes(size)?;
                 let kind = WriteKind::from_bits_retain(write_flags);
                 let write = WriteRequest { handle, offset, data, kind, flags: open_flags(flags) };
-                Ok(FileOperation::Write { write, reply: self.reply(kind::Written) })
+                let is_of_cache = write.kind.contains(WriteKind::CACHE);
+                let reply =
+                    if is_of_cache { self.unlisted_reply(kind::Written) } else { self.reply(kind::Written) };
+                Ok(FileOperation::Write { write, reply })
             }
             opcode::FSYNC => {
                 let FsyncIn { handle, flags, .. } = self.take()?;

@@ -10,6 +10,7 @@
 //!
 //! [`connect`] makes a mount, by itself as root, with the help of `fusermount3` otherwise; [`connect_on`] makes one on a block
 //! device, and [`join`] a further one of the same filesystem; [`unmount`] ends it.
+//! A caller that is killed while it waits is told EINTR, unless something was changed for it (`interrupt`).
 //! `turns` chooses the thread that waits for the next request. [`Notifier`] tells the kernel what to forget.
 //!
 //! Messages are trusted as little as bytes on a disk: a message that is too short, or a name without an end, is refused
@@ -21,6 +22,7 @@ mod channel;
 mod decode;
 mod flags;
 mod handshake;
+mod interrupt;
 mod mount;
 mod notify;
 mod operation;
@@ -32,6 +34,7 @@ mod wire;
 pub use channel::Channel;
 pub use flags::{Features, OpenAnswers, WriteKind};
 pub use handshake::{Agreement, Wishes};
+pub use interrupt::{Effects, Waiter};
 pub use mount::{
     Connection, DetachedMount, Guard, MountError, MountOptions, connect, connect_on, join, unmount,
 };

@@ -2,6 +2,7 @@
 
 use crate::channel::Channel;
 use crate::flags::OpenAnswers;
+use crate::interrupt::Waiter;
 use crate::wire::{
     Attr, AttrOut, CopyOut, Dirent, EntryOut, IoctlOut, LseekOut, OpenOut, SizeOut, StatfsOut, StatxOut,
     StatxTime, WriteOut,
@@ -9,7 +10,7 @@ use crate::wire::{
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Kinds of replies, by what they carry.
 pub mod kind {
@@ -124,7 +125,7 @@ pub struct Extended {
 }
 
 /// A name in a directory, and how long the kernel may keep it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The node; 0 says that there is nothing of this name, which may be remembered, too.
     pub node: u64,
@@ -173,6 +174,9 @@ pub struct Listed<'a> {
     pub mode: u32,
 }
 
+/// Bytes that entries of a listing are padded to.
+const ALIGNMENT: usize = 8;
+
 /// Entries of a listing, up to the size that the kernel asked for.
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -187,7 +191,6 @@ impl Listing {
 
     /// Appends an entry, after `head`. Returns true if there was no room for it.
     fn push(&mut self, head: &[u8], entry: &Listed<'_>) -> bool {
-        const ALIGNMENT: usize = 8;
         const TYPE_SHIFT: u32 = 12;
         let Ok(name_length) = u32::try_from(entry.name.len()) else { return true };
         let length = head.len() + (size_of::<Dirent>() + entry.name.len()).next_multiple_of(ALIGNMENT);
@@ -219,16 +222,45 @@ impl<K> Reply<K> {
     }
 
     /// Answers with a result, by a method of its kind.
-    pub fn settle<T>(self, result: Result<T, Errno>, answer: impl FnOnce(Self, T)) {
+    pub fn settle<T, R>(self, result: Result<T, Errno>, answer: impl FnOnce(Self, T) -> R) {
         match result {
-            Ok(value) => answer(self, value),
+            Ok(value) => drop(answer(self, value)),
             Err(error) => self.error(error),
         }
     }
 
-    fn answer(mut self, answer: Result<&[&[u8]], Errno>) {
+    /// The same, with a result that is to be undone if the caller has been killed meanwhile: returns false then.
+    #[must_use]
+    pub fn deliver<T>(self, result: Result<T, Errno>, answer: impl FnOnce(Self, T) -> bool) -> bool {
+        match result {
+            Ok(value) => answer(self, value),
+            Err(error) => {
+                self.error(error);
+                true
+            }
+        }
+    }
+
+    /// Something is about to be changed for the request. Returns false if its caller has been killed, so that the request must be
+    /// given up; its answer is dropped.
+    #[must_use]
+    pub fn begin(&self) -> bool {
+        self.channel.interrupts.begin(self.unique)
+    }
+
+    /// The caller, for long work.
+    pub fn waiter(&self) -> Waiter {
+        Waiter::new(Arc::clone(&self.channel), self.unique)
+    }
+
+    /// Sends an answer. Returns false if the caller has been killed meanwhile, and was told so.
+    fn answer(mut self, answer: Result<&[&[u8]], Errno>) -> bool {
         self.is_answered = true;
-        self.channel.answer(self.unique, answer);
+        let is_awaited = self.channel.interrupts.leave(self.unique);
+        if is_awaited {
+            self.channel.answer(self.unique, answer);
+        }
+        is_awaited
     }
 
     fn ok(self, parts: &[&[u8]]) {
@@ -238,7 +270,7 @@ impl<K> Reply<K> {
 
 impl<K> Drop for Reply<K> {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.is_answered && self.channel.interrupts.leave(self.unique) {
             self.channel.answer(self.unique, Err(Errno::IO));
         }
     }
@@ -252,9 +284,9 @@ impl Reply<kind::Done> {
 }
 
 impl Reply<kind::Entry> {
-    /// Answers with an entry.
-    pub fn entry(self, entry: &Entry) {
-        self.ok(&[entry.head().as_bytes(), entry.attributes.wire().as_bytes()]);
+    /// Answers with an entry. Returns false if the caller has been killed meanwhile: the kernel knows nothing of the node.
+    pub fn entry(self, entry: &Entry) -> bool {
+        self.answer(Ok(&[entry.head().as_bytes(), entry.attributes.wire().as_bytes()]))
     }
 }
 
@@ -274,9 +306,9 @@ impl Reply<kind::Extended> {
 }
 
 impl Reply<kind::Opened> {
-    /// Answers with a handle.
-    pub fn opened(self, opened: &Opened) {
-        self.ok(&[opened.wire().as_bytes()]);
+    /// Answers with a handle. Returns false if the caller has been killed meanwhile: the kernel will not close it.
+    pub fn opened(self, opened: &Opened) -> bool {
+        self.answer(Ok(&[opened.wire().as_bytes()]))
     }
 }
 
@@ -386,11 +418,25 @@ impl Reply<kind::NamesPlus> {
         self.kind.listing.push(&head, entry)
     }
 
-    /// Answers with the entries; none says that the listing is at its end.
-    pub fn listed(mut self) {
+    /// Answers with the entries; none says that the listing is at its end. If the caller has been killed meanwhile, the kernel
+    /// knows nothing of the nodes, which are returned.
+    pub fn listed(mut self) -> Vec<u64> {
         let bytes = std::mem::take(&mut self.kind.listing.bytes);
-        self.ok(&[&bytes]);
+        if self.answer(Ok(&[&bytes])) { Vec::new() } else { nodes_of(&bytes) }
     }
+}
+
+/// The nodes of a listing.
+fn nodes_of(mut entries: &[u8]) -> Vec<u64> {
+    let mut nodes = Vec::new();
+    while let Ok((head, rest)) = EntryOut::read_from_prefix(entries) {
+        nodes.extend((head.node != 0).then_some(head.node));
+        let dirent = rest.get(size_of::<Attr>()..).unwrap_or_default();
+        let Ok((Dirent { name_length, .. }, names)) = Dirent::read_from_prefix(dirent) else { break };
+        let name_bytes = usize::try_from(name_length).expect("a name that was added");
+        entries = names.get(name_bytes.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+    }
+    nodes
 }
 
 impl Attributes {
@@ -469,6 +515,19 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_of_a_listing_are_found() {
+        let mut listing = Listing::new(1 << 12);
+        for node in [7, 0, 8] {
+            let mut head = Entry { node, ..Entry::default() }.head().as_bytes().to_vec();
+            head.extend_from_slice(Attributes::default().wire().as_bytes());
+            let name = &b"a name of some length"[..usize::try_from(node).expect("small") + 1];
+            assert!(!listing.push(&head, &Listed { name, ino: node, offset: 0, mode: 0 }));
+        }
+        assert_eq!(nodes_of(&listing.bytes), [7, 8]);
+        assert!(nodes_of(&listing.bytes[..100]).len() < 2 && nodes_of(b"short").is_empty());
+    }
 
     #[test]
     fn listing_takes_what_fits() {

@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_micros(500);
 const CAUTION: u32 = 256;
 /// Number of requests after a wait for a device in which no thread is parked.
 const EASE: u32 = 64;
+/// Time for which all threads hang before all callers are looked at, in units of the watcher's patience.
+const STUCK_TICKS: u32 = 200;
 /// Idle time after which the watcher sleeps, in units of its patience.
 const IDLE_TICKS: u32 = 64;
 
@@ -256,6 +258,7 @@ impl Shared {
     }
 
     fn end(&self) {
+        self.channel.interrupts.end();
         self.state().is_over = true;
         self.called.notify_all();
         self.watched.notify_all();
@@ -282,7 +285,7 @@ impl Shared {
     }
 
     fn watch(&self) {
-        let mut idle = 0;
+        let (mut idle, mut stuck) = (0, 0);
         let mut state = self.state();
         while !state.is_over {
             let asleep = self.watched.wait_while(state, |state| !state.is_watched && !state.is_over);
@@ -291,7 +294,7 @@ impl Shared {
             let patient = self.watched.wait_timeout_while(state, PATIENCE, |state| !state.is_over);
             state = patient.unwrap_or_else(PoisonError::into_inner).0;
             if state.begun != begun {
-                idle = 0;
+                (idle, stuck) = (0, 0);
             } else if state.waiting == 0 {
                 let worker = state.worker;
                 drop(state);
@@ -299,7 +302,11 @@ impl Shared {
                 state = self.state();
                 if state.begun == begun && state.waiting == 0 {
                     state.caution = if is_kept_waiting { CAUTION } else { state.caution };
+                    stuck = if state.parked > state.calls { 0 } else { stuck + 1 };
                     self.call(&mut state);
+                    if stuck == STUCK_TICKS {
+                        self.channel.interrupts.suspect_all();
+                    }
                 }
             } else {
                 idle += 1;

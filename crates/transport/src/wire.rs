@@ -40,6 +40,7 @@ pub(crate) mod opcode {
     pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const ACCESS: u32 = 34;
     pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
     pub(crate) const BATCH_FORGET: u32 = 42;
@@ -94,6 +95,7 @@ structures! {
         unused: [u32; 5],
     }
     ForgetIn: 8 { lookups: u64 }
+    InterruptIn: 8 { unique: u64 }
     BatchForgetIn: 8 { count: u32, padding: u32 }
     ForgetOne: 16 { node: u64, lookups: u64 }
     GetAttrIn: 16 { flags: u32, padding: u32, handle: u64 }

@@ -4,6 +4,7 @@ use super::promise::Promise;
 use super::state::Memory;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
+use crate::interruption::begin_effects;
 use crate::read::OpenFile;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_tree::TreeError;
@@ -103,6 +104,7 @@ impl Filesystem {
     fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8], stamp: Stamp) -> Result<u64, FsError> {
         let _writing = self.writing()?;
         self.throttle(file.inode());
+        begin_effects()?;
         let subvolume = self.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _entry = file.inode().data.shared();

@@ -4,6 +4,7 @@
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
+use crate::interruption::begin_effects;
 use crate::log::book::LogBook;
 use crate::packed::{append, remove};
 use brindle_ondisk::item::{
@@ -54,15 +55,35 @@ pub(crate) enum NameForm {
 }
 
 impl Filesystem {
-    /// Changes something, as one part of a transaction. An error means that only a part of it may have been done: the
-    /// pool takes no more changes then.
+    /// Changes something, as one part of a transaction, if the caller is still there. An error of `act` means that only a part
+    /// of it may have been done: the pool takes no more changes then.
     pub(crate) fn change<T>(
         &self,
         need: Need,
         act: impl FnOnce(&Edit<'_>) -> Result<T, TreeError>,
     ) -> Result<T, FsError> {
+        self.change_if(need, begin_effects, act)
+    }
+
+    /// The same, of what the caller does not wait for.
+    pub(crate) fn change_aside<T>(
+        &self,
+        need: Need,
+        act: impl FnOnce(&Edit<'_>) -> Result<T, TreeError>,
+    ) -> Result<T, FsError> {
+        self.change_if(need, || Ok(()), act)
+    }
+
+    /// Changes something if `condition` allows it behind all waits.
+    fn change_if<T>(
+        &self,
+        need: Need,
+        condition: impl FnOnce() -> Result<(), FsError>,
+        act: impl FnOnce(&Edit<'_>) -> Result<T, TreeError>,
+    ) -> Result<T, FsError> {
         let now = self.writing()?.options.host.now().into();
         let transaction = self.pool().join(need)?;
+        condition()?;
         let done = act(&Edit { editor: *transaction, now, log_book: &self.log_book });
         if let Err(error) = &done {
             self.pool().abort(error);

@@ -98,6 +98,10 @@ impl Adapter {
             drop_set_group_id: false,
             by_writer: false,
         };
+        // A new size is in memory before it is in a tree.
+        if change.size.is_some() && !reply.begin() {
+            return;
+        }
         let set = self.operations.set_attributes(caller, node, handle.is_some(), &change);
         reply.settle(set, |reply, stat| self.reply_attributes(&stat, reply));
     }

@@ -12,7 +12,11 @@ impl Adapter {
     pub(super) fn serve_directory(&self, node: u64, operation: DirectoryOperation) {
         match operation {
             DirectoryOperation::Open { reply } => {
-                reply.settle(self.open_directory(node), |reply, opened| reply.opened(&opened));
+                let opened = self.open_directory(node);
+                let handle = opened.map_or(0, |opened| opened.handle);
+                if !reply.deliver(opened, |reply, opened| reply.opened(&opened)) {
+                    self.operations.close_directory(handle);
+                }
             }
             DirectoryOperation::Release { handle, reply } => {
                 self.operations.close_directory(handle);
@@ -74,7 +78,7 @@ impl Adapter {
         };
         match self.operations.list((node, handle), offset, true, &mut emit) {
             Err(error) if is_empty => reply.error(error),
-            _ => reply.listed(),
+            _ => reply.listed().into_iter().for_each(|node| self.forget_unknown(node)),
         }
     }
 }

@@ -35,7 +35,15 @@ impl Adapter {
         let operations = &self.operations;
         match operation {
             FileOperation::Open { flags, reply } => {
-                reply.settle(self.open(caller, node, flags), |reply, opened| reply.opened(&opened));
+                // A file that is truncated has changed.
+                if flags.contains(OFlags::TRUNC) && !reply.begin() {
+                    return;
+                }
+                let opened = self.open(caller, node, flags);
+                let handle = opened.map_or(0, |opened| opened.handle);
+                if !reply.deliver(opened, |reply, opened| reply.opened(&opened)) {
+                    operations.close(handle);
+                }
             }
             FileOperation::Release { handle, reply } => {
                 operations.close(handle);
@@ -51,6 +59,9 @@ impl Adapter {
                 reply.settle(synced, |reply, ()| reply.done());
             }
             FileOperation::Allocate { handle, offset, length, mode, reply } => {
+                if !reply.begin() {
+                    return;
+                }
                 let range = offset..offset.saturating_add(length);
                 let allocated = operations.allocate(caller, node, handle, &range, mode.cast_signed());
                 reply.settle(allocated, |reply, ()| reply.done());
@@ -59,6 +70,9 @@ impl Adapter {
                 self.seek((node, handle), offset, whence, reply);
             }
             FileOperation::Copy { copy, reply } => {
+                if !reply.begin() {
+                    return;
+                }
                 let CopyRequest {
                     source_handle,
                     source_offset,
@@ -105,7 +119,8 @@ impl Adapter {
             return reply.error(Errno::NXIO);
         }
         if !self.operations.has_writer(node).unwrap_or(false) {
-            return reply.settle(self.operations.seek(node, handle, offset, whence), Reply::offset);
+            reply.settle(self.operations.seek(node, handle, offset, whence), Reply::offset);
+            return;
         }
         // The kernel asks without having written its pages back, of which we know nothing yet.
         let operations = Arc::clone(&self.operations);

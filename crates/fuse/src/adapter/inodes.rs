@@ -1,8 +1,9 @@
 //! Attributes, links, extended attributes and ioctls.
 
 use super::Adapter;
-use crate::operations::{Ioctl, is_slow};
+use crate::operations::{Ioctl, changes, is_slow};
 use crate::permission::Caller;
+use brindle_fs::while_wanted;
 use brindle_transport::{InodeOperation, Reply, kind};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -49,9 +50,21 @@ impl Adapter {
     fn ioctl(&self, ioctl: Ioctl, reply: Reply<kind::Ioctl>) {
         let answer = |reply: Reply<kind::Ioctl>, result: Vec<u8>| reply.result(&result);
         if !is_slow(ioctl.command) {
-            return reply.settle(self.operations.ioctl(&ioctl), answer);
+            if changes(ioctl.command) && !reply.begin() {
+                return;
+            }
+            reply.settle(self.operations.ioctl(&ioctl), answer);
+            return;
         }
         let operations = Arc::clone(&self.operations);
-        self.control.run(Box::new(move || reply.settle(operations.ioctl(&ioctl), answer)));
+        self.control.run(Box::new(move || {
+            let waiter = reply.waiter();
+            // Its caller may have gone while it waited for others.
+            if !waiter.is_there() || changes(ioctl.command) && !reply.begin() {
+                return;
+            }
+            let done = while_wanted(move || waiter.is_there(), || operations.ioctl(&ioctl));
+            reply.settle(done, answer);
+        }));
     }
 }

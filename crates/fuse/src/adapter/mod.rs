@@ -18,7 +18,7 @@ use crate::negotiation::OpensAlone;
 use crate::operations::Operations;
 use brindle_fs::InodeHold;
 use brindle_transport::{
-    DeviceWaits, DirectoryOperation, FileOperation, FilesystemSpace, InodeOperation, MountOperation,
+    DeviceWaits, DirectoryOperation, Effects, FileOperation, FilesystemSpace, InodeOperation, MountOperation,
     Operation, Pace, Request, Server,
 };
 use control_thread::ControlThread;
@@ -61,8 +61,9 @@ impl Adapter {
 impl Server for Adapter {
     type Leftover = InodeHold;
 
-    fn enter_thread(&self, waits: DeviceWaits) {
+    fn enter_thread(&self, waits: DeviceWaits, effects: Effects) {
         brindle_fs::before_wait(move || waits.begin());
+        brindle_fs::before_effects(move || effects.begin());
     }
 
     fn pace(&self, request: &Request<'_>) -> Pace {
@@ -106,6 +107,15 @@ impl Server for Adapter {
 }
 
 impl Adapter {
+    /// Forgets a lookup of a node whose answer the kernel did not get; 0 is none.
+    fn forget_unknown(&self, node: u64) {
+        if node != 0
+            && let Some(hold) = self.operations.forget(node, 1)
+        {
+            self.operations.release_nameless(hold);
+        }
+    }
+
     /// Nothing is to be made durable on a mount that is only read.
     fn if_written(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         if self.operations.is_written() { sync() } else { Ok(()) }

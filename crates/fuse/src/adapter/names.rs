@@ -17,7 +17,11 @@ impl Adapter {
         match operation {
             NameOperation::Lookup { name, reply } => {
                 read_for(caller.pid);
-                reply.settle(self.lookup(node, name), |reply, entry| reply.entry(&entry));
+                let found = self.lookup(node, name);
+                let node = found.map_or(0, |entry| entry.node);
+                if !reply.deliver(found, |reply, entry| reply.entry(&entry)) {
+                    self.forget_unknown(node);
+                }
             }
             NameOperation::MakeNode { name, new, reply } => {
                 let rdev = device_on_disk(new.rdev);

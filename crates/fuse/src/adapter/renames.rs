@@ -21,14 +21,17 @@ impl Adapter {
     pub(super) fn rename_with_contents(&self, rename: Rename, reply: Reply<kind::Done>) {
         let unwritten = self.operations.unwritten_movers(&rename);
         if unwritten.is_empty() {
-            return reply.settle(self.operations.rename(&rename), |reply, ()| reply.done());
+            reply.settle(self.operations.rename(&rename), |reply, ()| reply.done());
+            return;
         }
         let operations = Arc::clone(&self.operations);
         self.renames.run(Box::new(move || {
             for node in unwritten {
                 operations.forget_contents(node, &ALL);
             }
-            reply.settle(operations.rename(&rename), |reply, ()| reply.done());
+            if reply.begin() {
+                reply.settle(operations.rename(&rename), |reply, ()| reply.done());
+            }
         }));
     }
 }

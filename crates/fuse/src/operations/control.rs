@@ -57,8 +57,7 @@ impl Operations {
 
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange, Errno> {
         let wanted = trimmed_addresses(&range, self.filesystem.pool().superblock().sectorsize.get())?;
-        let trimmed = self.filesystem.pool().trim(wanted, range.minimum);
-        range.length = number(trimmed.map_err(Into::into))?;
+        range.length = number(self.filesystem.trim(wanted, range.minimum))?;
         Ok(range)
     }
 

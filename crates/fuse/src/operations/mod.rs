@@ -21,7 +21,7 @@ mod write_back;
 
 pub(crate) use contents::WriteOrigin;
 pub(crate) use names::{Place, Rename};
-pub(crate) use verbs::{Ioctl, is_slow};
+pub(crate) use verbs::{Ioctl, changes, is_slow};
 
 use crate::MountOptions;
 use crate::attributes::Stat;

@@ -5,7 +5,7 @@ use super::Operations;
 use crate::flags;
 use crate::permission::Caller;
 use brindle_uapi::message::{VolumeArgumentsV2, text};
-use brindle_uapi::verb::{self, Pace, Privilege, Row, Verb};
+use brindle_uapi::verb::{self, Effect, Pace, Privilege, Row, Verb};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -22,6 +22,11 @@ pub(crate) struct Ioctl {
 /// Returns true if an ioctl belongs on a worker.
 pub(crate) fn is_slow(command: u32) -> bool {
     Row::find(command).is_some_and(|row| row.pace == Pace::Slow)
+}
+
+/// Returns true if an ioctl changes something, so that its caller must have the result.
+pub(crate) fn changes(command: u32) -> bool {
+    Row::find(command).is_some_and(|row| row.effect != Effect::Nothing)
 }
 
 /// A row of the table, and its answer.

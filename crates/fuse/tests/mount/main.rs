@@ -2,6 +2,7 @@
 
 mod handles;
 mod kernels_rules;
+mod killed;
 mod nameless;
 mod reading;
 mod replacing;

@@ -121,12 +121,20 @@ impl Written {
 
     /// Mounts it again, on a device that fails when it is told to.
     pub(crate) fn remount_faulty(&mut self) -> (Arc<FaultyDevice>, MountHandle) {
+        self.remount_on(FaultyDevice::new)
+    }
+
+    /// Mounts it again, on a device before its own.
+    pub(crate) fn remount_on<D: WritableDevice + 'static>(
+        &mut self,
+        before: impl FnOnce(Arc<dyn WritableDevice>) -> D,
+    ) -> (Arc<D>, MountHandle) {
         self.unmount();
         let device = patiently(|| FileDevice::open_writable(&self.image)).expect("nobody else has it");
-        let faulty = Arc::new(FaultyDevice::new(Arc::new(device)));
-        let device: Arc<dyn WritableDevice> = Arc::<FaultyDevice>::clone(&faulty);
+        let before = Arc::new(before(Arc::new(device)));
+        let device: Arc<dyn WritableDevice> = Arc::<D>::clone(&before);
         let handle = mount_writable(device, &self.at, &WriteOptions::default(), &writable_options());
-        (faulty, handle)
+        (before, handle)
     }
 
     /// Has btrfs-progs check it.

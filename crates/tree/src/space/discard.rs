@@ -21,7 +21,7 @@ impl Pool {
             let Some(span) = next else { break };
             let span = Interval::new(span.start, span.length().min(STEP_BYTES));
             space.lock().to_discard.remove(span);
-            space.discard(self, span, 0)?;
+            space.discard(self, span, 0, &|| true)?;
             done += span.length();
         }
         while done < budget_bytes {
@@ -34,8 +34,13 @@ impl Pool {
 
     /// Discards every free range of at least `min_bytes` within a range of logical addresses (`fstrim`). Space that
     /// belongs to no chunk has no logical address: it is discarded if the range holds every chunk. Returns the number
-    /// of device bytes. Not to be called with a tree locked.
-    pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, TreeError> {
+    /// of device bytes, which are fewer if `goes_on` says no. Not to be called with a tree locked.
+    pub fn trim(
+        &self,
+        range: Range<Logical>,
+        min_bytes: u64,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<u64, TreeError> {
         let space = &self.writer()?.space;
         space.lock().give_back_log_reserve();
         let asked = Interval { start: range.start.get(), end: range.end.get() };
@@ -43,7 +48,7 @@ impl Pool {
         let is_all = groups.iter().all(|group| group.intersection(&asked) == *group);
         let mut done = 0;
         for part in groups.iter().map(|group| group.intersection(&asked)).filter(|part| !part.is_empty()) {
-            done += space.discard(self, part, min_bytes)?;
+            done += space.discard(self, part, min_bytes, goes_on)?;
         }
         if !is_all {
             return Ok(done);
@@ -53,7 +58,7 @@ impl Pool {
             let ranges = state.devices.iter().map(|device| (device.devid, &device.free));
             ranges.flat_map(|(devid, free)| free.iter().map(move |span| (devid, span))).collect()
         };
-        for (devid, span) in unallocated {
+        for (devid, span) in unallocated.into_iter().take_while(|_| goes_on()) {
             done += space.discard_unallocated(self, devid, span, min_bytes);
         }
         Ok(done)
@@ -62,7 +67,13 @@ impl Pool {
 
 impl Space {
     /// Discards the free parts of a range, each of at least `min_bytes`.
-    fn discard(&self, pool: &Pool, span: Interval, min_bytes: u64) -> Result<u64, TreeError> {
+    fn discard(
+        &self,
+        pool: &Pool,
+        span: Interval,
+        min_bytes: u64,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<u64, TreeError> {
         let mut done = 0;
         let mut rest = Some(span);
         while let Some((start, part, behind)) = rest.and_then(|span| self.lock().split(span)) {
@@ -76,7 +87,7 @@ impl Space {
             };
             for free in free.into_iter().filter(|free| free.length() >= min_bytes) {
                 let mut at = free.start;
-                while at < free.end {
+                while at < free.end && goes_on() {
                     let step = Interval::new(at, STEP_BYTES.min(free.end - at));
                     done += self.discard_taken(pool, start, step);
                     at = step.end;

@@ -410,7 +410,9 @@ fn a_trimmed_pool_is_sound_and_keeps_its_superblocks() {
             world.grow(SECTOR, 64 * SECTOR).expect("there is room");
         }
         world.commit();
-        let bytes = world.pool.trim(Logical::new(0)..Logical::new(u64::MAX), SECTOR).expect("trims");
+        let all = || Logical::new(0)..Logical::new(u64::MAX);
+        assert_eq!(world.pool.trim(all(), SECTOR, &|| false).expect("it is stopped"), 0);
+        let bytes = world.pool.trim(all(), SECTOR, &|| true).expect("trims");
         assert!(bytes > 1 << 20, "{bytes}");
         world.space().verify();
         world.check();
