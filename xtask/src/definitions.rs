@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Crates that keep the rule.
-const CRATES: [&str; 1] = ["fs"];
+const CRATES: [&str; 2] = ["fs", "tree"];
 
 /// A path by its parts, from the crate's root on.
 type Parts = Vec<String>;

@@ -8,7 +8,12 @@
 //!
 //! To be kept no longer than a few reads take: freed space waits for it.
 
-use crate::{Cursor, FreedSpaceHold, Pool, Readahead, Tree, TreeError, TreeRoot};
+use crate::cursor::{Cursor, Readahead};
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::root::TreeRoot;
+use crate::space::readers::FreedSpaceHold;
+use crate::tree::Tree;
 use brindle_ondisk::item::{BackRef, ExtentFlags, ExtentItem};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64};
 use brindle_volume::{Expected, ScrubWindow, SuperblockScrub};

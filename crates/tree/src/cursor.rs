@@ -5,9 +5,11 @@
 //! ([`Pool::hold_freed_space`]), and the descent begins anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
 //! looks for its place from the root if not.
 
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::pool::is_expected;
+use crate::tree::Tree;
 use crate::tree::TreeState;
-use crate::{Pool, Tree, TreeError};
 use brindle_ondisk::{Generation, Key, KeyPtr, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 

@@ -39,19 +39,29 @@ pub use defragment::Defragmented;
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use histogram::{BUCKETS, HistogramCounts, Timing};
-pub use log::{LogChange, LogRange, LogStatistics, LogTicket, LogTree, Logging, SyncMeasure, Unlogged};
+pub use log::enter::{LogChange, LogRange, Logging};
+pub use log::replayed::LogTree;
+pub use log::sync::LogTicket;
+pub use log::{LogStatistics, SyncMeasure, Unlogged};
 pub use pool::{DEFAULT_CACHE_BYTES, OpenOptions, Pool};
-pub use refs::{DataRange, RelocationTree};
-pub use relocate::{Destaging, Moved, Observer, Relocation, WaitingExtent};
+pub use refs::DataRange;
+pub use refs::relocations::RelocationTree;
+pub use relocate::destage::{Destaging, WaitingExtent};
+pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;
-pub use space::{
-    DeviceSpace, DiscardMode, FreedSpaceHold, GroupStatus, GroupSummary, InTransit, JoiningDevice, Parted,
-    Replacing, ReservedExtent, Room, SpaceSummary, Spread, Urgency, Withheld, WriteBackSettings,
-    WriteBackStatus, WriteBackWish,
-};
-pub use transaction::{
-    Clock, CommitPhase, CommitReport, CommitStatistics, ExclusiveOperation, LEVELS, Need, PressureListener,
-    StopOnPanic, Transaction, TreeKind, WriterOptions,
-};
+pub use space::close::GroupStatus;
+pub use space::data::ReservedExtent;
+pub use space::membership::{JoiningDevice, Parted, Withheld};
+pub use space::readers::FreedSpaceHold;
+pub use space::replace::Replacing;
+pub use space::summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
+pub use space::writeback_tier::{InTransit, WriteBackSettings, WriteBackStatus, WriteBackWish};
+pub use space::{DiscardMode, Urgency};
+pub use transaction::exclusive::ExclusiveOperation;
+pub use transaction::options::{Clock, WriterOptions};
+pub use transaction::pressure::PressureListener;
+pub use transaction::statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
+pub use transaction::stop::StopOnPanic;
+pub use transaction::{Need, Transaction};
 pub use tree::Tree;

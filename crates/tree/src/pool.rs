@@ -1,9 +1,13 @@
 //! The pool: its volume, its trees, the node cache, and (of one that is written) the writer.
 
+use crate::cache::CacheStatistics;
 use crate::cache::NodeCache;
 use crate::cursor::leaf_in_memory;
+use crate::cursor::{Cursor, Readahead};
+use crate::error::TreeError;
+use crate::root::TreeRoot;
 use crate::transaction::Writer;
-use crate::{CacheStatistics, Cursor, Readahead, Tree, TreeError, TreeRoot};
+use crate::tree::Tree;
 use brindle_device::Device;
 use brindle_ondisk::item::{RootItem, SuperblockAge};
 use brindle_ondisk::{

@@ -1,7 +1,9 @@
 //! Permanent settings of a pool, kept in an item of the device tree that only brindle looks for. Drivers that know
 //! nothing of it leave it where it is.
 
-use crate::{Need, Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::transaction::Need;
 use brindle_ondisk::item::{LogSettingsItem, PoolSettingsItem};
 use brindle_ondisk::{Item, RootId};
 use brindle_policy::log::LogProfile;

@@ -2,7 +2,9 @@
 //! pool was opened, and the counts of the volume since. Commits write them; errors of writing alone are no reason for
 //! one, for a device that takes nothing would bring about one after the other.
 
-use crate::{Editor, Pool, TreeError};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::item::DevStats;
 use brindle_ondisk::{DevId, Item, Key, KeyType, ObjectId, RootId};
 use brindle_sync::{Mutex, MutexGuard, Rank};

@@ -1,7 +1,7 @@
 //! A tree that may change: where it begins now, and its blocks that are not on disk yet.
 
-use crate::TreeRoot;
-use crate::editor::RecentKeys;
+use crate::editor::habit::RecentKeys;
+use crate::root::TreeRoot;
 use brindle_ondisk::{Generation, IdMap, Logical, Node, NodeExpectation, RootId};
 use brindle_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;

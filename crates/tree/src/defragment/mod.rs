@@ -15,8 +15,10 @@
 
 mod survey;
 
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::transaction::Need;
-use crate::{Pool, Tree, TreeError};
+use crate::tree::Tree;
 use brindle_ondisk::{Key, Logical, to_u64};
 use brindle_policy::defragment::{GOOD_RUN_BYTES, worth_moving};
 use std::sync::Arc;

@@ -1,7 +1,11 @@
 //! Locations of the leaves of a tree, taken from the blocks above them.
 
+use crate::cursor::Readahead;
 use crate::cursor::may_be_shared;
-use crate::{Editor, Pool, Readahead, Tree, TreeError};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::tree::Tree;
 use brindle_ondisk::{Generation, Key, KeyPtr, Logical, Node};
 use brindle_policy::defragment::{Leaf, Scatter};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Interface of the editor to the rest of the pool.
 
 use super::Editor;
-use crate::TreeError;
+use crate::error::TreeError;
 use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 

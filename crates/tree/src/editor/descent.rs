@@ -2,8 +2,9 @@
 
 use super::blocks::Blocks;
 use crate::cursor::{may_be_shared, may_hold};
+use crate::error::TreeError;
+use crate::tree::Tree;
 use crate::tree::TreeState;
-use crate::{Tree, TreeError};
 use brindle_ondisk::{Key, Logical, MAX_LEVEL, Node, NodeExpectation, RootId};
 use brindle_sync::RwLockWriteGuard;
 use std::sync::Arc;

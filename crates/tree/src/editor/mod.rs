@@ -17,23 +17,23 @@
 //! Splits look at where the last items went ([`habit`]): a stream of ascending keys leaves full leaves behind it,
 //! wherever in the tree it runs; anything else is cut in halves.
 
-mod blocks;
+pub(crate) mod blocks;
 mod cut;
-mod descent;
-mod habit;
+pub(crate) mod descent;
+pub(crate) mod habit;
 mod insert;
-mod operations;
-mod remove;
+pub(crate) mod operations;
+pub(crate) mod remove;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use blocks::Blocks;
-pub(crate) use habit::RecentKeys;
-pub(crate) use operations::{insert_all, replace};
-pub(crate) use remove::remove_range;
+use operations::{insert_all, replace};
+use remove::remove_range;
 
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::transaction::Writer;
-use crate::{Pool, Tree, TreeError};
+use crate::tree::Tree;
 use brindle_ondisk::{Generation, Key, Logical};
 
 /// The right to change trees in the running transaction.

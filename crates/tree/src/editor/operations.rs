@@ -3,7 +3,8 @@
 use super::blocks::Blocks;
 use super::descent::Edit;
 use super::remove::lower;
-use crate::{Tree, TreeError};
+use crate::error::TreeError;
+use crate::tree::Tree;
 use brindle_ondisk::{Key, Logical};
 use std::cmp::Ordering;
 

@@ -6,8 +6,9 @@
 use super::Verdict;
 use super::blocks::Blocks;
 use super::descent::{Edit, Held, check_bound};
+use crate::error::TreeError;
+use crate::tree::Tree;
 use crate::tree::is_virtual;
-use crate::{Tree, TreeError};
 use brindle_ondisk::{Key, Logical, Node, NodeExpectation, NodeHeader};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Blocks of a log, for the editor: they have no references, and are not shared.
 
-use crate::editor::Blocks;
-use crate::{Editor, TreeError};
+use crate::editor::Editor;
+use crate::editor::blocks::Blocks;
+use crate::error::TreeError;
 use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, RootId};
 use std::sync::Arc;
 

@@ -24,8 +24,9 @@
 //!   until its commit.
 
 use super::Log;
-use crate::Pool;
-use crate::transaction::{PUBLISHED_WITHIN, Writer};
+use crate::pool::Pool;
+use crate::transaction::Writer;
+use crate::transaction::commit::PUBLISHED_WITHIN;
 use brindle_ondisk::{DevId, Generation, to_u64};
 use brindle_volume::DeviceSet;
 

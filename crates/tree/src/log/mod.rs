@@ -32,20 +32,19 @@
 //! **A change that can't be logged** is a commit ([`Unlogged`] says why), and so is whatever fails: a log is never the only way.
 
 mod blocks;
-mod enter;
+pub(crate) mod enter;
 mod holders;
-mod replayed;
-mod sync;
+pub(crate) mod replayed;
+pub(crate) mod sync;
 mod verify;
 
-pub use enter::{LogChange, LogRange, Logging};
-pub use replayed::LogTree;
-pub(crate) use sync::LOG_BYTES_MAX;
-pub use sync::LogTicket;
+use replayed::LogTree;
 
 use crate::histogram::Histogram;
+use crate::histogram::{HistogramCounts, Timing};
+use crate::pool::Pool;
 use crate::transaction::Writer;
-use crate::{HistogramCounts, Pool, Timing, Tree};
+use crate::tree::Tree;
 use brindle_ondisk::{Generation, IdMap, Logical, Node, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};

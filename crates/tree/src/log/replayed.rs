@@ -5,8 +5,14 @@
 //! extent of data that only the log knows ([`Editor::claim_data`]). All of it belongs to one transaction, whose
 //! superblock points to no log; until [`Pool::log_is_replayed`] is called, nothing is committed.
 
-use crate::refs::Extent;
-use crate::{DataRange, Editor, Pool, Readahead, Tree, TreeError, TreeRoot};
+use crate::cursor::Readahead;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::refs::DataRange;
+use crate::refs::delayed::Extent;
+use crate::root::TreeRoot;
+use crate::tree::Tree;
 use brindle_ondisk::{
     BlockGroupType, Defect, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64, to_usize,
 };

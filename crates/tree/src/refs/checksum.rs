@@ -1,7 +1,10 @@
 //! The checksum tree: checksums of consecutive sectors, packed into items that are as long as the kernel has them.
 
 use super::DataRange;
-use crate::{Editor, Readahead, Tree, TreeError, Verdict};
+use crate::cursor::Readahead;
+use crate::editor::{Editor, Verdict};
+use crate::error::TreeError;
+use crate::tree::Tree;
 use brindle_ondisk::{
     ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, RootId, TreeContext, to_u64, to_usize,
 };

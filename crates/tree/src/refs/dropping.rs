@@ -14,7 +14,10 @@
 
 use super::delayed::Extent;
 use super::sharing::Under;
-use crate::{Editor, Tree, TreeError, TreeRoot};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::root::TreeRoot;
+use crate::tree::Tree;
 use brindle_ondisk::item::{ExtentFlags, RootItem};
 use brindle_ondisk::{
     Defect, Generation, Key, KeyPtr, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId,

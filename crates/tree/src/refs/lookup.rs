@@ -3,7 +3,10 @@
 use super::delayed::{Extent, ExtentKind, Head, Referrer};
 use super::record::{KeyedRef, Record};
 use super::{BlockReferences, DataRange};
-use crate::{Editor, Readahead, Tree, TreeError};
+use crate::cursor::Readahead;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::tree::Tree;
 use brindle_ondisk::item::{BackRef, ExtentDataRef, ExtentFlags};
 use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, Logical, ObjectId, RootId};
 use std::sync::Arc;

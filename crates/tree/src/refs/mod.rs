@@ -22,24 +22,20 @@
 //! commit. A reference that is to be dropped and is not there means that the pool was corrupt before; the error
 //! ends the transaction, and the last commit stays whole.
 
-mod checksum;
-mod delayed;
+pub(crate) mod checksum;
+pub(crate) mod delayed;
 mod dropping;
-mod lookup;
+pub(crate) mod lookup;
 mod record;
-mod relocations;
+pub(crate) mod relocations;
 mod run;
-mod sharing;
+pub(crate) mod sharing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use checksum::checksum_items;
-pub(crate) use delayed::{DelayedRefs, Extent, ExtentKind, Referrer};
-pub(crate) use lookup::Recorded;
-pub use relocations::RelocationTree;
-pub(crate) use sharing::{Under, data_of};
+use delayed::{Extent, ExtentKind, Referrer};
 
-use crate::Editor;
+use crate::editor::Editor;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
 use brindle_ondisk::{Incompat, Key, Logical, Node, RootId, to_usize};
 use record::Layout;

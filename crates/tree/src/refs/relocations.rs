@@ -14,7 +14,11 @@
 //! the rest.
 
 use super::dropping::{Doomed, Dropped};
-use crate::{Editor, Pool, Readahead, TreeError, TreeRoot};
+use crate::cursor::Readahead;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::root::TreeRoot;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, ObjectId, RootId};
 

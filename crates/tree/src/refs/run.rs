@@ -3,7 +3,9 @@
 use super::DataRange;
 use super::delayed::{Extent, ExtentKind, Head};
 use super::record::{KeyedChange, KeyedRef, Layout, Outcome, Record};
-use crate::{Editor, Tree, TreeError};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::tree::Tree;
 use brindle_ondisk::item::BackRef;
 use brindle_ondisk::{Defect, Key, Logical, RootId};
 use std::sync::Arc;

@@ -8,8 +8,9 @@
 
 use super::delayed::{Extent, Referrer};
 use super::{BlockReferences, DataRange};
+use crate::editor::Editor;
+use crate::error::TreeError;
 use crate::tree::is_virtual;
-use crate::{Editor, TreeError};
 use brindle_ondisk::item::{ExtentFlags, FileExtent};
 use brindle_ondisk::{Defect, Item, Key, KeyType, Logical, Node, ObjectId, RootId};
 use std::sync::Arc;

@@ -1,10 +1,14 @@
 //! Contents of a block group, a batch at a time.
 
 use super::{DATA_BYTES_MAX, EXTENTS_MAX};
-use crate::refs::{DataRange, Extent, Referrer};
-use crate::space::GroupStatus;
+use crate::cursor::Readahead;
+use crate::editor::{Editor, Verdict};
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::refs::DataRange;
+use crate::refs::delayed::{Extent, Referrer};
+use crate::space::close::GroupStatus;
 use crate::transaction::Need;
-use crate::{Editor, Pool, Readahead, TreeError, Verdict};
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags, ExtentItem, FileExtent, InodeItem};
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId};
 use zerocopy::FromBytes;

@@ -2,9 +2,14 @@
 
 use super::plan::COMPRESSED_BYTES_MAX;
 use super::trees::Trees;
+use crate::cursor::Readahead;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::refs::DataRange;
-use crate::space::{InTransit, TierChoice};
-use crate::{Editor, Pool, Readahead, ReservedExtent, TreeError};
+use crate::space::data::ReservedExtent;
+use crate::space::data::TierChoice;
+use crate::space::writeback_tier::InTransit;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
 

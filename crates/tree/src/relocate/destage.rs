@@ -11,9 +11,15 @@
 use super::contents::Batch;
 use super::data::RoomFor;
 use super::{DATA_BYTES_MAX, EXTENTS_MAX, Moved, Observer, Relocation};
-use crate::refs::{DataRange, Extent, Recorded, Referrer};
-use crate::space::{GroupStatus, TierChoice};
-use crate::{Editor, Pool, Readahead, TreeError};
+use crate::cursor::Readahead;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::refs::DataRange;
+use crate::refs::delayed::{Extent, Referrer};
+use crate::refs::lookup::Recorded;
+use crate::space::close::GroupStatus;
+use crate::space::data::TierChoice;
 use brindle_ondisk::{Generation, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::writeback::DataPlace;
 use std::ops::ControlFlow;

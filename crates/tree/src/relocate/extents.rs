@@ -5,9 +5,11 @@
 
 use super::data::RoomFor;
 use super::{Moved, Observer, Relocation};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::refs::DataRange;
-use crate::space::{GroupStatus, TierChoice};
-use crate::{Pool, TreeError};
+use crate::space::close::GroupStatus;
+use crate::space::data::TierChoice;
 use brindle_ondisk::Logical;
 use brindle_policy::placement::PlacementClass;
 use std::ops::ControlFlow;

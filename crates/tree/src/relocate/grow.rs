@@ -7,8 +7,9 @@
 
 use super::data::Carried;
 use super::plan::{Held, Plan, refuse};
+use crate::editor::Editor;
+use crate::error::TreeError;
 use crate::tree::virtual_address;
-use crate::{Editor, TreeError};
 use brindle_ondisk::item::{Compression, FileExtent, FileExtentHeader, FileExtentRef};
 use brindle_ondisk::{Item, Key, KeyPtr, KeyType, Logical, Node, NodeHeader};
 use std::collections::{HashMap, HashSet};

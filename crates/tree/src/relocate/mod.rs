@@ -41,7 +41,7 @@
 
 mod contents;
 mod data;
-mod destage;
+pub(crate) mod destage;
 mod extents;
 mod grow;
 mod plan;
@@ -51,11 +51,11 @@ mod trees;
 #[cfg(test)]
 mod tests;
 
-pub use destage::{Destaging, WaitingExtent};
-
-use crate::space::{GroupStatus, TierChoice};
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::space::close::GroupStatus;
+use crate::space::data::TierChoice;
 use crate::transaction::Need;
-use crate::{Pool, TreeError};
 use brindle_ondisk::Logical;
 use contents::{Batch, Block};
 use data::RoomFor;

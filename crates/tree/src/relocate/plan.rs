@@ -4,8 +4,14 @@
 use super::contents::{Block, is_shareable};
 use super::grow::Grown;
 use super::trees::Trees;
-use crate::refs::{DataRange, Extent, Recorded, Referrer, data_of};
-use crate::{Editor, Readahead, Tree, TreeError};
+use crate::cursor::Readahead;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::refs::DataRange;
+use crate::refs::delayed::{Extent, Referrer};
+use crate::refs::lookup::Recorded;
+use crate::refs::sharing::data_of;
+use crate::tree::Tree;
 use brindle_ondisk::item::{Compression, ExtentFlags, FileExtent};
 use brindle_ondisk::{
     Defect, Generation, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId,

@@ -1,7 +1,12 @@
 //! Reads that others overtake: between the lookup of a place and the read of it, what lies there is freed, and the space
 //! is used again, or discarded. No device may be blamed for that.
 
-use crate::{DiscardMode, Need, OpenOptions, Pool, Readahead, Verdict, WriterOptions};
+use crate::cursor::Readahead;
+use crate::editor::Verdict;
+use crate::pool::{OpenOptions, Pool};
+use crate::space::DiscardMode;
+use crate::transaction::Need;
+use crate::transaction::options::WriterOptions;
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
 use brindle_ondisk::{BlockGroupType, Key, KeyType, ObjectId, RootId, Uuid};

@@ -1,7 +1,10 @@
 //! The trees that a plan is made from.
 
-use crate::space::FreedSpaceHold;
-use crate::{Pool, Tree, TreeError, TreeRoot};
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::root::TreeRoot;
+use crate::space::readers::FreedSpaceHold;
+use crate::tree::Tree;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, RootId};
 use std::cell::RefCell;

@@ -5,7 +5,8 @@ use super::group::{Content, Group, Role};
 use super::load::new_group;
 use super::state::State;
 use super::{FreeRanges, Space};
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_interval::Interval;
 use brindle_ondisk::item::{ChunkHeader, Stripe};
 use brindle_ondisk::{

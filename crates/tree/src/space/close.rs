@@ -7,7 +7,8 @@ use super::Space;
 use super::estimate::KeptBack;
 use super::group::{Content, Group, Role};
 use super::state::State;
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
 use brindle_policy::writeback::DataPlace;
 

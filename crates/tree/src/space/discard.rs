@@ -2,7 +2,8 @@
 
 use super::Space;
 use super::group::Group;
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_interval::Interval;
 use brindle_ondisk::{DevId, Logical, Physical};
 use std::ops::Range;

@@ -4,7 +4,7 @@
 //! bitmaps of one bit a sector. The change from one to the other has some slack, so that a block group does not go
 //! to and fro.
 
-use crate::TreeError;
+use crate::error::TreeError;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::FreeSpaceInfo;
 use brindle_ondisk::{Defect, Item, Key, KeyType, ObjectId, RootId, to_u64, to_usize};

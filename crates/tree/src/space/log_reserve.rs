@@ -22,7 +22,8 @@
 use super::group::{Content, Group, Role};
 use super::state::State;
 use super::{FreeRanges, Space};
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use std::cmp::Reverse;
@@ -30,7 +31,7 @@ use std::cmp::Reverse;
 /// Length of the first reserve, in bytes.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// The longest one: what a log may take between two commits.
-const RESERVE_BYTES_MAX: u64 = crate::log::LOG_BYTES_MAX;
+const RESERVE_BYTES_MAX: u64 = crate::log::sync::LOG_BYTES_MAX;
 /// Part of the available metadata space that it may be.
 const SHARE: u64 = 8;
 

@@ -12,8 +12,9 @@
 
 use super::Space;
 use super::load::device_of;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::transaction::Need;
-use crate::{Pool, TreeError};
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Key, KeyType, ObjectId, Physical, RootId, Uuid};

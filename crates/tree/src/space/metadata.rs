@@ -8,7 +8,8 @@ use super::estimate::{KeptBack, Waiting, commit_blocks, kept_back};
 use super::group::Content;
 use super::state::{State, content};
 use super::{MetadataReservation, Space, Urgency};
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::{BlockGroupType, to_u64};
 use brindle_sync::MutexGuard;
 

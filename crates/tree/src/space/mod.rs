@@ -23,48 +23,42 @@
 //! whether or not there is anything to look up. Nothing is read or written with `state` locked. With a tree locked, only functions may be called that
 //! do not read trees, as each one says.
 
-mod allocate;
+pub(crate) mod allocate;
 mod chunks;
-mod close;
-mod data;
+pub(crate) mod close;
+pub(crate) mod data;
 mod delta;
 mod device;
 mod discard;
 mod estimate;
-mod free_space;
-mod group;
+pub(crate) mod free_space;
+pub(crate) mod group;
 mod load;
 mod log_reserve;
-mod membership;
+pub(crate) mod membership;
 mod metadata;
-mod pins;
-mod readers;
+pub(crate) mod pins;
+pub(crate) mod readers;
 mod renumber;
-mod replace;
+pub(crate) mod replace;
 mod shrink;
 mod state;
-mod summary;
+pub(crate) mod summary;
 mod superblocks;
 mod tiers;
 mod verify;
-mod write_back;
-mod writeback_tier;
+pub(crate) mod write_back;
+pub(crate) mod writeback_tier;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use allocate::block_kind;
-pub use close::GroupStatus;
-pub use data::ReservedExtent;
-pub(crate) use data::TierChoice;
-pub use membership::{JoiningDevice, Parted, Withheld};
-pub(crate) use pins::Pinned;
-pub use readers::FreedSpaceHold;
-pub use replace::Replacing;
-pub use summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
-pub use writeback_tier::{InTransit, WriteBackSettings, WriteBackStatus, WriteBackWish};
+use pins::Pinned;
 
-use crate::{Editor, Pool, TreeError, WriterOptions};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::transaction::options::WriterOptions;
 use brindle_interval::{ByLength, Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::{DiscardMode, Space};
-use crate::Pool;
+use crate::pool::Pool;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{Logical, Physical};
 use std::sync::Arc;

@@ -12,7 +12,7 @@
 
 use super::Space;
 use super::pins::Pinned;
-use crate::Pool;
+use crate::pool::Pool;
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank, Ranked};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -14,7 +14,9 @@
 //! - If X does not take it, the transaction is not published, and nothing more is written.
 
 use super::state::State;
-use crate::{Pool, Readahead, TreeError};
+use crate::cursor::Readahead;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::item::{ChunkHeader, DevItem, Stripe};
 use brindle_ondisk::{DevId, Key, KeyType, ObjectId, RootId};
 use zerocopy::FromBytes;

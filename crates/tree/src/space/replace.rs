@@ -21,7 +21,9 @@
 use super::device::Device;
 use super::load::load_devices;
 use super::state::State;
-use crate::{Editor, Pool, TreeError};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_device::WritableDevice;
 use brindle_interval::Interval;
 use brindle_ondisk::item::{DevItem, DevReplaceItem};

@@ -1,7 +1,8 @@
 //! Shrinks devices whose end is unused.
 
 use super::Space;
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::DevId;
 
 impl Pool {

@@ -3,7 +3,9 @@
 use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
-use crate::{Pool, TreeError, WriterOptions};
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::transaction::options::WriterOptions;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::placement::{
     AllocationHint, Fit, PlacementClass, PlacementMode, classes, room_at_best, room_for,

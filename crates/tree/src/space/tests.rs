@@ -5,7 +5,11 @@ mod settling;
 
 use super::group::Content;
 use super::{DiscardMode, Space};
-use crate::{DataRange, Need, OpenOptions, Pool, Transaction, TreeError, WriterOptions};
+use crate::error::TreeError;
+use crate::pool::{OpenOptions, Pool};
+use crate::refs::DataRange;
+use crate::transaction::options::WriterOptions;
+use crate::transaction::{Need, Transaction};
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
@@ -201,7 +205,7 @@ fn check(devices: &[Arc<SparseDevice>]) {
 /// A regular file of the top level, and a place behind all of its extents.
 fn find_file(pool: &Pool) -> (ObjectId, u64) {
     let tree = pool.tree(RootId::FS_TREE).expect("is there");
-    let mut cursor = pool.cursor(&tree, crate::Readahead::None);
+    let mut cursor = pool.cursor(&tree, crate::cursor::Readahead::None);
     cursor.seek(&Key::MIN).expect("seek");
     while let Some((key, data)) = cursor.item() {
         if let Ok(Item::Inode(inode)) = Item::parse(&key, data) {

@@ -10,7 +10,8 @@ use super::free_space::{Bounds, Edits, FreeSpace, difference};
 use super::group::Group;
 use super::load::read_items;
 use super::state::{AbsentChange, State};
-use crate::{Editor, TreeError, Verdict};
+use crate::editor::{Editor, Verdict};
+use crate::error::TreeError;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::{BlockGroupItem, DevExtent, DevItem, InodeItem, WriteBackHeader};
 use brindle_ondisk::{
@@ -324,7 +325,11 @@ fn take_group(group: &mut Group, sectorsize: u64) -> GroupChange {
     }
 }
 
-fn write_block_group(editor: &Editor<'_>, tree: &crate::Tree, group: &GroupChange) -> Result<(), TreeError> {
+fn write_block_group(
+    editor: &Editor<'_>,
+    tree: &crate::tree::Tree,
+    group: &GroupChange,
+) -> Result<(), TreeError> {
     if group.is_new {
         let item = BlockGroupItem {
             used: U64::new(group.used),

@@ -11,8 +11,10 @@
 use super::Space;
 use super::group::{Content, Group, Role};
 use super::state::State;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use crate::transaction::Need;
-use crate::{Pool, TreeError, WriterOptions};
+use crate::transaction::options::WriterOptions;
 use brindle_ondisk::item::{WriteBackChunk, WriteBackHeader};
 use brindle_ondisk::{Item, Logical, Profile, RootId};
 use brindle_policy::placement::{PlacementMode, fast_data_devices, room_for};

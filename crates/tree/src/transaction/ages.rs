@@ -2,7 +2,9 @@
 //! copy of it. The device tree lies on fast devices where disks can sleep, and its leaf changes only when a bulk device took
 //! part in the commit before.
 
-use crate::{Editor, Pool, TreeError};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::item::{SuperblockAge, SuperblockAgesHeader, SuperblockAgesItem};
 use brindle_ondisk::{DevId, Item, RootId};
 

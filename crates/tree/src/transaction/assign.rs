@@ -1,8 +1,10 @@
 //! Addresses for the blocks of a transaction: those of one level of a tree side by side, in the order of keys.
 
-use crate::space::block_kind;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::space::allocate::block_kind;
+use crate::tree::Tree;
 use crate::tree::{TreeState, is_virtual};
-use crate::{Editor, Tree, TreeError};
 use brindle_ondisk::{IdMap, Logical, Node, RootId, to_usize};
 use std::sync::Arc;
 

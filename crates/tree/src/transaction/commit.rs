@@ -3,8 +3,11 @@
 use super::Writer;
 use super::statistics::{CommitPhase, Tally};
 use super::stop::StopOnPanic;
-use crate::space::Pinned;
-use crate::{Editor, Pool, Tree, TreeError};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::pool::Pool;
+use crate::space::pins::Pinned;
+use crate::tree::Tree;
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{
     Generation, IdMap, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,

@@ -3,7 +3,8 @@
 //! One that goes on by itself in the background *yields*: another one waits until it has ended, and it ends soon when it
 //! is told so.
 
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_sync::{Condvar, Mutex, Rank, Ranked};
 
 /// Such an operation runs as long as this lives.

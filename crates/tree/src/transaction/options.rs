@@ -1,6 +1,7 @@
 //! Options of writing a pool.
 
-use crate::{DiscardMode, WriteBackWish};
+use crate::space::DiscardMode;
+use crate::space::writeback_tier::WriteBackWish;
 use brindle_ondisk::item::Timespec;
 use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{PlacementClass, PlacementMode};

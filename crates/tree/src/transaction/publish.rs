@@ -45,7 +45,8 @@
 use super::Writer;
 use super::commit::Frozen;
 use super::stop::StopOnPanic;
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::{Series, Superblock};
 use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use brindle_volume::{DeviceSet, SuperblockCopies};

@@ -1,6 +1,9 @@
 //! Trees come, change their roots, are copied and go: what the tree of roots says of each.
 
-use crate::{Editor, Tree, TreeError, TreeRoot};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::root::TreeRoot;
+use crate::tree::Tree;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Key, KeyType, Node, NodeHeader, RootId};
 use std::sync::Arc;

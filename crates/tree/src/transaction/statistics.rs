@@ -1,6 +1,6 @@
 //! Counters of commits. Nothing depends on them.
 
-use crate::LogStatistics;
+use crate::log::LogStatistics;
 use brindle_ondisk::{RootId, to_u64};
 use std::time::{Duration, Instant};
 

@@ -17,7 +17,8 @@
 //! The pool on disk stays that of the last commit and its log.
 
 use super::{Durable, Writer};
-use crate::{Pool, TreeError};
+use crate::error::TreeError;
+use crate::pool::Pool;
 use brindle_ondisk::Generation;
 use brindle_sync::{HeldRank, MutexGuard, Rank, thread};
 use std::fmt;

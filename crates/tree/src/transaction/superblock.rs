@@ -1,6 +1,8 @@
 //! The superblock of a transaction.
 
-use crate::{Editor, TreeError, TreeRoot};
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::root::TreeRoot;
 use brindle_ondisk::{Logical, RootBackup, RootId, Superblock};
 
 impl Editor<'_> {

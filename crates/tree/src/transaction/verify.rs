@@ -1,6 +1,6 @@
 //! Comparison of everything that is counted of a pool with recounts.
 
-use crate::Pool;
+use crate::pool::Pool;
 use crate::tree::{Tree, TreeState};
 use brindle_ondisk::{Generation, Logical};
 

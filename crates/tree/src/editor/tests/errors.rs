@@ -2,8 +2,8 @@
 
 use super::world::{Model, World};
 use super::{apply, key, operations, remove};
-use crate::TreeError;
 use crate::editor::tests::Step;
+use crate::error::TreeError;
 use brindle_ondisk::{Key, Logical, Node, RootId};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@ mod shape;
 mod world;
 
 use super::{Verdict, operations, remove};
-use crate::TreeError;
+use crate::error::TreeError;
 use brindle_ondisk::{Key, KeyType, ObjectId};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -2,8 +2,10 @@
 //! got back, so that a tree that loses or leaks one is caught.
 
 use super::super::blocks::Blocks;
+use crate::error::TreeError;
+use crate::root::TreeRoot;
+use crate::tree::Tree;
 use crate::tree::{TreeState, is_virtual, virtual_address};
-use crate::{Tree, TreeError, TreeRoot};
 use brindle_ondisk::{
     ChecksumType, Generation, Key, Logical, Node, NodeExpectation, NodeHeader, RootId, TreeContext, Uuid,
 };

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{OpenOptions, Pool, Readahead};
+use crate::cursor::Readahead;
+use crate::pool::{OpenOptions, Pool};
 use brindle_device::Device;
 use brindle_ondisk::{Incompat, RootId};
 use brindle_testing::golden::Golden;

@@ -2,7 +2,12 @@
 
 use super::super::DataRange;
 use super::verify::verify;
-use crate::{Need, OpenOptions, Pool, Readahead, Tree, TreeError, WriterOptions};
+use crate::cursor::Readahead;
+use crate::error::TreeError;
+use crate::pool::{OpenOptions, Pool};
+use crate::transaction::Need;
+use crate::transaction::options::WriterOptions;
+use crate::tree::Tree;
 use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
 use brindle_ondisk::item::{ExtentDataRef, FileExtentHeader, FileExtentRef};
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_usize};
@@ -172,7 +177,7 @@ impl World {
         let id = RootId::new(100_000 + self.next);
         let (_, item) = self.pool.root_item(source).expect("reads").expect("is there");
         let tree = self.tree(source);
-        let snapshot = |editor: &crate::Editor<'_>| editor.snapshot(&tree, id, &item);
+        let snapshot = |editor: &crate::editor::Editor<'_>| editor.snapshot(&tree, id, &item);
         self.pool.exclusively(snapshot).expect("snapshot");
         self.subvolumes.insert(id, self.subvolumes[&source].clone());
         id

@@ -3,7 +3,9 @@
 use super::{SECTOR, World};
 use crate::space::free_space::Edits;
 use crate::space::write_back::apply_edits;
-use crate::{Need, Tree, WriterOptions};
+use crate::transaction::Need;
+use crate::transaction::options::WriterOptions;
+use crate::tree::Tree;
 use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
 
 /// Far behind every block group.
