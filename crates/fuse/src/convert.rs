@@ -2,7 +2,7 @@
 
 use crate::attributes::{BLOCK_BYTES, Stat};
 use crate::operations::WriteOrigin;
-use crate::permission::Caller;
+use crate::permission::{Caller, Ids};
 use brindle_fs::{FileType, NewInode, NewTime, Timestamp};
 use brindle_transport::{Attributes, DesiredTime, OpenAnswers, Time, WriteKind};
 use rustix::fs::OFlags;
@@ -59,7 +59,9 @@ pub(crate) fn new_time(time: DesiredTime) -> NewTime {
 
 /// Caller of a request.
 pub(crate) fn caller(caller: brindle_transport::Caller) -> Caller {
-    Caller { uid: caller.uid, gid: caller.gid, pid: caller.pid }
+    let brindle_transport::Caller { uid, gid, pid } = caller;
+    let is_told = uid != brindle_transport::Caller::UNTOLD;
+    Caller { told: is_told.then_some(Ids { uid, gid }), pid }
 }
 
 /// The origin of a write.
@@ -87,7 +89,8 @@ pub(crate) fn open_answers(flags: OFlags, is_past_cache: bool) -> OpenAnswers {
 
 /// New inode for the caller.
 pub(crate) fn new_inode<'a>(caller: Caller, mode: u32, umask: u32) -> NewInode<'a> {
-    NewInode { mode, umask, uid: caller.uid, gid: caller.gid, rdev: 0, target: None }
+    let Ids { uid, gid } = caller.maker();
+    NewInode { mode, umask, uid, gid, rdev: 0, target: None }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ const ALWAYS: Features = Features::ASYNC_READ
     .union(Features::POSIX_ACL)
     .union(Features::EXPLICIT_INVAL_DATA)
     .union(Features::EXPORT_SUPPORT)
+    .union(Features::SETXATTR_EXT)
     .union(Features::INIT_EXT);
 
 /// Further features of a mount that is written. Set-user-id bits are cleared by us (`HANDLE_KILLPRIV_V2`), for
@@ -46,9 +47,10 @@ pub(crate) struct OpensAlone {
     pub(crate) directories: bool,
 }
 
-/// Features and limits of a mount.
-pub(crate) fn wishes(is_writable: bool) -> Wishes {
-    let features = ALWAYS | if is_writable { WRITABLE } else { READ_ONLY };
+/// Features and limits of a mount. Owners are mapped where the kernel checks permissions: it knows the map, and we don't.
+pub(crate) fn wishes(is_writable: bool, checks_permissions: bool) -> Wishes {
+    let idmap = if checks_permissions { Features::ALLOW_IDMAP } else { Features::empty() };
+    let features = ALWAYS | idmap | if is_writable { WRITABLE } else { READ_ONLY };
     Wishes { features, request_bytes: REQUEST_BYTES_MAX, background: BACKGROUND_MAX }
 }
 

@@ -1,16 +1,28 @@
 //! Permissions of callers. The kernel checks what it knows; ioctls that change directories are ours to check, by the same
 //! rules: mode bits and access lists.
+//!
+//! Where mounts may map owners (`MOUNT_ATTR_IDMAP`) the kernel tells user and group only of a caller that makes something, as the
+//! mount maps them. Those of all others are looked up in `/proc`. An ioctl does not tell the mount that it came by: if the caller
+//! can see a mount that maps owners, it owns nothing for us, unless it is an administrator.
 
 use brindle_fs::{Attributes, Filesystem, FsError, SetIdRight};
+use brindle_uapi::mount_table;
 use rustix::io::Errno;
 
 /// Caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+    /// User and group, if the kernel tells them.
+    pub(crate) told: Option<Ids>,
     /// 0 if it can't be seen from here.
     pub(crate) pid: u32,
+}
+
+/// User and group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
 }
 
 /// The access list of an inode.
@@ -42,7 +54,30 @@ struct Entry {
 impl Caller {
     /// Returns true for root, and for the user that serves the mount: that one could write the devices anyway.
     pub(crate) fn is_administrator(&self) -> bool {
-        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+        self.own_ids().is_some_and(Ids::is_administrator)
+    }
+
+    /// User and group as the filesystem has them; `None` if they are not known.
+    pub(crate) fn ids(&self) -> Option<Ids> {
+        let ids = self.own_ids()?;
+        let may_be_mapped = || self.told.is_none() && !ids.is_administrator() && self.sees_mapped_owners();
+        (!may_be_mapped()).then_some(ids)
+    }
+
+    /// Owner of something new, which the kernel tells.
+    pub(crate) fn maker(&self) -> Ids {
+        self.told.unwrap_or(Ids::NOBODY)
+    }
+
+    fn own_ids(&self) -> Option<Ids> {
+        self.told.or_else(|| ids_of(&self.status()))
+    }
+
+    /// Returns true if a mount of ours that the caller can see maps owners.
+    fn sees_mapped_owners(&self) -> bool {
+        let maps = |options: &str| options.split(',').any(|option| option == "idmapped");
+        let mounts = mount_table::read_of(self.pid);
+        mounts.map_or(true, |mounts| mounts.iter().any(|mount| mount.is_ours() && maps(&mount.options)))
     }
 
     /// Refuses other callers.
@@ -52,7 +87,8 @@ impl Caller {
 
     /// Refuses a caller that neither owns it nor is an administrator.
     pub(crate) fn require_owner(&self, attributes: &Attributes) -> Result<(), Errno> {
-        if self.uid == attributes.uid { Ok(()) } else { self.require_administrator() }
+        let is_owner = self.ids().is_some_and(|ids| ids.uid == attributes.uid);
+        if is_owner { Ok(()) } else { self.require_administrator() }
     }
 
     /// Refuses a caller that may not change the entries of a directory.
@@ -68,7 +104,8 @@ impl Caller {
             .xattr(directory.id, ACCESS_LIST)
             .map_err(|error: FsError| crate::errno::errno_of(&error))?;
         let entries = list.as_deref().map_or_else(|| from_mode(directory.mode), parse);
-        let allowed = self.allowed(&entries, directory, &self.groups());
+        let ids = self.ids().ok_or(Errno::ACCESS)?;
+        let allowed = ids.allowed(&entries, directory, &self.groups());
         let wanted = WRITE | EXECUTE;
         if allowed & wanted == wanted { Ok(()) } else { Err(Errno::ACCESS) }
     }
@@ -76,12 +113,67 @@ impl Caller {
     /// Refuses a caller that may not remove this from a directory with the sticky bit.
     pub(crate) fn require_removal(&self, directory: &Attributes, victim: &Attributes) -> Result<(), Errno> {
         let is_sticky = directory.mode & STICKY != 0;
-        let is_owner = self.uid == directory.uid || self.uid == victim.uid;
+        let owns = |ids: Ids| ids.uid == directory.uid || ids.uid == victim.uid;
+        let is_owner = self.ids().is_some_and(owns);
         if is_sticky && !is_owner { self.require_administrator() } else { Ok(()) }
     }
 
+    /// Returns true if the caller may keep a set-group-id bit for this group: as one of its members, or as an
+    /// administrator.
+    pub(crate) fn may_set_group_id(&self, gid: u32) -> bool {
+        self.is_administrator() || self.is_member(gid)
+    }
+
+    /// The right of the caller to leave set-user-id and set-group-id to a file that it changes.
+    pub(crate) fn set_id_right(&self, gid: u32) -> SetIdRight {
+        if self.has_fsetid() { SetIdRight::Keep } else { self.group_right(gid) }
+    }
+
+    /// The same, of a caller that is known to lack `CAP_FSETID`.
+    pub(crate) fn group_right(&self, gid: u32) -> SetIdRight {
+        if self.is_member(gid) { SetIdRight::GroupMember } else { SetIdRight::None }
+    }
+
+    fn is_member(&self, gid: u32) -> bool {
+        self.ids().is_some_and(|ids| ids.gid == gid || self.groups().contains(&gid))
+    }
+
+    /// Returns true if the caller has `CAP_FSETID` where the mount is served. Root has it where `/proc` does not say.
+    fn has_fsetid(&self) -> bool {
+        let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
+        let is_here = || namespace(&self.pid.to_string()) == namespace("self");
+        match effective_capabilities(&self.status()) {
+            Some(capabilities) => capabilities & FSETID != 0 && is_here(),
+            None => self.own_ids().is_some_and(|ids| ids.uid == 0),
+        }
+    }
+
+    /// The permissions that the caller does not give by itself, which ioctls do not carry.
+    pub(crate) fn umask(&self) -> u32 {
+        umask_of(&self.status()).unwrap_or(USUAL_UMASK)
+    }
+
+    /// The supplementary groups, which requests do not carry.
+    fn groups(&self) -> Vec<u32> {
+        groups_of(&self.status())
+    }
+
+    /// Status of the caller in `/proc`.
+    fn status(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
+    }
+}
+
+impl Ids {
+    /// Owner of what the kernel told no owner of.
+    const NOBODY: Self = Self { uid: 65534, gid: 65534 };
+
+    fn is_administrator(self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+
     /// The rule of POSIX.1e: the first class that fits counts; among groups any that allows it.
-    fn allowed(&self, entries: &[Entry], attributes: &Attributes, groups: &[u32]) -> u16 {
+    fn allowed(self, entries: &[Entry], attributes: &Attributes, groups: &[u32]) -> u16 {
         let of = |tag| entries.iter().filter(move |entry| entry.tag == tag);
         let mask = of(MASK).map(|entry| entry.permissions).next().unwrap_or(0o7);
         if self.uid == attributes.uid {
@@ -100,48 +192,16 @@ impl Caller {
         }
         of(OTHER).map(|entry| entry.permissions).next().unwrap_or(0)
     }
+}
 
-    /// Returns true if the caller may keep a set-group-id bit for this group: as one of its members, or as an
-    /// administrator.
-    pub(crate) fn may_set_group_id(&self, gid: u32) -> bool {
-        self.is_administrator() || self.gid == gid || self.groups().contains(&gid)
-    }
-
-    /// The right of the caller to leave set-user-id and set-group-id to a file that it changes.
-    pub(crate) fn set_id_right(&self, gid: u32) -> SetIdRight {
-        if self.has_fsetid() { SetIdRight::Keep } else { self.group_right(gid) }
-    }
-
-    /// The same, of a caller that is known to lack `CAP_FSETID`.
-    pub(crate) fn group_right(&self, gid: u32) -> SetIdRight {
-        let is_member = self.gid == gid || self.groups().contains(&gid);
-        if is_member { SetIdRight::GroupMember } else { SetIdRight::None }
-    }
-
-    /// Returns true if the caller has `CAP_FSETID` where the mount is served. Root has it where `/proc` does not say.
-    fn has_fsetid(&self) -> bool {
-        let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
-        let is_here = || namespace(&self.pid.to_string()) == namespace("self");
-        match effective_capabilities(&self.status()) {
-            Some(capabilities) => capabilities & FSETID != 0 && is_here(),
-            None => self.uid == 0,
-        }
-    }
-
-    /// The permissions that the caller does not give by itself, which ioctls do not carry.
-    pub(crate) fn umask(&self) -> u32 {
-        umask_of(&self.status()).unwrap_or(USUAL_UMASK)
-    }
-
-    /// The supplementary groups, which requests do not carry.
-    fn groups(&self) -> Vec<u32> {
-        groups_of(&self.status())
-    }
-
-    /// Status of the caller in `/proc`.
-    fn status(&self) -> String {
-        std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
-    }
+/// User and group for access to files, of a status in `/proc`.
+fn ids_of(status: &str) -> Option<Ids> {
+    // Real, effective, saved, and for access to files.
+    let last = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().nth(3)?.parse().ok()
+    };
+    Some(Ids { uid: last("Uid:")?, gid: last("Gid:")? })
 }
 
 fn effective_capabilities(status: &str) -> Option<u64> {
@@ -208,7 +268,11 @@ mod tests {
     }
 
     fn caller(uid: u32, gid: u32) -> Caller {
-        Caller { uid, gid, pid: 0 }
+        Caller { told: Some(Ids { uid, gid }), pid: 0 }
+    }
+
+    fn ids(uid: u32, gid: u32) -> Ids {
+        Ids { uid, gid }
     }
 
     #[test]
@@ -216,13 +280,13 @@ mod tests {
         let entries = from_mode(0o375);
         let at = directory(0o375);
         assert_eq!(
-            caller(1000, 100).allowed(&entries, &at, &[]),
+            ids(1000, 100).allowed(&entries, &at, &[]),
             3,
             "the owner's class, though others may more"
         );
-        assert_eq!(caller(1001, 100).allowed(&entries, &at, &[]), 7);
-        assert_eq!(caller(1001, 1).allowed(&entries, &at, &[7, 100]), 7, "by a supplementary group");
-        assert_eq!(caller(1001, 1).allowed(&entries, &at, &[7]), 5);
+        assert_eq!(ids(1001, 100).allowed(&entries, &at, &[]), 7);
+        assert_eq!(ids(1001, 1).allowed(&entries, &at, &[7, 100]), 7, "by a supplementary group");
+        assert_eq!(ids(1001, 1).allowed(&entries, &at, &[7]), 5);
     }
 
     #[test]
@@ -244,9 +308,9 @@ mod tests {
         ];
         let list: Vec<u8> = [2, 0, 0, 0].into_iter().chain(lines.concat()).collect();
         let (entries, at) = (parse(&list), directory(0o770));
-        assert_eq!(caller(2000, 1).allowed(&entries, &at, &[]), 3, "as far as the mask allows");
-        assert_eq!(caller(2001, 100).allowed(&entries, &at, &[300]), 3, "any group that allows it");
-        assert_eq!(caller(2001, 1).allowed(&entries, &at, &[]), 0);
+        assert_eq!(ids(2000, 1).allowed(&entries, &at, &[]), 3, "as far as the mask allows");
+        assert_eq!(ids(2001, 100).allowed(&entries, &at, &[300]), 3, "any group that allows it");
+        assert_eq!(ids(2001, 1).allowed(&entries, &at, &[]), 0);
         assert!(parse(b"nonsense").is_empty());
     }
 
@@ -263,6 +327,8 @@ mod tests {
     fn groups_are_found() {
         assert_eq!(groups_of("Name:\tx\nGroups:\t4 24 1000 \nUid:\t0\n"), [4, 24, 1000]);
         assert!(groups_of("").is_empty());
+        assert_eq!(ids_of("Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n"), Some(ids(4, 8)));
+        assert_eq!(ids_of("Uid:\t1\t2\t3\t4\nGid:\t5\n"), None);
         assert_eq!(umask_of("Name:\tx\nUmask:\t0077\n"), Some(0o077));
         assert_eq!(umask_of("Umask:\tnone\n"), None);
         assert_eq!(effective_capabilities("CapPrm:\t0\nCapEff:\t00000000000000ff\n"), Some(0xff));

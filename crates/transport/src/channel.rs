@@ -17,13 +17,15 @@ pub struct Channel {
     device: OwnedFd,
     /// Bytes of data in the largest request.
     pub(crate) write_bytes_max: usize,
+    /// True if SETXATTR has further flags.
+    pub(crate) has_long_setxattr: bool,
     /// Requests that are being done.
     pub(crate) interrupts: Interrupts,
 }
 
 impl Channel {
     pub(crate) fn new(device: OwnedFd, write_bytes_max: usize) -> Self {
-        Self { device, write_bytes_max, interrupts: Interrupts::default() }
+        Self { device, write_bytes_max, has_long_setxattr: false, interrupts: Interrupts::default() }
     }
 
     /// Waits for the next message. `None` at the end of the mount.

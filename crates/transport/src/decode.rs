@@ -10,7 +10,7 @@ use crate::reply::{Listing, Reply, Time, kind};
 use crate::wire::{
     self, AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn,
     GetAttrIn, GetXattrIn, InHeader, InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn,
-    ReleaseIn, Rename2In, RenameIn, SetAttrIn, SetXattrIn, WriteIn, opcode, valid,
+    ReleaseIn, Rename2In, RenameIn, SetAttrIn, SetXattrIn, SetXattrMore, WriteIn, opcode, valid,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -353,8 +353,11 @@ impl<'a> Decoder<'a, '_> {
             }
             opcode::SETXATTR => {
                 let SetXattrIn { size, flags } = self.take()?;
+                let more = self.channel.has_long_setxattr.then(|| self.take::<SetXattrMore>()).transpose()?;
+                let drops_set_group_id = more.map(|more| more.more_flags & wire::ACL_KILL_SGID != 0);
                 let (name, value) = (self.fields.text()?, self.fields.bytes(size)?);
-                Ok(InodeOperation::SetXattr { name, value, flags, reply: self.reply(kind::Done) })
+                let reply = self.reply(kind::Done);
+                Ok(InodeOperation::SetXattr { name, value, flags, drops_set_group_id, reply })
             }
             opcode::REMOVEXATTR => {
                 let name = self.fields.text()?;

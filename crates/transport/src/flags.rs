@@ -40,10 +40,15 @@ bitflags! {
         const EXPLICIT_INVAL_DATA = 1 << 25;
         /// The server clears set-user-id bits.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
+        /// The kernel tells whether a new access list takes the set-group-id bit away.
+        const SETXATTR_EXT = 1 << 29;
         /// The upper half of these bits is sent.
         const INIT_EXT = 1 << 30;
         /// Files that are opened past the cache can be mapped shared.
         const DIRECT_IO_ALLOW_MMAP = 1 << 36;
+        /// Mounts may map owners (`MOUNT_ATTR_IDMAP`). Refused by the kernel where it does not check permissions. Callers are
+        /// [told](crate::Caller::UNTOLD) where something is made only.
+        const ALLOW_IDMAP = 1 << 40;
     }
 
     /// Treatment of an opened file (`FOPEN_*`).

@@ -40,7 +40,7 @@ impl Channel {
     /// already; those of read(2) and write(2).
     pub fn open(device: OwnedFd, wishes: &Wishes) -> io::Result<(Self, Agreement)> {
         let write_bytes_max = usize::try_from(wishes.request_bytes).map_err(|_| Errno::INVAL)?;
-        let channel = Self::new(device, write_bytes_max);
+        let mut channel = Self::new(device, write_bytes_max);
         let mut buffer = vec![0; BUFFER_BYTES_MIN];
         loop {
             let message = channel.receive(&mut buffer)?.ok_or(Errno::CONNABORTED)?;
@@ -62,6 +62,7 @@ impl Channel {
             }
             let features = wishes.features & offer.features;
             channel.send_init(header.unique, &answer(&offer, features, wishes))?;
+            channel.has_long_setxattr = features.contains(Features::SETXATTR_EXT);
             return Ok((channel, Agreement { features }));
         }
     }

@@ -18,12 +18,17 @@ pub struct Request<'a> {
 /// The process that asks, as the kernel shows it to the server's namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Its user, for access to files.
+    /// Its user, for access to files; or the owner of what is made, by the mount's map of owners.
     pub uid: u32,
-    /// Its group, for access to files.
+    /// Its group, likewise.
     pub gid: u32,
     /// Its number; 0 for the kernel itself.
     pub pid: u32,
+}
+
+impl Caller {
+    /// User and group of all requests that make nothing, if [`ALLOW_IDMAP`](crate::Features::ALLOW_IDMAP) was agreed on.
+    pub const UNTOLD: u32 = u32::MAX;
 }
 
 /// An operation, with the reply that answers it.
@@ -84,7 +89,14 @@ pub enum InodeOperation<'a> {
     /// listxattr(2).
     ListXattr { reply: Reply<kind::Value> },
     /// setxattr(2).
-    SetXattr { name: &'a [u8], value: &'a [u8], flags: u32, reply: Reply<kind::Done> },
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+        /// True if an access list takes the set-group-id bit away; `None` if the kernel does not tell.
+        drops_set_group_id: Option<bool>,
+        reply: Reply<kind::Done>,
+    },
     /// removexattr(2).
     RemoveXattr { name: &'a [u8], reply: Reply<kind::Done> },
     /// access(2), where the kernel does not check permissions.

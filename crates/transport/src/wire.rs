@@ -120,6 +120,8 @@ structures! {
     }
     FsyncIn: 16 { handle: u64, flags: u32, padding: u32 }
     SetXattrIn: 8 { size: u32, flags: u32 }
+    /// Follows the other, if that was agreed on.
+    SetXattrMore: 8 { more_flags: u32, padding: u32 }
     GetXattrIn: 8 { size: u32, padding: u32 }
     AccessIn: 8 { mask: u32, padding: u32 }
     IoctlIn: 32 { handle: u64, flags: u32, command: u32, argument: u64, in_size: u32, out_size: u32 }
@@ -181,6 +183,8 @@ pub(crate) mod valid {
 
 /// Bit of the flags of GETATTR and STATX that says that a handle is given.
 pub(crate) const HAS_HANDLE: u32 = 1 << 0;
+/// Bit of the further flags of SETXATTR that takes the set-group-id bit away.
+pub(crate) const ACL_KILL_SGID: u32 = 1 << 0;
 /// Bit of the flags of FSYNC for fdatasync(2).
 pub(crate) const DATA_ONLY: u32 = 1 << 0;
 

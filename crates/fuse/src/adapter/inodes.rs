@@ -1,7 +1,7 @@
 //! Attributes, links, extended attributes and ioctls.
 
 use super::Adapter;
-use crate::operations::{Ioctl, changes, is_slow};
+use crate::operations::{Ioctl, Xattr, changes, is_slow};
 use crate::permission::Caller;
 use brindle_fs::while_wanted;
 use brindle_transport::{InodeOperation, Reply, kind};
@@ -29,8 +29,9 @@ impl Adapter {
             InodeOperation::ListXattr { reply } => {
                 reply.settle(operations.xattr_names(node), |reply, names| reply.value(&names));
             }
-            InodeOperation::SetXattr { name, value, flags, reply } => {
-                let set = operations.set_xattr(caller, node, name, value, flags.cast_signed());
+            InodeOperation::SetXattr { name, value, flags, drops_set_group_id, reply } => {
+                let xattr = Xattr { name, value, flags: flags.cast_signed(), drops_set_group_id };
+                let set = operations.set_xattr(caller, node, &xattr);
                 reply.settle(set, |reply, ()| reply.done());
             }
             InodeOperation::RemoveXattr { name, reply } => {

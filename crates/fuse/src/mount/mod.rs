@@ -109,7 +109,8 @@ fn serve(
     options: &MountOptions,
 ) -> std::io::Result<Served> {
     let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
-    let (channel, agreement) = Channel::open(device, &wishes(operations.is_written()))?;
+    let (channel, agreement) =
+        Channel::open(device, &wishes(operations.is_written(), options.default_permissions))?;
     let channel = Arc::new(channel);
     operations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
     let upkeep = || {

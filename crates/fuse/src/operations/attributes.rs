@@ -19,6 +19,17 @@ const XATTR_REPLACE: i32 = 2;
 const XATTR_PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
 const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
+/// An extended attribute to be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Xattr<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// Those of setxattr(2).
+    pub(crate) flags: i32,
+    /// True if an access list takes the set-group-id bit away; `None` if the kernel does not tell.
+    pub(crate) drops_set_group_id: Option<bool>,
+}
+
 impl Operations {
     pub(crate) fn set_attributes(
         &self,
@@ -80,14 +91,8 @@ impl Operations {
         Ok(attributes.mode & SET_GROUP_ID != 0 && !caller.may_set_group_id(attributes.gid))
     }
 
-    pub(crate) fn set_xattr(
-        &self,
-        caller: Caller,
-        node: u64,
-        name: &[u8],
-        value: &[u8],
-        flags: i32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn set_xattr(&self, caller: Caller, node: u64, xattr: &Xattr<'_>) -> Result<(), Errno> {
+        let Xattr { name, value, flags, drops_set_group_id } = *xattr;
         let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
             0 => XattrMode::Any,
             XATTR_CREATE => XattrMode::Create,
@@ -98,7 +103,8 @@ impl Operations {
         let id = self.inode(node)?;
         number(self.filesystem.set_xattr(id, name, value, mode))?;
         // A list says what the mode says, and changing it is a kind of chmod.
-        if name == ACCESS_LISTS[0] && self.loses_set_group_id(caller, id)? {
+        let drops = || drops_set_group_id.map_or_else(|| self.loses_set_group_id(caller, id), Ok);
+        if name == ACCESS_LISTS[0] && drops()? {
             let mode = number(self.filesystem.attributes(id))?.mode & !SET_GROUP_ID;
             let change = AttributeChange { mode: Some(mode), ..AttributeChange::default() };
             number(self.filesystem.set_attributes(id, &change))?;

@@ -19,6 +19,7 @@ mod subvolumes;
 mod verbs;
 mod write_back;
 
+pub(crate) use attributes::Xattr;
 pub(crate) use contents::WriteOrigin;
 pub(crate) use names::{Place, Rename};
 pub(crate) use verbs::{Ioctl, changes, is_slow};
@@ -279,7 +280,7 @@ mod tests {
     use super::directories::DIRECTORY_BATCH;
     use super::*;
     use crate::inode_number::ROOT_NODE;
-    use crate::permission::Caller;
+    use crate::permission::{Caller, Ids};
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
     use brindle_fs::{NewInode, OpenOptions, WriteOptions};
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(operations.read(ROOT_NODE, 0, 0, &mut [0; 10]), Err(Errno::ISDIR));
         assert_eq!(operations.read_link(ROOT_NODE), Err(Errno::INVAL));
         assert_eq!(operations.xattr(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
-        let caller = Caller { uid: 0, gid: 0, pid: 0 };
+        let caller = Caller { told: Some(Ids { uid: 0, gid: 0 }), pid: 0 };
         let ioctl = Ioctl { caller, node: ROOT_NODE, command: 0x1234, input: Vec::new() };
         assert_eq!(operations.ioctl(&ioctl), Err(Errno::NOTTY));
     }

@@ -3,7 +3,7 @@
 use super::{Operations, number};
 use crate::attributes::Stat;
 use crate::handles::{Handle, Opened};
-use crate::permission::Caller;
+use crate::permission::{Caller, Ids};
 use brindle_fs::{Attributes, InodeHold, InodeId, NewInode, RenameMode};
 use rustix::io::Errno;
 
@@ -161,7 +161,10 @@ impl Rename {
             0 => Some(RenameMode::Replace),
             RENAME_NOREPLACE => Some(RenameMode::NoReplace),
             RENAME_EXCHANGE => Some(RenameMode::Exchange),
-            RENAME_WHITEOUT => Some(RenameMode::Whiteout { uid: self.caller.uid, gid: self.caller.gid }),
+            RENAME_WHITEOUT => {
+                let Ids { uid, gid } = self.caller.maker();
+                Some(RenameMode::Whiteout { uid, gid })
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! it check permissions for them.
 
 use super::{Operations, number};
-use crate::permission::Caller;
+use crate::permission::{Caller, Ids};
 use brindle_fs::{Attributes, FileType, InodeId, NewInode, RootId, Subvolume};
 use brindle_uapi::message::{
     BY_ID, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2, field, text,
@@ -13,7 +13,8 @@ use zerocopy::{FromBytes, FromZeros};
 impl Operations {
     pub(super) fn create_subvolume(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
-        let (uid, gid, umask) = (caller.uid, caller.gid, caller.umask());
+        let Ids { uid, gid } = caller.ids().ok_or(Errno::PERM)?;
+        let umask = caller.umask();
         let new = NewInode { mode: 0o777, umask, uid, gid, ..NewInode::default() };
         number(self.filesystem.create_subvolume(directory.id, name, &new))?;
         self.entry_changed(parent, name);
