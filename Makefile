@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev make
 PACKAGES := $(BUILD_PACKAGES) acl attr btrfs-progs e2fsprogs fio fuse3 g++ libnbd-bin python3 time util-linux xfsprogs zstd
 CARGO_DENY_VERSION := 0.20.2
 # What `make programs` runs on mounts, beside those.
-PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 tar
+PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 systemd tar udev
 # What `make deb` and `make package-test` use.
 DEB_PACKAGES := binutils debootstrap dpkg-dev
 PREFIX ?= /usr/local
@@ -41,7 +41,7 @@ test: packages ## Everything that CI runs
 	@command -v cargo-deny >/dev/null || cargo install --locked --version $(CARGO_DENY_VERSION) cargo-deny
 	cargo xtask ci
 
-install: target/release/brindle ## Install what was built, below PREFIX (/usr/local) and SBIN (/sbin), with man pages, completions and a unit
+install: target/release/brindle ## Install what was built, below PREFIX (/usr/local) and SBIN (/sbin), with man pages, completions, a unit and rules for udev
 	contrib/install.sh "$(DESTDIR)" $(PREFIX) $(SBIN) $(UNITS) $(STRIP)
 
 uninstall: ## Remove what `make install` put there
@@ -58,6 +58,8 @@ programs: packages build ## Real programs on writable mounts, in several setting
 	@contrib/packages.sh $(PROGRAM_PACKAGES)
 	@BRINDLE=target/release/brindle contrib/programs.sh
 	@BRINDLE=target/release/brindle contrib/databases.py
+	@BRINDLE=target/release/brindle contrib/fstab.sh
+	@BRINDLE=target/release/brindle contrib/units.sh
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600

@@ -11,7 +11,7 @@ work=target/deb/work
 rm -rf "$work"
 mkdir -p "$work/root/DEBIAN" "$work/debian"
 
-ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions contrib/install.sh "$work/root" /usr /usr/sbin /usr/lib/systemd/system --strip
+ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions RULES=/usr/lib/udev/rules.d contrib/install.sh "$work/root" /usr /usr/sbin /usr/lib/systemd/system --strip
 find "$work/root/usr/share/man" -type f -exec gzip -9n {} +
 gzip -9n "$work/root/usr/share/doc/brindle/CHANGELOG.md"
 # Debian keeps the text of the Apache licence for all.

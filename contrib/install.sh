@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what was built, or removes what was installed:
-#   [ZSH_COMPLETIONS=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
+#   [ZSH_COMPLETIONS=DIR] [RULES=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,12 +14,13 @@ share=$dest$prefix/share
 doc=$share/doc/brindle
 bash=$share/bash-completion/completions/brindle
 zsh=$dest${ZSH_COMPLETIONS:-$prefix/share/zsh/site-functions}/_brindle
+rules=$dest${RULES:-$prefix/lib/udev/rules.d}/65-brindle.rules
 fish=$share/fish/vendor_completions.d/brindle.fish
 
 if [ "$remove" ]; then
     rm -rf "$doc"
     rm -f "$dest$prefix/bin/brindle" "$share"/man/man1/brindle.1 "$share"/man/man1/brindle-*.1 \
-        "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$dest$units/brindle-tier@.service" \
+        "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$rules" "$dest$units/brindle-tier@.service" \
         "$dest$sbin"/{mount,umount}.fuse.brindle "$dest$sbin/umount.fuseblk.brindle"
     exit
 fi
@@ -45,6 +46,8 @@ for shell in bash zsh fish; do
 done
 
 install -D -m 644 contrib/brindle-tier@.service "$dest$units/brindle-tier@.service"
+sed "s|@BIN@|$prefix/bin|" contrib/65-brindle.rules >"$pages/rules"
+install -D -m 644 "$pages/rules" "$rules"
 install -d "$doc/user"
 install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$doc/"
 install -m 644 docs/user/*.md "$doc/user/"

@@ -245,9 +245,27 @@ cargo_build() {
     )
 }
 
+# Locks, leases, notification, and an overlay with its upper directory here.
+interfaces() {
+    need python3 || return 0
+    python3 "$here/../crates/fuse/tests/scripts/interfaces.py" "$mnt" >"$work/said"
+    grep -qx 'overlay 0' "$work/said" && grep -qx 'changed: lower/changedmore True' "$work/said"
+}
+
+# What an NFS server asks for.
+file_handles() {
+    need python3 || return 0
+    local script=$here/../crates/fuse/tests/scripts/handles.py
+    mkdir -p "$mnt/above/below"
+    echo contents >"$mnt/above/below/file"
+    python3 "$script" save "$mnt" "$work/handles" above/below/file above/below
+    echo 2 >/proc/sys/vm/drop_caches
+    [ "$(python3 "$script" open "$mnt" "$work/handles")" = $'contents\n\nbelow file in below' ]
+}
+
 cases=("$@")
 [ ${#cases[@]} -eq 0 ] &&
-    cases=(git_clone tar_both_ways rsync_all sqlite_wal fio_verify eight_threads dpkg_unpack cargo_build)
+    cases=(git_clone tar_both_ways rsync_all sqlite_wal fio_verify eight_threads dpkg_unpack cargo_build interfaces file_handles)
 read -ra settings <<<"${SETTINGS:-plain zstd nodesize raid1}"
 
 # A new pool, mounted.

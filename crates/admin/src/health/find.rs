@@ -139,15 +139,24 @@ fn path_of(name: &[u8]) -> Option<PathBuf> {
 }
 
 /// Block devices with contents, of which no other one is built.
-fn block_devices() -> Vec<PathBuf> {
+pub(super) fn block_devices() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/sys/class/block") else { return Vec::new() };
     let is_free = |entry: &fs::DirEntry| {
         let size = fs::read_to_string(entry.path().join("size")).unwrap_or_default();
         let mut holders = fs::read_dir(entry.path().join("holders")).ok().into_iter().flatten();
         size.trim() != "0" && holders.next().is_none()
     };
-    let mut paths: Vec<PathBuf> =
-        entries.flatten().filter(is_free).map(|entry| Path::new("/dev").join(entry.file_name())).collect();
+    // A slash in a name is another character there.
+    let path = |entry: fs::DirEntry| {
+        let name: Vec<u8> = entry
+            .file_name()
+            .as_bytes()
+            .iter()
+            .map(|byte| if *byte == b'!' { b'/' } else { *byte })
+            .collect();
+        Path::new("/dev").join(OsStr::from_bytes(&name))
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().filter(is_free).map(path).collect();
     paths.sort();
     paths
 }

@@ -10,12 +10,14 @@
 
 mod find;
 mod gather;
+mod members;
 mod rules;
 mod space;
 #[cfg(test)]
 mod tests;
 
 pub use find::{FoundPool, on_block_devices, on_devices, on_mounts, pool_at};
+pub use members::{Members, members};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 
 use crate::WriteBack;

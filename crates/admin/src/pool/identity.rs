@@ -16,6 +16,8 @@ pub struct DeviceIdentity {
     pub uuid: Uuid,
     /// Hint that the pool stores.
     pub stored: u64,
+    /// Number of devices of its pool.
+    pub devices: u64,
 }
 
 impl DeviceIdentity {
@@ -26,6 +28,7 @@ impl DeviceIdentity {
         let superblock = Superblock::from_bytes(&bytes);
         let item = &superblock.dev_item;
         let (devid, uuid, stored) = (item.devid, item.uuid, item.device_type.get());
-        Ok(superblock.has_magic().then_some(Self { fsid: superblock.fsid, devid, uuid, stored }))
+        let (fsid, devices) = (superblock.fsid, superblock.num_devices.get());
+        Ok(superblock.has_magic().then_some(Self { fsid, devid, uuid, stored, devices }))
     }
 }

@@ -3,6 +3,7 @@
 
 mod administrator;
 mod block_device;
+mod boot;
 mod cache;
 mod check;
 mod defragment;

@@ -28,7 +28,7 @@ fn handles_outlive_the_cache_and_the_server_and_never_open_another_file() {
     std::fs::write(place.join("above/below/file"), "contents").expect("room");
     std::fs::write(place.join("gone"), "of a file that goes").expect("room");
     save(&place, &store, &["above/below/file", "above/below", ".", "gone"]);
-    let all = ["contents", "below file", "of a file that goes"];
+    let all = ["contents", "below file in below", "of a file that goes"];
     let seen = opened(&place, &store);
     assert_eq!([&seen[0], &seen[1], &seen[3]], all);
     ours.remount();
@@ -42,6 +42,14 @@ fn handles_outlive_the_cache_and_the_server_and_never_open_another_file() {
         std::fs::write(place.join(format!("new{number}")), "of another file").expect("room");
     }
     let seen = opened(&place, &store);
-    assert_eq!([&seen[0], &seen[1], &seen[3]], ["contents", "below file", "Stale file handle"]);
+    assert_eq!([&seen[0], &seen[1], &seen[3]], ["contents", "below file in below", "Stale file handle"]);
+    // A directory is found where it is by now, and a handle of a directory that is gone opens none.
+    std::fs::create_dir(place.join("elsewhere")).expect("room");
+    std::fs::rename(place.join("above/below"), place.join("elsewhere/moved")).expect("it is there");
+    assert_eq!(opened(&place, &store)[1], "moved file in moved");
+    ours.remount();
+    assert_eq!(opened(&place, &store)[..2], ["contents", "moved file in moved"]);
+    std::fs::remove_dir_all(place.join("elsewhere")).expect("it is there");
+    assert_eq!(opened(&place, &store)[..2], ["Stale file handle"; 2]);
     ours.finish();
 }

@@ -1,6 +1,8 @@
 //! Mounts held against the kernel's own. Needs root and FUSE.
 
 mod handles;
+mod idmapped;
+mod interfaces;
 mod kernels_rules;
 mod killed;
 mod nameless;

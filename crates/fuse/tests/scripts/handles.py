@@ -26,7 +26,9 @@ def save(place, store, names):
 def show(descriptor):
     if os.path.isdir(f"/proc/self/fd/{descriptor}"):
         # The kernel finds the directories above.
-        return " ".join([os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), *sorted(os.listdir(descriptor))])
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        above = os.open("..", os.O_RDONLY | os.O_DIRECTORY, dir_fd=descriptor)
+        return " ".join([name, *sorted(os.listdir(descriptor)), "in", *sorted(os.listdir(above))])
     return os.pread(descriptor, 100, 0).decode()
 
 

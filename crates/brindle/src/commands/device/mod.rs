@@ -3,6 +3,7 @@
 mod add;
 pub(crate) mod change;
 mod reads;
+mod ready;
 mod rejoin;
 mod remove;
 mod replace;
@@ -23,6 +24,7 @@ pub(crate) enum DeviceCommand {
     Replace(ReplaceCommand),
     Rejoin(rejoin::RejoinCommand),
     Reads(reads::ReadsCommand),
+    Ready(ready::ReadyCommand),
     Stats(stats::StatsCommand),
 }
 
@@ -34,6 +36,7 @@ pub(crate) fn run(command: &DeviceCommand) -> Result<ExitCode> {
         DeviceCommand::Replace(command) => replace(command),
         DeviceCommand::Rejoin(command) => rejoin::run(command),
         DeviceCommand::Reads(command) => reads::run(command),
+        DeviceCommand::Ready(command) => ready::run(command),
         DeviceCommand::Stats(command) => stats::run(command),
     }
 }

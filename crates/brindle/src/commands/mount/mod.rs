@@ -21,6 +21,7 @@ use crate::commands::tier::{log, warning};
 use crate::commands::usage::OrWrongUsage;
 use crate::logging;
 use anyhow::{Context, Result};
+use brindle_admin::health::members;
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
@@ -81,8 +82,10 @@ EXAMPLES
     brindle mount -o subvol=@ /dev/sdb /dev/sdc /mnt
     brindle mount -o subvol=@home /dev/sdb /mnt/home
 
-  By mount(8), and so by a line of /etc/fstab (`/dev/sdb /mnt fuse.brindle noatime,device=/dev/sdc`):
-    mount -t fuse.brindle -o noatime,device=/dev/sdc /dev/sdb /mnt
+  By mount(8), and so by a line of /etc/fstab (`UUID=... /mnt fuse.brindle noatime,nofail`). It takes one
+  device; the others of the pool are looked for among the block devices, other ones are named by device=:
+    mount -t fuse.brindle -o noatime /dev/sdb /mnt
+    mount -t fuse.brindle -o device=b.img a.img /mnt
 
 EXIT STATUS
   0  the filesystem is mounted; with --foreground: it was, and is unmounted
@@ -150,6 +153,14 @@ fn devices(command: &MountCommand, options: &MountOptions) -> Result<Vec<(PathBu
     command.operands.devices().iter().chain(&options.devices).map(|word| split_class(word)).collect()
 }
 
+/// Devices, and the others of their pool that the machine has.
+fn with_others(devices: &[(PathBuf, Option<PlacementClass>)]) -> Vec<(PathBuf, Option<PlacementClass>)> {
+    let named: Vec<PathBuf> = devices.iter().map(|(path, _)| path.clone()).collect();
+    // What can't be read is told of when the pool is opened.
+    let others = members(&named).map(|members| members.others).unwrap_or_default();
+    devices.iter().cloned().chain(others.into_iter().map(|path| (path, None))).collect()
+}
+
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     options.warn();
     let devices = devices(command, options)?;
@@ -163,7 +174,9 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
             background::report_ready()?;
             return Ok(ExitCode::SUCCESS);
         }
-        match open::filesystem(&devices, options, insists) {
+        // mount(8) takes one device.
+        let all = if command.helper { with_others(&devices) } else { devices.clone() };
+        match open::filesystem(&all, options, insists) {
             Ok(opened) => break opened,
             Err(error) if turn.wait(&error, devices.iter().map(|(path, _)| path.as_path()), options) => {}
             Err(error) => return Err(error),

@@ -1,0 +1,79 @@
+//! Mounts as a machine makes them when it starts, and what programs see that outlive a server.
+
+use super::ends::Served;
+use super::mount::{can_mount, unmount};
+use super::support::{Loops, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+
+#[test]
+fn all_devices_of_a_pool_are_found_by_one() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let images: Vec<PathBuf> = ["a.img", "b.img", "c.img"].map(|name| scratch.path().join(name)).to_vec();
+    for image in &images {
+        File::create(image).and_then(|image| image.set_len(512 << 20)).expect("sparse");
+    }
+    let place = scratch.path().join("place");
+    fs::create_dir(&place).expect("new");
+    let [a, b, c] = [0, 1, 2].map(|number: usize| text(&images[number]));
+    brindle_prints(["mkfs", "-m", "raid1", "-d", "raid1", a, b, c]);
+    let first = Loops::attach(&images[..2], &[]);
+    let device = text(&first.0[1]);
+    assert_eq!(brindle_prints(["device", "ready", "--udev", device]), "ID_BRINDLE_READY=0\n");
+    brindle_fails(1, ["device", "ready", device]);
+    let said = brindle_fails(1, ["mount", "--helper", device, text(&place)]);
+    assert!(said.contains("missing devid 3"), "{said}");
+    let last = Loops::attach(&images[2..], &[]);
+    assert_eq!(brindle_prints(["device", "ready", "--udev", device]), "ID_BRINDLE_READY=1\n");
+    brindle_succeeds(["device", "ready", device]);
+    brindle_succeeds(["mount", "--helper", device, text(&place)]);
+    fs::write(place.join("file"), "contents").expect("room");
+    brindle_succeeds(["device", "ready", text(&last.0[0])]);
+    unmount(&place);
+    // A copy of a device is not taken for it.
+    let copy = scratch.path().join("copy.img");
+    fs::copy(&images[0], &copy).expect("room");
+    let copy = Loops::attach(&[copy], &[]);
+    brindle_fails(1, ["device", "ready", text(&last.0[0])]);
+    drop(copy);
+    assert!(brindle_fails(1, ["device", "ready", text(&scratch.path().join("place"))]).contains("place"));
+    drop((first, last));
+    brindle_prints(["check", a, b, c]);
+}
+
+#[test]
+fn programs_go_on_after_a_new_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount();
+    let path = served.place().join("file");
+    let mut file = File::create(&path).expect("room");
+    file.write_all(b"durable").and_then(|()| file.sync_all()).expect("room");
+    let directory = File::open(served.place()).expect("it is there");
+    served.kill();
+    let gone = |error: std::io::Error| {
+        let errno = Errno::from_io_error(&error);
+        assert!(matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)), "{error}");
+    };
+    gone(file.write_all(b" and more").and_then(|()| file.sync_all()).expect_err("its server is gone"));
+    gone(
+        rustix::fs::openat(&directory, "file", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
+            .expect_err("its server is gone")
+            .into(),
+    );
+    served.mount();
+    gone(file.sync_all().expect_err("it is of the mount before"));
+    assert_eq!(fs::read(&path).expect("it is there"), b"durable");
+    File::options().append(true).open(&path).and_then(|mut file| file.write_all(b" and more")).expect("room");
+    drop((file, directory));
+    unmount(&served.place());
+    served.wait_for_success();
+    served.check();
+}
