@@ -57,7 +57,7 @@ impl Filesystem {
         let uuid = options.host.new_uuid();
         let index = self.new_index(place.tree, parent, &mut names)?;
         self.change(Need::items(16), |edit| {
-            let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.pool().nodesize());
+            let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.store().nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
             let root = planned_root(id, new.uid, inheritance);
             let first = FirstName { parent: ObjectId::FIRST_FREE, name: PARENT, index: 0 };
@@ -109,10 +109,10 @@ impl Filesystem {
         drop(self.pool().join(Need::items(16))?);
         self.pool().exclusively(|editor| {
             let edit = Edit { editor: *editor, now, log_book: &self.log_book };
-            let (_, before) = editor.pool().root_item(source)?.ok_or(TreeError::NoTree(source))?;
+            let (_, before) = editor.store().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
             let made = edit.make_snapshot(&origin, place, id, &item, index);
-            made.inspect_err(|error| editor.pool().abort(error))
+            made.inspect_err(|error| editor.abort(error))
         })?;
         drop(names);
         drop(access);
@@ -371,7 +371,7 @@ impl Edit<'_> {
         let (uuid, received) = uuids.ok_or(TreeError::NoTree(id))?;
         self.remove_uuid(UuidKind::Subvolume, uuid, id)?;
         self.remove_uuid(UuidKind::Received, received, id)?;
-        let root_tree = self.editor.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.editor.store().tree(RootId::ROOT_TREE)?;
         self.add_orphan(&root_tree, id.object_id())
     }
 }

@@ -51,7 +51,7 @@ impl Edit<'_> {
     /// one at its next mount). A leaf full of ids, such as those of snapshots of what was received, takes no more: the
     /// tree is an index, from which only the search for the source of a clone while receiving profits.
     pub(crate) fn add_uuid(&self, kind: UuidKind, uuid: Uuid, id: RootId) -> Result<(), TreeError> {
-        let bytes_max = item_bytes_max(self.editor.pool());
+        let bytes_max = item_bytes_max(self.editor.store());
         let is_filed = self.with_ids(kind, uuid, |data| add_id(data, id, bytes_max))?;
         if is_filed == Some(false) {
             tracing::warn!(
@@ -75,7 +75,7 @@ impl Edit<'_> {
         if uuid.is_nil() {
             return Ok(None);
         }
-        match self.editor.pool().tree(RootId::UUID_TREE) {
+        match self.editor.store().tree(RootId::UUID_TREE) {
             Ok(tree) => self.editor.edit(&tree, &key(kind, uuid), change).map(Some),
             Err(TreeError::NoTree(_)) => Ok(None),
             Err(error) => Err(error),

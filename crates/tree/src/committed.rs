@@ -8,11 +8,12 @@
 //!
 //! To be kept no longer than a few reads take: freed space waits for it.
 
-use crate::cursor::{Cursor, Readahead};
 use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::root::TreeRoot;
-use crate::space::readers::FreedSpaceHold;
+use crate::store::Store;
+use crate::store::cursor::{Cursor, Readahead};
+use crate::store::hold::FreedSpaceHold;
 use crate::tree::Tree;
 use brindle_ondisk::item::{BackRef, ExtentFlags, ExtentItem};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// The last commit; see the module.
 #[derive(Debug)]
 pub struct Committed<'p> {
-    pool: &'p Pool,
+    store: &'p Store,
     _held: FreedSpaceHold<'p>,
     extents: Arc<Tree>,
     /// `None` if no data has checksums.
@@ -54,7 +55,7 @@ impl Pool {
         };
         let extents = tree(RootId::EXTENT_TREE)?.ok_or(TreeError::NoTree(RootId::EXTENT_TREE))?;
         let checksums = tree(RootId::CSUM_TREE)?;
-        Ok(Committed { pool: self, _held: held, extents, checksums, roots })
+        Ok(Committed { store: self, _held: held, extents, checksums, roots })
     }
 
     /// Looks at the copies of the superblock of a device, and writes those that are wrong anew if `repairs`. Returns what was
@@ -67,20 +68,20 @@ impl Pool {
     ) -> Result<(SuperblockScrub, bool), TreeError> {
         let volume = self.volume();
         let found = volume.scrub_superblocks(devid);
-        let Some(writer) = self.writer().ok().filter(|_| !found.wrong.is_empty()) else {
+        let Some(transactions) = self.transactions().ok().filter(|_| !found.wrong.is_empty()) else {
             let is_right = found.wrong.is_empty();
             return Ok((found, is_right));
         };
         let _stops = self.stop_on_panic();
-        let _durable = writer.lock_commit()?;
-        let _no_syncs = writer.log.lock_sync();
+        let _durable = transactions.lock_commit()?;
+        let _no_syncs = transactions.changes().log.lock_sync();
         let found = volume.scrub_superblocks(devid);
         volume.count_superblocks(devid, &found);
         if found.wrong.is_empty() || !repairs {
             let is_right = found.wrong.is_empty();
             return Ok((found, is_right));
         }
-        self.check_sound(writer)?;
+        transactions.check_sound()?;
         let is_written = volume.rewrite_superblocks(devid, &found);
         let is_right = is_written && volume.scrub_superblocks(devid).wrong.is_empty();
         Ok((found, is_right))
@@ -90,7 +91,7 @@ impl Pool {
 impl Committed<'_> {
     /// Committed contents of the logical addresses of a window.
     pub fn expected(&self, window: &ScrubWindow) -> Result<Expected, TreeError> {
-        let mut expected = self.pool.volume().expect(window);
+        let mut expected = self.store.volume().expect(window);
         let end = end_of(window.start, window.logical_length);
         let mut has_data = false;
         let mut cursor = self.cursor(&self.extents);
@@ -160,18 +161,18 @@ impl Committed<'_> {
 
     /// A tree of the last commit; `None` if there is none of this id.
     pub fn tree(&self, id: RootId) -> Result<Option<Arc<Tree>>, TreeError> {
-        let found = self.pool.root_item_in(&self.roots, id)?;
+        let found = self.store.root_item_in(&self.roots, id)?;
         Ok(found.map(|(_, item)| Tree::fixed(TreeRoot::from_item(id, &item))))
     }
 
     /// A leaf that a reference names, by its address.
     pub fn leaf(&self, at: Logical) -> Result<Arc<brindle_ondisk::Node>, TreeError> {
         let expected = NodeExpectation { bytenr: at, generation: None, level: Some(0), first_key: None };
-        self.pool.read_node(&expected)
+        self.store.read_node(&expected)
     }
 
     fn cursor(&self, tree: &Arc<Tree>) -> Cursor<'_> {
-        self.pool.cursor(tree, Readahead::Forward)
+        self.store.cursor(tree, Readahead::Forward)
     }
 
     /// Goes to the extent that holds an address, or else to the first item behind it.
@@ -203,7 +204,7 @@ impl Committed<'_> {
         match Item::parse(key, data) {
             Ok(Item::Extent(item)) => {
                 let is_skinny = key.item_type == KeyType::METADATA_ITEM;
-                Ok(Some((if is_skinny { self.pool.nodesize().into() } else { key.offset() }, item)))
+                Ok(Some((if is_skinny { self.store.nodesize().into() } else { key.offset() }, item)))
             }
             Ok(_) => Ok(None),
             Err(defect) => Err(TreeError::item(RootId::EXTENT_TREE, *key, defect)),
@@ -217,7 +218,7 @@ impl Committed<'_> {
         end: Logical,
         expected: &mut Expected,
     ) -> Result<(), TreeError> {
-        let context = self.pool.volume().tree_context();
+        let context = self.store.volume().tree_context();
         let size = to_u64(context.checksum_type.size());
         let key = |at: Logical| Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get());
         let mut cursor = self.cursor(tree);

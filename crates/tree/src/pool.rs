@@ -1,52 +1,43 @@
-//! The pool: its volume, its trees, the node cache, and (of one that is written) the writer.
+//! The pool: its store, and (of one that is written) its transactions.
 
-use crate::cache::CacheStatistics;
-use crate::cache::NodeCache;
-use crate::cursor::leaf_in_memory;
-use crate::cursor::{Cursor, Readahead};
+use crate::changes::Changes;
+use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::options::{OpenOptions, WriterOptions};
+use crate::pressure::{Pressure, PressureListener};
 use crate::root::TreeRoot;
-use crate::transaction::Writer;
-use crate::tree::Tree;
-use brindle_device::Device;
-use brindle_ondisk::item::{RootItem, SuperblockAge};
-use brindle_ondisk::{
-    Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
-};
-use brindle_sync::atomic::{AtomicU64, Ordering};
-use brindle_sync::{Rank, RwLock};
+use crate::space::Space;
+use crate::statistics::Statistics;
+use crate::store::Store;
+use crate::transaction::exclusive::ExclusiveOperation;
+use crate::transaction::statistics::CommitStatistics;
+use crate::transaction::{Need, Transaction, Transactions};
+use brindle_device::{Device, WritableDevice};
+use brindle_ondisk::item::QgroupStatusHeader;
+use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_volume::Volume;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use zerocopy::FromBytes;
 
-/// The memory that cached nodes may take unless told otherwise, in bytes.
-pub const DEFAULT_CACHE_BYTES: usize = 64 << 20;
-
-/// Options of opening a pool.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Options of the volume.
-    pub volume: brindle_volume::OpenOptions,
-    /// The memory that cached nodes may take, in bytes.
-    pub cache_bytes: usize,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self { volume: brindle_volume::OpenOptions::default(), cache_bytes: DEFAULT_CACHE_BYTES }
-    }
-}
+/// The reason that a pool gives which was opened to be read.
+const NOT_WRITTEN: &str = "it was opened to be read only";
 
 /// A pool whose trees are read and (if it was opened for that) changed by many threads at once.
 #[derive(Debug)]
 pub struct Pool {
-    volume: Volume,
-    cache: NodeCache,
-    /// Trees in use.
-    trees: RwLock<IdMap<RootId, Arc<Tree>>>,
-    /// Number of times data has been moved to another place.
-    pub(crate) moves: AtomicU64,
-    /// State needed to change them; empty if the pool is only read.
-    writer: OnceLock<Writer>,
+    store: Arc<Store>,
+    /// Empty if the pool is only read.
+    transactions: OnceLock<Transactions>,
+}
+
+impl Deref for Pool {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
 }
 
 impl Pool {
@@ -58,243 +49,176 @@ impl Pool {
 
     /// The pool of a volume whose chunks have not been read yet.
     pub(crate) fn from_volume(volume: Volume, cache_bytes: usize) -> Result<Self, TreeError> {
-        let cache = NodeCache::new(cache_bytes, volume.tree_context().nodesize);
-        let pool = Self {
-            volume,
-            cache,
-            trees: RwLock::new(Rank::TreeTable, IdMap::default()),
-            moves: AtomicU64::new(0),
-            writer: OnceLock::new(),
-        };
-        pool.load_chunk_tree()?;
-        pool.volume.check_complete()?;
-        if pool.volume.has_sleepers() {
-            pool.volume.judge_sleepers(&pool.recorded_ages())?;
-        }
+        let store = Arc::new(Store::from_volume(volume, cache_bytes)?);
+        Ok(Self { store, transactions: OnceLock::new() })
+    }
+
+    /// Opens a pool to read and write it. Refuses what it could not keep whole: a log that the caller does not replay, a
+    /// relocation of the kernel's that it does not end, a replacement that is under way.
+    pub fn open_writable(
+        devices: Vec<Arc<dyn WritableDevice>>,
+        options: &OpenOptions,
+        writer: &WriterOptions,
+    ) -> Result<Self, TreeError> {
+        let volume = Volume::open_writable(devices, &options.volume)?;
+        let pool = Self::from_volume(volume, options.cache_bytes)?;
+        pool.check_nothing_is_under_way(writer)?;
+        let space = Arc::new(Space::load(&pool.store, writer)?);
+        let statistics = Statistics::load(&pool.store)?;
+        let pressure = Pressure::new(options.cache_bytes, to_usize(pool.nodesize().into()));
+        let changes = Changes::new(Arc::clone(&space), statistics, pressure, writer);
+        let transactions = Transactions::new(Arc::clone(&pool.store), changes, pool.has_log());
+        pool.store.set_keeper(space);
+        assert!(pool.transactions.set(transactions).is_ok(), "a pool is made writable once");
+        pool.mark_quotas_inconsistent()?;
         Ok(pool)
     }
 
-    /// The devices and the map of the logical space.
-    pub fn volume(&self) -> &Volume {
-        &self.volume
+    /// Takes part in the running transaction. Waits while one is being closed; [`TreeError::NoSpace`] if there is
+    /// no room for what the operation needs.
+    pub fn join(&self, need: Need) -> Result<Transaction<'_>, TreeError> {
+        self.transactions()?.join(need)
     }
 
-    /// The superblock of the last commit.
-    pub fn superblock(&self) -> Arc<Superblock> {
-        self.volume.superblock()
+    /// Makes everything durable that was changed before the call. Callers that come together share a commit.
+    pub fn commit(&self) -> Result<(), TreeError> {
+        self.transactions()?.commit()
     }
 
-    /// Returns true if the last commit has a log of later fsyncs.
-    pub fn has_log(&self) -> bool {
-        TreeRoot::log_root_tree(&self.superblock()).is_some()
-    }
-
-    /// Hit and miss counters of the node cache.
-    pub fn cache_statistics(&self) -> CacheStatistics {
-        self.cache.statistics()
-    }
-
-    /// A tree: one of the superblock's, or one with an item in the tree of roots. Everyone gets the same.
-    pub fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
-        let known = self.trees.read().get(&id).map(Arc::clone);
-        match known {
-            Some(tree) => Ok(tree),
-            None => {
-                let tree = self.find_tree(id)?;
-                let mut trees = self.trees.write();
-                Ok(Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree))))
-            }
-        }
-    }
-
-    /// Number of trees in use.
-    pub(crate) fn known_tree_count(&self) -> usize {
-        self.trees.read().len()
-    }
-
-    /// Trees in use, by id.
-    pub(crate) fn known_trees(&self) -> Vec<Arc<Tree>> {
-        let mut trees: Vec<_> = self.trees.read().values().map(Arc::clone).collect();
-        trees.sort_unstable_by_key(|tree| tree.id());
-        trees
-    }
-
-    /// Makes a new tree known.
-    pub(crate) fn register_tree(&self, tree: Tree) -> Arc<Tree> {
-        let tree = Arc::new(tree);
-        let mut trees = self.trees.write();
-        trees.insert(tree.id(), Arc::clone(&tree));
-        tree
-    }
-
-    /// Forgets a tree that is deleted.
-    pub(crate) fn forget_tree(&self, id: RootId) {
-        self.trees.write().remove(&id);
-    }
-
-    /// Returns a number that grows whenever data moves: a caller that has looked up the location of data, and finds
-    /// afterwards that it has grown, may have read data that is not there any more.
-    pub fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn writer_slot(&self) -> &OnceLock<Writer> {
-        &self.writer
-    }
-
-    pub(crate) fn set_writer(&self, writer: Writer) {
-        assert!(self.writer.set(writer).is_ok(), "a pool is made writable once");
-    }
-
-    /// The size of a tree block, in bytes.
-    pub fn nodesize(&self) -> u32 {
-        self.volume.tree_context().nodesize
-    }
-
-    fn find_tree(&self, id: RootId) -> Result<Tree, TreeError> {
-        let never = Generation::new(0);
-        match id {
-            RootId::ROOT_TREE => Ok(Tree::new(TreeRoot::root_tree(&self.superblock()), never)),
-            RootId::CHUNK_TREE => Ok(Tree::new(TreeRoot::chunk_tree(&self.superblock()), never)),
-            RootId::TREE_LOG => {
-                let root = TreeRoot::log_root_tree(&self.superblock()).ok_or(TreeError::NoTree(id))?;
-                Ok(Tree::new(root, never))
-            }
-            _ => {
-                let (_, item) = self.root_item(id)?.ok_or(TreeError::NoTree(id))?;
-                let last_snapshot = if id.is_file_tree() { item.last_snapshot } else { never };
-                Ok(Tree::new(TreeRoot::from_item(id, &item), last_snapshot))
-            }
-        }
-    }
-
-    /// A tree's root item and its key; the last one, where a relocation left several.
-    pub fn root_item(&self, id: RootId) -> Result<Option<(Key, Box<RootItem>)>, TreeError> {
-        self.root_item_in(&self.tree(RootId::ROOT_TREE)?, id)
-    }
-
-    /// A tree's root item and its key in one version of the tree of roots.
-    pub(crate) fn root_item_in(
+    /// Runs `act` while nothing else changes and no commit can come between: needed by a snapshot. An error must
+    /// leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
+    pub fn exclusively<T>(
         &self,
-        root_tree: &Arc<Tree>,
-        id: RootId,
-    ) -> Result<Option<(Key, Box<RootItem>)>, TreeError> {
-        let mut cursor = self.cursor(root_tree, Readahead::None);
-        cursor.seek_last(&Key::last_of(id.object_id(), KeyType::ROOT_ITEM))?;
-        let Some((key, data)) = cursor.item() else {
-            return Ok(None);
-        };
-        if (key.objectid, key.item_type) != (id.object_id(), KeyType::ROOT_ITEM) {
-            return Ok(None);
-        }
-        match Item::parse(&key, data) {
-            Ok(Item::Root(item)) => Ok(Some((key, item))),
-            Ok(_) => Ok(None),
-            Err(defect) => Err(TreeError::item(RootId::ROOT_TREE, key, defect)),
+        act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+    ) -> Result<T, TreeError> {
+        self.transactions()?.exclusively(act)
+    }
+
+    /// Ends all writing, as an error inside a commit does: for an operation that failed half way, and contents that
+    /// the devices refused.
+    pub fn abort(&self, error: &dyn fmt::Display) {
+        if self.transactions.get().is_some() {
+            self.store.stop().abort(error);
         }
     }
 
-    /// A cursor over a tree, not yet anywhere.
-    pub fn cursor(&self, tree: &Arc<Tree>, readahead: Readahead) -> Cursor<'_> {
-        Cursor::new(self, Arc::clone(tree), readahead)
-    }
-
-    /// The item of exactly this key, handed to `act`.
-    pub fn with_item<T>(
-        &self,
-        tree: &Arc<Tree>,
-        key: &Key,
-        act: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>, TreeError> {
-        if let Some(leaf) = leaf_in_memory(self, tree, key) {
-            let found = leaf.search(key).ok().and_then(|slot| leaf.item(slot));
-            return Ok(found.map(|(_, data)| act(data)));
-        }
-        let mut cursor = self.cursor(tree, Readahead::None);
-        cursor.seek(key)?;
-        Ok(cursor.item().filter(|(found, _)| found == key).map(|(_, data)| act(data)))
-    }
-
-    /// A checked node, from the cache or from a device.
-    pub fn read_node(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
-        if let Some(node) = self.node_in_memory(expected) {
-            return Ok(node);
-        }
-        self.cache.count_miss();
-        let context = self.volume.tree_context();
-        let node = self
-            .volume
-            .read_block(expected.bytenr, context.nodesize, |bytes| Node::check(bytes, context, expected))?;
-        let node = Arc::new(node);
-        self.cache.insert(expected.bytenr, Arc::clone(&node));
-        Ok(node)
-    }
-
-    /// A checked node, if it is in memory.
-    pub(crate) fn node_in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>> {
-        // A cached node was checked against what another parent said; this one may say something else.
-        let cached = self.cache.get(expected.bytenr).filter(|node| is_expected(node, expected));
-        cached.or_else(|| {
-            let writer = self.writer.get()?;
-            let ours = writer.frozen_node(expected.bytenr).or_else(|| writer.log.block(expected.bytenr));
-            ours.filter(|node| is_expected(node, expected))
-        })
-    }
-
-    /// Puts a node into the cache.
-    pub(crate) fn remember_node(&self, at: Logical, node: &Arc<Node>) {
-        self.cache.insert(at, Arc::clone(node));
-    }
-
-    /// Asks the devices for nodes that will be read soon, those that follow each other in one piece.
-    pub(crate) fn prefetch_nodes(&self, addresses: impl Iterator<Item = Logical>) {
-        let nodesize = u64::from(self.volume.tree_context().nodesize);
-        let mut run: Option<(Logical, u64)> = None;
-        for at in addresses.filter(|at| !self.cache.contains(*at)) {
-            match &mut run {
-                Some((start, length)) if start.checked_add(*length) == Some(at) => *length += nodesize,
-                _ => {
-                    if let Some((start, length)) = run.replace((at, nodesize)) {
-                        self.volume.prefetch(start, length);
-                    }
-                }
-            }
-        }
-        if let Some((start, length)) = run {
-            self.volume.prefetch(start, length);
+    /// Reason for which nothing can be written (any more); `None` if it can.
+    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+        match self.transactions.get() {
+            Some(_) => self.store.stop().reason(),
+            None => Some(NOT_WRITTEN.into()),
         }
     }
 
-    /// Ages of superblocks that the pool has recorded; none if they can't be read, and then no device is taken to sleep.
-    fn recorded_ages(&self) -> Vec<SuperblockAge> {
-        self.superblock_ages().unwrap_or_else(|error| {
-            tracing::warn!("the record of devices that sleep can't be read: {error}");
-            Vec::new()
-        })
+    /// Counters of commits since the pool was opened: zero if it is only read.
+    pub fn commit_statistics(&self) -> CommitStatistics {
+        self.transactions.get().map_or_else(CommitStatistics::default, Transactions::commit_statistics)
     }
 
-    fn load_chunk_tree(&self) -> Result<(), TreeError> {
-        let mut cursor = self.cursor(&self.tree(RootId::CHUNK_TREE)?, Readahead::Forward);
-        cursor.seek(&Key::MIN)?;
-        while let Some((key, data)) = cursor.item() {
-            let item = Item::parse(&key, data);
-            match item.map_err(|defect| TreeError::item(RootId::CHUNK_TREE, key, defect))? {
-                Item::Chunk(chunk) if key.objectid == ObjectId::FIRST_CHUNK_TREE => {
-                    self.volume.add_chunk(Logical::new(key.offset()), &chunk)?;
-                }
-                Item::Device(device) => self.volume.add_device(device)?,
-                _ => {}
-            }
-            cursor.next()?;
+    /// Panics unless counts of space, changed blocks and the log agree with recounts: a costly check, for tests. No other
+    /// thread uses the pool meanwhile. Of a pool that is only read, or whose writing has ended, nothing is asked.
+    pub fn verify(&self) {
+        if let Some(transactions) = self.transactions.get() {
+            transactions.verify();
+        }
+    }
+
+    /// Sets the listener that is called when changed blocks take enough memory that a commit should begin. Operations
+    /// wait for a commit when they take twice as much, with or without a listener. The first listener stays.
+    pub fn on_pressure(&self, listener: PressureListener) -> Result<(), TreeError> {
+        self.transactions()?.on_pressure(listener);
+        Ok(())
+    }
+
+    /// Returns true if changed blocks take that much memory.
+    pub fn is_under_pressure(&self) -> bool {
+        self.transactions.get().is_some_and(Transactions::is_under_pressure)
+    }
+
+    /// Gives the pool another label, with zeros behind it, from the next commit on.
+    pub fn set_label(&self, label: &[u8; 256]) -> Result<(), TreeError> {
+        self.transactions()?.set_label(label)
+    }
+
+    /// Returns true if nothing that is written lasts.
+    pub fn is_transient(&self) -> bool {
+        self.transactions.get().is_some_and(Transactions::is_transient)
+    }
+
+    /// Writes the superblock of the last commit to devices that sleep, and then to the others that all hold it: the pool is about
+    /// to be closed.
+    pub fn wake_devices(&self) -> Result<(), TreeError> {
+        self.transactions()?.wake_devices()
+    }
+
+    /// Begins an operation of which there is one at a time, with its name for the callers that are refused meanwhile:
+    /// [`TreeError::Busy`]. Waits for the end of one that yields.
+    pub fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
+        self.transactions()?.begin_exclusive(name)
+    }
+
+    /// Begins one that yields to others, and so does not begin while one runs: [`TreeError::Busy`].
+    pub fn begin_yielding(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
+        self.transactions()?.begin_yielding(name)
+    }
+
+    /// Transactions of the pool.
+    ///
+    /// # Errors
+    /// [`TreeError::ReadOnly`]: a pool that is only read.
+    pub(crate) fn transactions(&self) -> Result<&Transactions, TreeError> {
+        let read_only = || TreeError::ReadOnly(NOT_WRITTEN.into());
+        self.transactions.get().ok_or_else(read_only)
+    }
+
+    /// Changes that no commit has made durable.
+    pub(crate) fn changes(&self) -> Result<&Changes, TreeError> {
+        Ok(self.transactions()?.changes())
+    }
+
+    fn check_nothing_is_under_way(&self, writer: &WriterOptions) -> Result<(), TreeError> {
+        if !writer.recovers && TreeRoot::log_root_tree(&self.superblock()).is_some() {
+            return Err(TreeError::UnderWay(
+                "it has a log tree, with fsyncs after the last commit: mount it once, which replays the log",
+            ));
+        }
+        if writer.is_transient {
+            return Ok(());
+        }
+        if !writer.recovers && self.next_relocation_tree()?.is_some() {
+            return Err(TreeError::UnderWay(
+                "a relocation (balance, or removal of a device) was interrupted: mount it once, which ends it",
+            ));
+        }
+        let replace = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
+        let devices = self.tree(RootId::DEV_TREE)?;
+        let is_replacing = self.with_item(&devices, &replace, |data| match Item::parse(&replace, data) {
+            // 1 is started, 4 suspended.
+            Ok(Item::DevReplace(item)) => matches!(item.replace_state.get(), 1 | 4),
+            _ => false,
+        })?;
+        if is_replacing == Some(true) {
+            return Err(TreeError::UnderWay(
+                "a device is being replaced: let the kernel end or cancel it first",
+            ));
         }
         Ok(())
     }
-}
 
-/// Returns true if a node is the one that this parent means.
-pub(crate) fn is_expected(node: &Node, expected: &NodeExpectation) -> bool {
-    node.header().bytenr == expected.bytenr
-        && expected.generation.is_none_or(|generation| generation == node.generation())
-        && expected.level.is_none_or(|level| level == node.level())
-        && expected.first_key.is_none_or(|key| node.key(0) == Some(key))
+    /// Quota amounts are not kept here; the kernel counts anew where it is told that they are wrong.
+    fn mark_quotas_inconsistent(&self) -> Result<(), TreeError> {
+        let quotas = match self.tree(RootId::QUOTA_TREE) {
+            Ok(quotas) => quotas,
+            Err(TreeError::NoTree(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
+        let transaction = self.join(Need::items(1))?;
+        transaction.update(&quotas, &key, |data| {
+            if let Ok((status, _)) = QgroupStatusHeader::mut_from_prefix(data) {
+                status.flags |= QgroupStatusHeader::INCONSISTENT;
+            }
+        })?;
+        Ok(())
+    }
 }

@@ -3,6 +3,7 @@
 
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::Store;
 use crate::transaction::Need;
 use brindle_ondisk::item::{LogSettingsItem, PoolSettingsItem};
 use brindle_ondisk::{Item, RootId};
@@ -14,6 +15,24 @@ use zerocopy::IntoBytes;
 pub struct PoolSettings {
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     pub small_file_bytes: u64,
+}
+
+impl Store {
+    /// Profile of the log that is stored in the pool.
+    ///
+    /// # Errors
+    /// A device tree that can't be read.
+    pub fn stored_log_profile(&self) -> Result<LogProfile, TreeError> {
+        let tree = self.tree(RootId::DEV_TREE)?;
+        let key = LogSettingsItem::KEY;
+        let found = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+            // A number of a later version is none that may be guessed at.
+            Ok(Item::LogSettings(item)) => Ok(LogProfile::from_disk(item.copies.get()).unwrap_or_default()),
+            Ok(_) => Ok(LogProfile::default()),
+            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
+        })?;
+        Ok(found.transpose()?.unwrap_or_default())
+    }
 }
 
 impl Pool {
@@ -42,22 +61,6 @@ impl Pool {
         transaction.replace(&tree, &PoolSettingsItem::KEY, item.as_bytes())
     }
 
-    /// Profile of the log that is stored in the pool.
-    ///
-    /// # Errors
-    /// A device tree that can't be read.
-    pub fn stored_log_profile(&self) -> Result<LogProfile, TreeError> {
-        let tree = self.tree(RootId::DEV_TREE)?;
-        let key = LogSettingsItem::KEY;
-        let found = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
-            // A number of a later version is none that may be guessed at.
-            Ok(Item::LogSettings(item)) => Ok(LogProfile::from_disk(item.copies.get()).unwrap_or_default()),
-            Ok(_) => Ok(LogProfile::default()),
-            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
-        })?;
-        Ok(found.transpose()?.unwrap_or_default())
-    }
-
     /// Stores another profile of the log, and goes by it from now on; durable with the next commit.
     ///
     /// # Errors
@@ -68,7 +71,7 @@ impl Pool {
             LogSettingsItem { version: LogSettingsItem::VERSION.into(), copies: profile.copies().into() };
         let transaction = self.join(Need::items(1))?;
         transaction.replace(&tree, &LogSettingsItem::KEY, item.as_bytes())?;
-        self.writer()?.space.use_log_profile(profile);
+        self.changes()?.space.use_log_profile(profile);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::Store;
 use brindle_ondisk::item::DevStats;
 use brindle_ondisk::{DevId, Item, Key, KeyType, ObjectId, RootId};
 use brindle_sync::{Mutex, MutexGuard, Rank};
@@ -44,9 +45,9 @@ impl Pool {
     pub fn device_statistics(&self) -> Result<Vec<(DeviceStatus, DevStats)>, TreeError> {
         let devices = self.volume().devices();
         let of_one = |device: DeviceStatus| {
-            let now = match self.writer() {
-                Ok(writer) => writer.statistics.record(device.devid).now(&counted(&device)),
-                Err(_) => self.stored_statistics(device.devid)?.plus(&counted(&device)),
+            let now = match self.changes() {
+                Ok(changes) => changes.statistics.record(device.devid).now(&counted(&device)),
+                Err(_) => stored(self, device.devid)?.plus(&counted(&device)),
             };
             Ok((device, now))
         };
@@ -55,33 +56,52 @@ impl Pool {
 
     /// Sets the statistics of a device to zero, from the next commit on also on disk; what they were.
     pub fn reset_device_statistics(&self, devid: DevId) -> Result<Option<DevStats>, TreeError> {
-        let writer = self.writer()?;
+        let changes = self.changes()?;
         let Some(device) = self.volume().devices().into_iter().find(|device| device.devid == devid) else {
             return Ok(None);
         };
         let counted = counted(&device);
-        let mut records = writer.statistics.lock();
+        let mut records = changes.statistics.lock();
         let record = records.entry(devid).or_default();
         let before = record.now(&counted);
         (record.base, record.since) = (DevStats::default(), counted);
         Ok(Some(before))
     }
+}
 
-    /// Counts stored in the pool.
-    fn stored_statistics(&self, devid: DevId) -> Result<DevStats, TreeError> {
-        let (key, tree) = (key_of(devid), self.tree(RootId::DEV_TREE)?);
-        let stored = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
-            Ok(Item::DevStats(stored)) => Some(stored),
-            _ => None,
-        })?;
-        Ok(stored.flatten().unwrap_or_default())
+impl Editor<'_> {
+    /// Forgets the statistics of a device that leaves the pool: another one may have its id later.
+    pub(crate) fn remove_statistics(&self, devid: DevId) -> Result<(), TreeError> {
+        let tree = self.store.tree(RootId::DEV_TREE)?;
+        if self.store.with_item(&tree, &key_of(devid), |_| ())?.is_some() {
+            self.remove(&tree, &key_of(devid))?;
+        }
+        self.changes.statistics.lock().remove(&devid);
+        Ok(())
     }
 
+    /// Writes what has changed.
+    pub(crate) fn write_statistics(&self) -> Result<(), TreeError> {
+        let tree = self.store.tree(RootId::DEV_TREE)?;
+        for device in self.store.volume().devices() {
+            let record = self.changes.statistics.record(device.devid);
+            let now = record.now(&counted(&device));
+            if now == record.written {
+                continue;
+            }
+            self.replace(&tree, &key_of(device.devid), &now.to_bytes())?;
+            self.changes.statistics.lock().entry(device.devid).or_default().written = now;
+        }
+        Ok(())
+    }
+}
+
+impl Statistics {
     /// Counts stored in the pool for all devices.
-    pub(crate) fn load_statistics(&self) -> Result<Statistics, TreeError> {
-        let statistics = Statistics::default();
-        for device in self.volume().devices() {
-            let base = self.stored_statistics(device.devid)?;
+    pub(crate) fn load(store: &Store) -> Result<Self, TreeError> {
+        let statistics = Self::default();
+        for device in store.volume().devices() {
+            let base = stored(store, device.devid)?;
             let record = Record { base, since: DevStats::default(), written: base };
             statistics.lock().insert(device.devid, record);
         }
@@ -89,45 +109,16 @@ impl Pool {
     }
 
     /// Returns true if there are counts worth a commit.
-    pub(crate) fn has_new_statistics(&self, statistics: &Statistics) -> bool {
-        self.volume().devices().iter().any(|device| {
-            let record = statistics.record(device.devid);
+    pub(crate) fn has_new(&self, store: &Store) -> bool {
+        store.volume().devices().iter().any(|device| {
+            let record = self.record(device.devid);
             let (now, written) = (record.now(&counted(device)), record.written);
             let of_reading =
                 |stats: &DevStats| (stats.read_errs, stats.corruption_errs, stats.generation_errs);
             of_reading(&now) != of_reading(&written) || (now.is_zero() && !written.is_zero())
         })
     }
-}
 
-impl Editor<'_> {
-    /// Forgets the statistics of a device that leaves the pool: another one may have its id later.
-    pub(crate) fn remove_statistics(&self, devid: DevId) -> Result<(), TreeError> {
-        let tree = self.pool.tree(RootId::DEV_TREE)?;
-        if self.pool.with_item(&tree, &key_of(devid), |_| ())?.is_some() {
-            self.remove(&tree, &key_of(devid))?;
-        }
-        self.writer.statistics.lock().remove(&devid);
-        Ok(())
-    }
-
-    /// Writes what has changed.
-    pub(crate) fn write_statistics(&self) -> Result<(), TreeError> {
-        let tree = self.pool.tree(RootId::DEV_TREE)?;
-        for device in self.pool.volume().devices() {
-            let record = self.writer.statistics.record(device.devid);
-            let now = record.now(&counted(&device));
-            if now == record.written {
-                continue;
-            }
-            self.replace(&tree, &key_of(device.devid), &now.to_bytes())?;
-            self.writer.statistics.lock().entry(device.devid).or_default().written = now;
-        }
-        Ok(())
-    }
-}
-
-impl Statistics {
     /// A device has another id.
     pub(crate) fn renumber(&self, devid: DevId, new: DevId) {
         let mut records = self.lock();
@@ -143,6 +134,16 @@ impl Statistics {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<DevId, Record>> {
         self.records.lock()
     }
+}
+
+/// Counts stored in the pool.
+fn stored(store: &Store, devid: DevId) -> Result<DevStats, TreeError> {
+    let (key, tree) = (key_of(devid), store.tree(RootId::DEV_TREE)?);
+    let stored = store.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+        Ok(Item::DevStats(stored)) => Some(stored),
+        _ => None,
+    })?;
+    Ok(stored.flatten().unwrap_or_default())
 }
 
 fn key_of(devid: DevId) -> Key {

@@ -151,7 +151,7 @@ impl<'f> BulkWriter<'f> {
         let id = self.filesystem.new_subvolume_id()?;
         let uuid = self.filesystem.writing()?.options.host.new_uuid();
         self.filesystem.change(Need::items(16), |edit: &Edit<'_>| {
-            let pool = edit.editor.pool();
+            let pool = edit.editor.store();
             let item = new_root_item(uuid, edit.generation(), edit.now, pool.nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
             let (flags, xattrs) = (InodeFlags::empty(), Vec::new());

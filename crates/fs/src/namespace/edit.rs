@@ -255,7 +255,7 @@ impl Edit<'_> {
         index: u64,
     ) -> Result<(), TreeError> {
         self.note_subvolume();
-        let root_tree = self.editor.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.editor.store().tree(RootId::ROOT_TREE)?;
         let header = RootRefHeader {
             dirid: place.directory.number,
             sequence: U64::new(index),
@@ -270,7 +270,7 @@ impl Edit<'_> {
     /// Takes the link between a subvolume and its parent away.
     pub(crate) fn remove_root_reference(&self, parent: RootId, child: RootId) -> Result<(), TreeError> {
         self.note_subvolume();
-        let root_tree = self.editor.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.editor.store().tree(RootId::ROOT_TREE)?;
         for key in root_reference_keys(parent, child) {
             self.editor.remove(&root_tree, &key)?;
         }

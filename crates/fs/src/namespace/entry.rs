@@ -12,7 +12,7 @@ use brindle_ondisk::item::{DirEntryHeader, FileType, InodeExtrefHeader, InodeFla
 use brindle_ondisk::{
     Defect, Incompat, ItemHeader, Key, KeyType, NodeHeader, ObjectId, RootId, extref_hash, name_hash,
 };
-use brindle_tree::{Pool, Tree, TreeError};
+use brindle_tree::{Store, Tree, TreeError};
 use std::sync::Arc;
 
 /// Target of a name.
@@ -230,8 +230,8 @@ impl Filesystem {
 }
 
 /// The largest item that a leaf of a pool can hold, in bytes.
-pub(crate) fn item_bytes_max(pool: &Pool) -> usize {
-    let nodesize = usize::try_from(pool.nodesize()).expect("at most 64 KiB");
+pub(crate) fn item_bytes_max(store: &Store) -> usize {
+    let nodesize = usize::try_from(store.nodesize()).expect("at most 64 KiB");
     nodesize - size_of::<NodeHeader>() - size_of::<ItemHeader>()
 }
 

@@ -47,7 +47,7 @@ impl Pool {
         }
         let nodesize = u64::from(self.nodesize());
         let enough = GOOD_RUN_BYTES.max(to_u64(piece.leaves.len()) * nodesize);
-        let room = self.writer()?.space.longest_run(self, tree.id(), enough)?;
+        let room = self.changes()?.space.longest_run(self, tree.id(), enough)?;
         let mut moved = 0;
         for range in worth_moving(&piece.leaves, nodesize, room) {
             let leaves = &piece.places[range];

@@ -1,10 +1,10 @@
 //! Locations of the leaves of a tree, taken from the blocks above them.
 
-use crate::cursor::Readahead;
-use crate::cursor::may_be_shared;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::cursor::Readahead;
+use crate::store::cursor::may_be_shared;
 use crate::tree::Tree;
 use brindle_ondisk::{Generation, Key, KeyPtr, Logical, Node};
 use brindle_policy::defragment::{Leaf, Scatter};
@@ -51,7 +51,7 @@ impl Pool {
             return Ok(next);
         };
         let last_snapshot = tree.read().last_snapshot;
-        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        let editor = self.transactions()?.editor(Generation::new(0));
         // The root is not shared.
         let mut is_shared = false;
         for node in cursor.nodes().skip(1) {

@@ -45,19 +45,19 @@ impl Blocks for Editor<'_> {
     }
 
     fn in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>> {
-        self.pool.node_in_memory(expected)
+        self.store.node_in_memory(expected)
     }
 
     fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
-        self.pool.read_node(expected)
+        self.store.read_node(expected)
     }
 
     fn prefetch(&self, addresses: impl Iterator<Item = Logical>) {
-        self.pool.prefetch_nodes(addresses);
+        self.store.prefetch_nodes(addresses);
     }
 
     fn next_address(&self) -> Logical {
-        self.writer.next_virtual(self.pool.volume().tree_context().nodesize)
+        self.changes.next_virtual(self.store.volume().tree_context().nodesize)
     }
 
     fn copied(
@@ -79,10 +79,10 @@ impl Blocks for Editor<'_> {
     }
 
     fn dirtied(&self) {
-        self.writer.pressure.dirtied();
+        self.changes.pressure.dirtied();
     }
 
     fn vanished(&self) {
-        self.writer.pressure.vanished(1);
+        self.changes.pressure.vanished(1);
     }
 }

@@ -1,8 +1,8 @@
 //! The way down to a key, and the blocks on it made the transaction's own.
 
 use super::blocks::Blocks;
-use crate::cursor::{may_be_shared, may_hold};
 use crate::error::TreeError;
+use crate::store::cursor::{may_be_shared, may_hold};
 use crate::tree::Tree;
 use crate::tree::TreeState;
 use brindle_ondisk::{Key, Logical, MAX_LEVEL, Node, NodeExpectation, RootId};

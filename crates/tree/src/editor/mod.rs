@@ -30,17 +30,19 @@ mod tests;
 use operations::{insert_all, replace};
 use remove::remove_range;
 
+use crate::changes::Changes;
 use crate::error::TreeError;
-use crate::pool::Pool;
-use crate::transaction::Writer;
+use crate::space::metadata::Load;
+use crate::store::Store;
 use crate::tree::Tree;
-use brindle_ondisk::{Generation, Key, Logical};
+use brindle_ondisk::{Generation, Incompat, Key, Logical};
+use std::fmt;
 
 /// The right to change trees in the running transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Editor<'p> {
-    pub(crate) pool: &'p Pool,
-    pub(crate) writer: &'p Writer,
+    pub(crate) store: &'p Store,
+    pub(crate) changes: &'p Changes,
     pub(crate) generation: Generation,
 }
 
@@ -61,9 +63,24 @@ impl<'p> Editor<'p> {
         self.generation
     }
 
-    /// The pool.
-    pub fn pool(&self) -> &'p Pool {
-        self.pool
+    /// Blocks and trees of the pool.
+    pub fn store(&self) -> &'p Store {
+        self.store
+    }
+
+    /// Pending changes, as far as space for them is concerned.
+    pub(crate) fn load(&self) -> Load {
+        self.changes.load(self.store)
+    }
+
+    /// Ends all writing, for a change that failed half way.
+    pub fn abort(&self, error: &dyn fmt::Display) {
+        self.store.stop().abort(error);
+    }
+
+    /// Says that the pool uses a feature from now on; the next superblock has its bit.
+    pub fn use_feature(&self, feature: Incompat) {
+        *self.changes.features.lock() |= feature;
     }
 
     /// Adds an item; [`TreeError::Exists`] if there is one of this key.

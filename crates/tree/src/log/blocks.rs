@@ -16,17 +16,17 @@ impl Blocks for LogBlocks<'_> {
     }
 
     fn in_memory(&self, expected: &NodeExpectation) -> Option<Arc<Node>> {
-        self.0.writer.log.block(expected.bytenr)
+        self.0.store.unwritten().block_of_log(expected.bytenr)
     }
 
     fn read(&self, expected: &NodeExpectation) -> Result<Arc<Node>, TreeError> {
-        self.0.pool.read_node(expected)
+        self.0.store.read_node(expected)
     }
 
     fn prefetch(&self, _: impl Iterator<Item = Logical>) {}
 
     fn next_address(&self) -> Logical {
-        self.0.writer.next_virtual(self.0.pool.nodesize())
+        self.0.changes.next_virtual(self.0.store.nodesize())
     }
 
     fn copied(&self, _: RootId, _: &Arc<Node>, _: &Node, _: bool) -> Result<(), TreeError> {

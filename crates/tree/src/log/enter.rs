@@ -3,7 +3,7 @@
 use super::blocks::LogBlocks;
 use super::sync::LogTicket;
 use super::{LogState, LogTree, SyncMeasure, Unlogged};
-use crate::cursor::Readahead;
+use crate::changes::Changes;
 use crate::editor::operations::{insert_all, replace};
 use crate::editor::remove::remove_range;
 use crate::editor::{Editor, Verdict};
@@ -13,8 +13,9 @@ use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::checksum::checksum_items;
 use crate::root::TreeRoot;
-use crate::transaction::stop::{ClosedGate, Inside, StopOnPanic};
-use crate::transaction::{Durable, Writer};
+use crate::store::cursor::Readahead;
+use crate::transaction::Durable;
+use crate::transaction::stop::{ClosedGate, Inside};
 use crate::tree::Tree;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, RootId, to_u64};
@@ -40,10 +41,10 @@ struct Locked<'p> {
 
 impl<'p> Locked<'p> {
     /// The lock, if it is wanted. A holder that panics stops the pool on its way out.
-    fn if_told(writer: &'p Writer) -> Option<Self> {
-        let is_told = writer.options.log_prepare_locked;
-        let lock = is_told.then(|| writer.log.preparation.lock_after_panic())?;
-        Some(Self { held: writer.log.histogram(SyncMeasure::EntryHeld).time(), lock })
+    fn if_told(changes: &'p Changes) -> Option<Self> {
+        let is_told = changes.options.log_prepare_locked;
+        let lock = is_told.then(|| changes.log.preparation.lock_after_panic())?;
+        Some(Self { held: changes.log.histogram(SyncMeasure::EntryHeld).time(), lock })
     }
 }
 
@@ -92,30 +93,34 @@ impl std::fmt::Debug for Part<'_> {
 impl Pool {
     /// Takes part in the running transaction, to log: once the one before it is durable.
     pub fn begin_logging(&self) -> Result<Logging<'_>, TreeError> {
-        let writer = self.writer()?;
+        let transactions = self.transactions()?;
         loop {
-            writer.check_alive()?;
-            let inside = writer.enter();
+            self.stop().check()?;
+            let inside = transactions.enter();
             let generation = inside.generation();
-            if writer.durable_generation().get() + 1 == generation.get() {
-                let editor = Editor { pool: self, writer, generation };
-                return Ok(Logging { editor, locked: Locked::if_told(writer), _part: Part::Inside(inside) });
+            if transactions.durable_generation().get() + 1 == generation.get() {
+                let editor = transactions.editor(generation);
+                return Ok(Logging {
+                    editor,
+                    locked: Locked::if_told(transactions.changes()),
+                    _part: Part::Inside(inside),
+                });
             }
             drop(inside);
-            drop(writer.lock_commit()?);
+            drop(transactions.lock_commit()?);
         }
     }
 
     /// Takes part in the running transaction as the only one, to log changes that several items tell together: nothing
     /// else changes as long as the answer lives.
     pub fn begin_logging_alone(&self) -> Result<Logging<'_>, TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
+        let transactions = self.transactions()?;
+        let _stops = self.stop_on_panic();
         // No commit is under way then, so the transaction before the running one is durable.
-        let durable = writer.lock_commit()?;
-        let closed = writer.close_gate();
-        self.check_sound(writer)?;
-        let editor = Editor { pool: self, writer, generation: closed.generation() };
+        let durable = transactions.lock_commit()?;
+        let closed = transactions.close_gate();
+        transactions.check_sound()?;
+        let editor = transactions.editor(closed.generation());
         Ok(Logging { editor, locked: None, _part: Part::Alone(closed, durable) })
     }
 }
@@ -128,7 +133,7 @@ impl Logging<'_> {
 
     /// A tree as of the last commit, if it was there.
     pub fn committed_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>, TreeError> {
-        let (pool, log) = (self.editor.pool, &self.editor.writer.log);
+        let (pool, log) = (self.editor.store, &self.editor.changes.log);
         let roots = Tree::fixed(TreeRoot::root_tree(&pool.superblock()));
         if id == RootId::ROOT_TREE {
             return Ok(Some(roots));
@@ -152,12 +157,12 @@ impl Logging<'_> {
 
     /// The log of a subvolume, if it has one by now.
     pub fn log_tree(&self, subvolume: RootId) -> Option<Arc<Tree>> {
-        self.editor.writer.log.state().trees.get(&subvolume).map(Arc::clone)
+        self.editor.changes.log.state().trees.get(&subvolume).map(Arc::clone)
     }
 
     /// Enters changes. One caller at a time for each range of keys.
     pub fn enter(&self, changes: &[LogChange]) -> Result<Result<LogTicket, Unlogged>, TreeError> {
-        let log = &self.editor.writer.log;
+        let log = &self.editor.changes.log;
         let mut state = log.state();
         let held = self.locked.is_none().then(|| log.histogram(SyncMeasure::EntryHeld).time());
         // Items copied before this check have not been moved.
@@ -227,7 +232,7 @@ impl Logging<'_> {
     /// twice within a transaction.
     fn enter_checksums(&self, log: &LogTree, start: Logical, sums: &[u8]) -> Result<usize, TreeError> {
         let blocks = LogBlocks(self.editor);
-        let context = self.editor.pool.volume().tree_context();
+        let context = self.editor.store.volume().tree_context();
         let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
         let sectors = to_u64(sums.len() / size);
         let there = self.editor.logged_checksums(log, DataRange { start, length: sectors * sector })?;

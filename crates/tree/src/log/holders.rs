@@ -25,7 +25,7 @@
 
 use super::Log;
 use crate::pool::Pool;
-use crate::transaction::Writer;
+use crate::transaction::Transactions;
 use crate::transaction::commit::PUBLISHED_WITHIN;
 use brindle_ondisk::{DevId, Generation, to_u64};
 use brindle_volume::DeviceSet;
@@ -61,9 +61,9 @@ impl LogHolders {
 
 impl Pool {
     /// Devices that are to hold the log of a transaction.
-    pub(super) fn log_holders(&self, writer: &Writer, generation: Generation) -> LogHolders {
+    pub(super) fn log_holders(&self, transactions: &Transactions, generation: Generation) -> LogHolders {
         let within_reach = self.volume().opened_generation().get() + to_u64(PUBLISHED_WITHIN);
-        match writer.space.log_placement() {
+        match transactions.changes().space.log_placement() {
             Err(_) => LogHolders::All,
             Ok(placement) => {
                 let devices = placement.devices.into_iter().map(DevId::new).collect();

@@ -40,14 +40,16 @@ mod verify;
 
 use replayed::LogTree;
 
+use crate::changes::Changes;
 use crate::histogram::Histogram;
 use crate::histogram::{HistogramCounts, Timing};
 use crate::pool::Pool;
-use crate::transaction::Writer;
+use crate::space::Space;
+use crate::store::Store;
 use crate::tree::Tree;
-use brindle_ondisk::{Generation, IdMap, Logical, Node, RootId};
+use brindle_ondisk::{Generation, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
-use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLock};
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use brindle_volume::DeviceSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -60,8 +62,6 @@ pub(crate) struct Log {
     preparation: Mutex<()>,
     /// Held during a sync, and by what syncs must not run beside: the end of the log, and exclusive changes.
     sync: Mutex<()>,
-    /// Blocks that have places, by these; copies that have been replaced stay until the commit.
-    blocks: RwLock<IdMap<Logical, Arc<Node>>>,
     /// Until this transaction is durable, nothing is logged.
     unfit: AtomicU64,
     statistics: Mutex<LogStatistics>,
@@ -191,7 +191,6 @@ impl Default for Log {
             state: Mutex::default(),
             preparation: Mutex::new(Rank::LogPreparation, ()),
             sync: Mutex::new(Rank::LogSync, ()),
-            blocks: RwLock::new(Rank::LogBlocks, IdMap::default()),
             unfit: AtomicU64::new(0),
             statistics: Mutex::default(),
             histograms: Default::default(),
@@ -210,9 +209,7 @@ impl Ranked for LogStatistics {
 impl Log {
     /// True if a panic has interrupted a change of the log.
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.state.is_poisoned()
-            || self.blocks.is_poisoned()
-            || self.state().trees.values().any(|tree| tree.is_poisoned())
+        self.state.is_poisoned() || self.state().trees.values().any(|tree| tree.is_poisoned())
     }
 
     fn state(&self) -> MutexGuard<'_, LogState> {
@@ -223,11 +220,6 @@ impl Log {
     #[track_caller]
     pub(crate) fn lock_sync(&self) -> MutexGuard<'_, ()> {
         self.sync.lock_after_panic()
-    }
-
-    /// A block of the log, by its place.
-    pub(crate) fn block(&self, at: Logical) -> Option<Arc<Node>> {
-        self.blocks.read().get(&at).map(Arc::clone)
     }
 
     /// Until a transaction is durable, nothing is logged.
@@ -241,11 +233,11 @@ impl Log {
 
     /// Ends the log: the transaction is being committed, with everything logged, and has no other participants. Syncs are
     /// kept away.
-    pub(crate) fn end(&self, writer: &Writer, nodesize: u32) {
+    pub(crate) fn end(&self, store: &Store, space: &Space) {
         let mut state = self.state();
-        let blocks = std::mem::take(&mut *self.blocks.write());
+        let blocks = std::mem::take(&mut *store.unwritten().log.write());
         for at in blocks.keys() {
-            writer.space.extent_freed(*at, nodesize.into(), false);
+            space.extent_freed(*at, store.nodesize().into(), false);
         }
         *state = LogState { begun: state.begun, synced: state.begun, ..LogState::default() };
     }
@@ -267,19 +259,19 @@ impl Log {
 impl Pool {
     /// Histograms of syncs since the pool was opened, by [`SyncMeasure`]: empty if it is only read.
     pub fn sync_histograms(&self) -> [HistogramCounts; SyncMeasure::ALL.len()] {
-        let counts = |writer: &Writer| SyncMeasure::ALL.map(|of| writer.log.histogram(of).counts());
-        self.writer().map(counts).unwrap_or_default()
+        let counts = |changes: &Changes| SyncMeasure::ALL.map(|of| changes.log.histogram(of).counts());
+        self.changes().map(counts).unwrap_or_default()
     }
 
     /// Counts the time of a sync, which ends when the answer is dropped; `None` if the pool is only read.
     pub fn time_sync(&self) -> Option<Timing<'_>> {
-        self.writer().ok().map(|writer| writer.log.histogram(SyncMeasure::Time).time())
+        self.changes().ok().map(|changes| changes.log.histogram(SyncMeasure::Time).time())
     }
 
     /// An fsync was a commit.
     pub fn count_unlogged(&self, why: Unlogged) {
-        if let Ok(writer) = self.writer() {
-            writer.log.counts().commits[why as usize] += 1;
+        if let Ok(changes) = self.changes() {
+            changes.log.counts().commits[why as usize] += 1;
         }
     }
 }

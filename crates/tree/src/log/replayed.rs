@@ -5,19 +5,19 @@
 //! extent of data that only the log knows ([`Editor::claim_data`]). All of it belongs to one transaction, whose
 //! superblock points to no log; until [`Pool::log_is_replayed`] is called, nothing is committed.
 
-use crate::cursor::Readahead;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::delayed::Extent;
 use crate::root::TreeRoot;
+use crate::store::Store;
+use crate::store::cursor::Readahead;
 use crate::tree::Tree;
 use brindle_ondisk::{
     BlockGroupType, Defect, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64, to_usize,
 };
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The log of a subvolume.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub struct LogTree {
     pub tree: Arc<Tree>,
 }
 
-impl Pool {
+impl LogTree {
     /// The logs of all subvolumes, if there are any.
-    pub fn log_trees(&self) -> Result<Vec<LogTree>, TreeError> {
-        let Some(root) = TreeRoot::log_root_tree(&self.superblock()) else { return Ok(Vec::new()) };
-        let mut cursor = self.cursor(&Tree::fixed(root), Readahead::None);
+    pub(crate) fn all(store: &Store) -> Result<Vec<Self>, TreeError> {
+        let Some(root) = TreeRoot::log_root_tree(&store.superblock()) else { return Ok(Vec::new()) };
+        let mut cursor = store.cursor(&Tree::fixed(root), Readahead::None);
         cursor.seek(&Key::MIN)?;
         let mut found = Vec::new();
         while let Some((key, data)) = cursor.item() {
@@ -40,7 +40,7 @@ impl Pool {
             match Item::parse(&key, data).map_err(failed)? {
                 Item::Root(item) if key.item_type == KeyType::ROOT_ITEM => {
                     let tree = Tree::fixed(TreeRoot::from_item(RootId::TREE_LOG, &item));
-                    found.push(LogTree { subvolume: RootId::new(key.offset()), tree });
+                    found.push(Self { subvolume: RootId::new(key.offset()), tree });
                 }
                 _ => return Err(failed(Defect::new("no root item in the tree of log trees", 0))),
             }
@@ -48,39 +48,46 @@ impl Pool {
         }
         Ok(found)
     }
+}
+
+impl Pool {
+    /// The logs of all subvolumes, if there are any.
+    pub fn log_trees(&self) -> Result<Vec<LogTree>, TreeError> {
+        LogTree::all(self)
+    }
 
     /// Declares that the running transaction holds everything in the log: it may be committed.
     pub fn log_is_replayed(&self) -> Result<(), TreeError> {
-        self.writer()?.waits_for_log.store(false, Ordering::Release);
+        self.transactions()?.has_log_now();
         Ok(())
     }
+}
 
-    /// All blocks of a tree.
-    fn blocks_of(&self, root: TreeRoot) -> Result<Vec<Logical>, TreeError> {
-        let (mut found, mut waiting) = (Vec::new(), vec![root.expectation()]);
-        while let Some(expected) = waiting.pop() {
-            found.push(expected.bytenr);
-            if expected.level == Some(0) {
-                continue;
-            }
-            let node = self.read_node(&expected)?;
-            let children = node.key_ptrs().iter();
-            waiting.extend(children.map(|child| NodeExpectation::child(child, node.level())));
+/// All blocks of a tree.
+fn blocks_of(store: &Store, root: TreeRoot) -> Result<Vec<Logical>, TreeError> {
+    let (mut found, mut waiting) = (Vec::new(), vec![root.expectation()]);
+    while let Some(expected) = waiting.pop() {
+        found.push(expected.bytenr);
+        if expected.level == Some(0) {
+            continue;
         }
-        Ok(found)
+        let node = store.read_node(&expected)?;
+        let children = node.key_ptrs().iter();
+        waiting.extend(children.map(|child| NodeExpectation::child(child, node.level())));
     }
+    Ok(found)
 }
 
 impl Editor<'_> {
     /// Sees to it that no block of the log is overwritten before this transaction is durable.
     pub fn keep_log(&self) -> Result<(), TreeError> {
-        let mut roots: Vec<TreeRoot> = self.pool.log_trees()?.iter().map(|log| log.tree.root()).collect();
-        roots.extend(TreeRoot::log_root_tree(&self.pool.superblock()));
+        let mut roots: Vec<TreeRoot> = LogTree::all(self.store)?.iter().map(|log| log.tree.root()).collect();
+        roots.extend(TreeRoot::log_root_tree(&self.store.superblock()));
         for root in roots {
-            for block in self.pool.blocks_of(root)? {
-                let length = self.pool.nodesize().into();
+            for block in blocks_of(self.store, root)? {
+                let length = self.store.nodesize().into();
                 self.claim(BlockGroupType::METADATA, block, length)?;
-                self.writer.space.extent_freed(block, length, false);
+                self.changes.space.extent_freed(block, length, false);
             }
         }
         Ok(())
@@ -104,7 +111,7 @@ impl Editor<'_> {
     ) -> Result<Vec<(Logical, Vec<u8>)>, TreeError> {
         let (sector, size) = self.checksum_unit();
         let end = range.start.get().saturating_add(range.length);
-        let mut cursor = self.pool.cursor(&log.tree, Readahead::None);
+        let mut cursor = self.store.cursor(&log.tree, Readahead::None);
         cursor.seek_last(&checksum_key(range.start))?;
         if cursor.key().is_none_or(|key| key.item_type != KeyType::EXTENT_CSUM) {
             cursor.seek(&checksum_key(range.start))?;
@@ -128,13 +135,13 @@ impl Editor<'_> {
     }
 
     fn checksum_unit(&self) -> (u64, usize) {
-        let context = self.pool.volume().tree_context();
+        let context = self.store.volume().tree_context();
         (context.sectorsize.into(), context.checksum_type.size())
     }
 
     /// Takes a range that must be free, where such things are.
     fn claim(&self, kind: BlockGroupType, start: Logical, length: u64) -> Result<(), TreeError> {
-        if self.writer.space.claim(self.pool, kind, start, length)? {
+        if self.changes.space.claim(self.store, kind, start, length)? {
             return Ok(());
         }
         Err(TreeError::Space { start, length, problem: "a log has it, and it is not free" })

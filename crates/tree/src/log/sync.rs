@@ -10,11 +10,9 @@ use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::root::TreeRoot;
 use crate::space::{MetadataReservation, Urgency};
-use crate::transaction::Writer;
-use crate::transaction::stop::StopOnPanic;
+use crate::transaction::Transactions;
 use crate::tree::Tree;
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
-use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
 use brindle_volume::DeviceSet;
 use std::sync::Arc;
@@ -70,17 +68,18 @@ impl Log {
 impl Pool {
     /// Makes an entry durable, unless it is already.
     pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
-        if writer.durable_generation() >= ticket.generation || !writer.log.joins(ticket) {
+        let transactions = self.transactions()?;
+        let _stops = self.stop_on_panic();
+        if transactions.durable_generation() >= ticket.generation || !transactions.changes().log.joins(ticket)
+        {
             return Ok(Ok(()));
         }
-        writer.log.counts().fsyncs += 1;
-        let alone = writer.log.lock_sync();
-        let held = writer.log.histogram(SyncMeasure::LockHeld).time();
-        writer.check_alive()?;
+        transactions.changes().log.counts().fsyncs += 1;
+        let alone = transactions.changes().log.lock_sync();
+        let held = transactions.changes().log.histogram(SyncMeasure::LockHeld).time();
+        self.stop().check()?;
         let (is_synced, has_ended) = {
-            let state = writer.log.state();
+            let state = transactions.changes().log.state();
             (state.synced >= ticket.number, state.generation != ticket.generation)
         };
         if is_synced && !has_ended {
@@ -89,41 +88,45 @@ impl Pool {
         if has_ended {
             drop(held);
             drop(alone);
-            return self.wait_for_commit_of(writer, ticket);
+            return self.wait_for_commit_of(transactions, ticket);
         }
-        let editor = Editor { pool: self, writer, generation: ticket.generation };
-        if !self.is_fit_for_log(writer, ticket.generation)? {
+        let editor = transactions.editor(ticket.generation);
+        if !self.is_fit_for_log(transactions, ticket.generation)? {
             return Ok(Err(Unlogged::Layout));
         }
-        let holders = self.log_holders(writer, ticket.generation);
-        if !writer.log.keeps_to(&holders) {
-            writer.log.forbid(ticket.generation);
+        let holders = self.log_holders(transactions, ticket.generation);
+        if !transactions.changes().log.keeps_to(&holders) {
+            transactions.changes().log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        let Some(reservation) = self.reserve_for_log(writer)? else { return Ok(Err(Unlogged::Space)) };
+        let Some(reservation) = self.reserve_for_log(transactions)? else { return Ok(Err(Unlogged::Space)) };
         let placed = editor.place_log();
-        writer.space.release_metadata(reservation);
+        transactions.changes().space.release_metadata(reservation);
         // From here on a log that is not written is of no use any more: it has blocks that are not where they should be.
-        let placed = placed.inspect_err(|_| writer.log.forbid(ticket.generation));
+        let placed = placed.inspect_err(|_| transactions.changes().log.forbid(ticket.generation));
         let placed = placed?;
         // Places may have been found in a chunk that was made for them.
-        if !self.is_fit_for_log(writer, ticket.generation)? {
-            writer.log.forbid(ticket.generation);
+        if !self.is_fit_for_log(transactions, ticket.generation)? {
+            transactions.changes().log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        if let Err(error) = self.write_log(&holders, &placed) {
+        if let Err(error) = self.write_log(transactions, &holders, &placed) {
             tracing::warn!("a log was not written: {error}");
-            writer.log.forbid(ticket.generation);
+            transactions.changes().log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Devices));
         }
         // A sync changes one sector of the superblock, which can't be torn; the commit changes more, and if it tears them,
         // the others must know the log.
-        writer.copies_are_current.store(false, Ordering::Relaxed);
+        transactions.copies_differ();
         let blocks = &placed.blocks;
-        let callers = writer.log.note_synced(placed.number);
-        writer.log.histogram(SyncMeasure::Callers).add(callers);
-        writer.log.histogram(SyncMeasure::Bytes).add(to_u64(blocks.len()) * u64::from(self.nodesize()));
-        let mut counts = writer.log.counts();
+        let callers = transactions.changes().log.note_synced(placed.number);
+        transactions.changes().log.histogram(SyncMeasure::Callers).add(callers);
+        transactions
+            .changes()
+            .log
+            .histogram(SyncMeasure::Bytes)
+            .add(to_u64(blocks.len()) * u64::from(self.nodesize()));
+        let mut counts = transactions.changes().log.counts();
         counts.syncs += 1;
         counts.blocks += to_u64(blocks.len());
         let nodesize = u64::from(self.nodesize());
@@ -134,37 +137,42 @@ impl Pool {
     /// The commit that ended the log of an entry has everything that was entered: waits until it is durable.
     fn wait_for_commit_of(
         &self,
-        writer: &Writer,
+        transactions: &Transactions,
         ticket: LogTicket,
     ) -> Result<Result<(), Unlogged>, TreeError> {
-        let durable = writer.lock_commit()?;
+        let durable = transactions.lock_commit()?;
         Ok(if durable.generation >= ticket.generation { Ok(()) } else { Err(Unlogged::Layout) })
     }
 
     /// Returns true if everything the log refers to can be found by way of the last commit.
-    fn is_fit_for_log(&self, writer: &Writer, generation: Generation) -> Result<bool, TreeError> {
-        let features = *writer.features.lock();
+    fn is_fit_for_log(&self, transactions: &Transactions, generation: Generation) -> Result<bool, TreeError> {
+        let features = *transactions.changes().features.lock();
         // A device that is not there, and not known to be, would come back with a superblock as new as that of the log.
-        Ok(!writer.log.is_forbidden(generation)
+        Ok(!transactions.changes().log.is_forbidden(generation)
             && self.volume().devices_to_mark().is_empty()
-            && writer.space.has_committed_layout()
+            && transactions.changes().space.has_committed_layout()
             && !self.tree(RootId::CHUNK_TREE)?.is_dirty()
             && self.superblock().incompat().contains(features))
     }
 
     /// Room for all blocks that the log has changed, and for what its next places take of others; `None` if there is
     /// none.
-    fn reserve_for_log(&self, writer: &Writer) -> Result<Option<MetadataReservation>, TreeError> {
+    fn reserve_for_log(&self, transactions: &Transactions) -> Result<Option<MetadataReservation>, TreeError> {
         let nodesize = u64::from(self.nodesize());
         let waiting: usize = {
-            let state = writer.log.state();
+            let state = transactions.changes().log.state();
             state.trees.values().map(|tree| tree.read().dirty.len()).sum::<usize>() + ROOT_BLOCKS
         };
-        let placed = writer.log.blocks.read().len();
+        let placed = self.unwritten().log.read().len();
         if to_u64(placed + waiting) * nodesize > LOG_BYTES_MAX {
             return Ok(None);
         }
-        match writer.space.reserve_metadata(self, to_u64(waiting) * nodesize, Urgency::Normal) {
+        match transactions.changes().space.reserve_metadata(
+            self,
+            transactions.load(),
+            to_u64(waiting) * nodesize,
+            Urgency::Normal,
+        ) {
             Err(TreeError::NoSpace(_)) => Ok(None),
             reserved => reserved,
         }
@@ -172,18 +180,23 @@ impl Pool {
 
     /// Writes blocks of the log and the superblocks that point to them. Blocks, and the data that they refer to, are durable
     /// before the superblocks are; a device that took no write since, or only such as the log does not need, is left alone.
-    fn write_log(&self, holders: &LogHolders, placed: &Placed) -> Result<(), TreeError> {
+    fn write_log(
+        &self,
+        transactions: &Transactions,
+        holders: &LogHolders,
+        placed: &Placed,
+    ) -> Result<(), TreeError> {
         let Placed { root, blocks, data_on, .. } = placed;
         let sealed: Vec<(Logical, Node)> =
             parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
         let needed = self.devices_of_log(holders, blocks).union(data_on);
-        let woken = self.wake_written(&needed)?;
+        let woken = transactions.wake_written(&needed)?;
         self.volume().write_blocks_on(&writes, holders.alone())?;
         let devices = holders.superblocks();
         let unflushed = self.volume().unflushed_devices().intersection(&needed).union(&woken);
         self.volume().make_whole_relying_on(&unflushed.union(&devices), holders.alone())?;
-        self.write_copies(&woken)?;
+        transactions.write_copies(&woken)?;
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
         superblock.add_holders(self.volume().holders(superblock.generation));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
@@ -206,7 +219,7 @@ impl Pool {
 impl Editor<'_> {
     /// Gives all changed blocks of the log their places.
     fn place_log(&self) -> Result<Placed, TreeError> {
-        let log = &self.writer.log;
+        let log = &self.changes.log;
         let mut state = log.state();
         let roots = match &state.roots {
             Some(roots) => Arc::clone(roots),
@@ -223,7 +236,7 @@ impl Editor<'_> {
             let mut tree = tree.write();
             let dirty = std::mem::take(&mut tree.dirty);
             placed.extend(dirty.iter().map(|(at, node)| (*at, Arc::clone(node))));
-            log.blocks.write().extend(dirty);
+            self.store.unwritten().log.write().extend(dirty);
         }
         placed.sort_unstable_by_key(|(at, _)| *at);
         state.begun += 1;
@@ -233,15 +246,15 @@ impl Editor<'_> {
 
     /// Assigns the addresses: one run for all of them.
     fn assign_log(&self, state: &LogState, roots: &Tree) -> Result<(), TreeError> {
-        let (space, nodesize) = (&self.writer.space, self.pool.nodesize());
+        let (space, nodesize) = (&self.changes.space, self.store.nodesize());
         let changed: Vec<(&RootId, &Arc<Tree>)> =
             state.trees.iter().filter(|(_, tree)| tree.is_dirty()).collect();
         let blocks: usize = changed.iter().map(|(_, tree)| tree.read().dirty.len()).sum();
-        let mut places = space.allocate_log_blocks(self.pool, blocks + ROOT_BLOCKS)?.into_iter();
+        let mut places = space.allocate_log_blocks(self.store, blocks + ROOT_BLOCKS)?.into_iter();
         let mut next = |count: usize, _: Option<Logical>| {
             let mut taken: Vec<Logical> = places.by_ref().take(count).collect();
             if taken.len() < count {
-                taken.extend(space.allocate_log_blocks(self.pool, count - taken.len())?);
+                taken.extend(space.allocate_log_blocks(self.store, count - taken.len())?);
             }
             Ok(taken)
         };

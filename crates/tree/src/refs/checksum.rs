@@ -1,9 +1,9 @@
 //! The checksum tree: checksums of consecutive sectors, packed into items that are as long as the kernel has them.
 
 use super::DataRange;
-use crate::cursor::Readahead;
 use crate::editor::{Editor, Verdict};
 use crate::error::TreeError;
+use crate::store::cursor::Readahead;
 use crate::tree::Tree;
 use brindle_ondisk::{
     ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, RootId, TreeContext, to_u64, to_usize,
@@ -104,13 +104,13 @@ fn key(at: Logical) -> Key {
 impl Editor<'_> {
     /// Adds checksums of consecutive sectors, one after the other. What was there of these sectors goes.
     pub fn insert_checksums(&self, start: Logical, checksums: &[u8]) -> Result<(), TreeError> {
-        let tree = self.pool.tree(RootId::CSUM_TREE)?;
-        let packing = Packing::new(self.pool.volume().tree_context());
+        let tree = self.store.tree(RootId::CSUM_TREE)?;
+        let packing = Packing::new(self.store.volume().tree_context());
         let range = DataRange { start, length: packing.covered(checksums.len()) };
         if range.length == 0 {
             return Ok(());
         }
-        let _alone = self.writer.refs.lock_checksums();
+        let _alone = self.changes.refs.lock_checksums();
         let end_of = |run: Run<'_>| (run.start, packing.end(run), run.sums.len());
         let mut before = self.checksums_up_to(&tree, start, end_of)?;
         let last = self.checksums_up_to(&tree, start + (range.length - 1), end_of)?;
@@ -133,12 +133,12 @@ impl Editor<'_> {
 
     /// Removes the checksums of a range.
     pub fn remove_checksums(&self, range: DataRange) -> Result<(), TreeError> {
-        let tree = match self.pool.tree(RootId::CSUM_TREE) {
+        let tree = match self.store.tree(RootId::CSUM_TREE) {
             Err(TreeError::NoTree(_)) => return Ok(()),
             tree => tree?,
         };
-        let packing = Packing::new(self.pool.volume().tree_context());
-        let _alone = self.writer.refs.lock_checksums();
+        let packing = Packing::new(self.store.volume().tree_context());
+        let _alone = self.changes.refs.lock_checksums();
         if range.length == 0 { Ok(()) } else { self.cut_checksums(&tree, &packing, &range) }
     }
 
@@ -171,7 +171,7 @@ impl Editor<'_> {
         at: Logical,
         look: impl FnOnce(Run<'_>) -> T,
     ) -> Result<Option<T>, TreeError> {
-        let mut cursor = self.pool.cursor(tree, Readahead::None);
+        let mut cursor = self.store.cursor(tree, Readahead::None);
         cursor.seek_last(&key(at))?;
         let item = cursor.item().filter(|(key, _)| key.item_type == KeyType::EXTENT_CSUM);
         Ok(item.map(|(key, sums)| look(Run { start: Logical::new(key.offset()), sums })))

@@ -84,19 +84,19 @@ impl Editor<'_> {
         if tree.is_dirty() {
             return Ok(false);
         }
-        let Some((key, item)) = self.pool.root_item(tree.id())? else {
+        let Some((key, item)) = self.store.root_item(tree.id())? else {
             return Ok(true);
         };
         // What is older than a snapshot, the snapshot did not make.
         let doomed = Doomed { root: tree.root(), key, origin: Generation::new(key.offset()) };
         let dropped = self.drop_blocks(&doomed, &item, budget)?;
-        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
         if dropped == Dropped::Whole {
-            self.writer.refs.note_conversion(tree.id(), None);
+            self.changes.refs.note_conversion(tree.id(), None);
             self.remove(&root_tree, &key)?;
             let orphan = Key::new(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM, tree.id().get());
             self.remove(&root_tree, &orphan)?;
-            self.pool.forget_tree(tree.id());
+            self.store.forget_tree(tree.id());
         } else if let Dropped::Until(progress, level) = dropped {
             self.update(&root_tree, &key, |data| RootItem::write_drop_progress(data, &progress, level))?
                 .unwrap_or(Ok(()))
@@ -125,7 +125,7 @@ impl Editor<'_> {
 impl Walk<'_, '_> {
     /// Goes to where the root item says that dropping has come.
     fn resume(&mut self, doomed: &Doomed, item: &RootItem) -> Result<(), TreeError> {
-        let root = self.editor.pool.read_node(&doomed.root.expectation())?;
+        let root = self.editor.store.read_node(&doomed.root.expectation())?;
         let begun = item.drop_progress.objectid != ObjectId::new(0);
         let until = if begun { item.drop_level } else { root.level() };
         if until > root.level() || until == 0 && root.level() > 0 {
@@ -143,7 +143,7 @@ impl Walk<'_, '_> {
             }
             let Some(pointer) = step.node.key_ptrs().get(step.slot) else { break };
             let expected = NodeExpectation::child(pointer, step.node.level());
-            let child = self.editor.pool.read_node(&expected)?;
+            let child = self.editor.store.read_node(&expected)?;
             self.enter(child)?;
         }
         Ok(())
@@ -198,7 +198,7 @@ impl Walk<'_, '_> {
             }
             None => under,
         };
-        self.editor.writer.refs.change(&self.editor.extent_of(&step.node), parent.block(), -1);
+        self.editor.changes.refs.change(&self.editor.extent_of(&step.node), parent.block(), -1);
         self.budget = self.budget.saturating_sub(1);
         Ok(())
     }
@@ -213,18 +213,18 @@ impl Walk<'_, '_> {
         let extent = self.editor.block_extent(pointer.blockptr, level, pointer.key);
         let mut must_convert = true;
         loop {
-            let decision = self.editor.writer.refs.lock_block(extent.start, extent.length);
+            let decision = self.editor.changes.refs.lock_block(extent.start, extent.length);
             let known = self.editor.block_references(extent.start, level)?;
             if known.count == 0 {
                 return Err(self.editor.unknown_block(&extent));
             }
             if known.count == 1 {
-                let node = self.editor.pool.read_node(&expected)?;
+                let node = self.editor.store.read_node(&expected)?;
                 self.path.push(Step { node, slot: 0, flags: known.flags, prefetched: 0 });
                 return Ok(());
             }
             if !must_convert || pointer.generation < self.origin {
-                self.editor.writer.refs.change(&extent, parent.block(), -1);
+                self.editor.changes.refs.change(&extent, parent.block(), -1);
                 break;
             }
             drop(decision);
@@ -257,7 +257,7 @@ impl Walk<'_, '_> {
             level: Some(level),
             first_key: Some(pointer.key),
         };
-        let node = self.editor.pool.read_node(&expected)?;
+        let node = self.editor.store.read_node(&expected)?;
         if node.header().owner != self.tree {
             return Ok(Conversion::Whole);
         }
@@ -266,7 +266,7 @@ impl Walk<'_, '_> {
         }
         let Some(below) = level.checked_sub(1) else { return Ok(Conversion::Whole) };
         let children = node.key_ptrs();
-        let done = self.editor.writer.refs.conversion(self.tree);
+        let done = self.editor.changes.refs.conversion(self.tree);
         for (slot, child) in children.iter().enumerate() {
             let next = children.get(slot + 1).map(|next| next.key);
             if next.is_some_and(|next| next <= done) {
@@ -275,13 +275,13 @@ impl Walk<'_, '_> {
             if slot % PREFETCH == 0 {
                 let batch = children.iter().skip(slot).take(PREFETCH);
                 let wanted = batch.filter(|child| child.generation >= self.origin);
-                self.editor.pool.prefetch_nodes(wanted.map(|child| child.blockptr));
+                self.editor.store.prefetch_nodes(wanted.map(|child| child.blockptr));
             }
             if self.convert(child, below)? == Conversion::Part {
                 return Ok(Conversion::Part);
             }
             if let Some(next) = next.filter(|_| below == 0) {
-                self.editor.writer.refs.note_conversion(self.tree, Some(next));
+                self.editor.changes.refs.note_conversion(self.tree, Some(next));
             }
         }
         Ok(Conversion::Whole)
@@ -289,7 +289,7 @@ impl Walk<'_, '_> {
 
     /// Converts one block unless it is; `false` if there is no budget for it.
     fn convert_block(&mut self, node: &Node, extent: &Extent) -> Result<bool, TreeError> {
-        let _decision = self.editor.writer.refs.lock_block(extent.start, extent.length);
+        let _decision = self.editor.changes.refs.lock_block(extent.start, extent.length);
         if self.is_full(extent, node.level())? {
             return Ok(true);
         }
@@ -298,7 +298,7 @@ impl Walk<'_, '_> {
         }
         self.editor.refer_from(node, Under::Block(extent.start), 1)?;
         self.editor.refer_from(node, Under::Tree(self.tree), -1)?;
-        self.editor.writer.refs.set_full(extent);
+        self.editor.changes.refs.set_full(extent);
         self.budget -= 1;
         Ok(true)
     }
@@ -327,7 +327,7 @@ impl Walk<'_, '_> {
                 wanted.push(child.blockptr);
             }
         }
-        self.editor.pool.prefetch_nodes(wanted.into_iter());
+        self.editor.store.prefetch_nodes(wanted.into_iter());
         Ok(())
     }
 }

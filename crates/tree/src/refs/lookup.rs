@@ -3,9 +3,9 @@
 use super::delayed::{Extent, ExtentKind, Head, Referrer};
 use super::record::{KeyedRef, Record};
 use super::{BlockReferences, DataRange};
-use crate::cursor::Readahead;
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::store::cursor::Readahead;
 use crate::tree::Tree;
 use brindle_ondisk::item::{BackRef, ExtentDataRef, ExtentFlags};
 use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, Logical, ObjectId, RootId};
@@ -60,7 +60,7 @@ impl Editor<'_> {
         range: DataRange,
         reference: &ExtentDataRef,
     ) -> Result<bool, TreeError> {
-        let is_about_to_move = self.writer.space.is_closed_at(range.start);
+        let is_about_to_move = self.changes.space.is_closed_at(range.start);
         Ok(is_about_to_move || self.is_data_referred_elsewhere(tree, range, reference)?)
     }
 
@@ -114,7 +114,7 @@ impl Editor<'_> {
         let mut referrers: Vec<(Referrer, i64)> = record.inline().iter().filter_map(of).collect();
         if record.keyed_refs() > 0 {
             let objectid = ObjectId::new(extent.start.get());
-            let mut cursor = self.pool.cursor(tree, Readahead::None);
+            let mut cursor = self.store.cursor(tree, Readahead::None);
             cursor.seek(&Key::last_of(objectid, KeyType::METADATA_ITEM))?;
             while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == objectid) {
                 let item = Item::parse(&key, data);
@@ -132,8 +132,8 @@ impl Editor<'_> {
 
     /// Record of an extent in the extent tree, and the waiting changes, as of one moment.
     fn all_that_is_known(&self, extent: &Extent) -> Result<(Option<Record>, Option<Head>), TreeError> {
-        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
-        let refs = &self.writer.refs;
+        let tree = self.store.tree(RootId::EXTENT_TREE)?;
+        let refs = &self.changes.refs;
         let _held = refs.hold();
         let head = refs.waiting(extent.start);
         if head.as_ref().is_some_and(|head| head.is_new) {
@@ -149,7 +149,7 @@ impl Editor<'_> {
         extent: &Extent,
     ) -> Result<Option<(Key, Record)>, TreeError> {
         let objectid = ObjectId::new(extent.start.get());
-        let mut cursor = self.pool.cursor(tree, Readahead::None);
+        let mut cursor = self.store.cursor(tree, Readahead::None);
         cursor.seek(&Key::first_of(objectid, KeyType::EXTENT_ITEM))?;
         let is_item = |key: &Key| {
             key.objectid == objectid && matches!(key.item_type, KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM)
@@ -171,7 +171,7 @@ impl Editor<'_> {
         who: Referrer,
     ) -> Result<Option<KeyedRef>, TreeError> {
         let first = who.times(1).key(start);
-        let mut cursor = self.pool.cursor(tree, Readahead::None);
+        let mut cursor = self.store.cursor(tree, Readahead::None);
         cursor.seek(&first)?;
         let gap = if matches!(who, Referrer::Data { .. }) { HASH_GAP_MAX } else { 0 };
         let mut bound = first.offset().saturating_add(gap);

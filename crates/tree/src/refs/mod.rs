@@ -63,9 +63,9 @@ impl Editor<'_> {
         let (extent, who) = (Extent::data(range), Referrer::of_data(reference));
         let count = reference.count.get().into();
         if is_new {
-            self.writer.refs.create(&extent, who, count);
+            self.changes.refs.create(&extent, who, count);
         } else {
-            self.writer.refs.change(&extent, who, count);
+            self.changes.refs.change(&extent, who, count);
         }
     }
 
@@ -73,18 +73,18 @@ impl Editor<'_> {
     /// checksums; so what takes the place of a reference is added before it is dropped.
     pub fn drop_data_reference(&self, range: DataRange, reference: &ExtentDataRef) {
         let count = i64::from(reference.count.get());
-        self.writer.refs.change(&Extent::data(range), Referrer::of_data(reference), -count);
+        self.changes.refs.change(&Extent::data(range), Referrer::of_data(reference), -count);
     }
 
     /// Drops the reference to a block with a real address that leaves its tree, after it has been copied (so that it
     /// is not shared).
     pub(crate) fn block_dropped(&self, tree: RootId, block: &Node) {
-        self.writer.refs.change(&self.extent_of(block), Referrer::Tree(tree), -1);
+        self.changes.refs.change(&self.extent_of(block), Referrer::Tree(tree), -1);
     }
 
     /// A new block has got its real address.
     pub(crate) fn block_assigned(&self, tree: RootId, block: &Node) {
-        self.writer.refs.create(&self.extent_of(block), Referrer::Tree(tree), 1);
+        self.changes.refs.create(&self.extent_of(block), Referrer::Tree(tree), 1);
     }
 
     pub(crate) fn extent_of(&self, block: &Node) -> Extent {
@@ -92,14 +92,14 @@ impl Editor<'_> {
     }
 
     pub(crate) fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
-        let length = self.pool.nodesize().into();
+        let length = self.store.nodesize().into();
         Extent { start, length, kind: ExtentKind::Block { level, first_key } }
     }
 
     fn layout(&self) -> Layout {
         Layout {
-            nodesize: to_usize(self.pool.nodesize().into()),
-            skinny: self.pool.superblock().incompat().contains(Incompat::SKINNY_METADATA),
+            nodesize: to_usize(self.store.nodesize().into()),
+            skinny: self.store.superblock().incompat().contains(Incompat::SKINNY_METADATA),
             generation: self.generation,
         }
     }

@@ -14,11 +14,11 @@
 //! the rest.
 
 use super::dropping::{Doomed, Dropped};
-use crate::cursor::Readahead;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::root::TreeRoot;
+use crate::store::cursor::Readahead;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, ObjectId, RootId};
 
@@ -53,7 +53,7 @@ impl Editor<'_> {
     /// gone.
     pub fn drop_relocation_tree(&self, tree: RelocationTree, budget: usize) -> Result<bool, TreeError> {
         let RelocationTree { key, mut item } = tree;
-        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
         let refuse = |defect| TreeError::item(RootId::ROOT_TREE, key, defect);
         if item.refs.get() > 0 {
             (item.drop_progress, item.drop_level) = (Key::MIN, 0);

@@ -43,16 +43,16 @@ impl Editor<'_> {
     /// Applies what waits, of at most `limit` extents; returns their number. An error ends all writing, for what was taken
     /// from the queue is then neither there nor, as a whole, in the extent tree.
     pub(crate) fn run_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
-        self.apply_delayed_refs(limit).inspect_err(|error| self.pool.abort(error))
+        self.apply_delayed_refs(limit).inspect_err(|error| self.store.stop().abort(error))
     }
 
     fn apply_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
-        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
+        let tree = self.store.tree(RootId::EXTENT_TREE)?;
         let layout = self.layout();
         let mut done = 0;
         while done < limit {
-            let gate = self.writer.refs.close();
-            let heads = self.writer.refs.take(&gate, BATCH.min(limit - done));
+            let gate = self.changes.refs.close();
+            let heads = self.changes.refs.take(&gate, BATCH.min(limit - done));
             if heads.is_empty() {
                 break;
             }
@@ -91,7 +91,7 @@ impl Editor<'_> {
         let record = Record::new(head.kind, &Layout { generation, ..*layout });
         let outcome = record.apply(head, &[], layout).map_err(refuse)?;
         let Some(item) = outcome.item else {
-            self.writer.space.extent_freed(extent.start, extent.length, false);
+            self.changes.space.extent_freed(extent.start, extent.length, false);
             batch.free_data(extent);
             return Ok(());
         };
@@ -113,7 +113,7 @@ impl Editor<'_> {
             batch.items.iter().map(|(key, item)| (*key, item.as_slice())).collect();
         self.insert_all(tree, &items)?;
         for extent in &batch.recorded {
-            self.writer.space.extent_recorded(extent.start, extent.length);
+            self.changes.space.extent_recorded(extent.start, extent.length);
         }
         batch.keyed.iter().try_for_each(|(start, reference)| self.insert_keyed(tree, *start, reference))
     }
@@ -150,7 +150,7 @@ impl Editor<'_> {
             Some(item) => self.replace(tree, &key, &item),
             None => {
                 // Before the item goes: a lookup of free space must not find it yet.
-                self.writer.space.extent_freed(extent.start, extent.length, true);
+                self.changes.space.extent_freed(extent.start, extent.length, true);
                 self.remove(tree, &key)?;
                 batch.free_data(extent);
                 Ok(())

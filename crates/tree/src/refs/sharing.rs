@@ -69,7 +69,7 @@ impl Editor<'_> {
         }
         let (at, level) = (old.header().bytenr, old.level());
         let extent = self.extent_of(old);
-        let _decision = self.writer.refs.lock_block(at, extent.length);
+        let _decision = self.changes.refs.lock_block(at, extent.length);
         let BlockReferences { count, flags } = self.block_references(at, level)?;
         let is_full = flags.contains(ExtentFlags::FULL_BACKREF);
         match count {
@@ -81,7 +81,7 @@ impl Editor<'_> {
             1 => {}
             _ if old.header().owner == tree && !is_full => {
                 self.refer_from(old, Under::Block(at), 1)?;
-                self.writer.refs.set_full(&extent);
+                self.changes.refs.set_full(&extent);
             }
             _ => self.refer_from(new, Under::Tree(tree), 1)?,
         }
@@ -96,7 +96,7 @@ impl Editor<'_> {
 
     /// Adds `by` references from a block to each of its children, or to the data of its items.
     pub(super) fn refer_from(&self, block: &Node, under: Under, by: i64) -> Result<(), TreeError> {
-        let refs = &self.writer.refs;
+        let refs = &self.changes.refs;
         if let Some(level) = block.level().checked_sub(1) {
             let children = block.key_ptrs();
             assert!(

@@ -1,13 +1,13 @@
 //! Contents of a block group, a batch at a time.
 
 use super::{DATA_BYTES_MAX, EXTENTS_MAX};
-use crate::cursor::Readahead;
 use crate::editor::{Editor, Verdict};
 use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::space::close::GroupStatus;
+use crate::store::cursor::Readahead;
 use crate::transaction::Need;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags, ExtentItem, FileExtent, InodeItem};
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId};
@@ -58,8 +58,7 @@ impl Pool {
         only: Option<&[DataRange]>,
     ) -> Result<Batch, TreeError> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
-        let writer = self.writer()?;
-        let editor = Editor { pool: self, writer, generation: Generation::new(0) };
+        let editor = self.transactions()?.editor(Generation::new(0));
         let (mut batch, mut data_bytes) = (Batch::default(), 0);
         let _held = self.hold_freed_space();
         let end = group.start + group.length;
@@ -152,7 +151,7 @@ impl Pool {
 impl Editor<'_> {
     /// The file of the tree of roots that an extent belongs to, if it does.
     fn cache_of(&self, range: DataRange) -> Result<Option<ObjectId>, TreeError> {
-        let tree = self.pool.tree(RootId::EXTENT_TREE)?;
+        let tree = self.store.tree(RootId::EXTENT_TREE)?;
         let known = self.recorded_references(&tree, &Extent::data(range))?;
         let referrers = known.map(|known| known.referrers).unwrap_or_default();
         Ok(referrers.into_iter().find_map(|(who, _)| match who {

@@ -2,14 +2,13 @@
 
 use super::plan::COMPRESSED_BYTES_MAX;
 use super::trees::Trees;
-use crate::cursor::Readahead;
-use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::space::data::ReservedExtent;
 use crate::space::data::TierChoice;
 use crate::space::writeback_tier::InTransit;
+use crate::store::cursor::Readahead;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
 
@@ -170,7 +169,7 @@ impl Pool {
         is_alone: bool,
         places: &mut Vec<ReservedExtent<'p>>,
     ) -> Result<(), TreeError> {
-        let most = self.writer()?.options.moved_extent_bytes_max;
+        let most = self.changes()?.options.moved_extent_bytes_max;
         let is_short = from.length <= most;
         if is_short || !self.may_be_split(from)? {
             match self.reserve_extent_in(tier, (from.length, from.length), None) {
@@ -197,7 +196,7 @@ impl Pool {
         if range.length > COMPRESSED_BYTES_MAX {
             return Ok(true);
         }
-        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        let editor = self.transactions()?.editor(Generation::new(0));
         // All references to an extent agree on compression, those of the last commit too.
         let plan = editor.plan(&Trees::committed(self), &[], &[range]);
         Ok(plan.is_ok_and(|plan| plan.is_plain(range.start)))

@@ -11,8 +11,6 @@
 use super::contents::Batch;
 use super::data::RoomFor;
 use super::{DATA_BYTES_MAX, EXTENTS_MAX, Moved, Observer, Relocation};
-use crate::cursor::Readahead;
-use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pool::Pool;
 use crate::refs::DataRange;
@@ -20,6 +18,7 @@ use crate::refs::delayed::{Extent, Referrer};
 use crate::refs::lookup::Recorded;
 use crate::space::close::GroupStatus;
 use crate::space::data::TierChoice;
+use crate::store::cursor::Readahead;
 use brindle_ondisk::{Generation, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::writeback::DataPlace;
 use std::ops::ControlFlow;
@@ -153,7 +152,7 @@ impl Pool {
     /// Extents that the extent tree has of a group, in the order of the files that refer to them.
     fn extents_by_file(&self, group: &GroupStatus) -> Result<Vec<Listed>, TreeError> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
-        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        let editor = self.transactions()?.editor(Generation::new(0));
         let mut found: Vec<DataRange> = Vec::new();
         let end = group.start + group.length;
         let mut cursor = self.cursor(&tree, Readahead::Forward);

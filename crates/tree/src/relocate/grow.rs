@@ -90,7 +90,7 @@ impl Editor<'_> {
 
     fn provisional(&self, made: &mut u64) -> Logical {
         *made += 1;
-        virtual_address(*made, self.pool.nodesize())
+        virtual_address(*made, self.store.nodesize())
     }
 
     /// Makes blocks above several that were one root, up to a single one; returns its provisional address.
@@ -145,7 +145,7 @@ impl Editor<'_> {
         let make = |range: Range<usize>| {
             let items: Vec<(Key, &[u8])> =
                 items[range].iter().map(|(key, data)| (*key, data.as_slice())).collect();
-            let mut node = Node::empty(self.pool.nodesize(), leaf.header());
+            let mut node = Node::empty(self.store.nodesize(), leaf.header());
             node.insert_items(0, &items);
             node
         };
@@ -169,7 +169,7 @@ impl Editor<'_> {
 
     /// Nodes that have these children.
     fn nodes_of(&self, header: &NodeHeader, children: &[KeyPtr]) -> Vec<Node> {
-        let nodesize = self.pool.nodesize();
+        let nodesize = self.store.nodesize();
         let sizes = vec![Node::POINTER_SPACE; children.len()];
         let capacity = Node::empty(nodesize, header).capacity();
         let make = |range: Range<usize>| {

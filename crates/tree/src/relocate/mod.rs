@@ -124,7 +124,7 @@ impl Pool {
             self.commit()?;
             let Some(group) = self.block_group(start)? else {
                 // The chunk goes with what was freed.
-                self.writer()?.space.wait_for_readers();
+                self.changes()?.space.wait_for_readers();
                 return Ok(ControlFlow::Continue(()));
             };
             let before = *moved;
@@ -136,7 +136,7 @@ impl Pool {
                 continue;
             }
             idle += 1;
-            self.writer()?.space.wait_for_readers();
+            self.changes()?.space.wait_for_readers();
             if idle > IDLE_PASSES_MAX {
                 let why = "it is in use, and nothing in it can be moved";
                 let length = group.used_bytes + group.reserved_bytes;

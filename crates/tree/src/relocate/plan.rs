@@ -4,13 +4,13 @@
 use super::contents::{Block, is_shareable};
 use super::grow::Grown;
 use super::trees::Trees;
-use crate::cursor::Readahead;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::refs::lookup::Recorded;
 use crate::refs::sharing::data_of;
+use crate::store::cursor::Readahead;
 use crate::tree::Tree;
 use brindle_ondisk::item::{Compression, ExtentFlags, FileExtent};
 use brindle_ondisk::{
@@ -165,7 +165,7 @@ impl Planner<'_, '_> {
             return if is_target { Ok(()) } else { Err(self.editor.unknown_block(&extent)) };
         };
         let expected = NodeExpectation { bytenr: at, generation: None, level: Some(level), first_key: None };
-        let node = self.editor.pool.read_node(&expected)?;
+        let node = self.editor.store.read_node(&expected)?;
         if !is_shareable(node.header().owner) {
             let (tree, owner) = (RootId::FS_TREE, node.header().owner);
             return Err(TreeError::WrongTree { at, tree, owner });
@@ -204,7 +204,7 @@ impl Planner<'_, '_> {
         let first = node.key(0).ok_or_else(|| refuse(at, "block below a root is empty"))?;
         let mut expected = tree.root().expectation();
         loop {
-            let above = self.editor.pool.read_node(&expected)?;
+            let above = self.editor.store.read_node(&expected)?;
             let slot = above.search(&first).unwrap_or_else(|slot| slot.saturating_sub(1));
             let child = above.key_ptrs().get(slot).copied();
             let child = child.ok_or_else(|| refuse(at, "block is not in the tree that refers to it"))?;
@@ -230,7 +230,7 @@ impl Planner<'_, '_> {
         }
         let mut expected = tree.root().expectation();
         loop {
-            let node = self.editor.pool.read_node(&expected)?;
+            let node = self.editor.store.read_node(&expected)?;
             let found = node.search(&item.drop_progress);
             let slot = found.unwrap_or_else(|slot| slot.saturating_sub(1));
             if node.is_leaf() {
@@ -279,7 +279,7 @@ impl Planner<'_, '_> {
         let is_before = offset > i64::MAX.unsigned_abs();
         let first = if is_before { 0 } else { offset };
         let end = offset.wrapping_add(range.length.max(COMPRESSED_BYTES_MAX));
-        let mut cursor = self.editor.pool.cursor(&tree, Readahead::None);
+        let mut cursor = self.editor.store.cursor(&tree, Readahead::None);
         cursor.seek(&Key::new(objectid, KeyType::EXTENT_DATA, first))?;
         let mut found = 0;
         while let Some((key, data)) = cursor.item() {

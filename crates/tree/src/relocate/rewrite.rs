@@ -15,7 +15,6 @@ use brindle_ondisk::item::{FileExtentHeader, FileExtentRef};
 use brindle_ondisk::{BlockGroupType, Generation, KeyType, Logical, Node};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use zerocopy::FromBytes;
 
 /// A plan that others make grow again and again.
@@ -43,7 +42,7 @@ impl Pool {
         let mut size = self.estimate(blocks, &carried).unwrap_or(blocks.len());
         let mut carried = Some(carried);
         for _ in 0..TRIES {
-            let done = self.exclusively_with(size, |editor| {
+            let done = self.transactions()?.exclusively_with(size, |editor| {
                 editor.settle_subvolumes()?;
                 let plan = editor.full_plan(
                     &Trees::Running(self),
@@ -68,7 +67,7 @@ impl Pool {
 impl Pool {
     /// Number of blocks that a plan for these would change, by the trees of the last commit: while others go on.
     pub(super) fn estimate(&self, blocks: &[Block], carried: &[Carried<'_>]) -> Result<usize, TreeError> {
-        let editor = Editor { pool: self, writer: self.writer()?, generation: Generation::new(0) };
+        let editor = self.transactions()?.editor(Generation::new(0));
         Ok(size(&editor.full_plan(&Trees::committed(self), blocks, carried)?))
     }
 }
@@ -94,8 +93,8 @@ impl Editor<'_> {
 
     /// All blocks of subvolumes get addresses, and all references are applied: what there is, is in the trees.
     fn settle_subvolumes(&self) -> Result<(), TreeError> {
-        self.writer.space.prepare(self.pool)?;
-        for tree in self.pool.known_trees().iter().filter(|tree| is_shareable(tree.id())) {
+        self.changes.space.prepare(self.store, self.load())?;
+        for tree in self.store.known_trees().iter().filter(|tree| is_shareable(tree.id())) {
             self.assign_addresses(tree)?;
             self.freeze_tree(tree);
         }
@@ -108,7 +107,7 @@ impl Editor<'_> {
         let places = self.places(plan, &carried)?;
         // Nothing has changed so far; what fails from here on would leave half of it.
         let done = self.change_all(plan, carried, &places, moved);
-        done.inspect_err(|error| self.pool.abort(error))
+        done.inspect_err(|error| self.abort(error))
     }
 
     fn change_all(
@@ -121,7 +120,7 @@ impl Editor<'_> {
         for (at, held) in &plan.blocks {
             self.leave(held, *at)?;
             if held.is_target {
-                moved.count_block(self.pool.nodesize());
+                moved.count_block(self.store.nodesize());
             }
         }
         let mut heads: HashMap<Logical, &Held> = HashMap::new();
@@ -129,7 +128,7 @@ impl Editor<'_> {
             let place = places.blocks[&provisional];
             self.enter(plan, held, place, places)?;
             let node = Arc::new(repoint(held, place, self.generation, places));
-            self.pool.remember_node(place, &node);
+            self.store.remember_node(place, &node);
             self.freeze_block(place, node);
             heads.insert(provisional, held);
         }
@@ -142,8 +141,8 @@ impl Editor<'_> {
             let (old, place) = (&plan.blocks[&root.at].node, places.blocks[&root.becomes]);
             let new = &heads[&root.becomes].node;
             let extent = Extent { start: place, ..self.extent_of(new) };
-            self.writer.refs.create(&extent, Referrer::Tree(root.tree.id()), 1);
-            self.writer.refs.change(&self.extent_of(old), Referrer::Tree(root.tree.id()), -1);
+            self.changes.refs.create(&extent, Referrer::Tree(root.tree.id()), 1);
+            self.changes.refs.change(&self.extent_of(old), Referrer::Tree(root.tree.id()), -1);
             let mut state = root.tree.write();
             state.root.bytenr = place;
             state.root.generation = self.generation;
@@ -151,7 +150,7 @@ impl Editor<'_> {
         }
         // The old places lose theirs after this: a reader that has looked one up begins anew.
         if has_data {
-            self.pool.moves.fetch_add(1, Ordering::Release);
+            self.store.note_move();
         }
         self.run_delayed_refs(usize::MAX)?;
         Ok(())
@@ -161,8 +160,8 @@ impl Editor<'_> {
     fn places(&self, plan: &Plan, carried: &[Carried<'_>]) -> Result<Places, TreeError> {
         let mut order: Vec<(Logical, &Held)> = plan.successors().collect();
         order.sort_by_key(|(at, held)| (held.node.level(), held.node.header().owner, held.node.key(0), *at));
-        let space = &self.writer.space;
-        let found = space.allocate_blocks(self.pool, BlockGroupType::METADATA, order.len(), None)?;
+        let space = &self.changes.space;
+        let found = space.allocate_blocks(self.store, BlockGroupType::METADATA, order.len(), None)?;
         let data = carried.iter().filter_map(|carried| match carried.parts.as_slice() {
             [whole] => Some((carried.from.start, whole.to.start)),
             _ => None,
@@ -175,7 +174,7 @@ impl Editor<'_> {
 
     /// A block that goes refers to nothing any more.
     fn leave(&self, held: &Held, at: Logical) -> Result<(), TreeError> {
-        let (refs, node) = (&self.writer.refs, &held.node);
+        let (refs, node) = (&self.changes.refs, &held.node);
         let under = if held.is_full { Under::Block(at) } else { Under::Tree(node.header().owner) };
         if node.is_leaf() {
             for (range, objectid, offset) in data_of(node)? {
@@ -191,7 +190,7 @@ impl Editor<'_> {
 
     /// A block that comes refers to what it has, and to what has moved itself where it is now.
     fn enter(&self, plan: &Plan, held: &Held, place: Logical, places: &Places) -> Result<(), TreeError> {
-        let (refs, node) = (&self.writer.refs, &held.node);
+        let (refs, node) = (&self.changes.refs, &held.node);
         let in_own_name = held.is_full || held.is_marked;
         let under = if in_own_name { Under::Block(place) } else { Under::Tree(node.header().owner) };
         if in_own_name {
@@ -227,7 +226,7 @@ impl Editor<'_> {
                 continue;
             }
             part.to.keep();
-            self.writer.refs.set_generation(&Extent::data(range), known.generation);
+            self.changes.refs.set_generation(&Extent::data(range), known.generation);
             for (offset, sums) in &part.checksums {
                 self.insert_checksums(range.start + *offset, sums)?;
             }

@@ -1,12 +1,13 @@
 //! Reads that others overtake: between the lookup of a place and the read of it, what lies there is freed, and the space
 //! is used again, or discarded. No device may be blamed for that.
 
-use crate::cursor::Readahead;
 use crate::editor::Verdict;
-use crate::pool::{OpenOptions, Pool};
-use crate::space::DiscardMode;
+use crate::options::DiscardMode;
+use crate::options::OpenOptions;
+use crate::options::WriterOptions;
+use crate::pool::Pool;
+use crate::store::cursor::Readahead;
 use crate::transaction::Need;
-use crate::transaction::options::WriterOptions;
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
 use brindle_ondisk::{BlockGroupType, Key, KeyType, ObjectId, RootId, Uuid};
@@ -192,7 +193,7 @@ fn an_estimate_beside_a_commit_reads_nothing_that_is_not_written() {
     change(&pool, 1, (0..ITEMS).step_by(100));
     // As in the middle of a commit: blocks have addresses, the extent tree has them, and they are in memory only.
     let estimated = pool.exclusively(|editor| {
-        editor.writer.space.prepare(&pool)?;
+        editor.changes.space.prepare(&pool, editor.load())?;
         editor.assign_addresses(&*pool.tree(RootId::FS_TREE)?)?;
         editor.run_delayed_refs(usize::MAX)?;
         Ok(pool.estimate(&batch.shared, &[]))

@@ -1,9 +1,9 @@
 //! The trees that a plan is made from.
 
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::root::TreeRoot;
-use crate::space::readers::FreedSpaceHold;
+use crate::store::Store;
+use crate::store::hold::FreedSpaceHold;
 use crate::tree::Tree;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, RootId};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Trees<'p> {
     /// Trees as they are now.
-    Running(&'p Pool),
+    Running(&'p Store),
     /// Trees as of the last commit.
     Committed(Committed<'p>),
 }
 
 #[derive(Debug)]
 pub(super) struct Committed<'p> {
-    pool: &'p Pool,
+    store: &'p Store,
     root_tree: Arc<Tree>,
     known: RefCell<HashMap<RootId, Arc<Tree>>>,
     _hold: FreedSpaceHold<'p>,
@@ -35,17 +35,17 @@ pub(super) struct Committed<'p> {
 
 impl<'p> Trees<'p> {
     /// The trees of the last commit.
-    pub(super) fn committed(pool: &'p Pool) -> Self {
+    pub(super) fn committed(store: &'p Store) -> Self {
         // The hold comes first: what a later commit frees stays as it is.
-        let hold = pool.hold_freed_space();
-        let root_tree = Tree::fixed(TreeRoot::root_tree(&pool.superblock()));
-        Self::Committed(Committed { pool, root_tree, known: RefCell::default(), _hold: hold })
+        let hold = store.hold_freed_space();
+        let root_tree = Tree::fixed(TreeRoot::root_tree(&store.superblock()));
+        Self::Committed(Committed { store, root_tree, known: RefCell::default(), _hold: hold })
     }
 
     /// The tree of an id.
     pub(super) fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
         match self {
-            Self::Running(pool) => pool.tree(id),
+            Self::Running(store) => store.tree(id),
             Self::Committed(committed) => committed.tree(id),
         }
     }
@@ -53,8 +53,8 @@ impl<'p> Trees<'p> {
     /// The root item of a tree.
     pub(super) fn root_item(&self, id: RootId) -> Result<Option<Box<RootItem>>, TreeError> {
         let item = match self {
-            Self::Running(pool) => pool.root_item(id)?,
-            Self::Committed(committed) => committed.pool.root_item_in(&committed.root_tree, id)?,
+            Self::Running(store) => store.root_item(id)?,
+            Self::Committed(committed) => committed.store.root_item_in(&committed.root_tree, id)?,
         };
         Ok(item.map(|(_, item)| item))
     }
@@ -65,7 +65,7 @@ impl Committed<'_> {
         if let Some(tree) = self.known.borrow().get(&id) {
             return Ok(Arc::clone(tree));
         }
-        let item = self.pool.root_item_in(&self.root_tree, id)?;
+        let item = self.store.root_item_in(&self.root_tree, id)?;
         let (_, item) = item.ok_or(TreeError::NoTree(id))?;
         let never = Generation::new(0);
         let last_snapshot = if id.is_file_tree() { item.last_snapshot } else { never };

@@ -9,7 +9,7 @@ use super::data::TierChoice;
 use super::group::{Content, Group, Role};
 use super::state::{State, content};
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementMode;
@@ -28,12 +28,12 @@ impl Space {
     /// Allocates places for `count` tree blocks.
     pub(super) fn take_blocks(
         &self,
-        pool: &Pool,
+        store: &Store,
         kind: BlockGroupType,
         count: usize,
         hint: Option<Logical>,
     ) -> Result<Vec<Logical>, TreeError> {
-        let nodesize = u64::from(pool.nodesize());
+        let nodesize = u64::from(store.nodesize());
         let content = content(self.is_mixed, kind);
         let mut state = self.lock();
         let mut places = Vec::with_capacity(count);
@@ -48,7 +48,7 @@ impl Space {
                     continue;
                 }
                 // The reservation should have seen to it, unless groups are avoided; a new chunk is the last resort.
-                match self.make_chunk(pool, &mut state, content) {
+                match self.make_chunk(store, &mut state, content) {
                     Err(error) if !spares => return Err(error),
                     made => spares = made.is_ok(),
                 }
@@ -62,7 +62,7 @@ impl Space {
     /// Takes an extent of data of `least` to `most` bytes, of a tier if it has room.
     pub(super) fn take_extent(
         &self,
-        pool: &Pool,
+        store: &Store,
         tier: TierChoice,
         bounds: (u64, u64),
         hint: Option<Logical>,
@@ -74,7 +74,7 @@ impl Space {
             TierChoice::Only(tier) => &self.data_contents(tier)[..1],
         };
         for content in contents {
-            taken = self.take_from(pool, *content, bounds, hint, matches!(tier, TierChoice::Only(_)));
+            taken = self.take_from(store, *content, bounds, hint, matches!(tier, TierChoice::Only(_)));
             match &taken {
                 Err(TreeError::NoSpace(_)) => {}
                 _ => return taken,
@@ -86,7 +86,7 @@ impl Space {
     /// Takes this range, if it is free and in a block group of that kind.
     pub(super) fn take_exactly(
         &self,
-        pool: &Pool,
+        store: &Store,
         kind: BlockGroupType,
         span: Interval,
     ) -> Result<bool, TreeError> {
@@ -96,7 +96,7 @@ impl Space {
             .filter(|group| group.kind.contains(kind))
             .map(|group| group.start);
         let Some(group) = group else { return Ok(false) };
-        self.look_up(pool, group)?;
+        self.look_up(store, group)?;
         let mut state = self.lock();
         state.give_back_log_reserve();
         let free = state.group(group).and_then(|group| group.free.as_ref()?.holding(span.start));
@@ -109,7 +109,7 @@ impl Space {
 
     fn take_from(
         &self,
-        pool: &Pool,
+        store: &Store,
         content: Content,
         (least, most): (u64, u64),
         hint: Option<Logical>,
@@ -122,14 +122,14 @@ impl Space {
             let unknown = {
                 let mut state = self.lock();
                 if let Some(span) = state.take_data(content, (good, most), hint, self.sectorsize, true) {
-                    self.note_taken(pool, &mut state, content, span);
+                    self.note_taken(&mut state, content, span);
                     return Ok(span);
                 }
                 let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
                 if unknown.is_none() && may_make_chunk {
                     may_make_chunk = false;
                     let mode = if is_strict { PlacementMode::Strict } else { self.mode(&state) };
-                    if self.make_chunk_as(pool, &mut state, content, mode).is_ok() {
+                    if self.make_chunk_as(store, &mut state, content, mode).is_ok() {
                         continue;
                     }
                 }
@@ -138,14 +138,14 @@ impl Space {
                         && let Some(span) =
                             state.take_data(content, (least, most), hint, self.sectorsize, spares)
                     {
-                        self.note_taken(pool, &mut state, content, span);
+                        self.note_taken(&mut state, content, span);
                         return Ok(span);
                     }
                 }
                 unknown.or_else(|| state.next_unknown(content))
             };
             match unknown {
-                Some(group) => self.look_up(pool, group)?,
+                Some(group) => self.look_up(store, group)?,
                 None => return Err(TreeError::NoSpace(format!("no free range of {least} bytes for data"))),
             }
             look_ups += 1;
@@ -153,17 +153,15 @@ impl Space {
     }
 
     /// Data lies in the write-back tier from now on.
-    fn note_taken(&self, pool: &Pool, state: &mut State, content: Content, span: Interval) {
-        if content == Content::WriteBack
-            && let Ok(writer) = pool.writer()
-        {
-            let now = (writer.options.clock)().sec.get();
+    fn note_taken(&self, state: &mut State, content: Content, span: Interval) {
+        if content == Content::WriteBack {
+            let now = (self.clock)().sec.get();
             state.begins_to_wait(span.start, u64::try_from(now).unwrap_or(0));
         }
     }
 
     /// The longest run of free space for the blocks of a tree, or the first that is found to be long enough.
-    pub(crate) fn longest_run(&self, pool: &Pool, tree: RootId, enough: u64) -> Result<u64, TreeError> {
+    pub(crate) fn longest_run(&self, store: &Store, tree: RootId, enough: u64) -> Result<u64, TreeError> {
         Rank::SpaceLoad.assert_free();
         let content = content(self.is_mixed, block_kind(tree));
         let mut look_ups = 0;
@@ -177,13 +175,13 @@ impl Space {
                     _ => return Ok(longest),
                 }
             };
-            self.look_up(pool, unknown)?;
+            self.look_up(store, unknown)?;
             look_ups += 1;
         }
     }
 
     /// Looks up free ranges until `bytes` of a content are known, or everything is.
-    pub(super) fn look_up_until(&self, pool: &Pool, content: Content, bytes: u64) -> Result<(), TreeError> {
+    pub(super) fn look_up_until(&self, store: &Store, content: Content, bytes: u64) -> Result<(), TreeError> {
         Rank::SpaceLoad.assert_free();
         loop {
             let unknown = {
@@ -191,7 +189,7 @@ impl Space {
                 if state.totals(content).looked_up >= bytes { None } else { state.next_unknown(content) }
             };
             match unknown {
-                Some(group) => self.look_up(pool, group)?,
+                Some(group) => self.look_up(store, group)?,
                 None => return Ok(()),
             }
         }

@@ -6,7 +6,7 @@ use super::load::new_group;
 use super::state::State;
 use super::{FreeRanges, Space};
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::item::{ChunkHeader, Stripe};
 use brindle_ondisk::{
@@ -83,18 +83,18 @@ impl Space {
     /// Makes a chunk, and before it one for the chunk tree if that may run out of room.
     pub(super) fn make_chunk(
         &self,
-        pool: &Pool,
+        store: &Store,
         state: &mut State,
         content: Content,
     ) -> Result<(), TreeError> {
         let mode = self.mode(state);
-        self.make_chunk_as(pool, state, content, mode)
+        self.make_chunk_as(store, state, content, mode)
     }
 
     /// The same, where the class of devices weighs as much as is said.
     pub(super) fn make_chunk_as(
         &self,
-        pool: &Pool,
+        store: &Store,
         state: &mut State,
         content: Content,
         mode: PlacementMode,
@@ -102,20 +102,20 @@ impl Space {
         if content != Content::System {
             let pending = state.unwritten_chunks.len() + state.to_remove.len() + state.devices.len();
             let blocks = 2 * (u64::try_from(pending).unwrap_or(u64::MAX) + SYSTEM_BLOCKS);
-            if state.totals(Content::System).available < blocks * u64::from(pool.nodesize()) {
+            if state.totals(Content::System).available < blocks * u64::from(store.nodesize()) {
                 // If there is no room for another one, this one may still do.
                 let mode = self.mode(state);
-                if let Err(error) = self.place(pool, state, Content::System, mode) {
+                if let Err(error) = self.place(store, state, Content::System, mode) {
                     tracing::debug!("no further system chunk: {error}");
                 }
             }
         }
-        self.place(pool, state, content, mode)
+        self.place(store, state, content, mode)
     }
 
     fn place(
         &self,
-        pool: &Pool,
+        store: &Store,
         state: &mut State,
         content: Content,
         mode: PlacementMode,
@@ -125,7 +125,7 @@ impl Space {
         }
         let profile = state.profile(content);
         self.warn_if_reduced(state, content, profile);
-        let request = ChunkRequest { mode, ..self.request(pool, state, content) };
+        let request = ChunkRequest { mode, ..self.request(store, state, content) };
         let plan = place_chunk(&state.summaries_for(content), &request)
             .map_err(|error| TreeError::NoSpace(error.to_string()))?;
         if content == Content::System && !fits_superblock(state, plan.stripes.len()) {
@@ -136,7 +136,7 @@ impl Space {
         let stripes = take_stripes(state, &plan);
         let item = chunk_item(&plan, kind, profile, &stripes, self.sectorsize);
         state.set_write_back_chunk(start.get(), content == Content::WriteBack);
-        let added = self.register(pool, state, start, &item);
+        let added = self.register(store, state, start, &item);
         if added.is_err() {
             state.set_write_back_chunk(start.get(), false);
             for stripe in &stripes {
@@ -154,7 +154,7 @@ impl Space {
     }
 
     /// Request to placement.
-    pub(super) fn request(&self, pool: &Pool, state: &State, content: Content) -> ChunkRequest {
+    pub(super) fn request(&self, store: &Store, state: &State, content: Content) -> ChunkRequest {
         let limits = ChunkLimits::new(content.flags(), state.bytes_for(content));
         ChunkRequest {
             content: content.flags(),
@@ -167,18 +167,24 @@ impl Space {
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
             min_stripe_bytes: MIN_STRIPE_BYTES,
-            max_stripes: max_stripes(pool.nodesize()),
+            max_stripes: max_stripes(store.nodesize()),
         }
     }
 
     /// Makes the chunk known: to readers and writers, and as a group that is all free.
-    fn register(&self, pool: &Pool, state: &mut State, start: Logical, item: &[u8]) -> Result<(), TreeError> {
+    fn register(
+        &self,
+        store: &Store,
+        state: &mut State,
+        start: Logical,
+        item: &[u8],
+    ) -> Result<(), TreeError> {
         let key = Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, start.get());
         let Ok(Item::Chunk(chunk)) = Item::parse(&key, item) else {
             unreachable!("the item was made as one of a chunk");
         };
-        pool.volume().add_chunk(start, &chunk)?;
-        let status = pool.volume().chunks().into_iter().find(|status| status.start == start);
+        store.volume().add_chunk(start, &chunk)?;
+        let status = store.volume().chunks().into_iter().find(|status| status.start == start);
         let mut group = new_group(&status.expect("it was added just now"));
         group.is_fresh = true;
         let mut free = FreeRanges::of(group.interval());

@@ -45,17 +45,17 @@ pub struct GroupStatus {
 impl Pool {
     /// The block groups that there are, by their addresses.
     pub fn block_groups(&self) -> Result<Vec<GroupStatus>, TreeError> {
-        Ok(self.writer()?.space.lock().groups().map(GroupStatus::of).collect())
+        Ok(self.changes()?.space.lock().groups().map(GroupStatus::of).collect())
     }
 
     /// The block group that begins at an address, if there is one (any more).
     pub fn block_group(&self, start: Logical) -> Result<Option<GroupStatus>, TreeError> {
-        Ok(self.writer()?.space.lock().group(start.get()).map(GroupStatus::of))
+        Ok(self.changes()?.space.lock().group(start.get()).map(GroupStatus::of))
     }
 
     /// From these block groups space is taken only where no chunk can be made instead; no others are avoided then.
     pub fn avoid_groups(&self, groups: &[Logical]) -> Result<(), TreeError> {
-        let mut state = self.writer()?.space.lock();
+        let mut state = self.changes()?.space.lock();
         let open: Vec<u64> =
             state.groups().filter(|group| group.role != Role::Closed).map(|group| group.start).collect();
         for start in open {
@@ -72,7 +72,7 @@ impl Pool {
         content: BlockGroupType,
         profile: Option<Profile>,
     ) -> Result<(), TreeError> {
-        let mut state = self.writer()?.space.lock();
+        let mut state = self.changes()?.space.lock();
         let content = Content::of(content);
         state.targets[content] = profile;
         if content == Content::Data {
@@ -84,8 +84,8 @@ impl Pool {
     /// Closes a block group to allocation; it goes when it is empty. [`TreeError::NoSpace`] if there is not enough
     /// elsewhere for its contents, or for `moving_bytes` of them.
     pub(crate) fn close_group(&self, start: Logical, moving_bytes: Option<u64>) -> Result<(), TreeError> {
-        let space = &self.writer()?.space;
-        let load = Space::load_of(self)?;
+        let space = &self.changes()?.space;
+        let load = self.changes()?.load(self);
         let Some(known) = self.block_group(start)? else { return Ok(()) };
         let made_as = match Content::of(known.kind) {
             Content::Data => space.data_contents(known.place_elsewhere()).to_vec(),
@@ -128,8 +128,8 @@ impl Pool {
 
     /// Opens a block group that was to be emptied.
     pub(crate) fn reopen_group(&self, start: Logical) {
-        if let Ok(writer) = self.writer() {
-            writer.space.lock().change(start.get(), |group| group.role = Role::Open);
+        if let Ok(changes) = self.changes() {
+            changes.space.lock().change(start.get(), |group| group.role = Role::Open);
         }
     }
 }

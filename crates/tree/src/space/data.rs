@@ -6,6 +6,7 @@ use super::state::content;
 use super::writeback_tier::GivenUp;
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::writeback::DataPlace;
@@ -54,9 +55,9 @@ impl ReservedExtent<'_> {
 impl Drop for ReservedExtent<'_> {
     fn drop(&mut self) {
         if !self.is_kept
-            && let Ok(writer) = self.pool.writer()
+            && let Ok(changes) = self.pool.changes()
         {
-            writer.space.give_back(Interval::new(self.start.get(), self.length));
+            changes.space.give_back(Interval::new(self.start.get(), self.length));
         }
     }
 }
@@ -65,21 +66,21 @@ impl Pool {
     /// Reserves `bytes` bytes of data space; [`TreeError::NoSpace`] if there are not enough. May commit if that
     /// helps: not to be called within a transaction, nor with a tree locked.
     pub fn reserve_data(&self, bytes: u64) -> Result<(), TreeError> {
-        let writer = self.writer()?;
+        let changes = self.changes()?;
         for _ in 0..TRIES {
-            if writer.space.promise_data(self, Space::load_of(self)?, bytes)? {
+            if changes.space.promise_data(self, self.changes()?.load(self), bytes)? {
                 return Ok(());
             }
             self.commit()?;
-            writer.space.wait_for_readers();
+            changes.space.wait_for_readers();
         }
         Err(TreeError::NoSpace(format!("no {bytes} bytes for data")))
     }
 
     /// Takes back what was promised and is not needed (any more).
     pub fn release_data(&self, bytes: u64) {
-        if let Ok(writer) = self.writer() {
-            writer.space.release_data(bytes);
+        if let Ok(changes) = self.changes() {
+            changes.space.release_data(bytes);
         }
     }
 
@@ -113,7 +114,7 @@ impl Pool {
         bounds: (u64, u64),
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         let taken = space.take_extent(self, tier, bounds, hint)?;
         let (start, length) = (Logical::new(taken.start), taken.length());
         space.release_data(length);
@@ -123,7 +124,7 @@ impl Pool {
 
 impl Space {
     /// Promises data space; `false` if only a commit can help.
-    pub(super) fn promise_data(&self, pool: &Pool, load: Load, bytes: u64) -> Result<bool, TreeError> {
+    pub(super) fn promise_data(&self, store: &Store, load: Load, bytes: u64) -> Result<bool, TreeError> {
         let content = content(self.is_mixed, BlockGroupType::DATA);
         let mut state = self.lock();
         loop {
@@ -138,7 +139,7 @@ impl Space {
                 state.promised_data += bytes;
                 return Ok(true);
             }
-            let Err(error) = self.make_chunk(pool, &mut state, content) else { continue };
+            let Err(error) = self.make_chunk(store, &mut state, content) else { continue };
             match state.give_up_write_back_chunk() {
                 Some(GivenUp::Now) => continue,
                 Some(GivenUp::WithACommit) => return Ok(false),

@@ -4,6 +4,7 @@ use super::Space;
 use super::group::Group;
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{DevId, Logical, Physical};
 use std::ops::Range;
@@ -15,7 +16,7 @@ impl Pool {
     /// Discards space that was freed ([`DiscardMode::Async`](crate::DiscardMode)), at most about `budget_bytes`;
     /// returns the bytes discarded. To be called from time to time, with no tree locked and outside of a transaction.
     pub fn discard_step(&self, budget_bytes: u64) -> Result<u64, TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         let mut done = 0;
         while done < budget_bytes {
             let next = space.lock().to_discard.iter().next();
@@ -42,7 +43,7 @@ impl Pool {
         min_bytes: u64,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<u64, TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         space.lock().give_back_log_reserve();
         let asked = Interval { start: range.start.get(), end: range.end.get() };
         let groups: Vec<Interval> = space.lock().groups().map(Group::interval).collect();
@@ -70,7 +71,7 @@ impl Space {
     /// Discards the free parts of a range, each of at least `min_bytes`.
     fn discard(
         &self,
-        pool: &Pool,
+        store: &Store,
         span: Interval,
         min_bytes: u64,
         goes_on: &dyn Fn() -> bool,
@@ -79,7 +80,7 @@ impl Space {
         let mut rest = Some(span);
         while let Some((start, part, behind)) = rest.and_then(|span| self.lock().split(span)) {
             rest = behind;
-            self.look_up(pool, start)?;
+            self.look_up(store, start)?;
             let free = {
                 let state = self.lock();
                 let free =
@@ -90,7 +91,7 @@ impl Space {
                 let mut at = free.start;
                 while at < free.end && goes_on() {
                     let step = Interval::new(at, STEP_BYTES.min(free.end - at));
-                    done += self.discard_taken(pool, start, step);
+                    done += self.discard_taken(store, start, step);
                     at = step.end;
                 }
             }
@@ -99,7 +100,7 @@ impl Space {
     }
 
     /// Discards what of a range of one group is free still.
-    fn discard_taken(&self, pool: &Pool, group: u64, span: Interval) -> u64 {
+    fn discard_taken(&self, store: &Store, group: u64, span: Interval) -> u64 {
         let taken = self.lock().change(group, |group| {
             let next = group.next;
             let free = group.free.as_ref().map(|free| free.within(span)).unwrap_or_default();
@@ -111,7 +112,7 @@ impl Space {
         });
         let mut done = 0;
         for part in taken.unwrap_or_default() {
-            done += pool.volume().discard(Logical::new(part.start), part.length());
+            done += store.volume().discard(Logical::new(part.start), part.length());
             self.lock().change(group, |group| group.unreserve(part));
         }
         done
@@ -120,7 +121,7 @@ impl Space {
     /// Discards what of a range of a device belongs to no chunk.
     fn discard_unallocated(
         &self,
-        pool: &Pool,
+        store: &Store,
         devid: DevId,
         span: Interval<Physical>,
         min_bytes: u64,
@@ -136,7 +137,7 @@ impl Space {
         let mut done = 0;
         for part in parts {
             if part.length() >= min_bytes {
-                done += pool.volume().discard_device(devid, part.start.get(), part.length());
+                done += store.volume().discard_device(devid, part.start.get(), part.length());
             }
             let mut state = self.lock();
             if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {

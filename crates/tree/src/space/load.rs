@@ -16,10 +16,10 @@ use super::state::State;
 use super::superblocks::excluded;
 use super::tiers::placement_of;
 use super::writeback_tier::WriteBackTier;
-use crate::cursor::Readahead;
 use crate::error::TreeError;
-use crate::pool::Pool;
-use crate::transaction::options::WriterOptions;
+use crate::options::WriterOptions;
+use crate::store::Store;
+use crate::store::cursor::Readahead;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::BlockGroupItem;
 use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, Physical, RootId};
@@ -54,22 +54,22 @@ impl State {
 
 impl Space {
     /// Block groups, devices and the sizes of trees.
-    pub(super) fn load_state(&self, pool: &Pool, options: &WriterOptions) -> Result<State, TreeError> {
+    pub(super) fn load_state(&self, store: &Store, options: &WriterOptions) -> Result<State, TreeError> {
         let mut state = State::default();
         state.ranges_max = RANGES_MAX;
-        state.sizes = self.tree_sizes(pool)?;
-        state.devices = load_devices(pool, &options.classes)?;
-        state.placement = placement_of(pool, options.placement);
-        state.write_back = WriteBackTier::open(pool, options.write_back)?;
+        state.sizes = self.tree_sizes(store)?;
+        state.devices = load_devices(store, &options.classes)?;
+        state.placement = placement_of(store, options.placement);
+        state.write_back = WriteBackTier::open(store, options.write_back)?;
         state.log_profile = match options.log_profile {
             Some(told) => told,
-            None => pool.stored_log_profile()?,
+            None => store.stored_log_profile()?,
         };
         self.update_tiers(&mut state);
-        for chunk in pool.volume().chunks() {
-            state.add(self.load_group(pool, &chunk)?);
+        for chunk in store.volume().chunks() {
+            state.add(self.load_group(store, &chunk)?);
         }
-        let superblock = pool.superblock();
+        let superblock = store.superblock();
         for chunk in superblock.system_chunks() {
             let (key, chunk) = chunk.map_err(|defect| {
                 TreeError::item(
@@ -81,17 +81,17 @@ impl Space {
             let item = [chunk.header.as_bytes(), chunk.stripes.as_bytes()].concat();
             state.system_chunks.insert(key.offset(), item);
         }
-        let root = pool.tree(RootId::CHUNK_TREE)?.root();
-        state.chunk_tree_uuid = pool.read_node(&root.expectation())?.header().chunk_tree_uuid;
+        let root = store.tree(RootId::CHUNK_TREE)?.root();
+        state.chunk_tree_uuid = store.read_node(&root.expectation())?.header().chunk_tree_uuid;
         Ok(state)
     }
 
     /// Sizes of the trees that a commit changes by itself.
-    pub(super) fn tree_sizes(&self, pool: &Pool) -> Result<TreeSizes, TreeError> {
+    pub(super) fn tree_sizes(&self, store: &Store) -> Result<TreeSizes, TreeError> {
         let blocks = |id| {
-            let item = pool.root_item(id)?;
+            let item = store.root_item(id)?;
             Ok::<u64, TreeError>(
-                item.map_or(0, |(_, item)| item.bytes_used.get() / u64::from(pool.nodesize())),
+                item.map_or(0, |(_, item)| item.bytes_used.get() / u64::from(store.nodesize())),
             )
         };
         Ok(TreeSizes {
@@ -102,10 +102,10 @@ impl Space {
         })
     }
 
-    fn load_group(&self, pool: &Pool, chunk: &ChunkStatus) -> Result<Group, TreeError> {
+    fn load_group(&self, store: &Store, chunk: &ChunkStatus) -> Result<Group, TreeError> {
         let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
-        let tree = pool.tree(self.block_group_tree)?;
-        let found = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+        let tree = store.tree(self.block_group_tree)?;
+        let found = store.with_item(&tree, &key, |data| match Item::parse(&key, data) {
             Ok(Item::BlockGroup(item)) => Ok(*item),
             Ok(_) => Err(Defect::new("not a block group item", 0)),
             Err(defect) => Err(defect),
@@ -128,16 +128,16 @@ impl Space {
     }
 
     /// Looks up the free ranges of a group, unless that is done already.
-    pub(super) fn look_up(&self, pool: &Pool, start: u64) -> Result<(), TreeError> {
+    pub(super) fn look_up(&self, store: &Store, start: u64) -> Result<(), TreeError> {
         let _loading = self.loading.lock();
         let bounds = match self.lock().group(start) {
             Some(group) if group.free.is_none() => group.bounds(self.sectorsize),
             _ => return Ok(()),
         };
         let found = if self.has_free_space_tree {
-            FreeSpace::parse(bounds, &read_items(pool, bounds)?)?.ranges
+            FreeSpace::parse(bounds, &read_items(store, bounds)?)?.ranges
         } else {
-            self.unused_ranges(pool, bounds)?
+            self.unused_ranges(store, bounds)?
         };
         let mut state = self.lock();
         let pinned = state.pinned_within(Interval::new(bounds.start, bounds.length));
@@ -160,15 +160,15 @@ impl Space {
     }
 
     /// Ranges that no extent of the extent tree holds.
-    fn unused_ranges(&self, pool: &Pool, bounds: Bounds) -> Result<IntervalSet<u64>, TreeError> {
+    fn unused_ranges(&self, store: &Store, bounds: Bounds) -> Result<IntervalSet<u64>, TreeError> {
         let mut free = IntervalSet::of(Interval::new(bounds.start, bounds.length));
-        let tree = pool.tree(RootId::EXTENT_TREE)?;
-        let mut cursor = pool.cursor(&tree, Readahead::Forward);
+        let tree = store.tree(RootId::EXTENT_TREE)?;
+        let mut cursor = store.cursor(&tree, Readahead::Forward);
         cursor.seek(&bounds.first_key())?;
         while let Some(key) = cursor.key().filter(|key| *key <= bounds.last_key()) {
             let length = match key.item_type {
                 KeyType::EXTENT_ITEM => key.offset(),
-                KeyType::METADATA_ITEM => pool.nodesize().into(),
+                KeyType::METADATA_ITEM => store.nodesize().into(),
                 _ => 0,
             };
             let start = key.objectid.get();
@@ -180,9 +180,9 @@ impl Space {
 }
 
 /// The items of the free space tree about one block group.
-pub(super) fn read_items(pool: &Pool, bounds: Bounds) -> Result<Vec<FreeSpaceItem>, TreeError> {
-    let tree = pool.tree(RootId::FREE_SPACE_TREE)?;
-    let mut cursor = pool.cursor(&tree, Readahead::Forward);
+pub(super) fn read_items(store: &Store, bounds: Bounds) -> Result<Vec<FreeSpaceItem>, TreeError> {
+    let tree = store.tree(RootId::FREE_SPACE_TREE)?;
+    let mut cursor = store.cursor(&tree, Readahead::Forward);
     cursor.seek(&bounds.first_key())?;
     let mut items = Vec::new();
     while let Some((key, data)) = cursor.item().filter(|(key, _)| *key <= bounds.last_key()) {
@@ -223,7 +223,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
 /// The devices that may be written, and what of them belongs to no chunk.
 /// `chosen`: the class that the user wants a device to have, by its name.
 pub(super) fn load_devices(
-    pool: &Pool,
+    store: &Store,
     chosen: &BTreeMap<String, PlacementClass>,
 ) -> Result<Vec<Device>, TreeError> {
     let extent = |start: u64, length| {
@@ -231,13 +231,13 @@ pub(super) fn load_devices(
         Interval { start: Physical::new(start), end }
     };
     let mut extents: BTreeMap<u64, Vec<Interval<Physical>>> = BTreeMap::new();
-    for chunk in pool.volume().chunks() {
+    for chunk in store.volume().chunks() {
         for stripe in &chunk.stripes {
             extents.entry(stripe.devid.get()).or_default().push(extent(stripe.physical.get(), stripe.length));
         }
     }
-    let tree = pool.tree(RootId::DEV_TREE)?;
-    let mut cursor = pool.cursor(&tree, Readahead::Forward);
+    let tree = store.tree(RootId::DEV_TREE)?;
+    let mut cursor = store.cursor(&tree, Readahead::Forward);
     cursor.seek(&Key::MIN)?;
     while let Some((key, data)) = cursor.item() {
         if key.item_type == KeyType::DEV_EXTENT {
@@ -254,7 +254,7 @@ pub(super) fn load_devices(
         let chosen = chosen.get(&status.name).copied();
         device_of(&status, extents, chosen)
     };
-    Ok(pool.volume().chunk_devices().into_iter().map(device).collect())
+    Ok(store.volume().chunk_devices().into_iter().map(device).collect())
 }
 
 /// A device, of which these parts belong to chunks.
@@ -282,13 +282,13 @@ pub(super) fn device_of(
 }
 
 /// Tree that holds the block group items.
-pub(super) fn block_group_tree(pool: &Pool) -> RootId {
-    let has_own = pool.superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
+pub(super) fn block_group_tree(store: &Store) -> RootId {
+    let has_own = store.superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
     if has_own { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE }
 }
 
 /// Returns true if the free space tree is there and can be trusted; if not, it is left alone, and made anew by the
 /// kernel.
-pub(super) fn has_free_space_tree(pool: &Pool) -> bool {
-    pool.superblock().compat_ro().contains(CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID)
+pub(super) fn has_free_space_tree(store: &Store) -> bool {
+    store.superblock().compat_ro().contains(CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID)
 }

@@ -23,7 +23,7 @@ use super::group::{Content, Group, Role};
 use super::state::State;
 use super::{FreeRanges, Space};
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
 use std::cmp::Reverse;
@@ -66,13 +66,13 @@ impl LogReserve {
 
 impl Space {
     /// Takes places for all blocks that a sync of a log writes, in one run if there is one.
-    pub(super) fn take_log_blocks(&self, pool: &Pool, count: usize) -> Result<Vec<Logical>, TreeError> {
+    pub(super) fn take_log_blocks(&self, store: &Store, count: usize) -> Result<Vec<Logical>, TreeError> {
         let length = to_u64(count) * self.nodesize;
         if let Some(run) = self.lock().take_log_run(self.is_mixed, length, self.nodesize) {
             let places = (run.start..run.end).step_by(to_usize(self.nodesize));
             return Ok(places.map(Logical::new).collect());
         }
-        self.take_blocks(pool, BlockGroupType::METADATA, count, None)
+        self.take_blocks(store, BlockGroupType::METADATA, count, None)
     }
 
     /// Places that were taken for a log, and that nothing has been written to, are free again; the last one first.
@@ -91,9 +91,9 @@ impl Space {
     }
 
     /// Looks up more free ranges at the end of a commit, if a log found none that was long enough. Reads trees.
-    pub(super) fn look_up_for_log(&self, pool: &Pool) -> Result<(), TreeError> {
+    pub(super) fn look_up_for_log(&self, store: &Store) -> Result<(), TreeError> {
         if std::mem::take(&mut self.lock().log_reserve.is_short) {
-            self.longest_run(pool, RootId::TREE_LOG, RESERVE_BYTES_MAX)?;
+            self.longest_run(store, RootId::TREE_LOG, RESERVE_BYTES_MAX)?;
         }
         Ok(())
     }

@@ -63,8 +63,8 @@ pub struct Withheld<'p> {
 
 impl Drop for Withheld<'_> {
     fn drop(&mut self) {
-        let Ok(writer) = self.pool.writer() else { return };
-        let mut state = writer.space.lock();
+        let Ok(changes) = self.pool.changes() else { return };
+        let mut state = changes.space.lock();
         if let Some(device) = state.devices.iter_mut().find(|device| device.devid == self.devid) {
             device.set_end(device.total_bytes);
         }
@@ -74,7 +74,7 @@ impl Drop for Withheld<'_> {
 impl Pool {
     /// A device joins the pool; which id it has. Chunks may lie on it at once; durable with the next commit.
     pub fn join_device(&self, new: &JoiningDevice) -> Result<DevId, TreeError> {
-        let writer = self.writer()?;
+        let changes = self.changes()?;
         let superblock = self.superblock();
         let sectorsize = superblock.sectorsize.get();
         let highest = self.volume().devices().iter().map(|device| device.devid.get()).max().unwrap_or(0);
@@ -93,18 +93,18 @@ impl Pool {
         transaction.insert(&*self.tree(RootId::CHUNK_TREE)?, &item_key(devid), item.as_bytes())?;
         self.volume().join_device(&item, &new.device);
         let known = self.volume().writable_devices().into_iter().find(|known| known.item.devid == devid);
-        let mut state = writer.space.lock();
+        let mut state = changes.space.lock();
         state.devices.push(device_of(&known.expect("it has joined"), &[], None));
         state.membership.added_bytes += item.total_bytes.get();
         state.membership.added_devices += 1;
-        writer.space.update_tiers(&mut state);
-        writer.space.announce(&state);
+        changes.space.update_tiers(&mut state);
+        changes.space.announce(&state);
         Ok(devid)
     }
 
     /// Nothing is taken from an offset of a device on (0: from nowhere), until what is answered is dropped.
     pub fn withhold(&self, devid: DevId, end: u64) -> Result<Withheld<'_>, TreeError> {
-        let mut state = self.writer()?.space.lock();
+        let mut state = self.changes()?.space.lock();
         if let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) {
             device.set_end(end);
         }
@@ -114,10 +114,10 @@ impl Pool {
     /// A device has another size as far as the pool is concerned; durable with the next commit. `false`, and nothing has
     /// changed, while a chunk lies behind its new end. A smaller one needs [`withhold`](Self::withhold) before.
     pub fn set_device_size(&self, devid: DevId, total_bytes: u64) -> Result<bool, TreeError> {
-        let writer = self.writer()?;
-        writer.space.wait_for_readers();
+        let changes = self.changes()?;
+        changes.space.wait_for_readers();
         let transaction = self.join(Need::items(2))?;
-        let mut state = writer.space.lock();
+        let mut state = changes.space.lock();
         let device = state.devices.iter_mut().find(|device| device.devid == devid);
         let device = device.ok_or(TreeError::NoDevice(devid))?;
         let before = device.total_bytes;
@@ -139,8 +139,8 @@ impl Pool {
     /// It needs [`withhold`](Self::withhold) before, unless it is missing. What it was written with, if it was there: it is to
     /// be left alone before the commit is durable.
     pub fn part_with_device(&self, devid: DevId) -> Result<Option<Parted>, TreeError> {
-        let writer = self.writer()?;
-        writer.space.wait_for_readers();
+        let changes = self.changes()?;
+        changes.space.wait_for_readers();
         let transaction = self.join(Need::items(4))?;
         if self.volume().lies_on(devid, 0) {
             return Ok(None);
@@ -149,12 +149,12 @@ impl Pool {
         let known = known.filter(|known| !known.is_seed).ok_or(TreeError::NoDevice(devid))?;
         transaction.remove(&*self.tree(RootId::CHUNK_TREE)?, &item_key(devid))?;
         transaction.remove_statistics(devid)?;
-        let mut state = writer.space.lock();
+        let mut state = changes.space.lock();
         state.devices.retain(|device| device.devid != devid);
         state.to_discard_on_devices.retain(|(device, _)| *device != devid);
         state.membership.cut_bytes += known.total_bytes;
         state.membership.removed_devices += 1;
-        writer.space.update_tiers(&mut state);
+        changes.space.update_tiers(&mut state);
         let device = self.volume().part_with_device(devid);
         drop(state);
         drop(transaction);

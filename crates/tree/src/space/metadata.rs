@@ -9,19 +9,19 @@ use super::group::Content;
 use super::state::{State, content};
 use super::{MetadataReservation, Space, Urgency};
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, to_u64};
 use brindle_sync::MutexGuard;
 
 /// Pending changes of a pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Blocks that are changed.
-    pub(super) dirty: u64,
+    pub(crate) dirty: u64,
     /// Extents whose references have changed.
-    pub(super) references: u64,
+    pub(crate) references: u64,
     /// Trees that have been asked for.
-    pub(super) trees: u64,
+    pub(crate) trees: u64,
 }
 
 /// Remedy for a reservation that can't be given yet.
@@ -33,16 +33,6 @@ enum Shortage {
 }
 
 impl Space {
-    /// Pending changes.
-    pub(super) fn load_of(pool: &Pool) -> Result<Load, TreeError> {
-        let writer = pool.writer()?;
-        Ok(Load {
-            dirty: to_u64(writer.pressure.nodes()),
-            references: to_u64(writer.refs.len()),
-            trees: to_u64(pool.known_tree_count()),
-        })
-    }
-
     /// Content of tree blocks, except those of the chunk tree.
     fn metadata(&self) -> Content {
         content(self.is_mixed, BlockGroupType::METADATA)
@@ -70,7 +60,7 @@ impl Space {
     /// Promises metadata space on top of what waits. `Ok(None)`: a commit may help.
     pub(super) fn promise(
         &self,
-        pool: &Pool,
+        store: &Store,
         load: Load,
         bytes: u64,
         urgency: Urgency,
@@ -82,7 +72,7 @@ impl Space {
                 if available < required {
                     match self.shortage(&state, load, bytes) {
                         Shortage::Commit => return Ok(None),
-                        Shortage::Chunk => match self.make_chunk(pool, &mut state, self.metadata()) {
+                        Shortage::Chunk => match self.make_chunk(store, &mut state, self.metadata()) {
                             Ok(()) => continue,
                             Err(_) if self.may_be_freed(&state, load) => return Ok(None),
                             Err(_) if state.promised_metadata > 0 => {
@@ -106,7 +96,7 @@ impl Space {
                 }
                 required
             };
-            self.look_up_until(pool, self.metadata(), required)?;
+            self.look_up_until(store, self.metadata(), required)?;
         }
     }
 
@@ -164,13 +154,13 @@ impl Space {
     }
 
     /// Sees to it that enough is looked up for what is changed.
-    pub(super) fn look_up_for_commit(&self, pool: &Pool, load: Load) -> Result<(), TreeError> {
+    pub(super) fn look_up_for_commit(&self, store: &Store, load: Load) -> Result<(), TreeError> {
         let (needed, commit) = {
             let state = self.lock();
             (self.needed(&state, load, 0), self.kept_back(&state).commit)
         };
-        self.look_up_until(pool, Content::System, u64::MAX)?;
-        self.look_up_until(pool, self.metadata(), needed.saturating_add(commit))
+        self.look_up_until(store, Content::System, u64::MAX)?;
+        self.look_up_until(store, self.metadata(), needed.saturating_add(commit))
     }
 }
 

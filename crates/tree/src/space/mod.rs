@@ -36,7 +36,7 @@ pub(crate) mod group;
 mod load;
 mod log_reserve;
 pub(crate) mod membership;
-mod metadata;
+pub(crate) mod metadata;
 pub(crate) mod pins;
 pub(crate) mod readers;
 mod renumber;
@@ -53,15 +53,20 @@ pub(crate) mod writeback_tier;
 #[cfg(test)]
 mod tests;
 
+use crate::options::Clock;
+use crate::options::DiscardMode;
 use pins::Pinned;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
-use crate::transaction::options::WriterOptions;
+use crate::options::WriterOptions;
+use crate::store::Store;
 use brindle_interval::{ByLength, Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
+use metadata::Load;
 use readers::Readers;
 use state::State;
 use zerocopy::IntoBytes;
@@ -70,7 +75,6 @@ use zerocopy::IntoBytes;
 type FreeRanges = IntervalSet<u64, ByLength<u64>>;
 
 /// The space of the pool.
-#[derive(Debug)]
 pub(crate) struct Space {
     /// Taken before `state`.
     readers: Readers,
@@ -85,6 +89,7 @@ pub(crate) struct Space {
     nodesize: u64,
     sectorsize: u64,
     discard: DiscardMode,
+    clock: Clock,
 }
 
 /// A promise of metadata space, for one operation.
@@ -103,36 +108,27 @@ pub enum Urgency {
     Freeing,
 }
 
-/// Discard of freed space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DiscardMode {
-    /// Never.
-    #[default]
-    None,
-    /// Background discard, some time after the commit: by [`Pool::discard_step`].
-    Async,
-}
-
 impl Space {
     /// Reads the block groups and what of devices belongs to chunks, not what is free.
-    pub(crate) fn load(pool: &Pool, options: &WriterOptions) -> Result<Self, TreeError> {
-        let superblock = pool.superblock();
+    pub(crate) fn load(store: &Store, options: &WriterOptions) -> Result<Self, TreeError> {
+        let superblock = store.superblock();
         let space = Self {
             readers: Readers::default(),
             state: Mutex::new(Rank::Space, State::default()),
             promise_ended: Condvar::new(),
             loading: Mutex::new(Rank::SpaceLoad, ()),
             is_mixed: superblock.incompat().contains(Incompat::MIXED_GROUPS),
-            has_free_space_tree: load::has_free_space_tree(pool),
-            block_group_tree: load::block_group_tree(pool),
-            nodesize: pool.nodesize().into(),
+            has_free_space_tree: load::has_free_space_tree(store),
+            block_group_tree: load::block_group_tree(store),
+            nodesize: store.nodesize().into(),
             sectorsize: superblock.sectorsize.get().into(),
             discard: options.discard,
+            clock: Arc::clone(&options.clock),
         };
-        let mut state = space.load_state(pool, options)?;
+        let mut state = space.load_state(store, options)?;
         let has_empty = state.groups().any(group::Group::is_empty);
         state.may_remove = has_empty;
-        if pool.volume().is_writable() {
+        if store.volume().is_writable() {
             space.announce(&state);
         }
         *space.lock() = state;
@@ -154,37 +150,37 @@ impl Space {
     }
 
     /// Contents of the superblock's array of system chunks, if that has changed since the pool was opened.
-    pub(crate) fn system_chunk_array(&self, _pool: &Pool) -> Result<Option<Vec<u8>>, TreeError> {
+    pub(crate) fn system_chunk_array(&self) -> Option<Vec<u8>> {
         let state = self.lock();
         if !state.system_chunks_changed {
-            return Ok(None);
+            return None;
         }
         let key = |start| Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, start);
         let pairs = state.system_chunks.iter().map(|(start, item)| [key(*start).as_bytes(), item].concat());
-        Ok(Some(pairs.flatten().collect()))
+        Some(pairs.flatten().collect())
     }
 
     /// Looks up free space until [`allocate_blocks`](Self::allocate_blocks) can serve everything that is changed so
     /// far: call it before each round of a commit, with no tree locked, for it reads trees.
-    pub(crate) fn prepare(&self, pool: &Pool) -> Result<(), TreeError> {
-        self.look_up_for_commit(pool, Self::load_of(pool)?)
+    pub(crate) fn prepare(&self, store: &Store, load: Load) -> Result<(), TreeError> {
+        self.look_up_for_commit(store, load)
     }
 
     /// Allocates places for `count` tree blocks, in as few and as long runs as there are, behind `hint` (the last
     /// block before them) if possible. Reads no tree, so that it may be called with trees locked.
     pub(crate) fn allocate_blocks(
         &self,
-        pool: &Pool,
+        store: &Store,
         content: BlockGroupType,
         count: usize,
         hint: Option<Logical>,
     ) -> Result<Vec<Logical>, TreeError> {
-        self.take_blocks(pool, content, count, hint)
+        self.take_blocks(store, content, count, hint)
     }
 
     /// Allocates places for the `count` blocks that a sync of a log writes, in one run if there is one. Reads no tree.
-    pub(crate) fn allocate_log_blocks(&self, pool: &Pool, count: usize) -> Result<Vec<Logical>, TreeError> {
-        self.take_log_blocks(pool, count)
+    pub(crate) fn allocate_log_blocks(&self, store: &Store, count: usize) -> Result<Vec<Logical>, TreeError> {
+        self.take_log_blocks(store, count)
     }
 
     /// Gives back the last of the places that were allocated for a sync, which nothing refers to or was written to.
@@ -196,12 +192,12 @@ impl Space {
     /// trees.
     pub(crate) fn claim(
         &self,
-        pool: &Pool,
+        store: &Store,
         kind: BlockGroupType,
         start: Logical,
         length: u64,
     ) -> Result<bool, TreeError> {
-        self.take_exactly(pool, kind, interval(start, length))
+        self.take_exactly(store, kind, interval(start, length))
     }
 
     /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or
@@ -233,14 +229,14 @@ impl Space {
     }
 
     /// The transaction is durable: what it has freed is free, as soon as no reader without a lock may still read it.
-    pub(crate) fn unpin(&self, pool: &Pool, pinned: Pinned) {
-        self.release_when_unread(pool, pinned);
+    pub(crate) fn unpin(&self, store: &Store, pinned: Pinned) {
+        self.release_when_unread(store, pinned);
         // Trees grow and shrink; if they can't be looked at now, the next operation will hear of it.
-        if let Ok(sizes) = self.tree_sizes(pool) {
+        if let Ok(sizes) = self.tree_sizes(store) {
             self.lock().sizes = sizes;
         }
         // So can free ranges for the next log.
-        if let Err(error) = self.look_up_for_log(pool) {
+        if let Err(error) = self.look_up_for_log(store) {
             tracing::debug!("no free space was looked up for the log: {error}");
         }
     }
@@ -250,12 +246,13 @@ impl Space {
     /// not.
     pub(crate) fn reserve_metadata(
         &self,
-        pool: &Pool,
+        store: &Store,
+        load: Load,
         bytes: u64,
         urgency: Urgency,
     ) -> Result<Option<MetadataReservation>, TreeError> {
         Rank::SpaceLoad.assert_free();
-        self.promise(pool, Self::load_of(pool)?, bytes, urgency)
+        self.promise(store, load, bytes, urgency)
     }
 
     /// Takes a promise back.
@@ -281,4 +278,10 @@ impl Space {
 fn interval(start: Logical, length: u64) -> Interval {
     let start = start.get();
     Interval { start, end: start.saturating_add(length) }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space").field("state", &self.state).finish_non_exhaustive()
+    }
 }

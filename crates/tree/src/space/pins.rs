@@ -1,8 +1,9 @@
 //! Freed space: pinned until what freed it is durable and no reader holds it any more, then free, and (if that is wanted) discarded.
 
+use super::Space;
 use super::group::Group;
-use super::{DiscardMode, Space};
-use crate::pool::Pool;
+use crate::options::DiscardMode;
+use crate::store::Store;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{Logical, Physical};
 use std::sync::Arc;
@@ -89,9 +90,9 @@ impl Space {
     }
 
     /// The oldest of what was [held back](Self::hold_back) is free.
-    pub(super) fn release_pins(&self, pool: &Pool, pinned: Pinned) {
+    pub(super) fn release_pins(&self, store: &Store, pinned: Pinned) {
         for group in &pinned.removed {
-            pool.volume().remove_chunk(Logical::new(group.start));
+            store.volume().remove_chunk(Logical::new(group.start));
         }
         let mut state = self.lock();
         let oldest = state.held_back.pop_front();

@@ -12,7 +12,8 @@
 
 use super::Space;
 use super::pins::Pinned;
-use crate::pool::Pool;
+use crate::store::Store;
+use crate::store::hold::FreedSpace;
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank, Ranked};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -36,34 +37,6 @@ struct ReadersState {
     holds: BTreeMap<u64, usize>,
     /// Releases that wait, by number.
     waiting: VecDeque<(u64, Pinned)>,
-}
-
-/// Hold on the space in use: space that is freed after the hold was taken is not used again while it lives.
-#[derive(Debug)]
-pub struct FreedSpaceHold<'p> {
-    pool: &'p Pool,
-    /// `None` for a pool that is only read, where nothing is freed.
-    number: Option<u64>,
-}
-
-impl Pool {
-    /// Keeps all space readable that is in use now. A place that is looked up afterwards in a tree as it is then, or as of
-    /// the last commit, may be read as long as the hold lives. Not to be held across anything that waits for a commit.
-    pub fn hold_freed_space(&self) -> FreedSpaceHold<'_> {
-        let number = self.writer().ok().map(|writer| writer.space.readers.enter());
-        FreedSpaceHold { pool: self, number }
-    }
-}
-
-impl Drop for FreedSpaceHold<'_> {
-    fn drop(&mut self) {
-        let _stops = self.pool.stop_on_panic();
-        if let Some(number) = self.number
-            && let Ok(writer) = self.pool.writer()
-        {
-            writer.space.leave(self.pool, number);
-        }
-    }
 }
 
 impl Ranked for ReadersState {
@@ -92,18 +65,12 @@ impl Readers {
     }
 }
 
-impl Space {
-    /// The transaction is durable: what it has freed is free when no reader is left that may have looked it up.
-    pub(super) fn release_when_unread(&self, pool: &Pool, pinned: Pinned) {
-        let mut readers = self.readers.lock();
-        let number = readers.next;
-        readers.next += 1;
-        self.hold_back(&pinned);
-        readers.waiting.push_back((number, pinned));
-        self.release_unread(pool, readers);
+impl FreedSpace for Space {
+    fn enter(&self) -> u64 {
+        self.readers.enter()
     }
 
-    fn leave(&self, pool: &Pool, number: u64) {
+    fn leave(&self, store: &Store, number: u64) {
         if self.is_poisoned() {
             // A panic has interrupted a change of space, so nothing is freed any more.
             return;
@@ -115,15 +82,27 @@ impl Space {
                 readers.holds.remove(&number);
             }
         }
-        self.release_unread(pool, readers);
+        self.release_unread(store, readers);
+    }
+}
+
+impl Space {
+    /// The transaction is durable: what it has freed is free when no reader is left that may have looked it up.
+    pub(super) fn release_when_unread(&self, store: &Store, pinned: Pinned) {
+        let mut readers = self.readers.lock();
+        let number = readers.next;
+        readers.next += 1;
+        self.hold_back(&pinned);
+        readers.waiting.push_back((number, pinned));
+        self.release_unread(store, readers);
     }
 
     /// Frees what no hold delays any more.
-    fn release_unread(&self, pool: &Pool, mut readers: MutexGuard<'_, ReadersState>) {
+    fn release_unread(&self, store: &Store, mut readers: MutexGuard<'_, ReadersState>) {
         let oldest = readers.holds.first_key_value().map_or(u64::MAX, |(number, _)| *number);
         while readers.waiting.front().is_some_and(|(number, _)| *number < oldest) {
             if let Some((_, pinned)) = readers.waiting.pop_front() {
-                self.release_pins(pool, pinned);
+                self.release_pins(store, pinned);
             }
         }
         if readers.waiting.is_empty() {

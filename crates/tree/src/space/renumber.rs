@@ -14,9 +14,9 @@
 //! - If X does not take it, the transaction is not published, and nothing more is written.
 
 use super::state::State;
-use crate::cursor::Readahead;
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::cursor::Readahead;
 use brindle_ondisk::item::{ChunkHeader, DevItem, Stripe};
 use brindle_ondisk::{DevId, Key, KeyType, ObjectId, RootId};
 use zerocopy::FromBytes;
@@ -43,10 +43,10 @@ impl Pool {
     pub fn renumber_device(&self, devid: DevId, new: DevId) -> Result<(), TreeError> {
         // Nothing that names the device waits to be written.
         self.commit()?;
-        let writer = self.writer()?;
+        let changes = self.changes()?;
         let renamed = self.items_of_device(devid, new)?;
         let blocks = renamed.len() / ITEMS_PER_BLOCK + OTHER_BLOCKS;
-        let done = self.exclusively_with(blocks, |editor| {
+        let done = self.transactions()?.exclusively_with(blocks, |editor| {
             for item in &renamed {
                 let tree = self.tree(item.tree)?;
                 if item.before != item.after {
@@ -55,10 +55,10 @@ impl Pool {
                 editor.replace(&tree, &item.after, &item.data)?;
             }
             self.volume().renumber_device(devid, new);
-            writer.statistics.renumber(devid, new);
-            let mut state = writer.space.lock();
+            changes.statistics.renumber(devid, new);
+            let mut state = changes.space.lock();
             state.renumber(devid, new)?;
-            writer.space.update_tiers(&mut state);
+            changes.space.update_tiers(&mut state);
             Ok(())
         });
         if let Err(error) = done {

@@ -55,7 +55,7 @@ impl Pool {
         devid: DevId,
         target: &Arc<dyn WritableDevice>,
     ) -> Result<Replacing<'_>, TreeError> {
-        let started = (self.writer()?.options.clock)().sec.get().cast_unsigned();
+        let started = (self.changes()?.options.clock)().sec.get().cast_unsigned();
         let copies = self.volume().begin_replacement(devid, target).ok_or(TreeError::NoDevice(devid))?;
         Ok(Replacing { copies, pool: self, started })
     }
@@ -68,11 +68,11 @@ impl Replacing<'_> {
     /// A target that fails before it takes over: nothing has changed. Devices that fail later: nothing more is written.
     pub fn finish(self, lost: u64) -> Result<(), TreeError> {
         let Self { copies, pool, started } = self;
-        let writer = pool.writer()?;
+        let changes = pool.changes()?;
         let devid = copies.devid();
         // Little is left to be done with everything else waiting.
         pool.commit()?;
-        let stopped = (writer.options.clock)().sec.get().cast_unsigned();
+        let stopped = (changes.options.clock)().sec.get().cast_unsigned();
         let item = DevReplaceItem {
             src_devid: devid,
             cursor_left: U64::new(0),
@@ -84,7 +84,7 @@ impl Replacing<'_> {
             num_write_errors: U64::new(0),
             num_uncorrectable_read_errors: U64::new(lost),
         };
-        pool.exclusively_with(BLOCKS, |editor| {
+        pool.transactions()?.exclusively_with(BLOCKS, |editor| {
             copies.settle()?;
             // From here on it can't be undone.
             let entered = enter(editor, devid, &item).and_then(|()| meet(pool, devid));
@@ -96,10 +96,10 @@ impl Replacing<'_> {
 
 /// Space on a device that has taken the place of another.
 fn meet(pool: &Pool, devid: DevId) -> Result<(), TreeError> {
-    let writer = pool.writer()?;
-    let known = load_devices(pool, &writer.options.classes)?;
+    let changes = pool.changes()?;
+    let known = load_devices(pool, &changes.options.classes)?;
     let known = known.into_iter().find(|device| device.devid == devid).ok_or(TreeError::NoDevice(devid))?;
-    let mut state = writer.space.lock();
+    let mut state = changes.space.lock();
     match state.devices.iter_mut().find(|device| device.devid == devid) {
         Some(device) => {
             device.class = known.class;
@@ -107,8 +107,8 @@ fn meet(pool: &Pool, devid: DevId) -> Result<(), TreeError> {
         }
         None => state.take_in(known),
     }
-    writer.space.update_tiers(&mut state);
-    writer.space.announce(&state);
+    changes.space.update_tiers(&mut state);
+    changes.space.announce(&state);
     Ok(())
 }
 
@@ -133,15 +133,15 @@ impl State {
 
 /// Enters into the trees that a device has another place on disk.
 fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(), TreeError> {
-    let pool = editor.pool;
+    let store = editor.store;
     let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
-    editor.update(&*pool.tree(RootId::CHUNK_TREE)?, &key, |data| {
+    editor.update(&*store.tree(RootId::CHUNK_TREE)?, &key, |data| {
         if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
             item.generation = editor.generation;
         }
     })?;
-    pool.volume().mark_device(devid, editor.generation);
+    store.volume().mark_device(devid, editor.generation);
     editor.remove_statistics(devid)?;
     let key = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
-    editor.replace(&*pool.tree(RootId::DEV_TREE)?, &key, item.as_bytes())
+    editor.replace(&*store.tree(RootId::DEV_TREE)?, &key, item.as_bytes())
 }

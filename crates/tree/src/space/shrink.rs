@@ -9,7 +9,7 @@ impl Pool {
     /// Makes each device end where its last chunk does; what size each has then, in bytes. Counts from the next commit
     /// on: before it is durable, the devices themselves must stay as large as they are.
     pub fn shrink_devices(&self) -> Result<Vec<(DevId, u64)>, TreeError> {
-        Ok(self.writer()?.space.shrink_devices())
+        Ok(self.changes()?.space.shrink_devices())
     }
 }
 

@@ -4,8 +4,9 @@ use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
 use crate::error::TreeError;
+use crate::options::WriterOptions;
 use crate::pool::Pool;
-use crate::transaction::options::WriterOptions;
+use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::placement::{
     AllocationHint, Fit, PlacementClass, PlacementMode, classes, room_at_best, room_for,
@@ -90,7 +91,7 @@ pub struct GroupSummary {
 /// A device's unallocated space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpace {
-    /// Its id in the pool.
+    /// Its id in the store.
     pub devid: DevId,
     /// Bytes of it that the pool uses.
     pub total_bytes: u64,
@@ -107,15 +108,15 @@ pub struct DeviceSpace {
 impl Pool {
     /// Present summary; of a pool that is only read, that of the last commit.
     pub fn space_summary(&self) -> Result<SpaceSummary, TreeError> {
-        match self.writer() {
-            Ok(writer) => Ok(writer.space.summary(self)),
+        match self.changes() {
+            Ok(changes) => Ok(changes.space.summary(self)),
             Err(_) => Ok(Space::load(self, &WriterOptions::default())?.summary(self)),
         }
     }
 }
 
 impl Space {
-    fn summary(&self, pool: &Pool) -> SpaceSummary {
+    fn summary(&self, store: &Store) -> SpaceSummary {
         let state = self.lock();
         let mut groups: Vec<GroupSummary> = Vec::new();
         for group in state.groups() {
@@ -149,18 +150,18 @@ impl Space {
             placement: state.placement,
             has_tiers: state.fast.is_some(),
             data_room: self
-                .room(pool, &state, content(self.is_mixed, BlockGroupType::DATA))
+                .room(store, &state, content(self.is_mixed, BlockGroupType::DATA))
                 .less(state.promised_data + state.kept_for_destaging()),
-            fast_data_room: self.room(pool, &state, Content::FastData),
-            metadata_room: self.room(pool, &state, content(self.is_mixed, BlockGroupType::METADATA)),
+            fast_data_room: self.room(store, &state, Content::FastData),
+            metadata_room: self.room(store, &state, content(self.is_mixed, BlockGroupType::METADATA)),
         }
     }
 
     /// Room for a content.
-    fn room(&self, pool: &Pool, state: &State, content: Content) -> Room {
+    fn room(&self, store: &Store, state: &State, content: Content) -> Room {
         let free = |content| state.totals(content).available;
         let in_chunks = |mode| {
-            let request = self.request(pool, state, content);
+            let request = self.request(store, state, content);
             let request = brindle_policy::placement::ChunkRequest { mode, ..request };
             room_for(&state.summaries_for(content), &request)
         };
@@ -181,7 +182,7 @@ impl Space {
         let free_there: u64 = groups.map(Group::available).sum();
         let in_new_chunks = match content {
             Content::Metadata => {
-                room_at_best(&state.summaries_for(content), &self.request(pool, state, content))
+                room_at_best(&state.summaries_for(content), &self.request(store, state, content))
             }
             _ => in_chunks(PlacementMode::Strict),
         };

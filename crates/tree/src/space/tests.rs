@@ -6,9 +6,10 @@ mod settling;
 use super::group::Content;
 use super::{DiscardMode, Space};
 use crate::error::TreeError;
-use crate::pool::{OpenOptions, Pool};
+use crate::options::OpenOptions;
+use crate::options::WriterOptions;
+use crate::pool::Pool;
 use crate::refs::DataRange;
-use crate::transaction::options::WriterOptions;
 use crate::transaction::{Need, Transaction};
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress};
@@ -162,7 +163,7 @@ impl World {
     }
 
     fn space(&self) -> &Space {
-        &self.pool.writer().expect("writable").space
+        &self.pool.changes().expect("writable").space
     }
 
     fn commit(&self) {
@@ -205,7 +206,7 @@ fn check(devices: &[Arc<SparseDevice>]) {
 /// A regular file of the top level, and a place behind all of its extents.
 fn find_file(pool: &Pool) -> (ObjectId, u64) {
     let tree = pool.tree(RootId::FS_TREE).expect("is there");
-    let mut cursor = pool.cursor(&tree, crate::cursor::Readahead::None);
+    let mut cursor = pool.cursor(&tree, crate::store::cursor::Readahead::None);
     cursor.seek(&Key::MIN).expect("seek");
     while let Some((key, data)) = cursor.item() {
         if let Ok(Item::Inode(inode)) = Item::parse(&key, data) {
@@ -361,7 +362,7 @@ fn system_chunks_are_made_until_the_superblock_has_no_room_for_them() {
     for (devices, metadata) in [(1, Profile::Single), (1, Profile::Dup), (4, Profile::Raid10)] {
         let devices = large_devices(devices, metadata);
         let pool = open(&devices, &WriterOptions::default());
-        let space = &pool.writer().expect("writable").space;
+        let space = &pool.changes().expect("writable").space;
         let make = |content| space.make_chunk(&pool, &mut space.lock(), content);
         let mut made = 0;
         let error = loop {
@@ -384,7 +385,7 @@ fn system_chunks_are_made_until_the_superblock_has_no_room_for_them() {
         assert!(made >= 5 && array > 2048 - 300, "{made} chunks, {array} bytes");
         // Opening the pool again finds them all.
         let again = open(&devices, &WriterOptions::default());
-        let chunks = again.writer().expect("writable").space.lock().system_chunks.len();
+        let chunks = again.changes().expect("writable").space.lock().system_chunks.len();
         assert_eq!(chunks, made + 1, "with the one that mkfs has made");
     }
 }

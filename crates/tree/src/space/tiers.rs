@@ -12,6 +12,7 @@ use super::group::{Content, Group, Totals};
 use super::state::{State, content};
 use crate::error::TreeError;
 use crate::pool::Pool;
+use crate::store::Store;
 use brindle_ondisk::item::SuperblockAgesHeader;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
@@ -27,7 +28,7 @@ impl Pool {
     /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit. It lies in the
     /// chunk tree: a device that is missing has one as well, and goes by it when it is back.
     pub fn set_allocation_hint(&self, devid: DevId, hint: AllocationHint) -> Result<(), TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         let mut state = space.lock();
         let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) else {
             let devices = self.volume().devices();
@@ -49,13 +50,13 @@ impl Pool {
 
     /// Weight of a device's class.
     pub fn placement(&self) -> Result<PlacementMode, TreeError> {
-        Ok(self.writer()?.space.lock().placement)
+        Ok(self.changes()?.space.lock().placement)
     }
 
     /// Lets the class of a device weigh more or less from the next chunk on. Strict is refused while what is promised
     /// to data would not fit on bulk devices alone: it could not be written then.
     pub fn set_placement(&self, mode: PlacementMode) -> Result<(), TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         let mode = placement_of(self, mode);
         let mut state = space.lock();
         let before = std::mem::replace(&mut state.placement, mode);
@@ -77,7 +78,7 @@ impl Pool {
     /// # Errors
     /// A pool that is not written.
     pub fn log_placement(&self) -> Result<Result<LogPlacement, LogEverywhere>, TreeError> {
-        Ok(self.writer()?.space.log_placement())
+        Ok(self.changes()?.space.log_placement())
     }
 
     /// Profile of the log that this mount goes by.
@@ -85,13 +86,13 @@ impl Pool {
     /// # Errors
     /// A pool that is not written.
     pub fn log_profile(&self) -> Result<LogProfile, TreeError> {
-        Ok(self.writer()?.space.lock().log_profile)
+        Ok(self.changes()?.space.lock().log_profile)
     }
 
     /// Returns true if data may stay on fast devices: these are enough for the profile of data, or there is such data.
     pub fn has_fast_data_tier(&self) -> bool {
-        let Ok(writer) = self.writer() else { return false };
-        let mut state = writer.space.lock();
+        let Ok(changes) = self.changes() else { return false };
+        let mut state = changes.space.lock();
         if let Some(known) = state.has_fast_data_tier {
             return known;
         }
@@ -104,14 +105,14 @@ impl Pool {
 
     /// Returns true if data placement distinguishes fast and bulk devices.
     pub fn has_tiers(&self) -> bool {
-        self.writer().is_ok_and(|writer| writer.space.lock().fast.is_some())
+        self.changes().is_ok_and(|changes| changes.space.lock().fast.is_some())
     }
 }
 
 /// Weight of the class in this pool. While devices are missing, nothing is refused for the sake of order: there may
 /// be too few of a class for the profile.
-pub(super) fn placement_of(pool: &Pool, wanted: PlacementMode) -> PlacementMode {
-    let is_degraded = pool.volume().devices().iter().any(|device| device.missing);
+pub(super) fn placement_of(store: &Store, wanted: PlacementMode) -> PlacementMode {
+    let is_degraded = store.volume().devices().iter().any(|device| device.missing);
     if wanted == PlacementMode::Strict && is_degraded {
         tracing::warn!("devices are missing: ssd_metadata is not strict until the pool is whole again");
         return PlacementMode::Preferred;

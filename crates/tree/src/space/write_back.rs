@@ -83,7 +83,7 @@ impl Space {
 
     /// Writes what has changed since the last call; whether there was anything.
     pub(super) fn write_changes(&self, editor: &Editor<'_>) -> Result<bool, TreeError> {
-        let load = Self::load_of(editor.pool)?;
+        let load = editor.load();
         let work = {
             let mut state = self.lock();
             if let Some((extent, problem)) = state.damage {
@@ -106,7 +106,7 @@ impl Space {
         if let Some(item) = &work.write_back {
             write_write_back_item(editor, item.as_deref())?;
         }
-        let groups = editor.pool.tree(self.block_group_tree)?;
+        let groups = editor.store.tree(self.block_group_tree)?;
         for group in &work.groups {
             write_block_group(editor, &groups, group)?;
         }
@@ -134,8 +134,8 @@ impl Space {
         if work.chunks.is_empty() && work.removed.is_empty() {
             return Ok(());
         }
-        let chunks = editor.pool.tree(RootId::CHUNK_TREE)?;
-        let devices = editor.pool.tree(RootId::DEV_TREE)?;
+        let chunks = editor.store.tree(RootId::CHUNK_TREE)?;
+        let devices = editor.store.tree(RootId::DEV_TREE)?;
         let chunk_key = |start| Key::new(ObjectId::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, start);
         let extent_key =
             |(devid, start): &(DevId, u64)| Key::new(ObjectId::new(devid.get()), KeyType::DEV_EXTENT, *start);
@@ -164,7 +164,7 @@ impl Space {
     }
 
     fn write_devices(&self, editor: &Editor<'_>, devices: &[DeviceChange]) -> Result<(), TreeError> {
-        let tree = editor.pool.tree(RootId::CHUNK_TREE)?;
+        let tree = editor.store.tree(RootId::CHUNK_TREE)?;
         for device in devices {
             let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, device.devid.get());
             let found = editor.update(&tree, &key, |data| {
@@ -179,8 +179,8 @@ impl Space {
                 return Err(TreeError::item(RootId::CHUNK_TREE, key, defect));
             }
             // Each device's superblock has a copy.
-            editor.pool.volume().update_device(device.devid, device.total_bytes, device.used_bytes);
-            editor.pool.volume().set_device_type(device.devid, device.stored_type);
+            editor.store.volume().update_device(device.devid, device.total_bytes, device.used_bytes);
+            editor.store.volume().set_device_type(device.devid, device.stored_type);
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Space {
         }
         let bounds = group.bounds;
         let _loading = self.loading.lock();
-        let before = read_items(editor.pool, bounds)?;
+        let before = read_items(editor.store, bounds)?;
         let mut space = if group.is_new {
             // What mkfs may have left behind about a group of long ago does not count.
             let ranges = IntervalSet::of(Interval::new(bounds.start, bounds.length));
@@ -213,7 +213,7 @@ impl Space {
     }
 
     fn forget_free_space(&self, editor: &Editor<'_>, bounds: Bounds) -> Result<(), TreeError> {
-        let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
+        let tree = editor.store.tree(RootId::FREE_SPACE_TREE)?;
         editor.remove_range(&tree, &bounds.first_key(), &bounds.last_key(), |_, _| Verdict::Remove)?;
         Ok(())
     }
@@ -221,8 +221,8 @@ impl Space {
 
 /// Stores the hints of missing devices. A device that was removed meanwhile has no item any more.
 fn write_absent(editor: &Editor<'_>, changes: &BTreeMap<DevId, AbsentChange>) -> Result<(), TreeError> {
-    let tree = editor.pool.tree(RootId::CHUNK_TREE)?;
-    let volume = editor.pool.volume();
+    let tree = editor.store.tree(RootId::CHUNK_TREE)?;
+    let volume = editor.store.volume();
     for (devid, change) in changes {
         let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
         let changed = editor.update(&tree, &key, |data| {
@@ -243,11 +243,11 @@ fn write_absent(editor: &Editor<'_>, changes: &BTreeMap<DevId, AbsentChange>) ->
 
 /// Stores which chunks are of the write-back tier, and its settings.
 fn write_write_back_item(editor: &Editor<'_>, item: Option<&[u8]>) -> Result<(), TreeError> {
-    let tree = editor.pool.tree(RootId::DEV_TREE)?;
+    let tree = editor.store.tree(RootId::DEV_TREE)?;
     let key = WriteBackHeader::KEY;
     match item {
         Some(item) => editor.replace(&tree, &key, item),
-        None if editor.pool.with_item(&tree, &key, |_| ())?.is_some() => {
+        None if editor.store.with_item(&tree, &key, |_| ())?.is_some() => {
             editor.remove(&tree, &key).map(|_| ())
         }
         None => Ok(()),
@@ -258,14 +258,14 @@ fn write_write_back_item(editor: &Editor<'_>, item: Option<&[u8]>) -> Result<(),
 /// is not enough: the kernel says otherwise with its next commit, and leaves alone the cache of a group that it did
 /// not change.
 fn invalidate_cache(editor: &Editor<'_>, start: u64) -> Result<(), TreeError> {
-    let tree = editor.pool.tree(RootId::ROOT_TREE)?;
+    let tree = editor.store.tree(RootId::ROOT_TREE)?;
     let header = Key::new(ObjectId::FREE_SPACE, KeyType(0), start);
-    let parsed = editor.pool.with_item(&tree, &header, |data| match Item::parse(&header, data) {
+    let parsed = editor.store.with_item(&tree, &header, |data| match Item::parse(&header, data) {
         Ok(Item::FreeSpaceHeader(item)) => Some(item.location),
         _ => None,
     })?;
     let Some(inode) = parsed.flatten() else { return Ok(()) };
-    let is_valid = editor.pool.with_item(&tree, &inode, |data| {
+    let is_valid = editor.store.with_item(&tree, &inode, |data| {
         InodeItem::ref_from_prefix(data).is_ok_and(|(item, _)| item.generation != Generation::new(0))
     })?;
     if is_valid == Some(true) {
@@ -352,7 +352,7 @@ fn write_block_group(
 /// Applies edits. New items come in before old ones go: a leaf whose items are all replaced would else leave the
 /// tree, and another one join it, whose own places change the free space again, round after round.
 pub(super) fn apply_edits(editor: &Editor<'_>, edits: &Edits) -> Result<(), TreeError> {
-    let tree = editor.pool.tree(RootId::FREE_SPACE_TREE)?;
+    let tree = editor.store.tree(RootId::FREE_SPACE_TREE)?;
     if !edits.added.is_empty() {
         let added: Vec<(Key, &[u8])> =
             edits.added.iter().map(|(key, data)| (*key, data.as_slice())).collect();

@@ -12,9 +12,11 @@ use super::Space;
 use super::group::{Content, Group, Role};
 use super::state::State;
 use crate::error::TreeError;
+use crate::options::WriteBackWish;
+use crate::options::WriterOptions;
 use crate::pool::Pool;
+use crate::store::Store;
 use crate::transaction::Need;
-use crate::transaction::options::WriterOptions;
 use brindle_ondisk::item::{WriteBackChunk, WriteBackHeader};
 use brindle_ondisk::{Item, Logical, Profile, RootId};
 use brindle_policy::placement::{PlacementMode, fast_data_devices, room_for};
@@ -50,21 +52,6 @@ impl WriteBackSettings {
         let settings =
             Self { mode: WriteBackMode::from_disk(mode), profile: WriteBackHeader::profile_of(profile) };
         (settings.to_numbers() == [mode, profile]).then_some(settings)
-    }
-}
-
-/// Source of the mode of write-back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteBackWish {
-    /// This one, whatever the pool has stored.
-    Told(WriteBackMode),
-    /// The stored one, or this.
-    Stored(WriteBackMode),
-}
-
-impl Default for WriteBackWish {
-    fn default() -> Self {
-        Self::Stored(WriteBackMode::Off)
     }
 }
 
@@ -125,9 +112,9 @@ pub struct InTransit<'p> {
 
 impl Drop for InTransit<'_> {
     fn drop(&mut self) {
-        if let Ok(writer) = self.pool.writer() {
+        if let Ok(changes) = self.pool.changes() {
             // A destructor's call; the count is whole whatever else is not.
-            let mut state = writer.space.state.lock_after_panic();
+            let mut state = changes.space.state.lock_after_panic();
             let tier = &mut state.write_back;
             tier.in_transit = tier.in_transit.saturating_sub(self.bytes);
         }
@@ -157,8 +144,8 @@ impl Pool {
     /// # Errors
     /// Trees that can't be read.
     pub fn write_back_status(&self) -> Result<WriteBackStatus, TreeError> {
-        match self.writer() {
-            Ok(writer) => Ok(writer.space.write_back_status(self)),
+        match self.changes() {
+            Ok(changes) => Ok(changes.space.write_back_status(self)),
             Err(_) => {
                 let write_back = WriteBackWish::Stored(WriteBackMode::OF_MOUNTS);
                 let options = WriterOptions { write_back, ..WriterOptions::default() };
@@ -172,7 +159,7 @@ impl Pool {
     /// # Errors
     /// A pool that is not written.
     pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         let _transaction = self.join(Need::items(1))?;
         let mut state = space.lock();
         let tier = &mut state.write_back;
@@ -185,20 +172,20 @@ impl Pool {
 
     /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.
     pub fn takes_write_back(&self, is_synced: bool) -> bool {
-        let Ok(writer) = self.writer() else { return false };
-        let mut state = writer.space.lock();
+        let Ok(changes) = self.changes() else { return false };
+        let mut state = changes.space.lock();
         let is_meant = match state.write_back.mode {
             WriteBackMode::Off => false,
             WriteBackMode::Sync => is_synced,
             WriteBackMode::All => true,
         };
-        is_meant && writer.space.write_back_obstacle(&mut state).is_none()
+        is_meant && changes.space.write_back_obstacle(&mut state).is_none()
     }
 
     /// Returns true if the write-back tier has room for some bytes, in its chunks or in one that could be made.
     pub fn has_write_back_room(&self, bytes: u64) -> bool {
-        let Ok(writer) = self.writer() else { return false };
-        let (space, state) = (&writer.space, writer.space.lock());
+        let Ok(changes) = self.changes() else { return false };
+        let (space, state) = (&changes.space, changes.space.lock());
         let in_new_chunks = || {
             let request = space.request(self, &state, Content::WriteBack);
             room_for(&state.summaries_for(Content::WriteBack), &request)
@@ -209,8 +196,8 @@ impl Pool {
 
     /// Returns true if an extent of data lies on bulk devices, in a pool that distinguishes them.
     pub fn lies_on_bulk_devices(&self, at: Logical) -> bool {
-        let Ok(writer) = self.writer() else { return false };
-        let state = writer.space.lock();
+        let Ok(changes) = self.changes() else { return false };
+        let state = changes.space.lock();
         state.fast.is_some() && state.group_of(at.get()).is_some_and(|group| group.content() == Content::Data)
     }
 
@@ -220,7 +207,7 @@ impl Pool {
     /// # Errors
     /// A pool that is not written.
     pub fn make_write_back_room(&self) -> Result<bool, TreeError> {
-        let space = &self.writer()?.space;
+        let space = &self.changes()?.space;
         let mut state = space.lock();
         let is_off = state.write_back.mode == WriteBackMode::Off;
         let chunks = state.groups().filter(|group| group.content() == Content::WriteBack);
@@ -237,7 +224,7 @@ impl Pool {
 
     /// Closes a chunk of the write-back tier to allocation while it is destaged.
     pub(crate) fn close_write_back_group(&self, start: Logical) -> Result<(), TreeError> {
-        let mut state = self.writer()?.space.lock();
+        let mut state = self.changes()?.space.lock();
         state.change(start.get(), |group| group.role = Role::Closed);
         Ok(())
     }
@@ -248,7 +235,7 @@ impl Pool {
     /// # Errors
     /// A pool that is not written.
     pub fn reserve_kept_data(&self, bytes: u64) -> Result<InTransit<'_>, TreeError> {
-        let mut state = self.writer()?.space.lock();
+        let mut state = self.changes()?.space.lock();
         state.promised_data += bytes;
         state.write_back.in_transit += bytes;
         Ok(InTransit { pool: self, bytes })
@@ -257,10 +244,10 @@ impl Pool {
 
 impl WriteBackTier {
     /// Reads the item.
-    fn load(pool: &Pool) -> Result<Self, TreeError> {
-        let tree = pool.tree(RootId::DEV_TREE)?;
+    fn load(store: &Store) -> Result<Self, TreeError> {
+        let tree = store.tree(RootId::DEV_TREE)?;
         let key = WriteBackHeader::KEY;
-        let found = pool.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+        let found = store.with_item(&tree, &key, |data| match Item::parse(&key, data) {
             Ok(Item::WriteBack(item)) => Ok(Self {
                 stored: WriteBackSettings {
                     mode: WriteBackMode::from_disk(item.header.mode.get()),
@@ -276,15 +263,15 @@ impl WriteBackTier {
     }
 
     /// The same, of chunks that are there, with the mode that is wished for.
-    pub(super) fn open(pool: &Pool, wish: WriteBackWish) -> Result<Self, TreeError> {
-        let mut tier = Self::load(pool)?;
+    pub(super) fn open(store: &Store, wish: WriteBackWish) -> Result<Self, TreeError> {
+        let mut tier = Self::load(store)?;
         tier.is_chosen =
             matches!(wish, WriteBackWish::Told(_)) || tier.stored != WriteBackSettings::default();
         tier.mode = match wish {
             WriteBackWish::Told(mode) => mode,
             WriteBackWish::Stored(otherwise) => tier.stored.mode.unwrap_or(otherwise),
         };
-        let chunks = pool.volume().chunks();
+        let chunks = store.volume().chunks();
         let is_data = |start: &u64| {
             let found = chunks.iter().find(|chunk| chunk.start.get() == *start);
             found.is_some_and(|chunk| Content::of(chunk.kind) == Content::Data)
@@ -332,14 +319,14 @@ impl Space {
         obstacle(state.fast.is_some(), is_strict, fast, state.profile(Content::WriteBack))
     }
 
-    fn write_back_status(&self, pool: &Pool) -> WriteBackStatus {
+    fn write_back_status(&self, store: &Store) -> WriteBackStatus {
         let state = self.lock();
         let obstacle = self.find_write_back_obstacle(&state);
         let waiting_bytes = state.totals(Content::WriteBack).taken;
         let in_chunks = state.totals(Content::WriteBack).available;
         let in_new_chunks = match obstacle {
             None => {
-                let request = self.request(pool, &state, Content::WriteBack);
+                let request = self.request(store, &state, Content::WriteBack);
                 room_for(&state.summaries_for(Content::WriteBack), &request)
             }
             Some(_) => 0,

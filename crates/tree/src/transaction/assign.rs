@@ -11,8 +11,8 @@ use std::sync::Arc;
 impl Editor<'_> {
     /// Gives every block of a tree that has none an address; how many there were.
     pub(crate) fn assign_addresses(&self, tree: &Tree) -> Result<usize, TreeError> {
-        let (space, content) = (&self.writer.space, block_kind(tree.id()));
-        self.assign_from(tree, |count, hint| space.allocate_blocks(self.pool, content, count, hint))
+        let (space, content) = (&self.changes.space, block_kind(tree.id()));
+        self.assign_from(tree, |count, hint| space.allocate_blocks(self.store, content, count, hint))
     }
 
     /// The same with the addresses that `allocate` gives for a number of blocks, behind the last ones if it can.

@@ -1,17 +1,14 @@
 //! The commit, step by step; the module above says why each step comes where it does.
 
-use super::Writer;
+use super::Transactions;
 use super::statistics::{CommitPhase, Tally};
-use super::stop::StopOnPanic;
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::space::pins::Pinned;
+use crate::stop::StopOnPanic;
 use crate::tree::Tree;
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{
-    Generation, IdMap, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
-};
+use brindle_ondisk::{Generation, IdMap, Key, KeyType, Logical, Node, ObjectId, RootId, Superblock};
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
 use std::sync::Arc;
@@ -31,47 +28,46 @@ pub(super) struct Frozen {
     pinned: Pinned,
 }
 
-impl Pool {
+impl Transactions {
     /// Makes everything durable that was changed before the call. Callers that come together share a commit.
-    pub fn commit(&self) -> Result<(), TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
-        let wanted = writer.gate.running();
-        let mut durable = writer.lock_commit()?;
-        self.check_sound(writer)?;
-        if writer.waits_for_log.load(Ordering::Acquire) {
+    pub(crate) fn commit(&self) -> Result<(), TreeError> {
+        let _stops = StopOnPanic::of(self.store.stop());
+        let wanted = self.gate.running();
+        let mut durable = self.lock_commit()?;
+        self.check_sound()?;
+        if self.waits_for_log.load(Ordering::Acquire) {
             return Err(TreeError::UnderWay(
                 "its log is being replayed, and there is no room to do that at once",
             ));
         }
-        if durable.generation >= wanted || !self.has_changes(writer) {
+        if durable.generation >= wanted || !self.has_changes() {
             return Ok(());
         }
-        let committed = self.commit_running(writer);
+        let committed = self.commit_running();
         match &committed {
             Ok(generation) => {
                 durable.generation = *generation;
-                writer.durable.store(generation.get(), Ordering::Release);
+                self.durable.store(generation.get(), Ordering::Release);
             }
-            Err(error) => writer.abort(error),
+            Err(error) => self.store.stop().abort(error),
         }
         committed.map(|_| ())
     }
 
-    fn has_changes(&self, writer: &Writer) -> bool {
-        writer.refs.len() > 0
-            || writer.space.has_changes()
-            || self.superblock().log_root.get() != 0
-            || writer.label.lock().is_some()
-            || self.has_new_statistics(&writer.statistics)
-            || self.known_trees().iter().any(|tree| tree.is_dirty())
+    fn has_changes(&self) -> bool {
+        self.changes.refs.len() > 0
+            || self.changes.space.has_changes()
+            || self.store.superblock().log_root.get() != 0
+            || self.changes.label.lock().is_some()
+            || self.changes.statistics.has_new(&self.store)
+            || self.store.known_trees().iter().any(|tree| tree.is_dirty())
     }
 
     /// Commits the running transaction; where devices lack something that they must be seen to lack, it is the one
     /// behind it that counts.
-    fn commit_running(&self, writer: &Writer) -> Result<Generation, TreeError> {
+    fn commit_running(&self) -> Result<Generation, TreeError> {
         for _ in 0..PUBLISHED_WITHIN {
-            if let Some(generation) = self.commit_once(writer)? {
+            if let Some(generation) = self.commit_once()? {
                 return Ok(generation);
             }
         }
@@ -79,75 +75,86 @@ impl Pool {
     }
 
     /// `None` if it was written, and must not count by itself.
-    fn commit_once(&self, writer: &Writer) -> Result<Option<Generation>, TreeError> {
+    fn commit_once(&self) -> Result<Option<Generation>, TreeError> {
         let mut tally = Tally::begin();
-        let inside = writer.enter();
-        let advanced =
-            Editor { pool: self, writer, generation: inside.generation() }.run_delayed_refs(usize::MAX)?;
+        let inside = self.enter();
+        let advanced = self.editor(inside.generation()).run_delayed_refs(usize::MAX)?;
         drop(inside);
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
-        let no_syncs = writer.log.lock_sync();
-        let mut closed = writer.close_gate();
+        let no_syncs = self.changes.log.lock_sync();
+        let mut closed = self.close_gate();
         let generation = closed.generation();
-        self.check_sound(writer)?;
-        writer.log.end(writer, self.nodesize());
+        self.check_sound()?;
+        self.changes.log.end(&self.store, &self.changes.space);
         drop(no_syncs);
         tally.ends(CommitPhase::Close);
-        let editor = Editor { pool: self, writer, generation };
-        let frozen = editor.settle(&mut tally).and_then(|()| editor.freeze(&mut tally));
-        writer.pressure.begin();
+        let editor = self.editor(generation);
+        let frozen = self.settle(&editor, &mut tally).and_then(|()| editor.freeze(&mut tally));
+        self.changes.pressure.begin();
         let frozen = frozen?;
         closed.advance();
         drop(closed);
         tally.ends(CommitPhase::Settle);
-        self.write_frozen(writer)?;
+        self.write_frozen()?;
         tally.ends(CommitPhase::Write);
-        let counts = self.publish(writer, &frozen)?;
+        let counts = self.publish(&frozen)?;
         tally.ends(CommitPhase::Flush);
-        writer.commits.lock().add(&tally.report);
-        writer.frozen.write().clear();
+        self.commits.lock().add(&tally.report);
+        self.store.unwritten().frozen.write().clear();
         if counts {
-            writer.space.unpin(self, frozen.pinned);
+            self.changes.space.unpin(&self.store, frozen.pinned);
             return Ok(Some(generation));
         }
         // The next superblock's backups tell which one was there before it.
-        let super_roots = self.superblock().super_roots;
-        self.volume().adopt_superblock(Superblock { super_roots, ..*frozen.superblock });
-        writer.space.keep_pinned(frozen.pinned);
+        let super_roots = self.store.superblock().super_roots;
+        self.store.volume().adopt_superblock(Superblock { super_roots, ..*frozen.superblock });
+        self.changes.space.keep_pinned(frozen.pinned);
         Ok(None)
     }
 
+    /// Rounds, until nothing is left to bring up to date.
+    fn settle(&self, editor: &Editor<'_>, tally: &mut Tally) -> Result<(), TreeError> {
+        editor.renew_root_tree()?;
+        editor.mark_devices()?;
+        if let Some(sleepers) = self.changes.space.sleepers().filter(|_| self.series.has_begun()) {
+            editor.record_ages(self.durable_generation(), &sleepers)?;
+        }
+        editor.write_statistics()?;
+        for _ in 0..ROUNDS_MAX {
+            let mut busy = false;
+            tally.report.rounds += 1;
+            // What the commit changes by itself gets its places behind what changes it: each once, side by side.
+            busy |= editor.assign_all(|tree| !is_changed_by_commits(tree))?;
+            let references = editor.run_delayed_refs(usize::MAX)?;
+            tally.count_references(references);
+            busy |= references > 0;
+            busy |= self.changes.space.write_back(editor)?;
+            busy |= editor.record_roots()?;
+            busy |= editor.assign_all(is_changed_by_commits)?;
+            if !busy {
+                return Ok(());
+            }
+        }
+        Err(TreeError::Unsettled)
+    }
+
     /// Hands the blocks of the transaction to the devices.
-    fn write_frozen(&self, writer: &Writer) -> Result<(), TreeError> {
+    fn write_frozen(&self) -> Result<(), TreeError> {
         let mut blocks: Vec<(Logical, Arc<Node>)> = {
-            let waiting = writer.frozen.read();
+            let waiting = self.store.unwritten().frozen.read();
             waiting.iter().map(|(at, node)| (*at, Arc::clone(node))).collect()
         };
         blocks.sort_unstable_by_key(|(at, _)| *at);
         for batch in blocks.chunks(BLOCKS_PER_WRITE) {
-            let sealed: Vec<(Logical, Node)> =
-                parallel::try_map(batch, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
+            let sealed: Vec<(Logical, Node)> = parallel::try_map(batch, |(at, node)| {
+                Ok::<_, TreeError>((*at, self.store.seal(*at, node)?))
+            })?;
             let writes: Vec<(Logical, &[u8])> =
                 sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
-            self.volume().write_blocks(&writes)?;
+            self.store.volume().write_blocks(&writes)?;
         }
         Ok(())
-    }
-
-    /// A block as it goes to disk; the tree checker has the last word.
-    pub(crate) fn seal(&self, at: Logical, node: &Node) -> Result<Node, TreeError> {
-        let context = self.volume().tree_context();
-        let mut sealed = node.clone();
-        sealed.seal(context);
-        let expected = NodeExpectation {
-            bytenr: at,
-            generation: Some(node.generation()),
-            level: Some(node.level()),
-            first_key: None,
-        };
-        sealed.verify(context, &expected).map_err(TreeError::Refused)?;
-        Ok(sealed)
     }
 }
 
@@ -165,37 +172,11 @@ fn is_changed_by_commits(tree: RootId) -> bool {
 }
 
 impl Editor<'_> {
-    /// Rounds, until nothing is left to bring up to date.
-    fn settle(&self, tally: &mut Tally) -> Result<(), TreeError> {
-        self.renew_root_tree()?;
-        self.mark_devices()?;
-        if let Some(sleepers) = self.writer.space.sleepers().filter(|_| self.writer.series.has_begun()) {
-            self.record_ages(&sleepers)?;
-        }
-        self.write_statistics()?;
-        for _ in 0..ROUNDS_MAX {
-            let mut busy = false;
-            tally.report.rounds += 1;
-            // What the commit changes by itself gets its places behind what changes it: each once, side by side.
-            busy |= self.assign_all(|tree| !is_changed_by_commits(tree))?;
-            let references = self.run_delayed_refs(usize::MAX)?;
-            tally.count_references(references);
-            busy |= references > 0;
-            busy |= self.writer.space.write_back(self)?;
-            busy |= self.record_roots()?;
-            busy |= self.assign_all(is_changed_by_commits)?;
-            if !busy {
-                return Ok(());
-            }
-        }
-        Err(TreeError::Unsettled)
-    }
-
     /// Gives the blocks of some trees their addresses; whether any had none.
     fn assign_all(&self, is_meant: impl Fn(RootId) -> bool) -> Result<bool, TreeError> {
-        let trees = self.pool.known_trees();
+        let trees = self.store.known_trees();
         let mut busy = false;
-        self.writer.space.prepare(self.pool)?;
+        self.changes.space.prepare(self.store, self.load())?;
         for tree in trees.iter().filter(|tree| is_meant(tree.id())) {
             busy |= self.assign_addresses(tree)? > 0;
         }
@@ -204,18 +185,18 @@ impl Editor<'_> {
 
     /// The root of the tree of roots is of the superblock's generation, whatever the transaction has changed.
     fn renew_root_tree(&self) -> Result<(), TreeError> {
-        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
-        let (key, _) = self.pool.root_item(RootId::FS_TREE)?.ok_or(TreeError::NoTree(RootId::FS_TREE))?;
+        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
+        let (key, _) = self.store.root_item(RootId::FS_TREE)?.ok_or(TreeError::NoTree(RootId::FS_TREE))?;
         self.update(&root_tree, &key, |_| ())?;
         Ok(())
     }
 
     /// Says of devices that lack something that they do.
     fn mark_devices(&self) -> Result<(), TreeError> {
-        let volume = self.pool.volume();
+        let volume = self.store.volume();
         for devid in volume.devices_to_mark() {
             let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
-            self.update(&*self.pool.tree(RootId::CHUNK_TREE)?, &key, |data| {
+            self.update(&*self.store.tree(RootId::CHUNK_TREE)?, &key, |data| {
                 if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
                     item.generation = self.generation;
                 }
@@ -232,20 +213,20 @@ impl Editor<'_> {
     /// The blocks of the transaction become final.
     fn freeze(&self, tally: &mut Tally) -> Result<Frozen, TreeError> {
         let superblock = self.next_superblock()?;
-        let nodesize = self.pool.nodesize();
-        for tree in self.pool.known_trees() {
+        let nodesize = self.store.nodesize();
+        for tree in self.store.known_trees() {
             for node in tree.read().dirty.values() {
                 tally.count_block(tree.id(), node.level(), nodesize);
             }
             self.freeze_tree(&tree);
         }
-        let devices = self.pool.volume().writable_devices().into_iter().map(|device| device.item).collect();
-        Ok(Frozen { superblock, devices, pinned: self.writer.space.freeze() })
+        let devices = self.store.volume().writable_devices().into_iter().map(|device| device.item).collect();
+        Ok(Frozen { superblock, devices, pinned: self.changes.space.freeze() })
     }
 
     /// A block that was made with its address is written with the others.
     pub(crate) fn freeze_block(&self, at: Logical, node: Arc<Node>) {
-        self.writer.frozen.write().insert(at, node);
+        self.store.unwritten().frozen.write().insert(at, node);
     }
 
     /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.
@@ -256,10 +237,10 @@ impl Editor<'_> {
         // A reader finds a block in one place or the other: the tree stays locked until all have moved.
         let mut state = tree.write();
         let dirty: IdMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
-        self.writer.pressure.vanished(dirty.len());
+        self.changes.pressure.vanished(dirty.len());
         for (at, node) in &dirty {
-            self.pool.remember_node(*at, node);
+            self.store.remember_node(*at, node);
         }
-        self.writer.frozen.write().extend(dirty);
+        self.store.unwritten().frozen.write().extend(dirty);
     }
 }

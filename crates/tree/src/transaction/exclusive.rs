@@ -3,14 +3,16 @@
 //! One that goes on by itself in the background *yields*: another one waits until it has ended, and it ends soon when it
 //! is told so.
 
+use super::Transactions;
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::stop::{Stop, StopOnPanic};
 use brindle_sync::{Condvar, Mutex, Rank, Ranked};
 
 /// Such an operation runs as long as this lives.
 #[derive(Debug)]
 pub struct ExclusiveOperation<'p> {
-    pool: &'p Pool,
+    exclusive: &'p Exclusive,
+    stop: &'p Stop,
 }
 
 /// The operation that runs.
@@ -36,12 +38,12 @@ impl Ranked for State {
     const RANK: Rank = Rank::Exclusive;
 }
 
-impl Pool {
+impl Transactions {
     /// Begins one, with its name for the callers that are refused meanwhile: [`TreeError::Busy`]. Waits for the end of one that
     /// yields.
-    pub fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
-        let _stops = self.stop_on_panic();
-        let exclusive = &self.writer()?.exclusive;
+    pub(crate) fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
+        let _stops = StopOnPanic::of(self.store.stop());
+        let exclusive = &self.exclusive;
         let yields = |state: &mut State| match &mut state.0 {
             Some(running) => {
                 running.is_awaited = true;
@@ -54,20 +56,20 @@ impl Pool {
             Some(Running { name: running, .. }) => Err(TreeError::Busy { running }),
             None => {
                 state.0 = Some(Running { name, yields: false, is_awaited: false });
-                Ok(ExclusiveOperation { pool: self })
+                Ok(ExclusiveOperation { exclusive: &self.exclusive, stop: self.store.stop() })
             }
         }
     }
 
     /// Begins one that yields to others, and so does not begin while one runs: [`TreeError::Busy`].
-    pub fn begin_yielding(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
-        let _stops = self.stop_on_panic();
-        let mut state = self.writer()?.exclusive.state.lock();
+    pub(crate) fn begin_yielding(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
+        let _stops = StopOnPanic::of(self.store.stop());
+        let mut state = self.exclusive.state.lock();
         match state.0 {
             Some(Running { name: running, .. }) => Err(TreeError::Busy { running }),
             None => {
                 state.0 = Some(Running { name, yields: true, is_awaited: false });
-                Ok(ExclusiveOperation { pool: self })
+                Ok(ExclusiveOperation { exclusive: &self.exclusive, stop: self.store.stop() })
             }
         }
     }
@@ -76,17 +78,14 @@ impl Pool {
 impl ExclusiveOperation<'_> {
     /// Returns true if another one waits for the end of this one.
     pub fn is_awaited(&self) -> bool {
-        let running = self.pool.writer().ok().and_then(|writer| writer.exclusive.state.lock().0);
-        running.is_some_and(|running| running.is_awaited)
+        self.exclusive.state.lock().0.is_some_and(|running| running.is_awaited)
     }
 }
 
 impl Drop for ExclusiveOperation<'_> {
     fn drop(&mut self) {
-        let _stops = self.pool.stop_on_panic();
-        if let Ok(writer) = self.pool.writer() {
-            writer.exclusive.state.lock().0 = None;
-            writer.exclusive.ended.notify_all();
-        }
+        let _stops = StopOnPanic::of(self.stop);
+        self.exclusive.state.lock().0 = None;
+        self.exclusive.ended.notify_all();
     }
 }

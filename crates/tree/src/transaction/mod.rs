@@ -35,9 +35,6 @@ mod assign;
 pub(crate) mod commit;
 pub(crate) mod exclusive;
 mod gate;
-mod open;
-pub(crate) mod options;
-pub(crate) mod pressure;
 mod publish;
 mod roots;
 pub(crate) mod statistics;
@@ -45,105 +42,55 @@ pub(crate) mod stop;
 mod superblock;
 mod verify;
 
-use exclusive::Exclusive;
-use options::WriterOptions;
-use pressure::PressureListener;
-use statistics::CommitStatistics;
-use stop::Inside;
-use stop::StopOnPanic;
-
+use crate::changes::Changes;
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::log::Log;
-use crate::pool::Pool;
-use crate::refs::delayed::DelayedRefs;
-use crate::space::{MetadataReservation, Space, Urgency};
-use crate::statistics::Statistics;
-use crate::tree::virtual_address;
-use brindle_ondisk::{Generation, IdMap, Incompat, Logical, Node};
+use crate::pressure::{Degree, PressureListener};
+use crate::space::metadata::Load;
+use crate::space::{MetadataReservation, Urgency};
+use crate::stop::StopOnPanic;
+use crate::store::Store;
+use brindle_ondisk::Generation;
 use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use brindle_sync::{Mutex, RwLock};
+use brindle_sync::{Mutex, Rank};
+use exclusive::Exclusive;
 use gate::Gate;
-use pressure::{Degree, Pressure};
 use publish::SeriesState;
+use statistics::CommitStatistics;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use stop::Inside;
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
 /// Number of attempts to reserve metadata space, with a commit in between.
 const RESERVE_TRIES: usize = 8;
 
-/// State that a writable pool has on top of one that is only read.
-pub(crate) struct Writer {
-    pub(crate) refs: DelayedRefs,
-    pub(crate) space: Space,
-    pub(crate) statistics: Statistics,
-    pub(crate) pressure: Pressure,
-    pub(crate) log: Log,
+/// Transactions of a pool that is written: which one is running, and how it becomes durable.
+pub(crate) struct Transactions {
+    store: Arc<Store>,
+    changes: Changes,
     gate: Gate,
-    next_virtual: AtomicU64,
-    /// Blocks that are final and not written yet.
-    frozen: RwLock<IdMap<Logical, Arc<Node>>>,
     /// Held during a commit, and by callers that need none to run.
-    pub(crate) commit: Mutex<Durable>,
+    commit: Mutex<Durable>,
     /// The generation that is durable, for readers without the commit lock.
     durable: AtomicU64,
-    /// Features that the next superblock is to have.
-    pub(crate) features: Mutex<Incompat>,
-    /// The label that the next superblock is to have, if another.
-    label: Mutex<Option<Box<[u8; 256]>>>,
     /// True if the copies of the superblock behind the first have the log that the first has.
-    pub(crate) copies_are_current: AtomicBool,
+    copies_are_current: AtomicBool,
     series: SeriesState,
     /// Counters of commits.
     commits: Mutex<CommitStatistics>,
     /// The operation of which there is one at a time.
     exclusive: Exclusive,
     /// The log that the pool has is not in any transaction yet: none may be committed, for that would give it up.
-    pub(crate) waits_for_log: AtomicBool,
-    /// Reason for which nothing is written any more.
-    aborted: OnceLock<Arc<str>>,
-    pub(crate) options: WriterOptions,
+    waits_for_log: AtomicBool,
 }
 
 /// Durable state.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(crate) generation: Generation,
-}
-
-impl Writer {
-    /// An address for a block that has no place yet.
-    pub(crate) fn next_virtual(&self, nodesize: u32) -> Logical {
-        virtual_address(self.next_virtual.fetch_add(1, Ordering::Relaxed), nodesize)
-    }
-
-    /// A block that is final and not written yet.
-    pub(crate) fn frozen_node(&self, at: Logical) -> Option<Arc<Node>> {
-        self.frozen.read().get(&at).map(Arc::clone)
-    }
-
-    /// Ends all writing.
-    fn abort(&self, error: &dyn fmt::Display) {
-        let why: Arc<str> = error.to_string().into();
-        if self.aborted.set(Arc::clone(&why)).is_ok() {
-            tracing::error!("the pool is read-only from now on, as of its last commit: {why}");
-        }
-    }
-
-    /// The generation that is durable.
-    pub(crate) fn durable_generation(&self) -> Generation {
-        Generation::new(self.durable.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn check_alive(&self) -> Result<(), TreeError> {
-        match self.aborted.get() {
-            Some(why) => Err(TreeError::ReadOnly(Arc::clone(why))),
-            None => Ok(()),
-        }
-    }
 }
 
 /// Needs of an operation.
@@ -186,48 +133,92 @@ impl<'p> Deref for Transaction<'p> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // Part in the transaction ends with the last field, once the space is given back.
-        self.editor.writer.space.release_metadata(std::mem::take(&mut self.reservation));
+        self.editor.changes.space.release_metadata(std::mem::take(&mut self.reservation));
     }
 }
 
-impl Pool {
+impl Transactions {
+    /// Transactions after the last commit. `waits_for_log` if the log that the pool has is not in any of them yet.
+    pub(crate) fn new(store: Arc<Store>, changes: Changes, waits_for_log: bool) -> Self {
+        let durable = store.superblock().generation;
+        Self {
+            store,
+            changes,
+            gate: Gate::new(Generation::new(durable.get() + 1)),
+            commit: Mutex::new(Rank::Commit, Durable { generation: durable }),
+            durable: durable.get().into(),
+            // The first commit writes all.
+            copies_are_current: AtomicBool::new(true),
+            series: SeriesState::default(),
+            commits: Mutex::new(Rank::CommitStatistics, CommitStatistics::default()),
+            exclusive: Exclusive::default(),
+            waits_for_log: AtomicBool::new(waits_for_log),
+        }
+    }
+
+    /// Changes that no commit has made durable.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Pending changes, as far as space for them is concerned.
+    pub(crate) fn load(&self) -> Load {
+        self.changes.load(&self.store)
+    }
+
+    /// The right to change trees in a transaction, for a caller that takes part in it.
+    pub(crate) fn editor(&self, generation: Generation) -> Editor<'_> {
+        Editor { store: &self.store, changes: &self.changes, generation }
+    }
+
+    /// The generation that is durable.
+    pub(crate) fn durable_generation(&self) -> Generation {
+        Generation::new(self.durable.load(Ordering::Acquire))
+    }
+
+    /// The log that the pool has is part of the running transaction now.
+    pub(crate) fn has_log_now(&self) {
+        self.waits_for_log.store(false, Ordering::Release);
+    }
+
+    /// A sync of the log has changed first superblocks alone.
+    pub(crate) fn copies_differ(&self) {
+        self.copies_are_current.store(false, Ordering::Relaxed);
+    }
+
     /// Takes part in the running transaction. Waits while one is being closed; [`TreeError::NoSpace`] if there is
     /// no room for what the operation needs.
-    pub fn join(&self, need: Need) -> Result<Transaction<'_>, TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
-        writer.check_alive()?;
-        match writer.pressure.degree() {
+    pub(crate) fn join(&self, need: Need) -> Result<Transaction<'_>, TreeError> {
+        let _stops = StopOnPanic::of(self.store.stop());
+        self.store.stop().check()?;
+        match self.changes.pressure.degree() {
             Degree::Low => {}
-            Degree::Noticeable => writer.pressure.tell(),
+            Degree::Noticeable => self.changes.pressure.tell(),
             Degree::Full => self.commit()?,
         }
-        let nodesize = u64::from(self.volume().tree_context().nodesize);
+        let nodesize = u64::from(self.store.volume().tree_context().nodesize);
         let bytes = brindle_ondisk::to_u64(need.items) * BLOCKS_PER_ITEM * nodesize;
-        let reservation = self.reserve_metadata(writer, bytes, need.urgency)?;
-        let inside = writer.enter();
-        let editor = Editor { pool: self, writer, generation: inside.generation() };
+        let reservation = self.reserve_metadata(bytes, need.urgency)?;
+        let inside = self.enter();
+        let editor = self.editor(inside.generation());
         let transaction = Transaction { editor, reservation, _inside: inside };
-        writer.check_alive()?;
+        self.store.stop().check()?;
         Ok(transaction)
     }
 
     /// Promises metadata space, after a commit if that helps: what is pinned is free then. Others may be faster, so
     /// that it takes several; an operation that frees space does not give up because of them.
-    fn reserve_metadata(
-        &self,
-        writer: &Writer,
-        bytes: u64,
-        urgency: Urgency,
-    ) -> Result<MetadataReservation, TreeError> {
+    fn reserve_metadata(&self, bytes: u64, urgency: Urgency) -> Result<MetadataReservation, TreeError> {
         let mut tries = 0;
         while tries < RESERVE_TRIES {
-            if let Some(reservation) = writer.space.reserve_metadata(self, bytes, urgency)? {
+            if let Some(reservation) =
+                self.changes.space.reserve_metadata(&self.store, self.load(), bytes, urgency)?
+            {
                 return Ok(reservation);
             }
             self.commit()?;
-            writer.space.wait_for_readers();
-            if urgency == Urgency::Normal || !writer.space.wait_for_others() {
+            self.changes.space.wait_for_readers();
+            if urgency == Urgency::Normal || !self.changes.space.wait_for_others() {
                 tries += 1;
             }
         }
@@ -236,19 +227,18 @@ impl Pool {
 
     /// Runs `act` while nothing else changes and no commit can come between: needed by a snapshot. An error must
     /// leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
-    pub fn exclusively<T>(
+    pub(crate) fn exclusively<T>(
         &self,
         act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
-        let _durable = writer.lock_commit()?;
-        let _no_syncs = writer.log.lock_sync();
-        let closed = writer.close_gate();
-        self.check_sound(writer)?;
+        let _stops = StopOnPanic::of(self.store.stop());
+        let _durable = self.lock_commit()?;
+        let _no_syncs = self.changes.log.lock_sync();
+        let closed = self.close_gate();
+        self.check_sound()?;
         // What is done now may move what files have, and a log would not know.
-        writer.log.forbid(closed.generation());
-        act(&Editor { pool: self, writer, generation: closed.generation() })
+        self.changes.log.forbid(closed.generation());
+        act(&self.editor(closed.generation()))
     }
 
     /// The same, with metadata space reserved for `blocks` changed blocks.
@@ -257,83 +247,49 @@ impl Pool {
         blocks: usize,
         act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
-        let writer = self.writer()?;
-        let bytes = brindle_ondisk::to_u64(blocks) * u64::from(self.nodesize());
-        let reservation = self.reserve_metadata(writer, bytes, Urgency::Normal)?;
+        let bytes = brindle_ondisk::to_u64(blocks) * u64::from(self.store.nodesize());
+        let reservation = self.reserve_metadata(bytes, Urgency::Normal)?;
         let done = self.exclusively(act);
-        writer.space.release_metadata(reservation);
+        self.changes.space.release_metadata(reservation);
         done
     }
 
     /// Sets the listener that is called when changed blocks take enough memory that a commit should begin. Operations
     /// wait for a commit when they take twice as much, with or without a listener. The first listener stays.
-    pub fn on_pressure(&self, listener: PressureListener) -> Result<(), TreeError> {
-        self.writer()?.pressure.listen(listener);
-        Ok(())
+    pub(crate) fn on_pressure(&self, listener: PressureListener) {
+        self.changes.pressure.listen(listener);
     }
 
     /// Returns true if changed blocks take that much memory.
-    pub fn is_under_pressure(&self) -> bool {
-        self.writer().is_ok_and(|writer| writer.pressure.degree() != Degree::Low)
+    pub(crate) fn is_under_pressure(&self) -> bool {
+        self.changes.pressure.degree() != Degree::Low
     }
 
-    /// Ends all writing, as an error inside a commit does: for an operation that failed half way, and contents that
-    /// the devices refused.
-    pub fn abort(&self, error: &dyn fmt::Display) {
-        if let Ok(writer) = self.writer() {
-            writer.abort(error);
-        }
-    }
-
-    /// Reason for which nothing can be written (any more); `None` if it can.
-    pub fn read_only_reason(&self) -> Option<Arc<str>> {
-        match self.writer() {
-            Ok(writer) => writer.aborted.get().map(Arc::clone),
-            Err(_) => Some("it was opened to be read only".into()),
-        }
-    }
-
-    /// Counters of commits since the pool was opened: zero if it is only read.
-    pub fn commit_statistics(&self) -> CommitStatistics {
-        let of_writer = |writer: &Writer| {
-            let commits = *writer.commits.lock();
-            CommitStatistics { log: writer.log.statistics(), ..commits }
-        };
-        self.writer().map_or_else(|_| CommitStatistics::default(), of_writer)
+    /// Counters of commits since the pool was opened.
+    pub(crate) fn commit_statistics(&self) -> CommitStatistics {
+        let commits = *self.commits.lock();
+        CommitStatistics { log: self.changes.log.statistics(), ..commits }
     }
 
     /// Gives the pool another label, with zeros behind it, from the next commit on.
-    pub fn set_label(&self, label: &[u8; 256]) -> Result<(), TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
-        writer.check_alive()?;
-        *writer.label.lock() = Some(Box::new(*label));
+    pub(crate) fn set_label(&self, label: &[u8; 256]) -> Result<(), TreeError> {
+        let _stops = StopOnPanic::of(self.store.stop());
+        self.store.stop().check()?;
+        *self.changes.label.lock() = Some(Box::new(*label));
         Ok(())
     }
 
     /// Returns true if nothing that is written lasts.
-    pub fn is_transient(&self) -> bool {
-        self.writer().is_ok_and(|writer| writer.options.is_transient)
-    }
-
-    pub(crate) fn writer(&self) -> Result<&Writer, TreeError> {
-        let read_only = || TreeError::ReadOnly("it was opened to be read only".into());
-        self.writer_slot().get().ok_or_else(read_only)
+    pub(crate) fn is_transient(&self) -> bool {
+        self.changes.options.is_transient
     }
 }
 
-impl Editor<'_> {
-    /// Says that the pool uses a feature from now on; the next superblock has its bit.
-    pub fn use_feature(&self, feature: Incompat) {
-        *self.writer.features.lock() |= feature;
-    }
-}
-
-impl fmt::Debug for Writer {
+impl fmt::Debug for Transactions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
+        f.debug_struct("Transactions")
             .field("gate", &self.gate)
-            .field("aborted", &self.aborted)
+            .field("changes", &self.changes)
             .finish_non_exhaustive()
     }
 }

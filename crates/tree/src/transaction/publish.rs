@@ -42,11 +42,10 @@
 //! - The root of the new transaction is on devices that were written. So of a pool that can lose some devices, what is
 //!   left has the new superblock; a superblock that a device fails to take goes to the sleepers too.
 
-use super::Writer;
+use super::Transactions;
 use super::commit::Frozen;
-use super::stop::StopOnPanic;
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::stop::StopOnPanic;
 use brindle_ondisk::{Series, Superblock};
 use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use brindle_volume::{DeviceSet, SuperblockCopies};
@@ -73,40 +72,40 @@ struct Part {
     begins_series: bool,
 }
 
-impl Pool {
+impl Transactions {
     /// Makes a transaction durable whose blocks were written. Returns false if it must not count by itself, because a
     /// device lacks something and is not marked yet: no superblock was written then.
-    pub(super) fn publish(&self, writer: &Writer, frozen: &Frozen) -> Result<bool, TreeError> {
-        let volume = self.volume();
-        let mut part = self.part_in(writer, frozen);
+    pub(super) fn publish(&self, frozen: &Frozen) -> Result<bool, TreeError> {
+        let volume = self.store.volume();
+        let mut part = self.part_in(frozen);
         if part.begins_series {
-            self.wake_for_series(writer)?;
+            self.wake_for_series()?;
         }
-        if !writer.copies_are_current.swap(true, Ordering::Relaxed) {
+        if !self.copies_are_current.swap(true, Ordering::Relaxed) {
             let others = SuperblockCopies::Others;
-            volume.write_superblocks(&self.superblock(), &[], others, &part.devices)?;
+            volume.write_superblocks(&self.store.superblock(), &[], others, &part.devices)?;
         }
         volume.make_whole(&part.devices.union(&volume.unflushed_copies()))?;
         if !part.begins_series && self.lacks_something() {
             part = Part { devices: DeviceSet::ALL, begins_series: true };
-            self.wake_for_series(writer)?;
+            self.wake_for_series()?;
             volume.make_whole(&DeviceSet::ALL)?;
         }
         // Without a new series nothing was missing just now; what is lost from here on is of the next transaction.
         if part.begins_series && !volume.devices_to_mark().is_empty() {
             return Ok(false);
         }
-        self.write_superblocks_of(writer, frozen, &part)?;
+        self.write_superblocks_of(frozen, &part)?;
         Ok(true)
     }
 
     /// Devices that a commit flushes and gives superblocks. Its blocks were written, so that a device that was not asked
     /// for any is not unflushed.
-    fn part_in(&self, writer: &Writer, frozen: &Frozen) -> Part {
-        let volume = self.volume();
-        let before = self.superblock();
-        let sleepers = writer.space.sleepers();
-        let is_first = !writer.series.has_begun();
+    fn part_in(&self, frozen: &Frozen) -> Part {
+        let volume = self.store.volume();
+        let before = self.store.superblock();
+        let sleepers = self.changes.space.sleepers();
+        let is_first = !self.series.has_begun();
         let has_none = sleepers.is_some() && before.series().is_none();
         if is_first || has_none || self.lacks_something() {
             return Part { devices: DeviceSet::ALL, begins_series: true };
@@ -120,31 +119,31 @@ impl Pool {
     }
 
     /// Devices of a set that may sleep, and the other ones.
-    fn apart(writer: &Writer, devices: &DeviceSet) -> [DeviceSet; 2] {
-        let sleepers = writer.space.sleepers().unwrap_or_default();
+    fn apart(&self, devices: &DeviceSet) -> [DeviceSet; 2] {
+        let sleepers = self.changes.space.sleepers().unwrap_or_default();
         let others = devices.intersection(&DeviceSet::all_but(sleepers.iter().copied()));
         [devices.intersection(&sleepers.into_iter().collect()), others]
     }
 
     /// Returns true if a device may lack something that its superblock does not tell.
     fn lacks_something(&self) -> bool {
-        !self.volume().is_whole() || !self.volume().devices_to_mark().is_empty()
+        !self.store.volume().is_whole() || !self.store.volume().devices_to_mark().is_empty()
     }
 
     /// Superblocks of devices that have just joined or replaced others, durable before the others are written; first superblocks of bulk devices,
     /// flush, those of the other devices, flush; the other superblocks: these are durable with the next flush, which comes
     /// before the first ones are written again.
-    fn write_superblocks_of(&self, writer: &Writer, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
-        let (volume, devices) = (self.volume(), &part.devices);
+    fn write_superblocks_of(&self, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
+        let (volume, devices) = (self.store.volume(), &part.devices);
         let mut superblock = frozen.superblock.clone();
         superblock.set_series(match part.begins_series {
-            true => self.next_series(writer),
-            false => self.superblock().series(),
+            true => self.next_series(),
+            false => self.store.superblock().series(),
         });
         volume.introduce_devices(&superblock, &frozen.devices);
         volume.announce_renumbered(&superblock, &frozen.devices)?;
         volume.retire_replaced(superblock.generation)?;
-        for set in Self::apart(writer, devices).iter().filter(|set| !set.is_empty()) {
+        for set in self.apart(devices).iter().filter(|set| !set.is_empty()) {
             volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, set)?;
             volume.flush(set)?;
             superblock.add_holders(volume.holders(superblock.generation));
@@ -153,30 +152,30 @@ impl Pool {
         volume.check_bears_loss_of(&failed)?;
         volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::Others, devices)?;
         volume.settle_renumbered();
-        writer.series.has_begun.store(true, Ordering::Relaxed);
+        self.series.has_begun.store(true, Ordering::Relaxed);
         // In place of one that failed, the sleepers keep it.
         if *devices == DeviceSet::ALL || failed.is_empty() { Ok(()) } else { self.wake() }
     }
 
     /// Number of the next series; none where no device may sleep.
-    fn next_series(&self, writer: &Writer) -> Option<Series> {
-        writer.space.sleepers()?;
-        let count = writer.series.count.fetch_add(1, Ordering::Relaxed);
-        Some(Series::new(writer.options.series.wrapping_add(count)))
+    fn next_series(&self) -> Option<Series> {
+        self.changes.space.sleepers()?;
+        let count = self.series.count.fetch_add(1, Ordering::Relaxed);
+        Some(Series::new(self.changes.options.series.wrapping_add(count)))
     }
 
     /// Before a series begins: all devices get the superblock of the last commit.
-    fn wake_for_series(&self, writer: &Writer) -> Result<(), TreeError> {
-        let is_first = !writer.series.has_begun();
+    fn wake_for_series(&self) -> Result<(), TreeError> {
+        let is_first = !self.series.has_begun();
         // A transaction that does not count by itself has left its superblock there, and woken all before that.
-        let is_published = self.superblock().generation == writer.durable_generation();
-        let may_sleep = is_first || self.superblock().series().is_some();
+        let is_published = self.store.superblock().generation == self.durable_generation();
+        let may_sleep = is_first || self.store.superblock().series().is_some();
         if is_published && may_sleep { self.wake() } else { Ok(()) }
     }
 
     /// Writes the pool's superblock to the devices that are not known to hold it.
     fn wake(&self) -> Result<(), TreeError> {
-        let (volume, superblock) = (self.volume(), self.superblock());
+        let (volume, superblock) = (self.store.volume(), self.store.superblock());
         let asleep = volume.devices_without_superblock(superblock.generation);
         if asleep.is_empty() {
             return Ok(());
@@ -191,8 +190,8 @@ impl Pool {
     /// Before what was written to devices is made durable for a log: those that slept until then get the superblock of the last
     /// commit. Their [other copies](Self::write_copies) are to follow once it is durable.
     pub(crate) fn wake_written(&self, needed: &DeviceSet) -> Result<DeviceSet, TreeError> {
-        let (volume, superblock) = (self.volume(), self.superblock());
-        let sleepers: DeviceSet = self.writer()?.space.sleepers().unwrap_or_default().into_iter().collect();
+        let (volume, superblock) = (self.store.volume(), self.store.superblock());
+        let sleepers: DeviceSet = self.changes.space.sleepers().unwrap_or_default().into_iter().collect();
         let older = volume.devices_without_superblock(superblock.generation);
         let woken =
             volume.unsealed_devices().intersection(&sleepers).intersection(&older).intersection(needed);
@@ -210,34 +209,38 @@ impl Pool {
         if devices.is_empty() {
             return Ok(());
         }
-        Ok(self.volume().write_superblocks(&self.superblock(), &[], SuperblockCopies::Others, devices)?)
+        Ok(self.store.volume().write_superblocks(
+            &self.store.superblock(),
+            &[],
+            SuperblockCopies::Others,
+            devices,
+        )?)
     }
 
     /// Writes the superblock of the last commit to devices that sleep, and then to the others that all hold it: the pool is about
     /// to be closed.
-    pub fn wake_devices(&self) -> Result<(), TreeError> {
-        let writer = self.writer()?;
-        let _stops = StopOnPanic::of(writer);
-        let _durable = writer.lock_commit()?;
-        self.check_sound(writer)?;
-        let has_begun = writer.series.has_begun();
-        let found_asleep = || self.volume().devices().iter().any(|device| device.is_asleep);
-        let may_sleep = self.superblock().series().is_some() && (has_begun || found_asleep());
+    pub(crate) fn wake_devices(&self) -> Result<(), TreeError> {
+        let _stops = StopOnPanic::of(self.store.stop());
+        let _durable = self.lock_commit()?;
+        self.check_sound()?;
+        let has_begun = self.series.has_begun();
+        let found_asleep = || self.store.volume().devices().iter().any(|device| device.is_asleep);
+        let may_sleep = self.store.superblock().series().is_some() && (has_begun || found_asleep());
         if !may_sleep {
             return Ok(());
         }
         self.wake()?;
-        self.name_holders(writer)
+        self.name_holders()
     }
 
     /// Has the superblocks of devices that never sleep name all devices as their holders.
-    fn name_holders(&self, writer: &Writer) -> Result<(), TreeError> {
+    fn name_holders(&self) -> Result<(), TreeError> {
         if self.lacks_something() {
             return Ok(());
         }
-        let (volume, mut superblock) = (self.volume(), Superblock::clone(&self.superblock()));
+        let (volume, mut superblock) = (self.store.volume(), Superblock::clone(&self.store.superblock()));
         superblock.add_holders(volume.holders(superblock.generation));
-        let [_, others] = Self::apart(writer, &DeviceSet::ALL);
+        let [_, others] = self.apart(&DeviceSet::ALL);
         volume.flush(&volume.unflushed_copies().intersection(&others))?;
         volume.write_superblocks(&superblock, &[], SuperblockCopies::First, &others)?;
         Ok(volume.flush(&others)?)

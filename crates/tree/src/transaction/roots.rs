@@ -21,17 +21,17 @@ impl Editor<'_> {
     /// [`Pool::exclusively`](crate::Pool::exclusively).
     pub fn snapshot(&self, source: &Tree, id: RootId, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
         // What is shared has an address and changes no more.
-        self.writer.space.prepare(self.pool)?;
+        self.changes.space.prepare(self.store, self.load())?;
         self.assign_addresses(source)?;
         self.freeze_tree(source);
         // Nothing has changed in the snapshot when it is made: it says when its source did.
         self.record_tree(source)?;
-        let times = self.pool.root_item(source.id())?.map(|(_, item)| (item.ctransid, item.ctime));
+        let times = self.store.root_item(source.id())?.map(|(_, item)| (item.ctransid, item.ctime));
         let mut item = item.clone();
         (item.ctransid, item.ctime) = times.ok_or(TreeError::NoTree(source.id()))?;
         let expected = source.root().expectation();
-        let root = self.pool.read_node(&expected)?;
-        let copy = root.copy(self.writer.next_virtual(self.pool.nodesize()), id, self.generation);
+        let root = self.store.read_node(&expected)?;
+        let copy = root.copy(self.changes.next_virtual(self.store.nodesize()), id, self.generation);
         self.share_children(&copy)?;
         let mut state = source.write();
         state.last_snapshot = self.generation;
@@ -47,11 +47,11 @@ impl Editor<'_> {
     /// A root without items, for a tree that is not there yet.
     pub(crate) fn empty_leaf(&self, id: RootId) -> Result<Node, TreeError> {
         // What all blocks have in common, a block of the pool's own knows.
-        let like = self.pool.read_node(&TreeRoot::chunk_tree(&self.pool.superblock()).expectation());
-        let nodesize = self.pool.nodesize();
+        let like = self.store.read_node(&TreeRoot::chunk_tree(&self.store.superblock()).expectation());
+        let nodesize = self.store.nodesize();
         let header = NodeHeader {
-            fsid: self.pool.volume().tree_context().tree_uuid,
-            bytenr: self.writer.next_virtual(nodesize),
+            fsid: self.store.volume().tree_context().tree_uuid,
+            bytenr: self.changes.next_virtual(nodesize),
             generation: self.generation,
             owner: id,
             level: 0,
@@ -76,9 +76,9 @@ impl Editor<'_> {
             state.dirty.insert(bytenr, Arc::new(root));
             state.recorded = None;
         }
-        self.writer.pressure.dirtied();
-        let tree = self.pool.register_tree(tree);
-        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        self.changes.pressure.dirtied();
+        let tree = self.store.register_tree(tree);
+        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
         let key = Key::new(id.object_id(), KeyType::ROOT_ITEM, offset);
         self.insert(&root_tree, &key, item.as_bytes())?;
         Ok(tree)
@@ -91,11 +91,11 @@ impl Editor<'_> {
         id: RootId,
         change: impl FnOnce(&mut RootItem) -> T,
     ) -> Result<Option<T>, TreeError> {
-        let Some((key, mut item)) = self.pool.root_item(id)? else {
+        let Some((key, mut item)) = self.store.root_item(id)? else {
             return Ok(None);
         };
         let changed = change(&mut item);
-        let root_tree = self.pool.tree(RootId::ROOT_TREE)?;
+        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
         self.replace(&root_tree, &key, item.as_bytes())?;
         Ok(Some(changed))
     }
@@ -103,7 +103,7 @@ impl Editor<'_> {
     /// Writes the roots that have moved into their root items; whether there were any.
     pub(super) fn record_roots(&self) -> Result<bool, TreeError> {
         let mut busy = false;
-        for tree in self.pool.known_trees() {
+        for tree in self.store.known_trees() {
             // These two are recorded in the superblock.
             if !matches!(tree.id(), RootId::ROOT_TREE | RootId::CHUNK_TREE) {
                 busy |= self.record_tree(&tree)?;
@@ -123,8 +123,8 @@ impl Editor<'_> {
             let (grown, has_news) = (std::mem::take(&mut state.grown), std::mem::take(&mut state.has_news));
             (state.root, state.last_snapshot, grown, has_news)
         };
-        let now = (self.writer.options.clock)();
-        let nodesize = i64::from(self.pool.nodesize());
+        let now = (self.changes.options.clock)();
+        let nodesize = i64::from(self.store.nodesize());
         let found = self.change_root_item(tree.id(), |item| {
             item.bytenr = root.bytenr;
             item.generation = root.generation;

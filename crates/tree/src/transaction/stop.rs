@@ -16,47 +16,19 @@
 //!
 //! The pool on disk stays that of the last commit and its log.
 
-use super::{Durable, Writer};
+use super::gate::Gate;
+use super::{Durable, Transactions};
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::stop::{PANIC, Stop, StopOnPanic};
 use brindle_ondisk::Generation;
-use brindle_sync::{HeldRank, MutexGuard, Rank, thread};
-use std::fmt;
-
-/// The reason that the pool gives after a panic.
-const PANIC: &str = "a panic has left a change half done";
-
-/// Guard of an operation: ends all writing if it is dropped by a thread that unwinds.
-#[must_use = "it guards as long as it lives"]
-pub struct StopOnPanic<'p>(Option<&'p Writer>);
-
-impl<'p> StopOnPanic<'p> {
-    pub(crate) fn of(writer: &'p Writer) -> Self {
-        Self(Some(writer))
-    }
-}
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if let Some(writer) = self.0
-            && thread::panicking()
-        {
-            writer.abort(&PANIC);
-        }
-    }
-}
-
-impl fmt::Debug for StopOnPanic<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StopOnPanic")
-    }
-}
+use brindle_sync::{HeldRank, MutexGuard, Rank};
 
 /// Part in the running transaction: its commit waits until this is dropped.
 #[derive(Debug)]
 #[must_use = "part in the transaction lasts as long as it lives"]
 pub(crate) struct Inside<'w> {
-    writer: &'w Writer,
+    gate: &'w Gate,
+    stop: &'w Stop,
     generation: Generation,
     _rank: HeldRank,
 }
@@ -70,16 +42,17 @@ impl Inside<'_> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let _stops = StopOnPanic::of(self.writer);
-        self.writer.stop_if_panicking();
-        self.writer.gate.leave();
+        let _stops = StopOnPanic::of(self.stop);
+        self.stop.abort_if_panicking();
+        self.gate.leave();
     }
 }
 
 /// The closed gate of the running transaction: it opens when this is dropped.
 #[must_use = "the gate is closed as long as it lives"]
 pub(crate) struct ClosedGate<'w> {
-    writer: &'w Writer,
+    gate: &'w Gate,
+    stop: &'w Stop,
     generation: Generation,
     _rank: HeldRank,
 }
@@ -98,62 +71,50 @@ impl ClosedGate<'_> {
 
 impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
-        let _stops = StopOnPanic::of(self.writer);
-        self.writer.stop_if_panicking();
-        self.writer.gate.open(self.generation);
+        let _stops = StopOnPanic::of(self.stop);
+        self.stop.abort_if_panicking();
+        self.gate.open(self.generation);
     }
 }
 
-impl Writer {
+impl Transactions {
     /// The right to commit, unless writing has ended. A holder that panics stops the pool on its way out, so the lock may
     /// be entered after it to find that.
     #[track_caller]
     pub(crate) fn lock_commit(&self) -> Result<MutexGuard<'_, Durable>, TreeError> {
-        let _stops = StopOnPanic::of(self);
+        let _stops = StopOnPanic::of(self.store.stop());
         let durable = self.commit.lock_after_panic();
-        self.check_alive()?;
+        self.store.stop().check()?;
         Ok(durable)
     }
 
     /// Takes part in the running transaction, once the gate is open.
     #[track_caller]
     pub(crate) fn enter(&self) -> Inside<'_> {
-        let _stops = StopOnPanic::of(self);
+        let _stops = StopOnPanic::of(self.store.stop());
         let rank = Rank::Transaction.hold();
-        Inside { writer: self, generation: self.gate.enter(), _rank: rank }
+        Inside { gate: &self.gate, stop: self.store.stop(), generation: self.gate.enter(), _rank: rank }
     }
 
     /// Closes the gate and waits until every operation has left. The caller holds the commit lock.
     #[track_caller]
     pub(crate) fn close_gate(&self) -> ClosedGate<'_> {
-        let _stops = StopOnPanic::of(self);
+        let _stops = StopOnPanic::of(self.store.stop());
         let rank = Rank::Transaction.hold();
-        ClosedGate { writer: self, generation: self.gate.close(), _rank: rank }
-    }
-
-    /// Ends all writing if the calling thread unwinds.
-    fn stop_if_panicking(&self) {
-        drop(StopOnPanic::of(self));
-    }
-}
-
-impl Pool {
-    /// Ends all writing if the caller unwinds before it has dropped the guard: for operations that change more than
-    /// trees. Of a pool that is only read, nothing is to be stopped.
-    pub fn stop_on_panic(&self) -> StopOnPanic<'_> {
-        StopOnPanic(self.writer().ok())
+        ClosedGate { gate: &self.gate, stop: self.store.stop(), generation: self.gate.close(), _rank: rank }
     }
 
     /// Refuses to go on if writing has ended, or a panic has poisoned what a commit would publish. To be asked once more
     /// with the gate closed: an operation that the gate waited for may have failed half way.
-    pub(crate) fn check_sound(&self, writer: &Writer) -> Result<(), TreeError> {
-        let has_panicked = writer.space.is_poisoned()
-            || writer.refs.is_poisoned()
-            || writer.log.is_poisoned()
-            || self.known_trees().iter().any(|tree| tree.is_poisoned());
+    pub(crate) fn check_sound(&self) -> Result<(), TreeError> {
+        let has_panicked = self.changes.space.is_poisoned()
+            || self.changes.refs.is_poisoned()
+            || self.changes.log.is_poisoned()
+            || self.store.unwritten().log.is_poisoned()
+            || self.store.known_trees().iter().any(|tree| tree.is_poisoned());
         if has_panicked {
-            writer.abort(&PANIC);
+            self.store.stop().abort(&PANIC);
         }
-        writer.check_alive()
+        self.store.stop().check()
     }
 }

@@ -8,31 +8,31 @@ use brindle_ondisk::{Logical, RootBackup, RootId, Superblock};
 impl Editor<'_> {
     /// The superblock that the settled transaction is reached by.
     pub(super) fn next_superblock(&self) -> Result<Box<Superblock>, TreeError> {
-        let pool = self.pool;
-        let mut next = Box::new(Superblock::clone(&pool.superblock()));
+        let store = self.store;
+        let mut next = Box::new(Superblock::clone(&store.superblock()));
         let uuid_tree_was_current = next.uuid_tree_generation.get() == next.generation.get();
         let (root, chunk_root) =
-            (pool.tree(RootId::ROOT_TREE)?.root(), pool.tree(RootId::CHUNK_TREE)?.root());
+            (store.tree(RootId::ROOT_TREE)?.root(), store.tree(RootId::CHUNK_TREE)?.root());
         next.generation = self.generation;
         (next.root, next.root_level) = (root.bytenr, root.level);
         (next.chunk_root, next.chunk_root_level) = (chunk_root.bytenr, chunk_root.level);
         next.chunk_root_generation = chunk_root.generation;
         next.log_root = Logical::new(0);
         next.log_root_level = 0;
-        next.bytes_used.set(self.writer.space.bytes_used());
-        let devices = self.writer.space.take_membership();
+        next.bytes_used.set(self.changes.space.bytes_used());
+        let devices = self.changes.space.take_membership();
         next.total_bytes.set(devices.total_bytes(next.total_bytes.get()));
         next.num_devices.set(devices.count(next.num_devices.get()));
         // The UUID tree was current, and brindle keeps it current.
         if uuid_tree_was_current {
             next.uuid_tree_generation.set(self.generation.get());
         }
-        let features = *self.writer.features.lock();
+        let features = *self.changes.features.lock();
         next.incompat_flags.set((next.incompat() | features).bits());
-        if let Some(label) = self.writer.label.lock().take() {
+        if let Some(label) = self.changes.label.lock().take() {
             next.label = *label;
         }
-        if let Some(chunks) = self.writer.space.system_chunk_array(pool)? {
+        if let Some(chunks) = self.changes.space.system_chunk_array() {
             let length = chunks.len();
             next.sys_chunk_array[..length].copy_from_slice(&chunks);
             next.sys_chunk_array[length..].fill(0);
@@ -46,7 +46,7 @@ impl Editor<'_> {
     fn back_up_roots(&self, next: &mut Superblock) -> Result<(), TreeError> {
         let newest = (0..next.super_roots.len()).max_by_key(|slot| next.super_roots[*slot].tree_root_gen);
         let slot = newest.map_or(0, |newest| (newest + 1) % next.super_roots.len());
-        let root = |id| Ok::<TreeRoot, TreeError>(self.pool.tree(id)?.root());
+        let root = |id| Ok::<TreeRoot, TreeError>(self.store.tree(id)?.root());
         let (extents, files) = (root(RootId::EXTENT_TREE)?, root(RootId::FS_TREE)?);
         let (devices, checksums) = (root(RootId::DEV_TREE)?, root(RootId::CSUM_TREE)?);
         next.super_roots[slot] = RootBackup {

@@ -1,24 +1,27 @@
 //! Comparison of everything that is counted of a pool with recounts.
 
-use crate::pool::Pool;
+use super::Transactions;
 use crate::tree::{Tree, TreeState};
 use brindle_ondisk::{Generation, Logical};
 
-impl Pool {
+impl Transactions {
     /// Panics unless counts of space, changed blocks and the log agree with recounts: a costly check, for tests. No other
     /// thread uses the pool meanwhile. Of a pool whose writing has ended, nothing is asked.
-    pub fn verify(&self) {
-        let Ok(writer) = self.writer() else { return };
-        let Ok(_durable) = writer.lock_commit() else { return };
-        let closed = writer.close_gate();
-        if self.check_sound(writer).is_err() {
+    pub(crate) fn verify(&self) {
+        let Ok(_durable) = self.lock_commit() else { return };
+        let closed = self.close_gate();
+        if self.check_sound().is_err() {
             return;
         }
-        let dirty: usize = self.known_trees().iter().map(|tree| verify_tree(tree, closed.generation())).sum();
-        assert_eq!(writer.pressure.nodes(), dirty, "kept and recounted number of changed blocks");
-        assert!(writer.frozen.read().is_empty(), "blocks wait to be written, and no commit is under way");
-        writer.log.verify();
-        writer.space.verify_at_rest();
+        let dirty: usize =
+            self.store.known_trees().iter().map(|tree| verify_tree(tree, closed.generation())).sum();
+        assert_eq!(self.changes.pressure.nodes(), dirty, "kept and recounted number of changed blocks");
+        assert!(
+            self.store.unwritten().frozen.read().is_empty(),
+            "blocks wait to be written, and no commit is under way"
+        );
+        self.changes.log.verify();
+        self.changes.space.verify_at_rest();
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
-use crate::cursor::Readahead;
-use crate::pool::{OpenOptions, Pool};
+use crate::options::OpenOptions;
+use crate::pool::Pool;
+use crate::store::cursor::Readahead;
 use brindle_device::Device;
 use brindle_ondisk::{Incompat, RootId};
 use brindle_testing::golden::Golden;

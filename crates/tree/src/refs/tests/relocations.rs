@@ -3,9 +3,10 @@
 use super::verify::verify;
 use super::world::{devices_of, open};
 use crate::error::TreeError;
-use crate::pool::{OpenOptions, Pool};
+use crate::options::OpenOptions;
+use crate::options::WriterOptions;
+use crate::pool::Pool;
 use crate::transaction::Need;
-use crate::transaction::options::WriterOptions;
 use brindle_check::{CheckOptions, NoProgress, check};
 use brindle_device::{Device, WritableDevice};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::super::delayed::Referrer;
 use super::super::sharing::data_of;
-use crate::cursor::Readahead;
 use crate::pool::Pool;
 use crate::root::TreeRoot;
+use crate::store::cursor::Readahead;
 use brindle_ondisk::item::{BackRef, ExtentFlags};
 use brindle_ondisk::{Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,11 +2,12 @@
 
 use super::super::DataRange;
 use super::verify::verify;
-use crate::cursor::Readahead;
 use crate::error::TreeError;
-use crate::pool::{OpenOptions, Pool};
+use crate::options::OpenOptions;
+use crate::options::WriterOptions;
+use crate::pool::Pool;
+use crate::store::cursor::Readahead;
 use crate::transaction::Need;
-use crate::transaction::options::WriterOptions;
 use crate::tree::Tree;
 use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
 use brindle_ondisk::item::{ExtentDataRef, FileExtentHeader, FileExtentRef};

@@ -1,8 +1,8 @@
 //! The reserve of the log: it orders places, and takes no room.
 
 use super::World;
+use crate::options::WriterOptions;
 use crate::space::group::{Content, Role};
-use crate::transaction::options::WriterOptions;
 use brindle_interval::{Interval, runs};
 use brindle_ondisk::{BlockGroupType, Logical, to_usize};
 

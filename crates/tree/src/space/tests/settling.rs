@@ -1,10 +1,10 @@
 //! Commits come to an end: bringing the trees of space up to date must not give and take blocks for ever.
 
 use super::{SECTOR, World};
+use crate::options::WriterOptions;
 use crate::space::free_space::Edits;
 use crate::space::write_back::apply_edits;
 use crate::transaction::Need;
-use crate::transaction::options::WriterOptions;
 use crate::tree::Tree;
 use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
 

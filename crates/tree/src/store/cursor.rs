@@ -2,12 +2,12 @@
 //!
 //! A cursor keeps the blocks of its path as it found them. It goes down with the tree locked against changes, and
 //! only through blocks in memory: one that is not there is read with the lock given back, while its space is held
-//! ([`Pool::hold_freed_space`]), and the descent begins anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
+//! ([`Store::hold_freed_space`]), and the descent begins anew. Within a leaf it moves without a lock; to leave it, it climbs up its path if the tree is unchanged, and
 //! looks for its place from the root if not.
 
 use crate::error::TreeError;
-use crate::pool::Pool;
-use crate::pool::is_expected;
+use crate::store::Store;
+use crate::store::is_expected;
 use crate::tree::Tree;
 use crate::tree::TreeState;
 use brindle_ondisk::{Generation, Key, KeyPtr, Node, NodeExpectation, RootId};
@@ -27,7 +27,7 @@ const READAHEAD_NODES: usize = 32;
 
 /// A place in a tree. Where there is no item (an empty tree, past either end) [`Cursor::item`] is `None`.
 pub struct Cursor<'p> {
-    pool: &'p Pool,
+    store: &'p Store,
     tree: Arc<Tree>,
     readahead: Readahead,
     /// From the root to the leaf; empty when the cursor is nowhere.
@@ -55,8 +55,8 @@ struct Step {
 }
 
 impl<'p> Cursor<'p> {
-    pub(crate) fn new(pool: &'p Pool, tree: Arc<Tree>, readahead: Readahead) -> Self {
-        Self { pool, tree, readahead, path: Vec::new(), version: 0, fetched: Vec::new() }
+    pub(crate) fn new(store: &'p Store, tree: Arc<Tree>, readahead: Readahead) -> Self {
+        Self { store, tree, readahead, path: Vec::new(), version: 0, fetched: Vec::new() }
     }
 
     /// The item here.
@@ -197,7 +197,7 @@ impl<'p> Cursor<'p> {
                 Err(Absent(expected)) => expected,
             };
             // As long as the tree is locked, it refers to the block.
-            let _held = self.pool.hold_freed_space();
+            let _held = self.store.hold_freed_space();
             drop(state);
             let same = |before: &NodeExpectation| {
                 (before.bytenr, before.generation) == (absent.bytenr, absent.generation)
@@ -205,7 +205,7 @@ impl<'p> Cursor<'p> {
             if let Some((_, error)) = failed.take().filter(|(before, _)| same(before)) {
                 return Err(error);
             }
-            match self.pool.read_node(&absent) {
+            match self.store.read_node(&absent) {
                 Ok(node) => self.fetched.push(node),
                 Err(error) => failed = Some((absent, error)),
             }
@@ -216,7 +216,7 @@ impl<'p> Cursor<'p> {
     fn find(&self, state: &TreeState, expected: &NodeExpectation) -> Result<Option<Arc<Node>>, TreeError> {
         let dirty = state.dirty.get(&expected.bytenr).map(Arc::clone);
         let fetched = || self.fetched.iter().find(|node| is_expected(node, expected)).map(Arc::clone);
-        let Some(node) = dirty.or_else(fetched).or_else(|| self.pool.node_in_memory(expected)) else {
+        let Some(node) = dirty.or_else(fetched).or_else(|| self.store.node_in_memory(expected)) else {
             return Ok(None);
         };
         let (tree, owner) = (self.tree.id(), node.header().owner);
@@ -355,14 +355,14 @@ impl<'p> Cursor<'p> {
         let start = parent.prefetched.max(parent.slot);
         let end = count.min(parent.slot + READAHEAD_NODES);
         let wanted = parent.node.key_ptrs().get(start..end).unwrap_or_default();
-        self.pool.prefetch_nodes(wanted.iter().map(|pointer: &KeyPtr| pointer.blockptr));
+        self.store.prefetch_nodes(wanted.iter().map(|pointer: &KeyPtr| pointer.blockptr));
         parent.prefetched = end;
     }
 }
 
 /// The leaf where a key is or would be, for callers that need no position: a cursor's descent without its path. `None` if
 /// something on the way is not in memory, or not what it should be, which is for a cursor to say.
-pub(crate) fn leaf_in_memory(pool: &Pool, tree: &Tree, key: &Key) -> Option<Arc<Node>> {
+pub(crate) fn leaf_in_memory(store: &Store, tree: &Tree, key: &Key) -> Option<Arc<Node>> {
     let state = tree.read();
     let mut expected = state.root_expectation();
     let mut bound: Option<Key> = None;
@@ -372,7 +372,7 @@ pub(crate) fn leaf_in_memory(pool: &Pool, tree: &Tree, key: &Key) -> Option<Arc<
             // What the transaction has changed, it has looked at.
             Some(dirty) => dirty,
             None => {
-                clean = pool.node_in_memory(&expected)?;
+                clean = store.node_in_memory(&expected)?;
                 let last = clean.len().checked_sub(1).and_then(|slot| clean.key(slot));
                 let is_within = last.zip(bound).is_none_or(|(last, bound)| last < bound);
                 if !is_within || !may_hold(tree.id(), clean.header().owner) {

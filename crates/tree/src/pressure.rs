@@ -20,7 +20,7 @@ pub type PressureListener = Box<dyn Fn() + Send + Sync>;
 
 /// Degree of memory use that operations find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Degree {
+pub(crate) enum Degree {
     /// Below half of the limit.
     Low,
     /// Time for a commit.
@@ -39,7 +39,7 @@ pub(crate) struct Pressure {
 
 impl Pressure {
     /// For a node cache with this budget.
-    pub(super) fn new(cache_bytes: usize, nodesize: usize) -> Self {
+    pub(crate) fn new(cache_bytes: usize, nodesize: usize) -> Self {
         Self {
             nodes: AtomicUsize::new(0),
             nodes_max: (cache_bytes / DIRTY_SHARE / nodesize).max(DIRTY_NODES_MIN),
@@ -63,7 +63,7 @@ impl Pressure {
         self.nodes.fetch_sub(count, Ordering::Relaxed);
     }
 
-    pub(super) fn degree(&self) -> Degree {
+    pub(crate) fn degree(&self) -> Degree {
         match self.nodes() {
             nodes if nodes > self.nodes_max => Degree::Full,
             nodes if nodes > self.nodes_max / EARLY_SHARE => Degree::Noticeable,
@@ -72,7 +72,7 @@ impl Pressure {
     }
 
     /// Says once for each transaction that it is time.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         if let Some(listener) = self.listener.get()
             && !self.is_told.swap(true, Ordering::Relaxed)
         {
@@ -81,11 +81,11 @@ impl Pressure {
     }
 
     /// A transaction begins.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.is_told.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn listen(&self, listener: PressureListener) {
+    pub(crate) fn listen(&self, listener: PressureListener) {
         // A second listener would find done what it is told of.
         self.listener.set(listener).ok();
     }

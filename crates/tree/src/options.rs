@@ -1,14 +1,56 @@
 //! Options of writing a pool.
 
-use crate::space::DiscardMode;
-use crate::space::writeback_tier::WriteBackWish;
 use brindle_ondisk::item::Timespec;
 use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{PlacementClass, PlacementMode};
+use brindle_policy::writeback::WriteBackMode;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The memory that cached nodes may take unless told otherwise, in bytes.
+pub const DEFAULT_CACHE_BYTES: usize = 64 << 20;
+
+/// Options of opening a pool.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Options of the volume.
+    pub volume: brindle_volume::OpenOptions,
+    /// The memory that cached nodes may take, in bytes.
+    pub cache_bytes: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { volume: brindle_volume::OpenOptions::default(), cache_bytes: DEFAULT_CACHE_BYTES }
+    }
+}
+
+/// Discard of freed space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiscardMode {
+    /// Never.
+    #[default]
+    None,
+    /// Background discard, some time after the commit: by `Pool::discard_step`.
+    Async,
+}
+
+/// Source of the mode of write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBackWish {
+    /// This one, whatever the pool has stored.
+    Told(WriteBackMode),
+    /// The stored one, or this.
+    Stored(WriteBackMode),
+}
+
+impl Default for WriteBackWish {
+    fn default() -> Self {
+        Self::Stored(WriteBackMode::Off)
+    }
+}
 
 /// The time that new things get.
 pub type Clock = Arc<dyn Fn() -> Timespec + Send + Sync>;
