@@ -168,8 +168,8 @@ impl Attributes {
 impl Filesystem {
     /// Attributes of an inode.
     pub fn attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
-        let _stops = self.pool().stop_on_panic();
-        if let Some(inode) = self.inodes.find(id) {
+        let _stops = self.core.pool().stop_on_panic();
+        if let Some(inode) = self.core.inodes.find(id) {
             // Where extents cannot be read, what they would tell does not count.
             self.classify_unwritten(&inode).ok();
         }
@@ -178,15 +178,16 @@ impl Filesystem {
 
     /// The same; the bytes on disk may lack contents that are in memory only.
     pub(crate) fn quick_attributes(&self, id: InodeId) -> Result<Attributes, FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.core.pool().stop_on_panic();
         if id.is_empty_subvolume() {
             return self.empty_subvolume(id);
         }
         let key = id.key(KeyType::INODE_ITEM, 0);
         loop {
-            let inode = self.inodes.find(id);
+            let inode = self.core.inodes.find(id);
             let stamp = inode.as_ref().map(|inode| inode.data.stamp());
-            let found = self.pool().with_item(&self.tree(id.tree)?, &key, |data| parse(id, &key, data))?;
+            let found =
+                self.core.pool().with_item(&self.core.tree(id.tree)?, &key, |data| parse(id, &key, data))?;
             let mut attributes = found.unwrap_or(Err(FsError::NoInode(id)))?;
             let Some(inode) = inode else {
                 return Ok(attributes);
@@ -200,8 +201,11 @@ impl Filesystem {
 
     /// The place of a subvolume in a snapshot is as old as the snapshot. (The kernel shows the time at which it looked.)
     fn empty_subvolume(&self, id: InodeId) -> Result<Attributes, FsError> {
-        let born =
-            self.pool().root_item(id.tree)?.map_or_else(Timestamp::default, |(_, item)| (&item.otime).into());
+        let born = self
+            .core
+            .pool()
+            .root_item(id.tree)?
+            .map_or_else(Timestamp::default, |(_, item)| (&item.otime).into());
         let times = (born, born, born, born);
         let mut attributes = Attributes::empty_subvolume(id);
         (attributes.accessed, attributes.changed, attributes.modified, attributes.created) = times;
@@ -215,8 +219,8 @@ impl Filesystem {
         let mut found: Vec<_> = ids.iter().map(|id| Err(FsError::NoInode(*id))).collect();
         for run in order.chunk_by(|a, b| ids[*a].tree == ids[*b].tree) {
             let tree = ids[run[0]].tree;
-            let mut cursor = match self.tree(tree) {
-                Ok(tree) => self.pool().cursor(&tree, Readahead::Forward),
+            let mut cursor = match self.core.tree(tree) {
+                Ok(tree) => self.core.pool().cursor(&tree, Readahead::Forward),
                 Err(_) => continue,
             };
             for index in run {
@@ -230,7 +234,7 @@ impl Filesystem {
                     Err(error) => Err(error.into()),
                     Ok(()) => match cursor.item().filter(|(at, _)| *at == key) {
                         // Of what is in memory, the item alone does not tell everything.
-                        Some(_) if self.inodes.find(id).is_some() => self.attributes(id),
+                        Some(_) if self.core.inodes.find(id).is_some() => self.attributes(id),
                         Some((key, data)) => parse(id, &key, data),
                         None => Err(FsError::NoInode(id)),
                     },

@@ -144,7 +144,7 @@ impl Filesystem {
 
     /// Refuses a change of attributes that the inode's flags forbid; returns the attributes as they are.
     pub fn check_change(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         let before = self.attributes(id)?;
         check_allowed(&before, change)?;
         Ok(before)
@@ -162,8 +162,8 @@ impl Filesystem {
 
     /// Refuses if the inode's contents or attributes can't be changed: what an open to write asks.
     pub fn check_writable(&self, id: InodeId) -> Result<(), FsError> {
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(id.tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         if self.attributes(id)?.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(FsError::NotPermitted { file: id, why: "it is immutable" });
@@ -172,9 +172,9 @@ impl Filesystem {
     }
 
     fn change_item(&self, id: InodeId, change: &AttributeChange) -> Result<(), FsError> {
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
-        let inode = self.inode(id);
+        let inode = self.core.inode(id);
         // The list and the mode say the same, and change together.
         let _names = inode.names();
         if change.mode.is_some() {
@@ -185,7 +185,7 @@ impl Filesystem {
             None => None,
         };
         self.attributes(id)?;
-        self.change(Need::items(2), |edit| {
+        self.core.change(Need::items(2), |edit| {
             if let Some(list) = &list {
                 edit.replace_xattr(subvolume.tree(), id, acl::ACCESS, &list.to_value())?;
             }
@@ -206,7 +206,7 @@ impl Filesystem {
 
     /// Updates the access time after a read of the inode, if the mount wants that.
     pub fn note_access(&self, id: InodeId) -> Result<(), FsError> {
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let options = &writing.options;
         if options.atime == AtimeMode::Never || id.is_empty_subvolume() {
             return Ok(());
@@ -215,17 +215,17 @@ impl Filesystem {
         if !needs_access_time(&before, options.atime, options.host.now()) {
             return Ok(());
         }
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = match subvolume.begin_write() {
             Ok(access) => access,
             // Reading from a snapshot changes nothing.
             Err(FsError::ReadOnlySubvolume(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let inode = self.inode(id);
+        let inode = self.core.inode(id);
         let _names = inode.names();
         self.attributes(id)?;
-        self.change_aside(Need::items(1), |edit| {
+        self.core.change_aside(Need::items(1), |edit| {
             edit.inode(subvolume.tree(), id.number, |item| item.atime = edit.now)
         })
     }

@@ -25,24 +25,24 @@ impl Filesystem {
     /// Discards free space within a range of logical addresses ([`Pool::trim`](brindle_tree::Pool::trim)); ends early inside of
     /// [`while_wanted`](crate::while_wanted).
     pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, FsError> {
-        Ok(self.pool().trim(range, min_bytes, &is_wanted)?)
+        Ok(self.core.pool().trim(range, min_bytes, &is_wanted)?)
     }
 
     /// Makes everything durable that was done before the call: contents are written back, then the transaction is
     /// committed. Contents lost since the last call are an error, independent of their writer. Of a filesystem that
     /// is only read, everything is durable.
     pub fn sync(&self) -> Result<(), FsError> {
-        if self.is_only_read() {
+        if self.core.is_only_read() {
             return Ok(());
         }
-        let _stops = self.may_wait_for_commits();
+        let _stops = self.core.may_wait_for_commits();
         let written = self.write_back_all(None);
         // One file that can't be written is no reason not to commit the others.
         let commit = |_| {
-            self.pool().make_write_back_room()?;
-            Ok(self.pool().commit()?)
+            self.core.pool().make_write_back_room()?;
+            Ok(self.core.pool().commit()?)
         };
-        let committed = self.writing().and_then(commit);
+        let committed = self.core.writing().and_then(commit);
         let lost = self.data.take_loss();
         written.and(lost).and(committed)
     }
@@ -50,11 +50,11 @@ impl Filesystem {
     /// Commits the running transaction. Contents that are dirty in memory stay there, unless all commits that are asked
     /// for are to take them along (`flushoncommit`).
     pub fn commit(&self) -> Result<(), FsError> {
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let flushes = writing.options.flush_on_commit;
         let written = if flushes { self.write_back_all(None) } else { Ok(()) };
-        self.pool().make_write_back_room()?;
-        self.pool().commit()?;
+        self.core.pool().make_write_back_room()?;
+        self.core.pool().commit()?;
         // Handles of a file that could not be written report it; the sync of other files goes on.
         if let Err(error) = written {
             tracing::warn!("{error}");
@@ -65,11 +65,11 @@ impl Filesystem {
     /// Does a step of the background work: orphans, deleted subvolumes, discards. To be called by one
     /// thread, again and again while there is more, else from time to time.
     pub fn background_step(&self) -> Result<Remaining, FsError> {
-        let write = self.writing()?;
+        let write = self.core.writing()?;
         let _drops = write.drops.lock();
         let is_busy = self.clean_orphans(&write.orphans)?
             || self.drop_deleted_subvolume()?
-            || write.options.discard && self.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;
+            || write.options.discard && self.core.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;
         Ok(if is_busy { Remaining::More } else { Remaining::Nothing })
     }
 
@@ -77,13 +77,13 @@ impl Filesystem {
     /// devices that sleep.
     pub fn shutdown(&self) -> Result<(), FsError> {
         self.sync()?;
-        if self.is_only_read() { Ok(()) } else { Ok(self.pool().wake_devices()?) }
+        if self.core.is_only_read() { Ok(()) } else { Ok(self.core.pool().wake_devices()?) }
     }
 
     /// Drops a piece of a deleted subvolume; whether there was one that could be.
     fn drop_deleted_subvolume(&self) -> Result<bool, FsError> {
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM))?;
         while let Some(key) = cursor.key().filter(|key| key.objectid == ObjectId::ORPHAN) {
             let id = RootId::new(key.offset());
@@ -95,33 +95,28 @@ impl Filesystem {
         Ok(false)
     }
 
-    /// Returns true if a file of a subvolume is open.
-    pub(crate) fn is_open(&self, id: RootId) -> bool {
-        self.inodes.of_subvolume(id).iter().any(|inode| inode.names().opens > 0)
-    }
-
     fn drop_some_of(&self, id: RootId) -> Result<bool, FsError> {
-        let tree = match self.pool().tree(id) {
+        let tree = match self.core.pool().tree(id) {
             Ok(tree) => tree,
             Err(TreeError::NoTree(_)) => {
-                let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-                self.change(Need::freeing(1), |edit| edit.remove_orphan(&root_tree, id.object_id()))?;
+                let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+                self.core.change(Need::freeing(1), |edit| edit.remove_orphan(&root_tree, id.object_id()))?;
                 return Ok(true);
             }
             Err(error) => return Err(error.into()),
         };
         // What is open is still read; what has changed waits for the commit.
-        if !id.is_subvolume() || tree.is_dirty() || self.is_open(id) {
+        if !id.is_subvolume() || tree.is_dirty() || self.core.is_open(id) {
             return Ok(false);
         }
-        match self.pool().root_item(id)? {
+        match self.core.pool().root_item(id)? {
             // A mark that an interrupted deletion of old left on a subvolume that is whole.
             Some((_, item)) if item.refs.get() > 0 => return Ok(false),
             _ => {}
         }
         // From here on nothing in it can be found, and what is being written back is waited for.
-        self.subvolumes.forget(id);
-        for inode in self.inodes.of_subvolume(id) {
+        self.core.subvolumes.forget(id);
+        for inode in self.core.inodes.of_subvolume(id) {
             self.forget_contents(&inode);
         }
         if tree.is_dirty() {
@@ -130,7 +125,7 @@ impl Filesystem {
         // The reservation of a full step may exceed a small pool's reserve for freeing space.
         let mut blocks = BLOCKS_PER_STEP;
         loop {
-            match self.change(Need::freeing(blocks), |edit| edit.editor.drop_tree(&tree, blocks)) {
+            match self.core.change(Need::freeing(blocks), |edit| edit.editor.drop_tree(&tree, blocks)) {
                 Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
                 dropped => return dropped.map(|_| true),
             }

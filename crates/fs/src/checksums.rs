@@ -18,12 +18,12 @@ pub(crate) struct SectorChecksums {
 impl Filesystem {
     /// The checksums of the sectors of a range of the logical space.
     pub(crate) fn checksums(&self, start: Logical, length: u64) -> Result<SectorChecksums, FsError> {
-        let context = self.pool().volume().tree_context();
+        let context = self.core.pool().volume().tree_context();
         let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
         let sectors = to_usize(length / sector);
         let mut found = SectorChecksums { bytes: vec![0; sectors * size], found: 0 };
         let end = start + length;
-        let mut cursor = self.pool().cursor(&self.pool().tree(RootId::CSUM_TREE)?, Readahead::None);
+        let mut cursor = self.core.pool().cursor(&self.core.pool().tree(RootId::CSUM_TREE)?, Readahead::None);
         // Items may be divided meanwhile: what is known is not counted again.
         let mut known = start;
         // The item that holds the first checksum may begin well before it.

@@ -44,7 +44,7 @@ impl Filesystem {
         leaves: usize,
     ) -> Result<DefragmentedPiece, FsError> {
         // A subvolume that is being dropped has pointers to blocks that are gone.
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let _whole = writing.drops.lock();
         let start = |tree| DefragmentPlace { tree, key: Key::MIN };
         let place = match (from, scope) {
@@ -54,7 +54,7 @@ impl Filesystem {
         };
         let Some(place) = place else { return Ok(DefragmentedPiece::default()) };
         let done = match self.living_tree(place.tree)? {
-            Some(tree) => self.pool().defragment(&tree, &place.key, leaves)?,
+            Some(tree) => self.core.pool().defragment(&tree, &place.key, leaves)?,
             None => brindle_tree::Defragmented::default(),
         };
         let next = match (done.next, scope) {
@@ -67,21 +67,21 @@ impl Filesystem {
 
     /// A tree, unless it is gone, or deleted.
     fn living_tree(&self, id: RootId) -> Result<Option<std::sync::Arc<brindle_tree::Tree>>, FsError> {
-        let tree = match self.pool().tree(id) {
+        let tree = match self.core.pool().tree(id) {
             Err(TreeError::NoTree(_)) => return Ok(None),
             tree => tree?,
         };
-        let is_deleted = self.pool().root_item(id)?.is_some_and(|(_, item)| item.refs.get() == 0);
+        let is_deleted = self.core.pool().root_item(id)?.is_some_and(|(_, item)| item.refs.get() == 0);
         Ok(Some(tree).filter(|_| !is_deleted))
     }
 
     /// The tree behind one in the order in which a pool is defragmented: moving the blocks of one changes those behind it.
     fn next_tree(&self, before: Option<RootId>) -> Result<Option<RootId>, FsError> {
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
         let before = before.map(rank);
         let is_next = |id: &RootId| before.is_none_or(|before| rank(*id) > before);
         let mut next = Some(RootId::ROOT_TREE).filter(is_next);
-        let mut cursor = self.pool().cursor(&root_tree, Readahead::Forward);
+        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::Forward);
         cursor.seek(&Key::MIN)?;
         while let Some((key, data)) = cursor.item() {
             let id = RootId::new(key.objectid.get());

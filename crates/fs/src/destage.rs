@@ -45,7 +45,7 @@ impl Filesystem {
     /// # Errors
     /// Trees that can't be read.
     pub fn write_back_status(&self) -> Result<WriteBackStatus, FsError> {
-        Ok(self.pool().write_back_status()?)
+        Ok(self.core.pool().write_back_status()?)
     }
 
     /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
@@ -53,8 +53,8 @@ impl Filesystem {
     /// # Errors
     /// A filesystem that is not written.
     pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), FsError> {
-        let _writing = self.writing()?;
-        Ok(self.pool().set_write_back(settings)?)
+        let _writing = self.core.writing()?;
+        Ok(self.core.pool().set_write_back(settings)?)
     }
 
     /// Amounts that were destaged since the filesystem was opened.
@@ -71,20 +71,20 @@ impl Filesystem {
     /// # Errors
     /// Room that is lacking, devices that fail; what was moved until then stays moved.
     pub fn destage(&self, keep_going: &dyn Fn() -> bool) -> Result<Destaged, FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         let mut begun = Instant::now();
-        let operation = match self.pool().begin_yielding(NAME) {
+        let operation = match self.core.pool().begin_yielding(NAME) {
             Err(TreeError::Busy { .. }) => return Ok(Destaged::Busy),
             operation => operation?,
         };
         let mut moved = Moved::default();
         let may_go_on = || keep_going() && !operation.is_awaited();
-        let waiting = self.pool().block_groups()?.into_iter().filter(|group| group.is_write_back);
+        let waiting = self.core.pool().block_groups()?.into_iter().filter(|group| group.is_write_back);
         for group in waiting.filter(|group| group.used_bytes + group.reserved_bytes > 0) {
             if !may_go_on() {
                 return Ok(Destaged::Stopped(moved));
             }
-            let Some(destaging) = self.pool().begin_destaging(group.start)? else { continue };
+            let Some(destaging) = self.core.pool().begin_destaging(group.start)? else { continue };
             let mut before = moved;
             let mut observe = |now: &Moved| {
                 self.destaged.count(before.plus(now).bytes - moved.bytes, &mut begun);
@@ -105,7 +105,7 @@ impl Filesystem {
             }
         }
         // Chunks that are empty now, and too many, go.
-        self.pool().commit()?;
+        self.core.pool().commit()?;
         Ok(Destaged::All(moved))
     }
 
@@ -127,7 +127,7 @@ impl Filesystem {
         let now = u64::try_from(self.data.now().seconds).unwrap_or(0);
         Ok(WaitingData {
             is_off: status.mode == WriteBackMode::Off || status.obstacle.is_some(),
-            is_degraded: self.pool().volume().devices().iter().any(|device| device.missing),
+            is_degraded: self.core.pool().volume().devices().iter().any(|device| device.missing),
             bytes: status.waiting_bytes,
             capacity_bytes: status.capacity_bytes,
             oldest: status.since.map_or(Duration::ZERO, |since| age(now, since)),

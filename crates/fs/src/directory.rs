@@ -28,17 +28,17 @@ pub struct DirectoryEntry {
 impl Filesystem {
     /// The entry of a name, if there is one.
     pub fn lookup(&self, directory: InodeId, name: &[u8]) -> Result<Option<DirectoryEntry>, FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.core.pool().stop_on_panic();
         if name.len() > NAME_BYTES_MAX {
             return Err(FsError::NameTooLong(name.to_vec()));
         }
         if directory.is_empty_subvolume() || name.is_empty() {
             return Ok(None);
         }
-        let tree = self.tree(directory.tree)?;
+        let tree = self.core.tree(directory.tree)?;
         let key = directory.key(KeyType::DIR_ITEM, name_hash(name));
         let find = |data: &[u8]| find_entry(directory, &key, data, name);
-        let Some(found) = self.pool().with_item(&tree, &key, find)?.transpose()?.flatten() else {
+        let Some(found) = self.core.pool().with_item(&tree, &key, find)?.transpose()?.flatten() else {
             return Ok(None);
         };
         let inode = self.target(directory, &found.location, name)?;
@@ -53,11 +53,11 @@ impl Filesystem {
         after: u64,
         limit: usize,
     ) -> Result<Vec<DirectoryEntry>, FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.core.pool().stop_on_panic();
         if directory.is_empty_subvolume() {
             return Ok(Vec::new());
         }
-        let inode = self.inode(directory);
+        let inode = self.core.inode(directory);
         let _names = inode.names();
         self.entries_after(directory, after, limit)
     }
@@ -74,8 +74,8 @@ impl Filesystem {
         let Some(first) = after.checked_add(1).filter(|_| !directory.is_empty_subvolume()) else {
             return Ok(entries);
         };
-        let tree = self.tree(directory.tree)?;
-        let mut cursor = self.pool().cursor(&tree, Readahead::Forward);
+        let tree = self.core.tree(directory.tree)?;
+        let mut cursor = self.core.pool().cursor(&tree, Readahead::Forward);
         cursor.seek(&directory.key(KeyType::DIR_INDEX, first))?;
         while entries.len() < limit {
             let Some((key, data)) = cursor.item() else {
@@ -103,7 +103,7 @@ impl Filesystem {
     pub fn last_index(&self, directory: InodeId) -> Result<u64, FsError> {
         let last = match directory.is_empty_subvolume() {
             true => None,
-            false => self.last_used_index(&self.tree(directory.tree)?, directory)?,
+            false => self.last_used_index(&self.core.tree(directory.tree)?, directory)?,
         };
         Ok(last.unwrap_or(FIRST_INDEX - 1))
     }
@@ -114,7 +114,7 @@ impl Filesystem {
         tree: &Arc<Tree>,
         directory: InodeId,
     ) -> Result<Option<u64>, FsError> {
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
         cursor.seek_last(&directory.key(KeyType::DIR_INDEX, u64::MAX))?;
         let is_index = |key: &Key| (key.objectid, key.item_type) == (directory.number, KeyType::DIR_INDEX);
         Ok(cursor.key().filter(is_index).map(|last| last.offset()))
@@ -142,11 +142,12 @@ impl Filesystem {
         }
         let subvolume = RootId::new(location.objectid.get());
         let key = Key::new(directory.tree.object_id(), KeyType::ROOT_REF, subvolume.get());
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-        let is_child = self.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
-            Ok(Item::RootRef(reference)) => reference.dirid == directory.number && reference.name == name,
-            _ => false,
-        })?;
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+        let is_child =
+            self.core.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
+                Ok(Item::RootRef(reference)) => reference.dirid == directory.number && reference.name == name,
+                _ => false,
+            })?;
         if is_child == Some(true) {
             Ok(InodeId::root_of(subvolume))
         } else {

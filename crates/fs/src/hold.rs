@@ -18,7 +18,7 @@ use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
-use crate::orphan::Orphans;
+use crate::orphan::OrphanQueue;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub struct InodeHold {
     inode: Arc<Inode>,
     /// The place for an inode that has to go; `None` if nothing is counted.
-    orphans: Option<Arc<Orphans>>,
+    orphans: Option<Arc<OrphanQueue>>,
 }
 
 impl InodeHold {
@@ -61,12 +61,12 @@ impl Deref for InodeHold {
 impl Filesystem {
     /// Keeps an inode that has a name, or is kept already.
     pub fn acquire(&self, id: InodeId) -> Result<InodeHold, FsError> {
-        let _stops = self.pool().stop_on_panic();
-        let inode = self.inode(id);
-        if self.orphans().is_none() {
+        let _stops = self.core.pool().stop_on_panic();
+        let inode = self.core.inode(id);
+        if self.core.orphans().is_none() {
             return Ok(InodeHold { inode, orphans: None });
         }
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         // Held until the use is counted: the deletion of the subvolume looks at the count.
         let access = subvolume.hold();
         let mut names = inode.names();
@@ -85,13 +85,13 @@ impl Filesystem {
 
     /// The hold of a use that is counted already.
     pub(crate) fn counted(&self, inode: Arc<Inode>) -> InodeHold {
-        InodeHold { inode, orphans: self.orphans().map(Arc::clone) }
+        InodeHold { inode, orphans: self.core.orphans().map(Arc::clone) }
     }
 
     /// Ends a use; the last one removes an inode that has no name. Contents that replace all earlier ones are written
     /// back.
     pub fn release(&self, hold: InodeHold) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
+        let _stops = self.core.may_wait_for_commits();
         let is_unnamed = hold.orphans.is_none() || hold.names().is_unnamed;
         let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(&hold) };
         written.and(self.let_go(hold))
@@ -99,7 +99,7 @@ impl Filesystem {
 
     /// Like [`release`](Self::release), but contents stay in memory.
     pub(crate) fn let_go(&self, hold: InodeHold) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
+        let _stops = self.core.may_wait_for_commits();
         match hold.end() {
             Some((inode, true)) => self.remove_unnamed(&inode),
             _ => Ok(()),

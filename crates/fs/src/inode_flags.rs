@@ -71,11 +71,11 @@ impl Filesystem {
 
     /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Permissions are the caller's business.
     pub fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let options = &writing.options;
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
-        let inode = self.inode(id);
+        let inode = self.core.inode(id);
         let mut names = inode.names();
         let before = self.attributes(id)?;
         let wanted = wanted_flags(&before, flags)?;
@@ -88,7 +88,7 @@ impl Filesystem {
         if wanted.contains(InodeFlags::COMPRESS) && !had_compression {
             self.check_xattr_room(subvolume.tree(), id, COMPRESSION, compression)?;
         }
-        self.change(Need::items(2), |edit| {
+        self.core.change(Need::items(2), |edit| {
             if !wanted.contains(InodeFlags::COMPRESS) {
                 edit.drop_xattr(subvolume.tree(), id, COMPRESSION)?;
             } else if !had_compression {

@@ -2,7 +2,7 @@
 //! changed lately stay a while, with their cached lookups.
 //!
 //! **Locks**, outermost first; [`Rank`](brindle_sync::Rank) has the whole order, which debug builds check:
-//! 1. the lock of renames ([`WriteState::renames`](crate::filesystem::WriteState)): held by a thread that moves a directory to another
+//! 1. the lock of renames ([`WriteState::renames`](crate::core::WriteState)): held by a thread that moves a directory to another
 //!    one, so that no ancestors change meanwhile;
 //! 2. the subvolumes' [`WriteAccess`](crate::subvolume::WriteAccess), by ascending id: held shared by each operation
 //!    that writes, alone by what makes a subvolume read-only or deletes it;

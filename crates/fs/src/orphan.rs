@@ -7,7 +7,7 @@
 //!
 //! In the subvolume's tree such an inode has a mark, the orphan item, from the same transaction on that takes its
 //! last name. Contents go in steps, each a part of one transaction, then the inode and the mark together. Whatever
-//! a crash leaves of it has the mark, and is found by [`Orphans`] after the next opening.
+//! a crash leaves of it has the mark, and is found by [`OrphanQueue`] after the next opening.
 
 use crate::attributes::InodeId;
 use crate::error::FsError;
@@ -28,7 +28,7 @@ const REMNANT_ITEMS: usize = 32;
 
 /// Places where orphans are still to be looked for.
 #[derive(Debug, Default)]
-pub(crate) struct Orphans {
+pub(crate) struct OrphanQueue {
     /// Subvolumes to be looked at.
     waiting: Mutex<Waiting>,
 }
@@ -51,7 +51,7 @@ impl Ranked for Waiting {
     const RANK: Rank = Rank::Orphans;
 }
 
-impl Orphans {
+impl OrphanQueue {
     /// Notes a subvolume that may have orphans.
     pub(crate) fn look_at(&self, id: RootId) {
         self.waiting.lock().subvolumes.push_back(id);
@@ -59,16 +59,6 @@ impl Orphans {
 }
 
 impl Filesystem {
-    /// The inode in memory, shared by all its users. Its existence in the pool is not checked.
-    pub fn inode(&self, id: InodeId) -> Arc<Inode> {
-        self.inodes.get(id)
-    }
-
-    /// The same of a directory whose names are about to change.
-    pub(crate) fn directory(&self, id: InodeId) -> Arc<Inode> {
-        self.inodes.directory(id)
-    }
-
     /// Removes an inode that has lost its last name and is not open, once it bears the mark.
     pub(crate) fn remove_unnamed(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let mut names = inode.names();
@@ -104,7 +94,7 @@ impl Filesystem {
     /// implementation).
     fn remove_remnant(&self, inode: &Inode) -> Result<(), FsError> {
         let id = inode.id();
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_upkeep()?;
         let _names = inode.names();
         let _alone = inode.data.exclusive();
@@ -113,7 +103,7 @@ impl Filesystem {
             Err(FsError::NoInode(_)) => false,
             Err(error) => return Err(error),
         };
-        self.change(Need::freeing(REMNANT_ITEMS), |edit| {
+        self.core.change(Need::freeing(REMNANT_ITEMS), |edit| {
             if !has_name {
                 edit.remove_inode(subvolume.tree(), id.number)?;
             }
@@ -122,11 +112,11 @@ impl Filesystem {
     }
 
     /// Looks for orphans in a few subvolumes, and removes a few; whether there is more to do.
-    pub(crate) fn clean_orphans(&self, orphans: &Orphans) -> Result<bool, FsError> {
+    pub(crate) fn clean_orphans(&self, orphans: &OrphanQueue) -> Result<bool, FsError> {
         let Some(id) = self.next_subvolume_with_orphans(orphans)? else {
             return Ok(false);
         };
-        let subvolume = match self.subvolume_state(id) {
+        let subvolume = match self.core.subvolume_state(id) {
             Ok(subvolume) => subvolume,
             // Deleted since: its orphans go with it.
             Err(FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_)) => return Ok(true),
@@ -135,7 +125,7 @@ impl Filesystem {
         let found = self.orphans_of(&subvolume)?;
         let mut failed = None;
         for number in &found {
-            let inode = self.inode(InodeId { tree: id, number: *number });
+            let inode = self.core.inode(InodeId { tree: id, number: *number });
             if let Err(error) = self.remove_unnamed(&inode) {
                 tracing::warn!("{} has lost its last name and could not be removed: {error}", inode.id());
                 failed.get_or_insert(error);
@@ -149,8 +139,8 @@ impl Filesystem {
 
     /// Removes the orphans that a new snapshot has of its source, read-only or not, as the kernel does. `btrfs check` does not
     /// put up with orphans in blocks that several trees share. What can't be removed now is left to the background.
-    pub(crate) fn clean_snapshot(&self, id: RootId, orphans: &Orphans) {
-        let cleaned = self.subvolume_state(id).and_then(|snapshot| {
+    pub(crate) fn clean_snapshot(&self, id: RootId, orphans: &OrphanQueue) {
+        let cleaned = self.core.subvolume_state(id).and_then(|snapshot| {
             let mut before = None;
             loop {
                 let found = self.orphans_of(&snapshot)?;
@@ -160,7 +150,7 @@ impl Filesystem {
                 }
                 before = first;
                 for number in found {
-                    self.remove_unnamed(&self.inode(InodeId { tree: id, number }))?;
+                    self.remove_unnamed(&self.core.inode(InodeId { tree: id, number }))?;
                 }
             }
         });
@@ -177,7 +167,7 @@ impl Filesystem {
     /// Marked inodes of a subvolume without openers, as many as are removed in one go.
     pub(crate) fn orphans_of(&self, subvolume: &SubvolumeState) -> Result<Vec<ObjectId>, FsError> {
         let tree = subvolume.tree();
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
         cursor.seek(&Key::first_of(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM))?;
         let mut found = Vec::new();
         while found.len() < BATCH {
@@ -185,7 +175,7 @@ impl Filesystem {
                 break;
             };
             let id = InodeId { tree: tree.id(), number: ObjectId::new(key.offset()) };
-            let is_open = self.inodes.find(id).is_some_and(|inode| inode.names().opens > 0);
+            let is_open = self.core.inodes.find(id).is_some_and(|inode| inode.names().opens > 0);
             if key.item_type == KeyType::ORPHAN_ITEM && !is_open {
                 found.push(id.number);
             }
@@ -194,7 +184,7 @@ impl Filesystem {
         Ok(found)
     }
 
-    fn next_subvolume_with_orphans(&self, orphans: &Orphans) -> Result<Option<RootId>, FsError> {
+    fn next_subvolume_with_orphans(&self, orphans: &OrphanQueue) -> Result<Option<RootId>, FsError> {
         let mut waiting = orphans.waiting.lock();
         if let Some(id) = waiting.subvolumes.pop_front() {
             return Ok(Some(id));
@@ -202,8 +192,8 @@ impl Filesystem {
         let Some(mut from) = waiting.all_from else {
             return Ok(None);
         };
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
         loop {
             cursor.seek(&Key::first_of(from.object_id(), KeyType::ROOT_ITEM))?;
             let Some(key) = cursor.key().filter(|key| key.objectid <= ObjectId::LAST_FREE) else {

@@ -51,9 +51,9 @@ impl Filesystem {
         if inode.is_unprivileged.load(Ordering::Acquire) {
             return Ok(false);
         }
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         let id = inode.id();
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         let _names = inode.names();
         let before = self.attributes(id)?;
@@ -67,7 +67,7 @@ impl Filesystem {
             inode.is_unprivileged.store(!has_set_ids, Ordering::Release);
             return Ok(false);
         }
-        self.change(Need::items(2), |edit| {
+        self.core.change(Need::items(2), |edit| {
             if has_capability {
                 edit.drop_xattr(subvolume.tree(), id, CAPABILITY)?;
             }

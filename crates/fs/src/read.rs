@@ -96,7 +96,7 @@ impl Filesystem {
 
     /// Makes an open file of an inode that is held.
     pub(crate) fn open_held(&self, attributes: &Attributes, inode: InodeHold) -> Result<OpenFile, FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.core.pool().stop_on_panic();
         let id = attributes.id;
         match attributes.kind {
             FileType::Regular | FileType::Symlink => {}
@@ -107,7 +107,7 @@ impl Filesystem {
         if inode.data.size().is_none() {
             // Attributes read before may be older than a write by a thread that has finished with the file since;
             // from here on the inode stays in memory.
-            let size = if self.is_writable() { self.attributes(id)?.size } else { attributes.size };
+            let size = if self.core.is_writable() { self.attributes(id)?.size } else { attributes.size };
             inode.data.load(size);
         }
         let known_failures = inode.data.memory().failures.into();
@@ -117,7 +117,7 @@ impl Filesystem {
 
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
     pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
-        let _stops = self.pool().stop_on_panic();
+        let _stops = self.core.pool().stop_on_panic();
         let _entry = file.inode.data.shared();
         self.read_inside(file, offset, buffer)
     }
@@ -148,7 +148,7 @@ impl Filesystem {
     /// Reads from memory, then what is not there from the devices; `None` if the file's items have changed meanwhile.
     fn read_once(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<Option<usize>, FsError> {
         // Before anything is looked up: what is freed from here on stays readable.
-        let _held = self.pool().hold_freed_space();
+        let _held = self.core.pool().hold_freed_space();
         let (version, (size, length, gaps)) = self.versioned(file, |memory| {
             let length = to_usize(memory.size.saturating_sub(offset)).min(buffer.len());
             let gaps = if length == 0 { Vec::new() } else { memory.copy_to(offset, &mut buffer[..length]) };
@@ -289,7 +289,7 @@ impl Filesystem {
         address: Logical,
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
-        let sector = to_usize(self.pool().volume().tree_context().sectorsize.into());
+        let sector = to_usize(self.core.pool().volume().tree_context().sectorsize.into());
         let head = to_usize(address.get()) % sector;
         let head_length = if head == 0 { 0 } else { (sector - head).min(buffer.len()) };
         let (head_part, rest) = buffer.split_at_mut(head_length);
@@ -322,7 +322,7 @@ impl Filesystem {
         address: Logical,
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
-        let volume = self.pool().volume();
+        let volume = self.core.pool().volume();
         let failed = |source| FsError::Data { file: file.id, offset, source };
         if !file.has_checksums.load(Ordering::Relaxed) {
             return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
@@ -331,7 +331,9 @@ impl Filesystem {
         let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
         if checksums.found != sectors {
             // The flag can be given to a file while it is empty.
-            if self.is_writable() && self.quick_attributes(file.id)?.flags.contains(InodeFlags::NODATASUM) {
+            if self.core.is_writable()
+                && self.quick_attributes(file.id)?.flags.contains(InodeFlags::NODATASUM)
+            {
                 file.has_checksums.store(false, Ordering::Relaxed);
                 return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
             }
@@ -375,7 +377,7 @@ impl Filesystem {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), FsError> {
-        let sectorsize = to_usize(self.pool().volume().tree_context().sectorsize.into());
+        let sectorsize = to_usize(self.core.pool().volume().tree_context().sectorsize.into());
         let failed = |error: crate::compression::DecompressError| FsError::Decompress {
             file: file.id,
             offset,
@@ -396,7 +398,7 @@ impl Filesystem {
         let place = first.and_then(|extent| place_on_disk(extent, &(offset..end)));
         let next = place.and_then(|(address, length)| self.neighbours.note(address, length));
         if let Some((address, length)) = next {
-            self.pool().volume().prefetch(address, length);
+            self.core.pool().volume().prefetch(address, length);
         }
         Ok(())
     }
@@ -411,7 +413,7 @@ impl Filesystem {
             if extent.start >= range.end {
                 break;
             }
-            let volume = self.pool().volume();
+            let volume = self.core.pool().volume();
             let Some((address, length)) = place_on_disk(extent, &range) else { continue };
             let done = volume.prefetch(address, length);
             file.inode.readahead().set_worth(volume.readahead_bytes(address));

@@ -16,9 +16,9 @@ impl Filesystem {
     /// # Errors
     /// A subvolume that is deleted or read-only, and writes that fail.
     pub fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         self.write_back_all(Some(id))?;
-        let subvolume = self.subvolume_state(id)?;
+        let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
         if access.is_deleted {
             return Err(FsError::DeletedSubvolume(id));
@@ -26,7 +26,7 @@ impl Filesystem {
         if access.is_read_only {
             return Err(FsError::ReadOnlySubvolume(id));
         }
-        self.change(Need::items(4), |edit| {
+        self.core.change(Need::items(4), |edit| {
             let (generation, now) = (edit.generation(), edit.now);
             let before = edit.editor.change_root_item(id, |item| {
                 let before = item.received_uuid;

@@ -22,7 +22,7 @@ impl Filesystem {
         let trees = self.drop_relocation_trees()?;
         let files = self.remove_relocated_data()?;
         if trees + files > 0 {
-            self.pool().commit()?;
+            self.core.pool().commit()?;
             tracing::info!(
                 "ended a relocation that was interrupted: {trees} relocation trees and {files} copies of data were dropped"
             );
@@ -34,8 +34,11 @@ impl Filesystem {
     fn drop_relocation_trees(&self) -> Result<usize, FsError> {
         let (mut count, mut steps, mut blocks) = (0, 0, BLOCKS_PER_STEP);
         let mut has_committed = false;
-        while let Some(tree) = self.pool().next_relocation_tree()? {
-            match self.change(Need::freeing(blocks), |edit| edit.editor.drop_relocation_tree(tree, blocks)) {
+        while let Some(tree) = self.core.pool().next_relocation_tree()? {
+            match self
+                .core
+                .change(Need::freeing(blocks), |edit| edit.editor.drop_relocation_tree(tree, blocks))
+            {
                 Ok(is_gone) => {
                     count += usize::from(is_gone);
                     has_committed = false;
@@ -43,14 +46,14 @@ impl Filesystem {
                 // A small pool keeps back less than a step of full size may take; what was freed counts after a commit.
                 Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
                 Err(FsError::Tree(TreeError::NoSpace(_))) if !has_committed => {
-                    self.pool().commit()?;
+                    self.core.pool().commit()?;
                     has_committed = true;
                 }
                 Err(error) => return Err(error),
             }
             steps += 1;
             if steps % STEPS_PER_COMMIT == 0 {
-                self.pool().commit()?;
+                self.core.pool().commit()?;
             }
         }
         Ok(count)
@@ -58,7 +61,7 @@ impl Filesystem {
 
     /// Removes the files of the data relocation tree; returns their number.
     fn remove_relocated_data(&self) -> Result<usize, FsError> {
-        let tree = match self.subvolume_state(RootId::DATA_RELOC_TREE) {
+        let tree = match self.core.subvolume_state(RootId::DATA_RELOC_TREE) {
             Ok(tree) => tree,
             Err(FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_)) => return Ok(0),
             Err(error) => return Err(error),
@@ -70,7 +73,7 @@ impl Filesystem {
                 return Ok(count);
             }
             for number in found {
-                self.remove_unnamed(&self.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
+                self.remove_unnamed(&self.core.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
                 count += 1;
             }
         }

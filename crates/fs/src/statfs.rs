@@ -109,13 +109,13 @@ impl Filesystem {
         };
         let next_profile = last(ALLOCATION_ORDER);
         let copies = u64::from(last(RECKONING_ORDER).attributes().ncopies.max(1));
-        let block_size = self.pool().superblock().sectorsize.get();
+        let block_size = self.core.pool().superblock().sectorsize.get();
         let whole = |bytes: u64| bytes / u64::from(block_size) * u64::from(block_size);
 
         let waiting = self.waiting_bytes(data().map(|group| group.used).sum())?;
         let used =
             groups.iter().map(BlockGroup::used).sum::<u64>().saturating_add(waiting.saturating_mul(copies));
-        let total = self.pool().superblock().total_bytes.get().saturating_sub(self.bytes_without_data());
+        let total = self.core.pool().superblock().total_bytes.get().saturating_sub(self.bytes_without_data());
         let total_bytes = whole(total / copies);
         let reserve = whole(self.reserve_bytes()?);
         let free_bytes = total_bytes.saturating_sub(whole(used / copies)).saturating_sub(reserve);
@@ -140,24 +140,24 @@ impl Filesystem {
     /// Data space that is taken and not among the `counted` bytes of block groups' items yet: promised for contents in
     /// memory, or used by the running transaction.
     fn waiting_bytes(&self, counted: u64) -> Result<u64, FsError> {
-        if !self.is_writable() {
+        if !self.core.is_writable() {
             return Ok(0);
         }
-        let summary = self.pool().space_summary()?;
+        let summary = self.core.pool().space_summary()?;
         let data = summary.groups.iter().filter(|group| group.kind.contains(BlockGroupType::DATA));
         let taken: u64 = data.map(|group| group.used_bytes + group.reserved_bytes + group.pinned_bytes).sum();
         Ok(summary.promised_data_bytes + taken.saturating_sub(counted))
     }
 
     fn block_groups(&self) -> Result<Vec<BlockGroup>, FsError> {
-        let has_tree = self.pool().superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
+        let has_tree = self.core.pool().superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
         let tree = if has_tree { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE };
-        let mut cursor = self.pool().cursor(&self.pool().tree(tree)?, Readahead::None);
-        let volume = self.pool().volume();
+        let mut cursor = self.core.pool().cursor(&self.core.pool().tree(tree)?, Readahead::None);
+        let volume = self.core.pool().volume();
         let seeds: Vec<_> =
             volume.devices().into_iter().filter(|device| device.is_seed).map(|device| device.devid).collect();
         let without_data = self.devices_without_data();
-        let write_back = self.pool().write_back_chunks()?;
+        let write_back = self.core.pool().write_back_chunks()?;
         let mut groups = Vec::new();
         for chunk in volume.chunks() {
             // Among extents, a block group's item stands behind the extent that begins at the same address.
@@ -174,7 +174,7 @@ impl Filesystem {
             let (kind, used) = match item {
                 Some(item) => (item.block_group_type(), item.used.get()),
                 // The running transaction has made it; it has no item before the commit.
-                None if self.is_writable() => (chunk.kind, 0),
+                None if self.core.is_writable() => (chunk.kind, 0),
                 None => continue,
             };
             let with_data = |stripe: &&StripeStatus| !without_data.contains(&stripe.devid);
@@ -195,7 +195,7 @@ impl Filesystem {
     /// The reserve that the kernel keeps for its own trees: what the trees that every write changes use now,
     /// but no less than a few paths through each. A mount that leaves a log alone keeps none.
     fn reserve_bytes(&self) -> Result<u64, FsError> {
-        if self.is_only_read() && self.pool().has_log() {
+        if self.core.is_only_read() && self.core.pool().has_log() {
             return Ok(0);
         }
         let mut used = 0u64;
@@ -207,14 +207,14 @@ impl Filesystem {
             RootId::BLOCK_GROUP_TREE,
             RootId::RAID_STRIPE_TREE,
         ] {
-            if let Some((_, item)) = self.pool().root_item(tree)? {
+            if let Some((_, item)) = self.core.pool().root_item(tree)? {
                 used = used.saturating_add(item.bytes_used.get());
                 trees += 1;
             }
         }
-        let features = self.pool().superblock().compat_ro();
+        let features = self.core.pool().superblock().compat_ro();
         let delayed = if features.contains(CompatRo::FREE_SPACE_TREE) { 12 } else { 6 };
-        let nodesize = u64::from(self.pool().superblock().nodesize.get());
+        let nodesize = u64::from(self.core.pool().superblock().nodesize.get());
         let least = (7 + trees + delayed) * NODES_PER_CHANGE * nodesize;
         Ok(used.max(least).min(RESERVE_MAX_BYTES))
     }
@@ -227,7 +227,7 @@ impl Filesystem {
 
     fn bytes_without_data(&self) -> u64 {
         let without = self.devices_without_data();
-        let devices = self.pool().volume().devices();
+        let devices = self.core.pool().volume().devices();
         devices.iter().filter(|device| without.contains(&device.devid)).map(|device| device.total_bytes).sum()
     }
 
@@ -235,9 +235,9 @@ impl Filesystem {
     fn devices_without_new_data(&self) -> Vec<DevId> {
         let mut without = self
             .devices_with(|hint| matches!(hint, AllocationHint::MetadataOnly | AllocationHint::NoNewChunks));
-        let is_strict = self.pool().placement().is_ok_and(|mode| mode == PlacementMode::Strict);
+        let is_strict = self.core.pool().placement().is_ok_and(|mode| mode == PlacementMode::Strict);
         if is_strict
-            && let Ok(space) = self.pool().space_summary()
+            && let Ok(space) = self.core.pool().space_summary()
             && space.has_tiers
         {
             let fast = space.devices.iter().filter(|device| device.class == PlacementClass::Fast);
@@ -247,16 +247,16 @@ impl Filesystem {
     }
 
     fn devices_with(&self, is_meant: impl Fn(AllocationHint) -> bool) -> Vec<DevId> {
-        if self.pool().superblock().incompat().contains(Incompat::MIXED_GROUPS) {
+        if self.core.pool().superblock().incompat().contains(Incompat::MIXED_GROUPS) {
             return Vec::new();
         }
-        let devices = self.pool().volume().devices();
+        let devices = self.core.pool().volume().devices();
         devices.iter().filter(|device| is_meant(device.hint)).map(|device| device.devid).collect()
     }
 
     /// Bytes of the devices that new data chunks of a profile could take, every copy counted.
     fn unallocated_for(&self, profile: Profile) -> u64 {
-        let devices = self.pool().volume().devices();
+        let devices = self.core.pool().volume().devices();
         let excluded = self.devices_without_new_data();
         let is_usable = |device: &&DeviceStatus| !device.missing && !device.is_seed;
         let writable = devices.iter().filter(is_usable).filter(|device| !excluded.contains(&device.devid));

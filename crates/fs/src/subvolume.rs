@@ -53,7 +53,7 @@ struct Place {
 
 /// The subvolumes in use, each looked up once.
 #[derive(Debug)]
-pub(crate) struct Subvolumes(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
+pub(crate) struct SubvolumeTable(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 
 /// State shared by all users of a subvolume.
 #[derive(Debug)]
@@ -73,13 +73,13 @@ pub(crate) struct WriteAccess {
     pub(crate) is_deleted: bool,
 }
 
-impl Default for Subvolumes {
+impl Default for SubvolumeTable {
     fn default() -> Self {
         Self(RwLock::new(Rank::SubvolumeTable, IdMap::default()))
     }
 }
 
-impl Subvolumes {
+impl SubvolumeTable {
     pub(crate) fn get(&self, pool: &Pool, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
         if let Some(state) = self.0.read().get(&id) {
             return Ok(Arc::clone(state));
@@ -191,8 +191,8 @@ pub(crate) fn highest_number(pool: &Pool, tree: &Arc<Tree>) -> Result<Option<u64
 impl Filesystem {
     /// Every subvolume that has a place in the tree of subvolumes, by ascending id, the top level first.
     pub fn subvolumes(&self) -> Result<Vec<Subvolume>, FsError> {
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(&root_tree, Readahead::Forward);
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::Forward);
         let mut found = Vec::new();
         cursor.seek(&Key::first_of(RootId::FS_TREE.object_id(), KeyType::ROOT_ITEM))?;
         while let Some((key, data)) = cursor.item() {
@@ -214,14 +214,14 @@ impl Filesystem {
 
     /// Returns true if a subvolume is read-only.
     pub fn is_subvolume_read_only(&self, id: RootId) -> Result<bool, FsError> {
-        Ok(self.subvolume_state(id)?.begin_upkeep()?.is_read_only)
+        Ok(self.core.subvolume_state(id)?.begin_upkeep()?.is_read_only)
     }
 
     /// The subvolume that is entered when none is asked for.
     pub fn default_subvolume(&self) -> Result<RootId, FsError> {
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
         let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
-        let location = self.pool().with_item(&root_tree, &key, |data| {
+        let location = self.core.pool().with_item(&root_tree, &key, |data| {
             match Item::parse(&key, data) {
                 Ok(Item::DirItem(mut entries)) => {
                     entries.find_map(|entry| entry.ok().filter(|entry| entry.name == b"default"))
@@ -246,7 +246,7 @@ impl Filesystem {
                 inode.tree
             }
         };
-        self.tree(id)?;
+        self.core.tree(id)?;
         Ok(InodeId::root_of(id))
     }
 
@@ -317,8 +317,8 @@ impl Filesystem {
 
     /// Parent subvolume, directory in it and name of a subvolume.
     pub(crate) fn backref(&self, id: RootId) -> Result<Option<(RootId, ObjectId, Vec<u8>)>, FsError> {
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_BACKREF))?;
         let Some((key, data)) = cursor.item() else {
             return Ok(None);
@@ -351,7 +351,7 @@ impl Filesystem {
 
     /// The directory and name of an inode, the first where it has several.
     pub fn first_name(&self, id: InodeId) -> Result<Option<(ObjectId, Vec<u8>)>, FsError> {
-        let mut cursor = self.pool().cursor(&self.tree(id.tree)?, Readahead::None);
+        let mut cursor = self.core.pool().cursor(&self.core.tree(id.tree)?, Readahead::None);
         cursor.seek(&id.key(KeyType::INODE_REF, 0))?;
         let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == id.number) else {
             return Ok(None);

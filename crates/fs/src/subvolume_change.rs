@@ -43,12 +43,12 @@ impl Filesystem {
         new: &NewInode<'_>,
     ) -> Result<RootId, FsError> {
         check_name(name)?;
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let options = &writing.options;
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let directory = self.directory(parent);
+        let directory = self.core.directory(parent);
         let mut names = directory.names();
         self.changeable_directory(parent, false)?;
         self.check_free(place)?;
@@ -56,7 +56,7 @@ impl Filesystem {
         let id = self.new_subvolume_id()?;
         let uuid = options.host.new_uuid();
         let index = self.new_index(place.tree, parent, &mut names)?;
-        self.change(Need::items(16), |edit| {
+        self.core.change(Need::items(16), |edit| {
             let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.store().nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
             let root = planned_root(id, new.uid, inheritance);
@@ -91,12 +91,12 @@ impl Filesystem {
         read_only: bool,
     ) -> Result<RootId, FsError> {
         check_name(name)?;
-        let write = self.writing()?;
-        let origin = self.subvolume_state(source)?;
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let write = self.core.writing()?;
+        let origin = self.core.subvolume_state(source)?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let access = begin_snapshot(&origin, &subvolume)?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let directory = self.directory(parent);
+        let directory = self.core.directory(parent);
         self.write_back_all(Some(source))?;
         let mut names = directory.names();
         self.changeable_directory(parent, false)?;
@@ -106,9 +106,9 @@ impl Filesystem {
         let now = write.options.host.now().into();
         let index = self.new_index(place.tree, parent, &mut names)?;
         // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
-        drop(self.pool().join(Need::items(16))?);
-        self.pool().exclusively(|editor| {
-            let edit = Edit { editor: *editor, now, log_book: &self.log_book };
+        drop(self.core.pool().join(Need::items(16))?);
+        self.core.pool().exclusively(|editor| {
+            let edit = Edit { editor: *editor, now, log_book: &self.core.log_book };
             let (_, before) = editor.store().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
             let made = edit.make_snapshot(&origin, place, id, &item, index);
@@ -117,7 +117,7 @@ impl Filesystem {
         drop(names);
         drop(access);
         self.clean_snapshot(id, &write.orphans);
-        self.pool().commit()?;
+        self.core.pool().commit()?;
         Ok(id)
     }
 
@@ -125,7 +125,7 @@ impl Filesystem {
     /// space comes back bit by bit, by [`background_step`](Self::background_step).
     pub fn delete_subvolume(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
-        let tree = self.tree(parent.tree)?;
+        let tree = self.core.tree(parent.tree)?;
         let place = Place { tree: &tree, directory: parent, name };
         let entry = self.slot(place)?.entry.ok_or_else(|| FsError::NotFound(name.to_vec()))?;
         match self.child(place, entry)?.target {
@@ -146,10 +146,10 @@ impl Filesystem {
 
     fn delete(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         // What is kept in memory of its inodes must not be taken for that of another one.
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         self.look_up_next_id(&mut writing.next_subvolume.lock())?;
         self.take_out(id, only_if_empty)?;
-        for inode in self.inodes.of_subvolume(id) {
+        for inode in self.core.inodes.of_subvolume(id) {
             // Open files remain readable, with everything written to them, until they are closed.
             if inode.names().opens == 0 {
                 self.forget_contents(&inode);
@@ -161,11 +161,12 @@ impl Filesystem {
     /// Takes a subvolume's name away, and marks it as one that is to be dropped.
     fn take_out(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
         // Nothing moves between directories meanwhile, and so the name stays where it is but for its own directory.
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let renames = &writing.renames;
         let _renames = renames.lock();
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
-        let (subvolume, above) = (self.subvolume_state(id)?, self.subvolume_state(home.directory.tree)?);
+        let (subvolume, above) =
+            (self.core.subvolume_state(id)?, self.core.subvolume_state(home.directory.tree)?);
         let (_above_access, mut access);
         if home.directory.tree < id {
             (_above_access, access) = (above.begin_write()?, subvolume.exclusive());
@@ -176,7 +177,7 @@ impl Filesystem {
         if access.is_deleted {
             return Err(FsError::DeletedSubvolume(id));
         }
-        let directory = self.directory(home.directory);
+        let directory = self.core.directory(home.directory);
         let _names = directory.names();
         // The lock of the directory is held: from here on the name stays.
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
@@ -187,7 +188,7 @@ impl Filesystem {
             return Err(FsError::NotEmpty(InodeId::root_of(id)));
         }
         let index = self.root_reference_place(place.directory.tree, id)?.index;
-        self.change(Need::freeing(16), |edit| {
+        self.core.change(Need::freeing(16), |edit| {
             edit.remove_entry(place, index)?;
             edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))?;
             edit.remove_root_reference(place.directory.tree, id)?;
@@ -195,8 +196,8 @@ impl Filesystem {
         })?;
         access.is_deleted = true;
         // Open files find their tree by it.
-        if !self.is_open(id) {
-            self.subvolumes.forget(id);
+        if !self.core.is_open(id) {
+            self.core.subvolumes.forget(id);
         }
         Ok(())
     }
@@ -206,8 +207,8 @@ impl Filesystem {
         if !id.is_subvolume() || self.default_subvolume()? == id {
             return Err(FsError::DefaultSubvolume(id));
         }
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.pool().cursor(&root_tree, Readahead::None);
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
+        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_REF))?;
         match cursor.key() {
             Some(key) if (key.objectid, key.item_type) == (id.object_id(), KeyType::ROOT_REF) => {
@@ -219,17 +220,17 @@ impl Filesystem {
 
     /// Sets the subvolume that is entered when none is asked for.
     pub fn set_default_subvolume(&self, id: RootId) -> Result<(), FsError> {
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(id)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(id)?;
         let _access = subvolume.begin_upkeep()?;
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
         let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
         let missing =
             || TreeError::item(RootId::ROOT_TREE, key, Defect::new("no default subvolume is set", 0));
-        if self.pool().with_item(&root_tree, &key, |_| ())?.is_none() {
+        if self.core.pool().with_item(&root_tree, &key, |_| ())?.is_none() {
             return Err(missing().into());
         }
-        self.change(Need::items(1), |edit| {
+        self.core.change(Need::items(1), |edit| {
             edit.editor.update(&root_tree, &key, |data| {
                 // The location stands first.
                 if let Ok((location, _)) = Key::mut_from_prefix(data) {
@@ -244,11 +245,11 @@ impl Filesystem {
     /// Makes a subvolume read-only or writable. One that was received and becomes writable is no longer that which
     /// was received, and loses its received UUID.
     pub fn set_subvolume_read_only(&self, id: RootId, read_only: bool) -> Result<(), FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         if read_only {
             self.write_back_all(Some(id))?;
         }
-        let subvolume = self.subvolume_state(id)?;
+        let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
         if access.is_deleted {
             return Err(FsError::DeletedSubvolume(id));
@@ -256,7 +257,7 @@ impl Filesystem {
         if access.is_read_only == read_only {
             return Ok(());
         }
-        self.change(Need::items(3), |edit| {
+        self.core.change(Need::items(3), |edit| {
             let received = edit.editor.change_root_item(id, |item| {
                 item.flags.set(with_read_only(item.root_flags(), read_only).bits());
                 let received = item.received_uuid;
@@ -285,7 +286,7 @@ impl Filesystem {
 
     /// An id that no subvolume has, or ever had since the filesystem was opened.
     pub(crate) fn new_subvolume_id(&self) -> Result<RootId, FsError> {
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let mut next = writing.next_subvolume.lock();
         let id = self.look_up_next_id(&mut next)?;
         if id > ObjectId::LAST_FREE.get() {
@@ -300,7 +301,7 @@ impl Filesystem {
         if let Some(id) = *next {
             return Ok(id);
         }
-        let last = highest_number(self.pool(), &self.pool().tree(RootId::ROOT_TREE)?)?;
+        let last = highest_number(self.core.pool(), &self.core.pool().tree(RootId::ROOT_TREE)?)?;
         Ok(*next.insert(last.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1)))
     }
 
@@ -311,9 +312,9 @@ impl Filesystem {
 
     /// Record of a subvolume's name beside the directory's entry.
     pub(crate) fn root_reference_place(&self, parent: RootId, child: RootId) -> Result<NamePlace, FsError> {
-        let root_tree = self.pool().tree(RootId::ROOT_TREE)?;
+        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
         let [key, _] = root_reference_keys(parent, child);
-        let index = self.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
+        let index = self.core.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
             Ok(Item::RootRef(reference)) => Some(reference.sequence),
             _ => None,
         })?;

@@ -47,17 +47,17 @@ impl TierWish {
 impl Filesystem {
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     pub fn small_file_bytes(&self) -> u64 {
-        if self.is_only_read() {
+        if self.core.is_only_read() {
             // Reports ask for the stored setting.
-            return self.pool().settings().map_or(0, |settings| settings.small_file_bytes);
+            return self.core.pool().settings().map_or(0, |settings| settings.small_file_bytes);
         }
         self.data.small_file_bytes.load(Ordering::Relaxed)
     }
 
     /// Stores another limit for small files in the pool; durable with the next commit.
     pub fn set_small_file_bytes(&self, bytes: u64) -> Result<(), FsError> {
-        let _writing = self.writing()?;
-        self.pool().set_settings(&PoolSettings { small_file_bytes: bytes })?;
+        let _writing = self.core.writing()?;
+        self.core.pool().set_settings(&PoolSettings { small_file_bytes: bytes })?;
         self.data.small_file_bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -67,9 +67,9 @@ impl Filesystem {
     /// # Errors
     /// Trees that can't be read.
     pub fn log_profile(&self) -> Result<LogProfile, FsError> {
-        match self.is_only_read() {
-            true => Ok(self.pool().stored_log_profile()?),
-            false => Ok(self.pool().log_profile()?),
+        match self.core.is_only_read() {
+            true => Ok(self.core.pool().stored_log_profile()?),
+            false => Ok(self.core.pool().log_profile()?),
         }
     }
 
@@ -78,17 +78,17 @@ impl Filesystem {
     /// # Errors
     /// A filesystem that is not written.
     pub fn set_log_profile(&self, profile: LogProfile) -> Result<(), FsError> {
-        let _writing = self.writing()?;
-        Ok(self.pool().set_log_profile(profile)?)
+        let _writing = self.core.writing()?;
+        Ok(self.core.pool().set_log_profile(profile)?)
     }
 
     /// Inputs of the choice of a file's tier for data that is written now.
     pub(crate) fn tier_wish(&self, file: InodeId, size: u64) -> Result<TierWish, FsError> {
-        if !self.pool().has_tiers() {
+        if !self.core.pool().has_tiers() {
             return Ok(TierWish::NONE);
         }
         let mark = self.xattr(file, TIER)?.and_then(|value| tier_of_mark(&value));
-        if !self.pool().has_fast_data_tier() {
+        if !self.core.pool().has_fast_data_tier() {
             // What can't stay on fast devices may still wait there.
             let mark = mark.filter(|mark| *mark == PlacementClass::Bulk);
             return Ok(TierWish { mark, size, limit: 0 });

@@ -31,8 +31,8 @@ impl Filesystem {
             let entry = entries.find(|entry| entry.as_ref().map_or(true, |entry| entry.name == name));
             Ok(entry.transpose().map_err(refuse)?.map(|entry| entry.value.to_vec()))
         };
-        let tree = self.tree(id.tree)?;
-        let found = self.pool().with_item(&tree, &key, find)?.unwrap_or(Ok(None))?;
+        let tree = self.core.tree(id.tree)?;
+        let found = self.core.pool().with_item(&tree, &key, find)?.unwrap_or(Ok(None))?;
         if found.is_none() {
             self.check_is_there(&tree, id)?;
         }
@@ -41,7 +41,7 @@ impl Filesystem {
 
     /// Refuses an inode that is gone: it has no attributes, but that is not the reason to give.
     fn check_is_there(&self, tree: &Arc<Tree>, id: InodeId) -> Result<(), FsError> {
-        let is_there = self.pool().with_item(tree, &id.key(KeyType::INODE_ITEM, 0), |_| ())?;
+        let is_there = self.core.pool().with_item(tree, &id.key(KeyType::INODE_ITEM, 0), |_| ())?;
         is_there.ok_or(FsError::NoInode(id))
     }
 
@@ -51,8 +51,8 @@ impl Filesystem {
         if id.is_empty_subvolume() {
             return Ok(found);
         }
-        let tree = self.tree(id.tree)?;
-        let mut cursor = self.pool().cursor(&tree, Readahead::None);
+        let tree = self.core.tree(id.tree)?;
+        let mut cursor = self.core.pool().cursor(&tree, Readahead::None);
         cursor.seek(&id.key(KeyType::XATTR_ITEM, 0))?;
         while let Some((key, data)) = cursor.item() {
             if (key.objectid, key.item_type) != (id.number, KeyType::XATTR_ITEM) {

@@ -65,10 +65,10 @@ impl Filesystem {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
             return Err(FsError::InvalidName(name.to_vec()));
         }
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(id.tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
-        let inode = self.inode(id);
+        let inode = self.core.inode(id);
         let mut names = inode.names();
         let before = self.attributes(id)?;
         if id.is_empty_subvolume() || before.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
@@ -90,7 +90,7 @@ impl Filesystem {
         if let Some(value) = &effect.value {
             self.check_xattr_room(subvolume.tree(), id, name, value)?;
         }
-        self.change(Need::items(2), |edit| {
+        self.core.change(Need::items(2), |edit| {
             match &effect.value {
                 Some(value) => edit.replace_xattr(subvolume.tree(), id, name, value)?,
                 None => edit.drop_xattr(subvolume.tree(), id, name)?,
@@ -116,7 +116,7 @@ impl Filesystem {
         value: &[u8],
     ) -> Result<(), FsError> {
         let (_, others) = self.xattr_place(tree, id, name)?;
-        match others + entry_bytes::<DirEntryHeader>(name, value) <= self.item_bytes_max() {
+        match others + entry_bytes::<DirEntryHeader>(name, value) <= self.core.item_bytes_max() {
             true => Ok(()),
             false => Err(FsError::XattrTooLarge(name.to_vec())),
         }
@@ -125,7 +125,7 @@ impl Filesystem {
     /// Presence of an attribute of an inode, and bytes that others take in its item.
     fn xattr_place(&self, tree: &Arc<Tree>, id: InodeId, name: &[u8]) -> Result<(bool, usize), FsError> {
         let key = id.key(KeyType::XATTR_ITEM, name_hash(name));
-        let found = self.pool().with_item(tree, &key, |data| {
+        let found = self.core.pool().with_item(tree, &key, |data| {
             match find::<DirEntryHeader>(data, |_, found| found == name) {
                 Some(entry) => (true, data.len() - entry.range.len()),
                 None => (false, data.len()),

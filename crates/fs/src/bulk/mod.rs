@@ -30,7 +30,7 @@ use crate::filesystem::Filesystem;
 impl Filesystem {
     /// Parameters for turning contents into pieces, with the options that the filesystem is written with.
     pub fn bulk_format(&self) -> BulkFormat {
-        let context = self.pool().volume().tree_context();
+        let context = self.core.pool().volume().tree_context();
         BulkFormat {
             sectorsize: context.sectorsize,
             checksum: context.checksum_type,
@@ -53,8 +53,8 @@ impl Filesystem {
             Ok(done)
         });
         match &done {
-            Ok(_) => self.pool().commit().map_err(FsError::from)?,
-            Err(_) => self.pool().abort(&"it was not filled to the end"),
+            Ok(_) => self.core.pool().commit().map_err(FsError::from)?,
+            Err(_) => self.core.pool().abort(&"it was not filled to the end"),
         }
         done
     }

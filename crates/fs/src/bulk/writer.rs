@@ -117,13 +117,13 @@ impl<'f> BulkWriter<'f> {
         scope: &'f Scope<'f, 'e>,
         data_bytes: u64,
     ) -> Result<Self, FsError> {
-        let _writing = filesystem.writing()?;
-        let pool = filesystem.pool();
+        let _writing = filesystem.core.writing()?;
+        let pool = filesystem.core.pool();
         let generation = pool.join(Need::items(1)).map_err(FsError::from)?.generation();
         Ok(Self {
             filesystem,
             tree: None,
-            context: ItemContext { generation, item_bytes_max: filesystem.item_bytes_max() },
+            context: ItemContext { generation, item_bytes_max: filesystem.core.item_bytes_max() },
             sector: pool.volume().tree_context().sectorsize.into(),
             tells_holes: !pool.superblock().incompat().contains(Incompat::NO_HOLES),
             queue: ItemQueue::default(),
@@ -149,8 +149,8 @@ impl<'f> BulkWriter<'f> {
         crate::namespace::check_name(name)?;
         self.flush()?;
         let id = self.filesystem.new_subvolume_id()?;
-        let uuid = self.filesystem.writing()?.options.host.new_uuid();
-        self.filesystem.change(Need::items(16), |edit: &Edit<'_>| {
+        let uuid = self.filesystem.core.writing()?.options.host.new_uuid();
+        self.filesystem.core.change(Need::items(16), |edit: &Edit<'_>| {
             let pool = edit.editor.store();
             let item = new_root_item(uuid, edit.generation(), edit.now, pool.nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
@@ -168,10 +168,10 @@ impl<'f> BulkWriter<'f> {
     /// Goes on with a subvolume, from its root directory on. What was there of that goes.
     pub fn enter(&mut self, id: RootId) -> Result<(), FsError> {
         self.flush()?;
-        let tree = self.filesystem.tree(id)?;
+        let tree = self.filesystem.core.tree(id)?;
         let root = InodeId::root_of(id);
         for key in [root.key(KeyType::INODE_ITEM, 0), root.key(KeyType::INODE_REF, root.number.get())] {
-            if self.filesystem.pool().with_item(&tree, &key, |_| ())?.is_some() {
+            if self.filesystem.core.pool().with_item(&tree, &key, |_| ())?.is_some() {
                 self.stale.push(key);
             }
         }
@@ -291,6 +291,7 @@ impl<'f> BulkWriter<'f> {
             None => {
                 let (key, tree) = (Key::new(file.number, KeyType::INODE_ITEM, 0), Arc::clone(self.tree()));
                 self.filesystem
+                    .core
                     .change(Need::items(1), |edit| edit.editor.update(&tree, &key, set).map(|_| ()))?;
             }
         }
@@ -330,7 +331,7 @@ impl<'f> BulkWriter<'f> {
             Compression::Zstd => Incompat::COMPRESS_ZSTD,
             Compression::None | Compression::Zlib => return Ok(()),
         };
-        self.filesystem.pool().join(Need::items(1))?.use_feature(feature);
+        self.filesystem.core.pool().join(Need::items(1))?.use_feature(feature);
         Ok(())
     }
 
@@ -429,12 +430,12 @@ impl<'f> BulkWriter<'f> {
             return Ok(());
         }
         // An item of `Need` stands for several blocks, and these fill theirs.
-        let nodesize = to_usize(self.filesystem.pool().nodesize().into());
+        let nodesize = to_usize(self.filesystem.core.pool().nodesize().into());
         let need = STEP_ITEMS + (self.queue.space() + checksum_bytes).div_ceil(nodesize);
         let queue = std::mem::take(&mut self.queue);
         let items: Vec<(Key, &[u8])> =
             queue.items.iter().map(|(key, range)| (*key, &queue.bytes[range.clone()])).collect();
-        let transaction = self.filesystem.pool().join(Need::items(need))?;
+        let transaction = self.filesystem.core.pool().join(Need::items(need))?;
         let mut enter = || -> Result<(), TreeError> {
             if let Some(tree) = &self.tree {
                 for key in self.stale.drain(..) {

@@ -78,10 +78,10 @@ impl Filesystem {
     }
 
     fn allocate_as(&self, wanted: &Allocation<'_>) -> Result<(), FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         let Allocation { file, .. } = *wanted;
         let range = wanted.range()?;
-        let subvolume = self.subvolume_state(file.id().tree)?;
+        let subvolume = self.core.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
         let done = match wanted.mode {
@@ -98,13 +98,13 @@ impl Filesystem {
             return Ok(());
         }
         // What is behind the end counts as zeros already, so the last sector may go as a whole.
-        let end = if range.end >= size { range.end.next_multiple_of(self.sector()) } else { range.end };
+        let end = if range.end >= size { range.end.next_multiple_of(self.core.sector()) } else { range.end };
         self.clear(file, &(range.start..end), stamp)
     }
 
     /// Lets a range read as zeros, and takes its whole sectors out of the file.
     fn clear(&self, file: &OpenFile, range: &Range<u64>, stamp: Stamp) -> Result<(), FsError> {
-        let sector = self.sector();
+        let sector = self.core.sector();
         let (from, to) = (range.start.next_multiple_of(sector), range.end / sector * sector);
         if from > to {
             return self.zero_bytes(file, range, stamp);
@@ -118,7 +118,7 @@ impl Filesystem {
             memory.discard(&(from..to), &self.data)
         };
         if surplus > 0 {
-            self.pool().release_data(surplus);
+            self.core.pool().release_data(surplus);
         }
         self.drop_range(inode, &(from..to))
     }
@@ -126,7 +126,7 @@ impl Filesystem {
     /// Fills bytes within one sector with zeros, as far as the file goes and holds data there.
     fn zero_bytes(&self, file: &OpenFile, range: &Range<u64>, stamp: Stamp) -> Result<(), FsError> {
         let end = range.end.min(file.size());
-        let sector = range.start / self.sector() * self.sector();
+        let sector = range.start / self.core.sector() * self.core.sector();
         if range.start >= end || self.fetch_sector(file, sector)?.is_none() {
             return Ok(());
         }
@@ -135,16 +135,16 @@ impl Filesystem {
 
     /// Takes all extents of a range, of whole sectors, out of a file, in steps.
     fn drop_range(&self, inode: &Arc<Inode>, range: &Range<u64>) -> Result<(), FsError> {
-        let tree = self.tree(inode.id().tree)?;
+        let tree = self.core.tree(inode.id().tree)?;
         let mut at = range.start;
         loop {
             let map = self.extent_map(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
             let to = map.end();
-            let transaction = self.pool().join(Need::freeing(need_of(1, map.extents().len())))?;
-            self.act_in(&transaction, |transaction| {
+            let transaction = self.core.pool().join(Need::freeing(need_of(1, map.extents().len())))?;
+            self.core.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, self, &tree, inode.id());
                 editor.make_room(&(at..to))?;
-                let told = to.min(inode.data.memory().disk_size.next_multiple_of(self.sector()));
+                let told = to.min(inode.data.memory().disk_size.next_multiple_of(self.core.sector()));
                 editor.tell_holes(&(at..told.max(at)))?;
                 editor.finish(&inode.data, |item, memory| settle(item, memory, None))
             })?;
@@ -160,14 +160,14 @@ impl Filesystem {
         let Allocation { file, mode, stamp, .. } = *wanted;
         let may_grow = matches!(mode, AllocateMode::Allocate | AllocateMode::ZeroRange);
         let zeros = matches!(mode, AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize);
-        let (inode, sector) = (file.inode(), self.sector());
+        let (inode, sector) = (file.inode(), self.core.sector());
         let sectors = range.start / sector * sector..range.end.next_multiple_of(sector);
-        let tree = self.tree(file.id().tree)?;
+        let tree = self.core.tree(file.id().tree)?;
         if may_grow && range.end > file.size() {
             self.settle_tail_inside(file)?;
         }
         self.leave_item(file)?;
-        let mut promise = Promise::of(self.pool(), 0);
+        let mut promise = Promise::of(self.core.pool(), 0);
         let size = inode.data.memory().size.max(range.end);
         promise.set_place(self.tier_wish(file.id(), size)?.tier(0, 0).into());
         if zeros {
@@ -194,7 +194,7 @@ impl Filesystem {
 
     /// Writes all that is dirty back, and contents that are kept in the item to an extent of their own.
     pub(super) fn leave_item(&self, file: &OpenFile) -> Result<(), FsError> {
-        let tree = self.tree(file.id().tree)?;
+        let tree = self.core.tree(file.id().tree)?;
         let first = self.extent_at(&tree, file.id(), 0)?;
         if first.is_some_and(|extent| matches!(extent.contents, Contents::Inline(_))) {
             let mut byte = [0];
@@ -231,11 +231,11 @@ impl Filesystem {
         let (mut at, mut hint) = (hole.start, None);
         while at < hole.end {
             let most = (hole.end - at).min(PREALLOC_MAX_BYTES);
-            let reserved = promise.take_extent(self.sector(), most, hint)?;
+            let reserved = promise.take_extent(self.core.sector(), most, hint)?;
             hint = reserved.start.checked_add(reserved.length);
             let length = reserved.length;
             let there = self.extent_map(tree, inode.id(), &(at..at + length), STEP_EXTENTS)?.extents().len();
-            self.enter_transaction(need_of(1, there), |transaction| {
+            self.core.enter_transaction(need_of(1, there), |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 editor.put(&preallocated(&reserved, at, transaction.generation()), true)?;
                 reserved.keep();

@@ -84,8 +84,8 @@ impl Filesystem {
 
     fn clone_stamped(&self, mut pair: RangePair<'_>, stamp: Stamp) -> Result<u64, FsError> {
         let RangePair { source, target, .. } = pair;
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(target.id().tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(target.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = exclusive_both(source.inode(), target.inode());
         // From the end to the end there is nothing, wherever it would go.
@@ -110,10 +110,10 @@ impl Filesystem {
         }
         let sharing = Sharing {
             pair,
-            source_tree: self.tree(source.id().tree)?,
-            target_tree: self.tree(target.id().tree)?,
+            source_tree: self.core.tree(source.id().tree)?,
+            target_tree: self.core.tree(target.id().tree)?,
             target_range: pair.target_offset
-                ..pair.target_offset + pair.length.next_multiple_of(self.sector()),
+                ..pair.target_offset + pair.length.next_multiple_of(self.core.sector()),
             stamp,
         };
         let done = self.share(&sharing);
@@ -134,12 +134,12 @@ impl Filesystem {
 
     fn copy_stamped(&self, mut pair: RangePair<'_>, stamp: Stamp) -> Result<u64, FsError> {
         let RangePair { source, source_offset, target, target_offset, .. } = pair;
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         pair.length = pair.length.min(source.size().saturating_sub(source_offset));
         if pair.overlaps() {
             return Err(FsError::Invalid { file: target.id(), why: "the ranges overlap" });
         }
-        let (length, sector) = (pair.length, self.sector());
+        let (length, sector) = (pair.length, self.core.sector());
         let shared = if pair.reaches_both_ends() { length } else { length / sector * sector };
         let may_share = pair.begins_at_sectors(sector) && shared > 0;
         let mut done = 0;
@@ -178,7 +178,7 @@ impl Filesystem {
     fn check_clone(&self, pair: &RangePair<'_>) -> Result<(), FsError> {
         let RangePair { source, target, length, .. } = *pair;
         let refuse = |why| Err(FsError::Invalid { file: target.id(), why });
-        let sector = self.sector();
+        let sector = self.core.sector();
         if pair.source_offset.checked_add(length).is_none_or(|end| end > source.size()) {
             return refuse("the source ends before the range does");
         }
@@ -210,7 +210,7 @@ impl Filesystem {
     fn share(&self, sharing: &Sharing<'_>) -> Result<(), FsError> {
         let mut at = self.copy_inline(sharing)?;
         while at < sharing.target_range.end {
-            let moves = self.pool().moves();
+            let moves = self.core.pool().moves();
             let (to, pieces) = self.plan_step(sharing, at)?;
             if self.share_step(sharing, &(at..to), &pieces, moves)? {
                 at = to;
@@ -229,7 +229,7 @@ impl Filesystem {
         let Some(inline) = first.filter(|extent| matches!(extent.contents, Contents::Inline(_))) else {
             return Ok(start);
         };
-        let to = end.min(start + (inline.end(self.sector()) - pair.source_offset));
+        let to = end.min(start + (inline.end(self.core.sector()) - pair.source_offset));
         let mut contents = vec![0; to_usize(to.min(sharing.target_size()) - start)];
         self.read_inside(pair.source, pair.source_offset, &mut contents)?;
         self.write_at_inside(pair.target, start, &contents, sharing.stamp)?;
@@ -260,20 +260,20 @@ impl Filesystem {
     ) -> Result<bool, FsError> {
         let (pair, source_at) = (&sharing.pair, sharing.source_of(range.start));
         let source_end = source_at + (range.end - range.start);
-        self.enter_transaction(need_of(1, STEP_EXTENTS + pieces.len()), |transaction| {
-            if self.pool().moves() != moves {
+        self.core.enter_transaction(need_of(1, STEP_EXTENTS + pieces.len()), |transaction| {
+            if self.core.pool().moves() != moves {
                 return Ok(false);
             }
-            self.log_book.note(transaction.generation(), pair.target.id(), range.clone());
+            self.core.log_book.note(transaction.generation(), pair.target.id(), range.clone());
             let mut editor = FileEditor::new(transaction, self, &sharing.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {
                 if !matches!(piece.contents, Contents::OnDisk(_))
-                    || (piece.disk_part().is_none() && self.has_implicit_holes())
+                    || (piece.disk_part().is_none() && self.core.has_implicit_holes())
                 {
                     continue;
                 }
-                let (from, to) = (piece.start.max(source_at), piece.end(self.sector()).min(source_end));
+                let (from, to) = (piece.start.max(source_at), piece.end(self.core.sector()).min(source_end));
                 let mut part = piece.part(from, to);
                 part.start = range.start + (from - source_at);
                 part.generation = transaction.generation();

@@ -8,7 +8,7 @@ use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
 use crate::filesystem::Filesystem;
 use brindle_ondisk::item::{InodeFlags, InodeItem};
-use brindle_ondisk::{Defect, Incompat, KeyType};
+use brindle_ondisk::{Defect, KeyType};
 use brindle_tree::{Editor, Tree};
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,18 +31,6 @@ pub(super) struct FileEditor<'e, 'p> {
     entered: Vec<Range<u64>>,
 }
 
-impl Filesystem {
-    /// Returns true if holes need no items.
-    pub(super) fn has_implicit_holes(&self) -> bool {
-        self.pool().superblock().incompat().contains(Incompat::NO_HOLES)
-    }
-
-    /// The sector size in bytes.
-    pub(crate) fn sector(&self) -> u64 {
-        self.pool().volume().tree_context().sectorsize.into()
-    }
-}
-
 impl<'e, 'p> FileEditor<'e, 'p> {
     pub(super) fn new(
         editor: &'e Editor<'p>,
@@ -61,7 +49,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Puts a new piece in the place of everything that is there; `is_new` if nothing refers to its extent yet.
     pub(super) fn put(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
-        let end = piece.end(self.filesystem.sector());
+        let end = piece.end(self.filesystem.core.sector());
         let plan = self.plan(&(piece.start..end))?;
         self.entered.push(piece.start..end);
         self.refer(piece, is_new);
@@ -88,7 +76,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     /// Puts a longer piece in the place of one that begins where it does, and of everything that it grows over. The
     /// reference stays.
     pub(super) fn lengthen(&mut self, from: &FileExtent, to: &FileExtent) -> Result<(), FsError> {
-        let sector = self.filesystem.sector();
+        let sector = self.filesystem.core.sector();
         self.make_room(&(from.end(sector)..to.end(sector)))?;
         self.entered.push(from.end(sector)..to.end(sector));
         self.gained_bytes += to.counted_bytes() - from.counted_bytes();
@@ -137,7 +125,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Tells the holes of a range, where the pool wants them told.
     pub(super) fn tell_holes(&mut self, range: &Range<u64>) -> Result<(), FsError> {
-        if self.filesystem.has_implicit_holes() {
+        if self.filesystem.core.has_implicit_holes() {
             return Ok(());
         }
         let mut at = range.start;
@@ -176,7 +164,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
             entered.iter().for_each(|range| memory.unallocated.forget(range));
             Some((before, memory.disk_size))
         })?;
-        let sector = self.filesystem.sector();
+        let sector = self.filesystem.core.sector();
         match sizes.flatten() {
             Some((before, after)) if after > before => {
                 self.tell_holes(&(before.next_multiple_of(sector)..after.next_multiple_of(sector)))
@@ -202,7 +190,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
-        let sector = self.filesystem.sector();
+        let sector = self.filesystem.core.sector();
         let pieces = self.filesystem.extents(self.tree, self.file, range)?;
         self.note_range(range.clone());
         pieces.iter().for_each(|piece| self.note(piece));
@@ -248,11 +236,11 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Notes for the log that the range of a piece has changed.
     fn note(&self, piece: &FileExtent) {
-        self.note_range(piece.start..piece.end(self.filesystem.sector()));
+        self.note_range(piece.start..piece.end(self.filesystem.core.sector()));
     }
 
     fn note_range(&self, range: Range<u64>) {
-        self.filesystem.log_book.note(self.editor.generation(), self.file, range);
+        self.filesystem.core.log_book.note(self.editor.generation(), self.file, range);
     }
 
     fn refer(&self, piece: &FileExtent, is_new: bool) {

@@ -9,7 +9,7 @@ use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
-use brindle_tree::{Editor, Need, Transaction, Tree, TreeError};
+use brindle_tree::{Editor, Tree};
 use std::sync::Arc;
 
 /// Approximate upper bound on the extents that a step of writeback replaces and makes.
@@ -85,7 +85,7 @@ impl Filesystem {
         size: StepSize,
         output: &Output<'_>,
     ) -> Result<StepSize, FsError> {
-        let (start, end) = (output.piece.start, output.piece.end(self.sector()));
+        let (start, end) = (output.piece.start, output.piece.end(self.core.sector()));
         let there = self.extent_map(tree, inode.id(), &(start..end), STEP_ITEMS)?.extents().len();
         let touches = size.places > 0 && size.end == start;
         let checksums = output.checksums.len() / CHECKSUM_ITEM_BYTES * ITEMS_PER_LEAF;
@@ -105,7 +105,7 @@ impl Filesystem {
         behind: Option<u64>,
         flags: InodeFlags,
     ) -> Result<(), FsError> {
-        self.enter_transaction(need, |transaction| {
+        self.core.enter_transaction(need, |transaction| {
             let _changing = inode.data.begin_change();
             let mut editor = FileEditor::new(transaction, self, tree, inode.id());
             for mut output in step {
@@ -133,17 +133,17 @@ impl Filesystem {
         behind: Option<u64>,
     ) -> Result<(), FsError> {
         let Output { mut piece, mut reserved, mut checksums } = output;
-        let end = piece.end(self.sector());
+        let end = piece.end(self.core.sector());
         let mut entered: Option<FileExtent> = None;
         loop {
-            let at = entered.as_ref().map_or(piece.start, |entered| entered.end(self.sector()));
+            let at = entered.as_ref().map_or(piece.start, |entered| entered.end(self.core.sector()));
             if at == end {
                 return Ok(());
             }
             let to = self.extent_map(tree, inode.id(), &(at..end), STEP_EXTENTS)?.end();
             let next = if to == end { behind } else { Some(to) };
             let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
-            self.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
+            self.core.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
                 let _changing = inode.data.begin_change();
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 match &mut entered {
@@ -180,34 +180,6 @@ impl Filesystem {
             (before.disk, whole.disk) = (now.disk, now.disk);
         }
         Ok(())
-    }
-
-    /// A transaction of a writeback: the data has been taken in already, so where there is no other room for metadata
-    /// it gets what is kept back for freeing space.
-    pub(super) fn enter_transaction<T>(
-        &self,
-        items: usize,
-        act: impl FnOnce(&Transaction<'_>) -> Result<T, FsError>,
-    ) -> Result<T, FsError> {
-        let transaction = match self.pool().join(Need::items(items)) {
-            Err(TreeError::NoSpace(_)) => self.pool().join(Need::freeing(items))?,
-            joined => joined?,
-        };
-        self.act_in(&transaction, act)
-    }
-
-    /// Acts in a transaction; an act that fails half way ends all writing, for its partial effect is unknown.
-    pub(super) fn act_in<'p, T>(
-        &self,
-        transaction: &Transaction<'p>,
-        act: impl FnOnce(&Transaction<'p>) -> Result<T, FsError>,
-    ) -> Result<T, FsError> {
-        let done = act(transaction);
-        match &done {
-            Ok(_) => {}
-            Err(error) => self.pool().abort(error),
-        }
-        done
     }
 }
 

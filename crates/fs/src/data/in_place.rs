@@ -57,7 +57,7 @@ impl Filesystem {
         flags: InodeFlags,
     ) -> Result<Vec<Range<u64>>, FsError> {
         self.candidates(tree, file, range, flags, |span| {
-            span.is_prealloc && self.pool().lies_on_bulk_devices(span.disk)
+            span.is_prealloc && self.core.pool().lies_on_bulk_devices(span.disk)
         })
     }
 
@@ -84,7 +84,7 @@ impl Filesystem {
         if !flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC) {
             return Ok(Vec::new());
         }
-        let (mut parts, sector) = (Vec::new(), self.sector());
+        let (mut parts, sector) = (Vec::new(), self.core.sector());
         let mut at = range.start;
         while at < range.end {
             let map = self.extent_map(tree, file, &(at..range.end), STEP_EXTENTS)?;
@@ -100,12 +100,12 @@ impl Filesystem {
 
     /// Returns true if a write to a range needs no space, because all of it goes in place.
     pub(super) fn is_overwritable(&self, file: InodeId, range: &Range<u64>) -> Result<bool, FsError> {
-        let (tree, flags) = (self.tree(file.tree)?, self.quick_attributes(file)?.flags);
+        let (tree, flags) = (self.core.tree(file.tree)?, self.quick_attributes(file)?.flags);
         let parts = self.maybe_in_place(&tree, file, range, flags)?;
         if parts != [range.clone()] {
             return Ok(false);
         }
-        let transaction = self.pool().join(Need::freeing(1))?;
+        let transaction = self.core.pool().join(Need::freeing(1))?;
         for piece in self.extents(&tree, file, range)? {
             if !is_unshared(&transaction, &tree, file, &piece)? {
                 return Ok(false);
@@ -131,7 +131,7 @@ impl Filesystem {
             let rest = at..range.end;
             let unfinished = left.first().map(|left| left.start);
             let there = self.extent_map(tree, inode.id(), &rest, STEP_EXTENTS)?.extents().len();
-            let step = self.enter_transaction(need_of(2, there * ITEMS_PER_EXTENT), |transaction| {
+            let step = self.core.enter_transaction(need_of(2, there * ITEMS_PER_EXTENT), |transaction| {
                 self.overwrite_step(transaction, inode, tree, pieces, &rest, flags, unfinished.or(behind))
             })?;
             left.extend(step.left);
@@ -156,7 +156,7 @@ impl Filesystem {
         let map = self.extent_map(tree, inode.id(), range, STEP_EXTENTS)?;
         let (mut overwrites, mut left, mut to) = (Vec::new(), Vec::new(), range.start);
         for piece in map.extents() {
-            let part = piece.start.max(to)..piece.end(self.sector()).min(range.end);
+            let part = piece.start.max(to)..piece.end(self.core.sector()).min(range.end);
             if part.start > to {
                 left.push(to..part.start);
             }
@@ -213,10 +213,10 @@ impl Filesystem {
                 at = at + brindle_ondisk::to_u64(bytes.len());
             }
         }
-        let kind = self.pool().volume().tree_context().checksum_type;
+        let kind = self.core.pool().volume().tree_context().checksum_type;
         let kind = (!flags.contains(InodeFlags::NODATASUM)).then_some(kind);
         let mut all: Vec<Vec<u8>> = overwrites.iter().map(|_| Vec::new()).collect();
-        let checksums = write_all(self, &writes, kind, to_usize(self.sector()))?;
+        let checksums = write_all(self, &writes, kind, to_usize(self.core.sector()))?;
         for ((index, _, _), checksums) in writes.iter().zip(checksums) {
             all[*index].extend_from_slice(&checksums);
         }

@@ -29,10 +29,10 @@ pub(super) struct InlineRoom {
 impl Filesystem {
     /// Bounds on inline contents.
     pub(super) fn inline_room(&self) -> InlineRoom {
-        let nodesize = u64::from(self.pool().volume().tree_context().nodesize);
+        let nodesize = u64::from(self.core.pool().volume().tree_context().nodesize);
         let headers = LEAF_HEADER_BYTES + ITEM_HEADER_BYTES + to_u64(size_of::<FileExtentHeader>());
         let bytes = nodesize.saturating_sub(headers).min(self.data.settings.max_inline_bytes.into());
-        InlineRoom { bytes, sector: self.sector() }
+        InlineRoom { bytes, sector: self.core.sector() }
     }
 
     /// Parameters for writing the contents of a file of this size.
@@ -49,7 +49,7 @@ impl Filesystem {
         let tier = self.tier_wish(file, size)?;
         // What is written in place stays where it is, so it lies in its last place from the first.
         let may_wait = !flags.contains(InodeFlags::NODATACOW) && tier.mark.is_none();
-        let waits = may_wait && self.pool().takes_write_back(cause == Cause::Sync);
+        let waits = may_wait && self.core.pool().takes_write_back(cause == Cause::Sync);
         Ok(Manner { compression, checksums, tier, waits })
     }
 

@@ -105,7 +105,7 @@ impl Filesystem {
             writes.extend(one.place.as_ref().map(|(extent, _)| (extent.start, one.contents.as_slice())));
         }
         if !writes.is_empty() {
-            let written = self.pool().volume().write_data_pieces(&writes, self);
+            let written = self.core.pool().volume().write_data_pieces(&writes, self);
             written.map_err(brindle_tree::TreeError::Write)?;
         }
         for one in carried {
@@ -115,7 +115,7 @@ impl Filesystem {
                 moved.bytes += bytes;
             }
         }
-        self.pool().commit()?;
+        self.core.pool().commit()?;
         Ok(observer(moved))
     }
 
@@ -124,7 +124,7 @@ impl Filesystem {
         let Some(first) = extents.first() else { return Ok(Vec::new()) };
         let file = InodeId { tree: first.root, number: first.objectid };
         // What is gone since has nothing here.
-        let Ok(tree) = self.tree(file.tree) else { return Ok(Vec::new()) };
+        let Ok(tree) = self.core.tree(file.tree) else { return Ok(Vec::new()) };
         let counts: HashMap<Logical, u64> =
             extents.iter().map(|extent| (extent.range.start, extent.count)).collect();
         let is_before = |extent: &WaitingExtent| extent.offset > i64::MAX.unsigned_abs();
@@ -132,7 +132,7 @@ impl Filesystem {
         let to = extents.iter().map(|extent| extent.offset.wrapping_add(extent.range.length)).max();
         let around = from.saturating_sub(1)..to.unwrap_or(from).saturating_add(1);
         let pieces = self.extents(&tree, file, &around)?;
-        let (mut runs, mut index, sector) = (Vec::new(), 0, self.sector());
+        let (mut runs, mut index, sector) = (Vec::new(), 0, self.core.sector());
         while index < pieces.len() {
             let (before, rest) = pieces.split_at(index);
             let goes_on =
@@ -158,7 +158,7 @@ impl Filesystem {
         counts: &HashMap<Logical, u64>,
         runs: &mut Vec<Run>,
     ) -> Result<(), FsError> {
-        let sector = self.sector();
+        let sector = self.core.sector();
         let home_of = |range: &Range<u64>| neighbours.iter().find_map(|piece| self.home_in(piece, range));
         let extent_of = |piece: &FileExtent| {
             home_of(&(piece.start..piece.end(sector))).and_then(|home| Some(home.disk_part()?.disk))
@@ -191,7 +191,7 @@ impl Filesystem {
         let origin = neighbour.start.checked_sub(span.offset)?;
         let is_inside = range.start >= origin && range.end <= origin.checked_add(span.disk_length)?;
         let is_plain = neighbour.compression == Compression::None;
-        if !is_inside || !is_plain || !self.pool().lies_on_bulk_devices(span.disk) {
+        if !is_inside || !is_plain || !self.core.pool().lies_on_bulk_devices(span.disk) {
             return None;
         }
         let (offset, length) = (range.start - origin, range.end - range.start);
@@ -208,11 +208,11 @@ impl Filesystem {
     /// Reads a run, and takes a place for it. `None` if it has no checksums, can't be read or has no room as one extent on bulk
     /// devices: the relocation that follows tells the reason, or finds several places.
     fn read_run(&self, run: Run) -> Result<Option<Carried<'_>>, FsError> {
-        let Ok(tree) = self.tree(run.file.tree) else { return Ok(None) };
+        let Ok(tree) = self.core.tree(run.file.tree) else { return Ok(None) };
         let mut carried =
             Carried { contents: vec![0; to_usize(run.bytes())], checksums: Vec::new(), place: None, run };
         {
-            let _held = self.pool().hold_freed_space();
+            let _held = self.core.pool().hold_freed_space();
             let run = &carried.run;
             if self.extents(&tree, run.file, &run.range)? != run.pieces {
                 return Ok(None);
@@ -222,8 +222,8 @@ impl Filesystem {
                 let found = self.checksums(span.address(), span.length)?;
                 let part = &mut carried.contents[at..at + to_usize(span.length)];
                 let expected = DataChecksums::all(&found.bytes);
-                if to_u64(found.found) != span.length / self.sector()
-                    || self.pool().volume().read_data(span.address(), part, &expected).is_err()
+                if to_u64(found.found) != span.length / self.core.sector()
+                    || self.core.pool().volume().read_data(span.address(), part, &expected).is_err()
                 {
                     return Ok(None);
                 }
@@ -233,13 +233,13 @@ impl Filesystem {
         }
         if carried.run.home.is_none() {
             let bytes = carried.run.bytes();
-            let transit = self.pool().reserve_kept_data(bytes)?;
-            let Ok(extent) = self.pool().reserve_extent_on(DataPlace::Bulk, bytes, bytes, None) else {
-                self.pool().release_data(bytes);
+            let transit = self.core.pool().reserve_kept_data(bytes)?;
+            let Ok(extent) = self.core.pool().reserve_extent_on(DataPlace::Bulk, bytes, bytes, None) else {
+                self.core.pool().release_data(bytes);
                 return Ok(None);
             };
             // Other chunks help out where these have no free range as long.
-            if !self.pool().lies_on_bulk_devices(extent.start) {
+            if !self.core.pool().lies_on_bulk_devices(extent.start) {
                 return Ok(None);
             }
             carried.place = Some((extent, transit));
@@ -253,7 +253,7 @@ impl Filesystem {
         // A file or subvolume that is gone, or not to be changed, is left alone.
         let Ok(file) = self.open_file(id) else { return Ok(false) };
         let entered = (|| {
-            let Ok(subvolume) = self.subvolume_state(id.tree) else { return Ok(false) };
+            let Ok(subvolume) = self.core.subvolume_state(id.tree) else { return Ok(false) };
             let Ok(_access) = subvolume.begin_write() else { return Ok(false) };
             let _entry = file.inode().data.shared();
             let _turn = file.inode().data.writeback_turn();
@@ -265,10 +265,10 @@ impl Filesystem {
 
     fn enter_run_inside(&self, inode: &Inode, carried: Carried<'_>) -> Result<bool, FsError> {
         let Carried { run, contents, checksums, place } = carried;
-        let tree = self.tree(run.file.tree)?;
+        let tree = self.core.tree(run.file.tree)?;
         let need = need_of(2 + checksums.len() / CHECKSUM_LEAF_BYTES, 2 * run.pieces.len());
         let (extent, _transit) = place.unzip();
-        self.enter_transaction(need, |transaction| {
+        self.core.enter_transaction(need, |transaction| {
             if !self.is_as_listed(transaction, &tree, &run)? {
                 return Ok(false);
             }
@@ -280,7 +280,7 @@ impl Filesystem {
             piece.generation = transaction.generation();
             let at = piece.disk_part().map_or(Logical::new(0), DiskPart::address);
             if run.home.is_some() {
-                let written = self.pool().volume().write_data_pieces(&[(at, &contents)], self);
+                let written = self.core.pool().volume().write_data_pieces(&[(at, &contents)], self);
                 written.map_err(brindle_tree::TreeError::Write)?;
             }
             let _changing = inode.data.begin_change();

@@ -102,9 +102,9 @@ impl Filesystem {
         for unit in &units {
             self.find_space(unit, promise, &mut hint, &mut outputs, &mut writes)?;
         }
-        let checksum_type = self.pool().volume().tree_context().checksum_type;
+        let checksum_type = self.core.pool().volume().tree_context().checksum_type;
         let checksum_type = manner.checksums.then_some(checksum_type);
-        let checksums = write_all(self, &writes, checksum_type, to_usize(self.sector()))?;
+        let checksums = write_all(self, &writes, checksum_type, to_usize(self.core.sector()))?;
         for ((index, _, _), checksums) in writes.iter().zip(checksums) {
             outputs[*index].checksums.extend_from_slice(&checksums);
         }
@@ -124,7 +124,7 @@ impl Filesystem {
         let Some(choice) = manner.compression else {
             return vec![plain(range.clone())];
         };
-        let sector = self.sector();
+        let sector = self.core.sector();
         let starts: Vec<u64> = (range.start..range.end).step_by(to_usize(COMPRESSED_MAX_BYTES)).collect();
         let compress_one = |start: &u64| {
             let part = *start..range.end.min(start + COMPRESSED_MAX_BYTES);
@@ -183,7 +183,7 @@ impl Filesystem {
         let mut rest: &[u8] = &[];
         while at < unit.range.end {
             let most = (unit.range.end - at).min(EXTENT_MAX_BYTES);
-            let extent = promise.take_extent(self.sector(), most, *hint)?;
+            let extent = promise.take_extent(self.core.sector(), most, *hint)?;
             let (mut place, end) = (extent.start, extent.start + extent.length);
             *hint = Some(end);
             while place < end {
@@ -242,7 +242,7 @@ pub(super) fn write_all<T: Sync>(
         let checksums =
             |bytes: &[u8]| checksum_type.map_or_else(Vec::new, |kind| checksums_of(kind, bytes, sector));
         let checksums: Vec<Vec<u8>> = blocks.iter().map(|(_, bytes)| checksums(bytes)).collect();
-        let written = filesystem.pool().volume().write_data_pieces(&blocks, filesystem);
+        let written = filesystem.core.pool().volume().write_data_pieces(&blocks, filesystem);
         written.map_err(|error| FsError::Tree(TreeError::Write(error)))?;
         Ok(checksums)
     };

@@ -20,7 +20,7 @@ impl Filesystem {
         size: u64,
     ) -> Result<(), FsError> {
         let mut file = FileEditor::new(editor, self, tree, file);
-        if let Some(end) = size.checked_next_multiple_of(self.sector()) {
+        if let Some(end) = size.checked_next_multiple_of(self.core.sector()) {
             file.make_room(&(end..u64::MAX))?;
         }
         file.finish_bytes()
@@ -37,7 +37,7 @@ impl Filesystem {
         (key, extent): (Key, &item::FileExtent<'_>),
     ) -> Result<(), FsError> {
         let piece = FileExtent::from_item(key.offset(), extent);
-        let end = piece.end(self.sector());
+        let end = piece.end(self.core.sector());
         if !inode.is_regular() && !inode.is_symlink() {
             let defect = Defect::new("file extent of a log is of no file, mode", inode.mode.get().into());
             return Err(FsError::Item { file, key, defect });
@@ -51,7 +51,7 @@ impl Filesystem {
             return Ok(());
         }
         let mut change = FileEditor::new(editor, self, tree, file);
-        if piece.is_hole() && self.has_implicit_holes() {
+        if piece.is_hole() && self.core.has_implicit_holes() {
             change.make_room(&(piece.start..end))?;
             return change.finish_bytes();
         }

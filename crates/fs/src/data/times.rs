@@ -137,8 +137,8 @@ impl Filesystem {
         if !inode.data.memory().forget_provisional() {
             return Ok(());
         }
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(inode.id().tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(inode.id().tree)?;
         let _access = subvolume.begin_upkeep()?;
         let _entry = inode.data.shared();
         let _turn = inode.data.writeback_turn();
@@ -147,7 +147,7 @@ impl Filesystem {
             Ok(_) | Err(FsError::NoInode(_)) => return Ok(()),
             Err(error) => return Err(error),
         }
-        self.enter_transaction(1, |transaction| {
+        self.core.enter_transaction(1, |transaction| {
             let editor = FileEditor::new(transaction, self, subvolume.tree(), inode.id());
             editor.finish(&inode.data, |item, memory| memory.times.restore(item))
         })

@@ -20,11 +20,11 @@ use std::sync::Arc;
 impl Filesystem {
     /// Makes a file so long: cuts it off, or lets it end in a hole.
     pub fn truncate(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         if size > FILE_SIZE_MAX {
             return Err(FsError::TooLarge(file.id()));
         }
-        let subvolume = self.subvolume_state(file.id().tree)?;
+        let subvolume = self.core.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
         if size < file.size() { self.shorten(file, size) } else { self.lengthen(file, size) }
@@ -33,9 +33,9 @@ impl Filesystem {
     /// Drops all contents of an inode that has lost its last name, dirty ones included, in steps that each are
     /// part of one transaction; the inode item stays, with a size of 0.
     pub fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {
-        let subvolume = self.subvolume_state(id.tree)?;
+        let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_upkeep()?;
-        let inode = self.inodes.get(id);
+        let inode = self.core.inodes.get(id);
         let _alone = inode.data.exclusive();
         let tree = Arc::clone(subvolume.tree());
         self.discard_dirty(&inode, 0);
@@ -69,8 +69,8 @@ impl Filesystem {
 
     /// Brings the inode item up to date, for a caller that has the file alone.
     pub(super) fn enter_size(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        let tree = self.tree(inode.id().tree)?;
-        self.enter_transaction(2, |transaction| {
+        let tree = self.core.tree(inode.id().tree)?;
+        self.core.enter_transaction(2, |transaction| {
             let editor = FileEditor::new(transaction, self, &tree, inode.id());
             editor.finish(&inode.data, |item, memory| settle(item, memory, None))
         })?;
@@ -81,7 +81,7 @@ impl Filesystem {
     /// Cuts a file off, for a caller that has it alone.
     fn shorten(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         let inode = file.inode();
-        let tree = self.tree(file.id().tree)?;
+        let tree = self.core.tree(file.id().tree)?;
         self.discard_dirty(inode, size);
         {
             let mut memory = inode.data.memory();
@@ -102,20 +102,20 @@ impl Filesystem {
 
     /// Forgets what is dirty behind a size.
     fn discard_dirty(&self, inode: &Arc<Inode>, size: u64) {
-        let end = size.next_multiple_of(self.sector());
+        let end = size.next_multiple_of(self.core.sector());
         let mut memory = inode.data.memory();
         let surplus = memory.discard(&(end..u64::MAX), &self.data);
         memory.dirty.zero(&(size..end));
         drop(memory);
         if surplus > 0 {
-            self.pool().release_data(surplus);
+            self.core.pool().release_data(surplus);
         }
     }
 
     /// Takes all extents behind a size out of a file, from the end on; whether what is left of the last sector is known
     /// to end there. The inode item gets the size, unless it has a lesser one.
     fn drop_from(&self, inode: &Arc<Inode>, tree: &Arc<Tree>, size: u64) -> Result<bool, FsError> {
-        let end = size.next_multiple_of(self.sector());
+        let end = size.next_multiple_of(self.core.sector());
         loop {
             let pieces = self.last_extents(tree, inode.id(), end, STEP_EXTENTS)?;
             let is_last = pieces.len() < STEP_EXTENTS;
@@ -124,8 +124,8 @@ impl Filesystem {
                 _ => end,
             };
             let inline = if is_last { self.cut_inline(inode.id(), tree, size)? } else { None };
-            let transaction = self.pool().join(Need::freeing(need_of(1, pieces.len())))?;
-            self.act_in(&transaction, |transaction| {
+            let transaction = self.core.pool().join(Need::freeing(need_of(1, pieces.len())))?;
+            self.core.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 editor.make_room(&(from..u64::MAX))?;
                 if let Some((before, after)) = &inline {
@@ -153,7 +153,7 @@ impl Filesystem {
         tree: &Arc<Tree>,
         size: u64,
     ) -> Result<Option<(FileExtent, FileExtent)>, FsError> {
-        if size == 0 || size >= self.sector() {
+        if size == 0 || size >= self.core.sector() {
             return Ok(None);
         }
         let Some(before) = self.extent_at(tree, file, 0)? else {

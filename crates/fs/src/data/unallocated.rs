@@ -62,7 +62,7 @@ impl Filesystem {
                     None => return Ok(()),
                 }
             };
-            let tree = self.tree(inode.id().tree)?;
+            let tree = self.core.tree(inode.id().tree)?;
             let look_up = |range| Ok((self.holes(inode, &tree, &range)?, range));
             let found: Vec<_> =
                 unclassified.iter().map(Range::from).map(look_up).collect::<Result<_, FsError>>()?;

@@ -8,10 +8,10 @@ impl Filesystem {
     /// Panics unless counts of dirty contents and of space agree with recounts: a costly check, for tests. No other
     /// thread uses the filesystem meanwhile. Of a pool whose writing has ended, nothing is asked.
     pub fn verify(&self) {
-        if !self.is_writable() {
+        if !self.core.is_writable() {
             return;
         }
-        self.pool().verify();
+        self.core.pool().verify();
         let (mut dirty, mut promised) = (0, 0);
         for inode in self.data.dirty_files() {
             let memory = inode.data.memory();
@@ -20,7 +20,7 @@ impl Filesystem {
             promised += memory.promised;
         }
         assert_eq!(self.data.dirty_bytes(), dirty, "kept and recounted bytes of dirty contents");
-        if let Ok(space) = self.pool().space_summary() {
+        if let Ok(space) = self.core.pool().space_summary() {
             assert_eq!(
                 space.promised_data_bytes, promised,
                 "data space promised to files, and that of all files"

@@ -86,8 +86,8 @@ impl Filesystem {
 
     /// Returns true if a write of `bytes` bytes would find room. May commit, if that can help.
     pub fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
-        let _writing = self.writing()?;
-        let mut promise = Promise::of(self.pool(), 0);
+        let _writing = self.core.writing()?;
+        let mut promise = Promise::of(self.core.pool(), 0);
         match promise.grow_to(bytes) {
             Ok(()) => Ok(true),
             Err(TreeError::NoSpace(_)) => Ok(false),
@@ -102,10 +102,10 @@ impl Filesystem {
     }
 
     fn write_piece(&self, file: &OpenFile, begin: Begin, bytes: &[u8], stamp: Stamp) -> Result<u64, FsError> {
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         self.throttle(file.inode());
         begin_effects()?;
-        let subvolume = self.subvolume_state(file.id().tree)?;
+        let subvolume = self.core.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _entry = file.inode().data.shared();
         self.write_inside(file, begin, bytes, stamp)
@@ -135,7 +135,7 @@ impl Filesystem {
     /// file's gate.
     pub(super) fn settle_tail_inside(&self, file: &OpenFile) -> Result<(), FsError> {
         let end = file.size();
-        let sector = self.sector();
+        let sector = self.core.sector();
         if !end.is_multiple_of(sector) && self.fetch_sector(file, end / sector * sector)?.is_some() {
             self.write_at_inside(file, end - 1, &self.byte_at(file, end - 1)?, Stamp::Unchanged)?;
         }
@@ -158,7 +158,7 @@ impl Filesystem {
         let state = &file.inode().data;
         state.assert_entered();
         let mut fetched: Vec<Fetched> = Vec::new();
-        let mut promise = Promise::of(self.pool(), 0);
+        let mut promise = Promise::of(self.core.pool(), 0);
         let mut goes_in_place = false;
         loop {
             let mut memory = state.memory();
@@ -209,7 +209,7 @@ impl Filesystem {
         };
         let end = start.checked_add(to_u64(length)).filter(|end| *end <= FILE_SIZE_MAX);
         let end = end.ok_or(FsError::TooLarge(file.id()))?;
-        Ok(Target { start, end, size: memory.size, sector: self.sector() })
+        Ok(Target { start, end, size: memory.size, sector: self.core.sector() })
     }
 
     /// Gets space promised; whether there is none, but the write needs none, for it goes where there is data already.
@@ -234,7 +234,7 @@ impl Filesystem {
 
     /// Contents of a sector, zeros after the end of the file; `None` if it holds no data. In memory or on disk.
     pub(super) fn fetch_sector(&self, file: &OpenFile, start: u64) -> Result<Option<Vec<u8>>, FsError> {
-        let range = start..start + self.sector();
+        let range = start..start + self.core.sector();
         let (version, is_in_memory) = self.versioned(file, |memory| memory.covers(&range));
         if !is_in_memory && version.is_some() {
             let map = self.data_map(file, version, start)?;
@@ -244,7 +244,7 @@ impl Filesystem {
                 return Ok(None);
             }
         }
-        let mut contents = vec![0; to_usize(self.sector())];
+        let mut contents = vec![0; to_usize(self.core.sector())];
         let length = self.read_inside(file, start, &mut contents)?;
         contents[length..].fill(0);
         Ok(Some(contents))

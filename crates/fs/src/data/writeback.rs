@@ -69,8 +69,8 @@ impl Filesystem {
     /// Makes a file durable (`fsync`): its dirty data, and what else has changed of it; everything, if that is not to be
     /// had for less than a commit. Reports an error of an earlier writeback once to each opener.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
-        let _timing = self.pool().time_sync();
+        let _stops = self.core.may_wait_for_commits();
+        let _timing = self.core.pool().time_sync();
         file.inode().data.note_sync();
         // Whatever fails is noted as an error of the file.
         let written = self.write_back_inode(file.inode(), Cause::Sync);
@@ -93,7 +93,7 @@ impl Filesystem {
     /// Writes back what is dirty of all files, of one subvolume if one is named; durable only with the next commit.
     /// To be done before a snapshot is made. An error is that of a file; the others are written all the same.
     pub fn write_back_all(&self, only: Option<RootId>) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
+        let _stops = self.core.may_wait_for_commits();
         let files = self.data.dirty_files();
         let wanted = files.iter().filter(|inode| only.is_none_or(|tree| inode.id().tree == tree));
         let written = wanted.map(|inode| self.write_back_inode(inode, Cause::Other));
@@ -145,7 +145,7 @@ impl Filesystem {
     /// it waits as all do.
     fn is_spared(&self, inode: &Arc<Inode>) -> bool {
         let (context, max) = (&self.data, self.data.settings.dirty_bytes_max);
-        if !inode.data.is_synced_often() || !self.pool().takes_write_back(true) {
+        if !inode.data.is_synced_often() || !self.core.pool().takes_write_back(true) {
             return false;
         }
         if context.dirty_bytes() >= max {
@@ -162,7 +162,7 @@ impl Filesystem {
 
     /// Writes back like [`write_back`](Self::write_back), an inode of any type.
     pub(crate) fn write_back_inode(&self, inode: &Arc<Inode>, cause: Cause) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
+        let _stops = self.core.may_wait_for_commits();
         let _entry = inode.data.shared();
         self.write_back_as(inode, true, cause)
     }
@@ -184,7 +184,7 @@ impl Filesystem {
             }
             memory.begin_writing()
         };
-        let promise = Promise::of(self.pool(), promised);
+        let promise = Promise::of(self.core.pool(), promised);
         let cause = if inode.data.is_synced_often() { Cause::Sync } else { cause };
         self.data.note_writing(&pieces);
         inode.data.note_written(pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum());
@@ -220,7 +220,7 @@ impl Filesystem {
     /// refusals are unknown, and a program that never asks for a sync would not be told.
     fn stop_if_write_failed(&self, file: InodeId, why: &FsError) {
         if matches!(why, FsError::Tree(TreeError::Write(_))) {
-            self.pool().abort(&format!("{file}: contents were lost when they were written back: {why}"));
+            self.core.pool().abort(&format!("{file}: contents were lost when they were written back: {why}"));
         }
     }
 }
@@ -233,8 +233,8 @@ impl<'p> Job<'p> {
         promise: Promise<'p>,
         cause: Cause,
     ) -> Result<Self, FsError> {
-        let _writing = filesystem.writing()?;
-        let tree = filesystem.tree(inode.id().tree)?;
+        let _writing = filesystem.core.writing()?;
+        let tree = filesystem.core.tree(inode.id().tree)?;
         let flags = filesystem.quick_attributes(inode.id())?.flags;
         // A statement of its own: the memory must not stay locked while trees are read.
         let size = inode.data.memory().size;
@@ -273,7 +273,7 @@ impl<'p> Job<'p> {
 
     /// Updates the inode item alone, if nothing else has to change.
     fn enter_nothing(&self) -> Result<(), FsError> {
-        self.filesystem.enter_transaction(1, |transaction| {
+        self.filesystem.core.enter_transaction(1, |transaction| {
             let editor = FileEditor::new(transaction, self.filesystem, &self.tree, self.inode.id());
             editor.finish(&self.inode.data, |item, memory| settle(item, memory, None))
         })
@@ -289,7 +289,7 @@ impl<'p> Job<'p> {
         let contents = &self.pieces[0].bytes;
         let room = self.filesystem.inline_room();
         let piece = inline_piece(contents, size, self.manner.compression, &room);
-        let behind = self.filesystem.sector()..u64::MAX;
+        let behind = self.filesystem.core.sector()..u64::MAX;
         let is_alone =
             self.filesystem.extent_map(&self.tree, self.inode.id(), &behind, 1)?.extents().is_empty();
         let output = |piece| vec![Output { piece, reserved: None, checksums: Vec::new() }];
@@ -334,7 +334,7 @@ impl<'p> Job<'p> {
         self.manner.waits
             && self.promise.bytes() >= bytes
             && self.manner.place(bytes, bytes) == DataPlace::WriteBack
-            && self.filesystem.pool().has_write_back_room(bytes)
+            && self.filesystem.core.pool().has_write_back_room(bytes)
     }
 
     fn overwrite(&self, range: &Range<u64>, behind: Option<u64>) -> Result<Vec<Range<u64>>, FsError> {

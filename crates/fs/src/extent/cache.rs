@@ -64,7 +64,7 @@ impl Filesystem {
         file: &OpenFile,
         look: impl FnOnce(&crate::data::state::Memory) -> T,
     ) -> (Option<Version>, T) {
-        let moves = self.pool().moves();
+        let moves = self.core.pool().moves();
         let memory = file.inode().data.memory();
         let version = memory.settled_version().map(|items| Version { items, moves });
         (version, look(&memory))
@@ -81,7 +81,7 @@ impl Filesystem {
         if let Some(map) = version.and_then(|version| file.cache().map(version, offset)) {
             return Ok(map);
         }
-        let tree = self.tree(file.id().tree)?;
+        let tree = self.core.tree(file.id().tree)?;
         let map = self.extent_map(&tree, file.id(), &(offset..u64::MAX), CACHED_EXTENTS_MAX)?;
         let map = Arc::new(map.for_reading(file.id())?);
         if let Some(version) = version {

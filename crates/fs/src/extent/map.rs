@@ -87,8 +87,8 @@ impl Filesystem {
         range: &Range<u64>,
         limit: usize,
     ) -> Result<ExtentMap, FsError> {
-        let mut map = ExtentMap::of(range.clone(), Vec::new(), self.sector());
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        let mut map = ExtentMap::of(range.clone(), Vec::new(), self.core.sector());
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
         cursor.seek_last(&file.key(KeyType::EXTENT_DATA, range.start))?;
         if cursor.key().is_none_or(|key| !is_extent(file, key)) {
             cursor.seek(&file.key(KeyType::EXTENT_DATA, 0))?;
@@ -139,8 +139,8 @@ impl Filesystem {
         from: u64,
         limit: usize,
     ) -> Result<Vec<FileExtent>, FsError> {
-        let (mut found, sector) = (Vec::new(), self.sector());
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        let (mut found, sector) = (Vec::new(), self.core.sector());
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
         cursor.seek_last(&file.key(KeyType::EXTENT_DATA, u64::MAX))?;
         while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(file, *key)) {
             let extent = parse(file, key, data)?;

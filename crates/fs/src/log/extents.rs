@@ -36,7 +36,7 @@ impl Filesystem {
         (generation, changed): (Generation, Vec<Range<u64>>),
     ) -> Result<Option<LoggedExtents>, FsError> {
         let (file, inode) = (inode.id, &inode.inode);
-        let end = inode.size.get().next_multiple_of(self.sector());
+        let end = inode.size.get().next_multiple_of(self.core.sector());
         let mut changed = changed;
         // A replay begins with cutting off at the end.
         if !self.last_extents(tree, file, end, 1)?.is_empty() {
@@ -64,7 +64,7 @@ impl Filesystem {
             for piece in pieces.iter().filter(|piece| has_checksums && piece.generation >= generation) {
                 let Some(range) = piece.checksummed() else { continue };
                 let found = self.checksums(range.start, range.length)?;
-                if found.found != to_usize(range.length / self.sector()) {
+                if found.found != to_usize(range.length / self.core.sector()) {
                     return Ok(None);
                 }
                 checksums.push((range.start, found.bytes));
@@ -82,7 +82,7 @@ impl Filesystem {
     fn devices_of_data(&self, extents: &[FileExtent]) -> DeviceSet {
         let data = extents.iter().filter_map(FileExtent::checksummed);
         let data = data.map(|data| (data.start, data.length));
-        self.pool().volume().devices_of(data).unwrap_or(DeviceSet::ALL)
+        self.core.pool().volume().devices_of(data).unwrap_or(DeviceSet::ALL)
     }
 
     /// A range so wide that no extent, of the file or of what the log has of it, lies in it in part; with the file's.
@@ -102,7 +102,8 @@ impl Filesystem {
             };
             let all = || now.iter().chain(&logged);
             let start = all().map(|piece| piece.start).min().unwrap_or(range.start).min(range.start);
-            let end = all().map(|piece| piece.end(self.sector())).max().unwrap_or(range.end).max(range.end);
+            let end =
+                all().map(|piece| piece.end(self.core.sector())).max().unwrap_or(range.end).max(range.end);
             if (start..end) == range {
                 return Ok((range, now));
             }
@@ -122,7 +123,7 @@ impl Filesystem {
             if piece.start > at {
                 all.push(FileExtent::hole(at, piece.start - at, generation));
             }
-            at = piece.end(self.sector());
+            at = piece.end(self.core.sector());
             all.push(piece.clone());
         }
         if at < range.end {

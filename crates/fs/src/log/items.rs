@@ -40,7 +40,7 @@ impl Filesystem {
         tree: &Arc<Tree>,
         id: InodeId,
     ) -> Result<Logged<Option<Items>>, FsError> {
-        let mut cursor = self.pool().cursor(tree, Readahead::None);
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
         cursor.seek(&id.key(KeyType::INODE_ITEM, 0))?;
         let (mut inode, mut all) = (None, Vec::new());
         while let Some((key, data)) = cursor

@@ -21,8 +21,7 @@
 //! A commit is left for subvolumes that have got or lost a name, items that are unknown to a log, files of which too much
 //! has changed, and whatever `tree` refuses ([`Unlogged`]).
 
-pub(crate) mod book;
-mod extents;
+pub(crate) mod extents;
 mod items;
 mod names;
 
@@ -53,24 +52,24 @@ enum Alone {
 impl Filesystem {
     /// Makes durable what was done to the names in a directory, and to the directory itself.
     pub fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
-        let _timing = self.pool().time_sync();
+        let _stops = self.core.may_wait_for_commits();
+        let _timing = self.core.pool().time_sync();
         self.sync_logged(|| {
-            let logging = self.pool().begin_logging()?;
-            let has_new_names = self.log_book.has_any_new_names(logging.generation());
+            let logging = self.core.pool().begin_logging()?;
+            let has_new_names = self.core.log_book.has_any_new_names(logging.generation());
             drop(logging);
             if has_new_names && let Err(why) = self.log_names()? {
                 return Ok(Err(why));
             }
-            self.log_inode(&self.inode(directory))
+            self.log_inode(&self.core.inode(directory))
         })
     }
 
     /// Makes the names and attributes of an inode durable.
     pub fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
-        let _stops = self.may_wait_for_commits();
-        let _timing = self.pool().time_sync();
-        self.sync_inode(&self.inode(inode))
+        let _stops = self.core.may_wait_for_commits();
+        let _timing = self.core.pool().time_sync();
+        self.sync_inode(&self.core.inode(inode))
     }
 
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say
@@ -84,11 +83,11 @@ impl Filesystem {
         &self,
         log: impl FnOnce() -> Result<Logged<Option<LogTicket>>, FsError>,
     ) -> Result<(), FsError> {
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let options = &writing.options;
         let logged = if options.tree_log && !options.flush_on_commit {
             match log()? {
-                Ok(Some(ticket)) => self.pool().sync_log(ticket)?,
+                Ok(Some(ticket)) => self.core.pool().sync_log(ticket)?,
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
             }
@@ -98,7 +97,7 @@ impl Filesystem {
         match logged {
             Ok(()) => Ok(()),
             Err(why) => {
-                self.pool().count_unlogged(why);
+                self.core.pool().count_unlogged(why);
                 self.commit()
             }
         }
@@ -125,9 +124,9 @@ impl Filesystem {
         let id = inode.id();
         let _entry = inode.data.shared();
         let _turn = inode.data.writeback_turn();
-        let logging = self.pool().begin_logging()?;
+        let logging = self.core.pool().begin_logging()?;
         let generation = logging.generation();
-        let tree = self.tree(id.tree)?;
+        let tree = self.core.tree(id.tree)?;
         let items = match self.items_to_log(&tree, id)? {
             Ok(items) => items,
             Err(why) => return Ok(Err(why)),
@@ -135,19 +134,19 @@ impl Filesystem {
         // After a crash there is no inode without a name.
         let Some(items) = items else { return Ok(Ok(Alone::Entered(None))) };
         // Looked at after the items were copied: names that change meanwhile are noted before the trees change.
-        if self.log_book.has_new_names(generation, id) {
+        if self.core.log_book.has_new_names(generation, id) {
             return Ok(Ok(Alone::NewNames));
         }
         // An entry of names, if there is one, may tell where it is.
-        let names = self.log_book.names_ticket(generation);
-        let ticket = self.log_book.ticket_of(generation, id);
+        let names = self.core.log_book.names_ticket(generation);
+        let ticket = self.core.log_book.ticket_of(generation, id);
         let log = logging.log_tree(id.tree);
         if items.inode.transid < generation || ticket.is_some() {
-            let Some(ranges) = self.log_book.changes(generation, id) else {
+            let Some(ranges) = self.core.log_book.changes(generation, id) else {
                 return Ok(Err(Unlogged::Extents));
             };
             // What has gone behind the end is told when there is something behind it.
-            let end = items.inode.size.get().next_multiple_of(self.sector());
+            let end = items.inode.size.get().next_multiple_of(self.core.sector());
             let has_changed = ranges.iter().any(|range| range.start < end);
             match (&log, ticket) {
                 (Some(log), Some(ticket)) if !has_changed && self.has_logged(log, &items)? => {
@@ -181,10 +180,10 @@ impl Filesystem {
             return Ok(Ok(change));
         }
         let is_new = items.inode.generation == generation;
-        let ranges = if is_new && self.log_book.ticket_of(generation, id).is_none() {
+        let ranges = if is_new && self.core.log_book.ticket_of(generation, id).is_none() {
             std::iter::once(0..u64::MAX).collect()
         } else {
-            match self.log_book.changes(generation, id) {
+            match self.core.log_book.changes(generation, id) {
                 Some(ranges) => ranges,
                 None => return Ok(Err(Unlogged::Extents)),
             }
@@ -208,9 +207,9 @@ impl Filesystem {
         if let Ok(ticket) = entered {
             let generation = logging.generation();
             for items in inodes {
-                let end = items.inode.size.get().next_multiple_of(self.sector());
-                self.log_book.forget_before(generation, items.id, end);
-                self.log_book.is_logged(generation, items.id, ticket);
+                let end = items.inode.size.get().next_multiple_of(self.core.sector());
+                self.core.log_book.forget_before(generation, items.id, end);
+                self.core.log_book.is_logged(generation, items.id, ticket);
             }
         }
         Ok(entered)
@@ -219,7 +218,7 @@ impl Filesystem {
     /// Returns true if the log has just these items of an inode before its extents.
     fn has_logged(&self, log: &Arc<Tree>, items: &Items) -> Result<bool, FsError> {
         let range = items.range();
-        let mut cursor = self.pool().cursor(log, brindle_tree::Readahead::None);
+        let mut cursor = self.core.pool().cursor(log, brindle_tree::Readahead::None);
         cursor.seek(&range.first)?;
         for (key, data) in &range.items {
             if cursor.item() != Some((*key, data.as_slice())) {

@@ -1,10 +1,10 @@
 //! Changed names for the log.
 
 use super::Logged;
-use super::book::{EntryChange, NameChanges};
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
+use crate::log_book::{EntryChange, NameChanges};
 use brindle_ondisk::item::DirLogItem;
 use brindle_ondisk::{Key, KeyType};
 use brindle_tree::{LogChange, LogRange, Logging, Unlogged};
@@ -15,9 +15,9 @@ use zerocopy::IntoBytes;
 impl Filesystem {
     /// Enters all changed names into the log, with the inodes that they belong to. Nothing else changes meanwhile.
     pub(super) fn log_names(&self) -> Result<Logged<()>, FsError> {
-        let logging = self.pool().begin_logging_alone()?;
+        let logging = self.core.pool().begin_logging_alone()?;
         let generation = logging.generation();
-        let names = match self.log_book.take_names(generation) {
+        let names = match self.core.log_book.take_names(generation) {
             Ok(names) => names,
             Err(why) => return Ok(Err(why)),
         };
@@ -29,7 +29,7 @@ impl Filesystem {
         if !matches!(entered, Ok(Ok(()))) {
             // They are noted nowhere any more.
             let why = if let Ok(Err(why)) = &entered { *why } else { Unlogged::Names };
-            self.log_book.give_up_names(generation, why);
+            self.core.log_book.give_up_names(generation, why);
         }
         entered
     }
@@ -39,14 +39,14 @@ impl Filesystem {
         // Directories with their entries: of each the inode is logged as well, for a replay looks for the lost entries then.
         let ids: BTreeSet<InodeId> = names.inodes.iter().chain(names.entries.keys()).copied().collect();
         for id in ids {
-            let tree = self.tree(id.tree)?;
+            let tree = self.core.tree(id.tree)?;
             let items = match self.items_to_log(&tree, id)? {
                 Ok(items) => items,
                 Err(why) => return Ok(Err(why)),
             };
             let Some(items) = items else {
                 changes.extend(forgotten(logging, id));
-                self.log_book.is_unlogged(logging.generation(), id);
+                self.core.log_book.is_unlogged(logging.generation(), id);
                 continue;
             };
             let mut change = match self.inode_change(logging, &tree, &items)? {
@@ -55,14 +55,14 @@ impl Filesystem {
             };
             for (index, kind) in names.entries.get(&id).into_iter().flatten() {
                 let entry =
-                    self.pool().with_item(&tree, &id.key(KeyType::DIR_INDEX, *index), <[u8]>::to_vec)?;
+                    self.core.pool().with_item(&tree, &id.key(KeyType::DIR_INDEX, *index), <[u8]>::to_vec)?;
                 change.ranges.extend(entry_ranges(id, *index, *kind, entry));
             }
             changes.push(change);
             logged.push(items);
         }
         let entered = self.enter_log(logging, &changes, &logged)?;
-        Ok(entered.map(|ticket| self.log_book.names_are_logged(logging.generation(), ticket)))
+        Ok(entered.map(|ticket| self.core.log_book.names_are_logged(logging.generation(), ticket)))
     }
 }
 

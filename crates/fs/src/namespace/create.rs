@@ -69,11 +69,11 @@ impl Filesystem {
         opens: u32,
     ) -> Result<(Attributes, Arc<Inode>), FsError> {
         check_name(name)?;
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let directory = self.directory(parent);
+        let directory = self.core.directory(parent);
         let mut names = directory.names();
         let above = self.changeable_directory(parent, false)?;
         let slot = self.slot(place)?;
@@ -85,13 +85,13 @@ impl Filesystem {
         let planned = self
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
         let index = self.new_index(place.tree, parent, &mut names)?;
-        let inode = self.inode(planned.id);
+        let inode = self.core.inode(planned.id);
         // A lookup that finds the name waits until the opener is counted. New numbers are greater than all before.
         let mut new_names = inode.names();
         if planned.kind == FileType::Regular {
             inode.data.load(0);
         }
-        let attributes = self.change(Need::items(planned.items() + 4), |edit| {
+        let attributes = self.core.change(Need::items(planned.items() + 4), |edit| {
             let first = FirstName { parent: parent.number, name, index };
             let item = edit.insert_inode(place.tree, &planned, Some(first))?;
             edit.add_entry(place, index, planned.entry())?;
@@ -110,16 +110,16 @@ impl Filesystem {
         parent: InodeId,
         new: &NewInode<'_>,
     ) -> Result<(Attributes, InodeHold), FsError> {
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
-        let inherited = self.inherited(parent, &mut self.inode(parent).names())?;
+        let inherited = self.inherited(parent, &mut self.core.inode(parent).names())?;
         let above = self.changeable_directory(parent, false)?;
         let planned = self
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
-        let inode = self.inode(planned.id);
+        let inode = self.core.inode(planned.id);
         let mut names = inode.names();
-        let attributes = self.change(Need::items(planned.items() + 1), |edit| {
+        let attributes = self.core.change(Need::items(planned.items() + 1), |edit| {
             let item = edit.insert_inode(subvolume.tree(), &planned, None)?;
             edit.add_orphan(subvolume.tree(), planned.id.number)?;
             Ok(planned.attributes(&item))
@@ -139,7 +139,8 @@ impl Filesystem {
         let tree = subvolume.tree().id();
         let invalid = |why| FsError::Invalid { file: InodeId { tree, number: ObjectId::new(0) }, why };
         let kind = FileType::from_mode(new.mode).ok_or_else(|| invalid("a new inode has no type"))?;
-        let target_bytes_max = TARGET_BYTES_MAX.min(self.item_bytes_max() - size_of::<FileExtentHeader>());
+        let target_bytes_max =
+            TARGET_BYTES_MAX.min(self.core.item_bytes_max() - size_of::<FileExtentHeader>());
         match new.target {
             Some(target) if target.len() > target_bytes_max => {
                 return Err(FsError::NameTooLong(target.to_vec()));
@@ -151,8 +152,8 @@ impl Filesystem {
             }
             _ => {}
         }
-        let inheritance = inherit(kind, &self.writing()?.options);
-        let id = InodeId { tree, number: subvolume.new_number(self.pool())? };
+        let inheritance = inherit(kind, &self.core.writing()?.options);
+        let id = InodeId { tree, number: subvolume.new_number(self.core.pool())? };
         let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
         let rdev = if is_device { new.rdev } else { 0 };
         Ok(PlannedInode { id, kind, uid: new.uid, rdev, target: new.target, inheritance })

@@ -2,16 +2,13 @@
 //! checked, and have nothing to refuse.
 
 use crate::attributes::InodeId;
-use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::interruption::begin_effects;
-use crate::log::book::LogBook;
+use crate::log_book::LogBook;
 use crate::packed::{append, remove};
 use brindle_ondisk::item::{
     DirEntryHeader, FileType, InodeExtrefHeader, InodeItem, InodeRefHeader, RootRefHeader, Timespec,
 };
 use brindle_ondisk::{Defect, Generation, Key, KeyType, ObjectId, RootId, extref_hash, name_hash, to_u64};
-use brindle_tree::{Editor, Need, Tree, TreeError, Unlogged};
+use brindle_tree::{Editor, Tree, TreeError, Unlogged};
 use std::sync::Arc;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -52,44 +49,6 @@ pub(crate) enum NameForm {
     Ref,
     /// Item of its own, when there is no more room in the shared one.
     Extref,
-}
-
-impl Filesystem {
-    /// Changes something, as one part of a transaction, if the caller is still there. An error of `act` means that only a part
-    /// of it may have been done: the pool takes no more changes then.
-    pub(crate) fn change<T>(
-        &self,
-        need: Need,
-        act: impl FnOnce(&Edit<'_>) -> Result<T, TreeError>,
-    ) -> Result<T, FsError> {
-        self.change_if(need, begin_effects, act)
-    }
-
-    /// The same, of what the caller does not wait for.
-    pub(crate) fn change_aside<T>(
-        &self,
-        need: Need,
-        act: impl FnOnce(&Edit<'_>) -> Result<T, TreeError>,
-    ) -> Result<T, FsError> {
-        self.change_if(need, || Ok(()), act)
-    }
-
-    /// Changes something if `condition` allows it behind all waits.
-    fn change_if<T>(
-        &self,
-        need: Need,
-        condition: impl FnOnce() -> Result<(), FsError>,
-        act: impl FnOnce(&Edit<'_>) -> Result<T, TreeError>,
-    ) -> Result<T, FsError> {
-        let now = self.writing()?.options.host.now().into();
-        let transaction = self.pool().join(need)?;
-        condition()?;
-        let done = act(&Edit { editor: *transaction, now, log_book: &self.log_book });
-        if let Err(error) = &done {
-            self.pool().abort(error);
-        }
-        Ok(done?)
-    }
 }
 
 impl Edit<'_> {

@@ -65,7 +65,7 @@ impl Filesystem {
     /// The item of a name's hash, and the entry of the name in it.
     pub(crate) fn slot(&self, place: Place<'_>) -> Result<Slot, FsError> {
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
-        let found = self.pool().with_item(place.tree, &key, |data| {
+        let found = self.core.pool().with_item(place.tree, &key, |data| {
             let entry = find::<DirEntryHeader>(data, |_, name| name == place.name);
             let entry = entry.map(|entry| match FileType::from_disk(entry.header.file_type & 0x7f) {
                 Some(kind) => Ok(Entry { location: entry.header.location, kind }),
@@ -81,15 +81,10 @@ impl Filesystem {
     /// Refuses a name whose entry has no room beside those of the same hash.
     pub(crate) fn check_room(&self, place: Place<'_>, slot: &Slot, freed: usize) -> Result<(), FsError> {
         let bytes = slot.item_bytes - freed + entry_bytes::<DirEntryHeader>(place.name, &[]);
-        if bytes > self.item_bytes_max() {
+        if bytes > self.core.item_bytes_max() {
             return Err(FsError::TooManyCollisions(place.name.to_vec()));
         }
         Ok(())
-    }
-
-    /// The largest item that a leaf can hold, in bytes.
-    pub(crate) fn item_bytes_max(&self) -> usize {
-        item_bytes_max(self.pool())
     }
 
     /// Target of an entry.
@@ -100,7 +95,7 @@ impl Filesystem {
             KeyType::ROOT_ITEM => Target::Subvolume(inode.tree),
             _ => Target::Inode,
         };
-        Ok(Child { entry, target, inode: self.inode(inode) })
+        Ok(Child { entry, target, inode: self.core.inode(inode) })
     }
 
     /// Does something with a name and what it stands for, both locked.
@@ -179,12 +174,13 @@ impl Filesystem {
     pub(crate) fn name_place(&self, place: Place<'_>, number: ObjectId) -> Result<NamePlace, FsError> {
         let parent = place.directory.number;
         let key = Key::new(number, KeyType::INODE_REF, parent.get());
-        let found = self.pool().with_item(place.tree, &key, |data| NamePlace::in_item(place, &key, data))?;
+        let found =
+            self.core.pool().with_item(place.tree, &key, |data| NamePlace::in_item(place, &key, data))?;
         if let Some(found) = found.flatten() {
             return Ok(found);
         }
         let key = Key::new(number, KeyType::INODE_EXTREF, extref_hash(parent, place.name));
-        let index = self.pool().with_item(place.tree, &key, |data| {
+        let index = self.core.pool().with_item(place.tree, &key, |data| {
             let is_wanted = |header: &InodeExtrefHeader, name: &[u8]| {
                 header.parent_objectid == parent && name == place.name
             };
@@ -207,17 +203,17 @@ impl Filesystem {
     ) -> Result<NameForm, FsError> {
         let parent = place.directory.number;
         let length =
-            |key| self.pool().with_item(place.tree, &key, <[u8]>::len).map(|length| length.unwrap_or(0));
+            |key| self.core.pool().with_item(place.tree, &key, <[u8]>::len).map(|length| length.unwrap_or(0));
         let freed = leaving.map_or(0, |name| entry_bytes::<InodeRefHeader>(name, &[]));
         let used = length(Key::new(number, KeyType::INODE_REF, parent.get()))?;
         let new = entry_bytes::<InodeRefHeader>(place.name, &[]);
-        if used.saturating_sub(freed) + new <= self.item_bytes_max() {
+        if used.saturating_sub(freed) + new <= self.core.item_bytes_max() {
             return Ok(NameForm::Ref);
         }
-        let has_extrefs = self.pool().superblock().incompat().contains(Incompat::EXTENDED_IREF);
+        let has_extrefs = self.core.pool().superblock().incompat().contains(Incompat::EXTENDED_IREF);
         let used = length(Key::new(number, KeyType::INODE_EXTREF, extref_hash(parent, place.name)))?;
         let new = entry_bytes::<InodeExtrefHeader>(place.name, &[]);
-        if !has_extrefs || used + new > self.item_bytes_max() {
+        if !has_extrefs || used + new > self.core.item_bytes_max() {
             return Err(FsError::TooManyLinks(InodeId { tree: place.directory.tree, number }));
         }
         Ok(NameForm::Extref)

@@ -19,14 +19,14 @@ impl Filesystem {
     /// Gives an inode, not a directory, one more name.
     pub fn link(&self, id: InodeId, parent: InodeId, name: &[u8]) -> Result<Attributes, FsError> {
         check_name(name)?;
-        let _writing = self.writing()?;
+        let _writing = self.core.writing()?;
         if id.tree != parent.tree {
             return Err(FsError::CrossSubvolume(id));
         }
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let (directory, inode) = (self.directory(parent), self.inode(id));
+        let (directory, inode) = (self.core.directory(parent), self.core.inode(id));
         let mut locks = lock_names(&[&directory, &inode]);
         self.changeable_directory(parent, false)?;
         let before = self.attributes(id)?;
@@ -48,7 +48,7 @@ impl Filesystem {
         self.check_room(place, &slot, 0)?;
         let form = self.new_name_form(place, id.number, None)?;
         let index = self.new_index(place.tree, parent, locks.of(parent))?;
-        self.change(Need::items(6), |edit| {
+        self.core.change(Need::items(6), |edit| {
             let entry = Entry { location: id.key(KeyType::INODE_ITEM, 0), kind: before.kind };
             edit.add_entry(place, index, entry)?;
             edit.add_name(place, id.number, index, form)?;

@@ -59,11 +59,11 @@ impl Filesystem {
         check_name(from_name)?;
         check_name(to_name)?;
         let is_across = from_parent != to_parent;
-        let writing = self.writing()?;
+        let writing = self.core.writing()?;
         let renames = &writing.renames;
         let _renames = is_across.then(|| renames.lock());
-        let from_subvolume = self.subvolume_state(from_parent.tree)?;
-        let to_subvolume = self.subvolume_state(to_parent.tree)?;
+        let from_subvolume = self.core.subvolume_state(from_parent.tree)?;
+        let to_subvolume = self.core.subvolume_state(to_parent.tree)?;
         let mut ordered = vec![&from_subvolume, &to_subvolume];
         ordered.sort_unstable_by_key(|subvolume| subvolume.tree().id());
         // Held twice by one thread it would wait for itself behind a writer.
@@ -72,7 +72,8 @@ impl Filesystem {
             ordered.iter().map(|subvolume| subvolume.begin_write()).collect::<Result<Vec<_>, _>>()?;
         let from = Place { tree: from_subvolume.tree(), directory: from_parent, name: from_name };
         let to = Place { tree: to_subvolume.tree(), directory: to_parent, name: to_name };
-        let (from_directory, to_directory) = (self.directory(from_parent), self.directory(to_parent));
+        let (from_directory, to_directory) =
+            (self.core.directory(from_parent), self.core.directory(to_parent));
         let left = loop {
             let source = self.slot(from)?.entry.ok_or_else(|| FsError::NotFound(from_name.to_vec()))?;
             let target = self.slot(to)?.entry;
@@ -126,7 +127,7 @@ impl Filesystem {
             (RenameMode::Exchange, Some(target)) => {
                 let there = self.plan_move(source, from, to, locks)?;
                 let back = self.plan_move(target, to, from, locks)?;
-                self.change(Need::items(24), |edit| {
+                self.core.change(Need::items(24), |edit| {
                     edit.replace_entry(to, back.old.index, there.new.index, source.entry)?;
                     edit.replace_entry(from, there.old.index, back.new.index, target.entry)?;
                     edit.detach(&there)?;
@@ -161,7 +162,7 @@ impl Filesystem {
         let left = whiteout.as_ref().map_or(0, |(planned, _)| planned.items());
         let freed_to = if target.is_some() { 0 } else { directory_bytes(to.name) };
         let freed_from = if whiteout.is_some() { 0 } else { -directory_bytes(from.name) };
-        self.change(Need::items(18 + removed + left), |edit| {
+        self.core.change(Need::items(18 + removed + left), |edit| {
             match &leaving {
                 Some((leaving, _)) => {
                     edit.replace_entry(to, leaving.index(), there.new.index, source.entry)?;
@@ -317,12 +318,13 @@ impl Filesystem {
         (uid, gid): (u32, u32),
         locks: &mut NameLocks<'_>,
     ) -> Result<(PlannedInode<'static>, u64), FsError> {
-        let subvolume = self.subvolume_state(from.directory.tree)?;
+        let subvolume = self.core.subvolume_state(from.directory.tree)?;
         let above = self.attributes(from.directory)?;
         let inherited = self.inherited(from.directory, locks.of(from.directory))?;
         let new = NewInode { mode: WHITEOUT_MODE, uid, gid, ..NewInode::default() };
-        let inheritance = inherit(&new, FileType::CharDevice, &above, &inherited, &self.writing()?.options);
-        let id = InodeId { tree: from.directory.tree, number: subvolume.new_number(self.pool())? };
+        let inheritance =
+            inherit(&new, FileType::CharDevice, &above, &inherited, &self.core.writing()?.options);
+        let id = InodeId { tree: from.directory.tree, number: subvolume.new_number(self.core.pool())? };
         let planned =
             PlannedInode { id, kind: FileType::CharDevice, uid, rdev: 0, target: None, inheritance };
         Ok((planned, self.new_index(from.tree, from.directory, locks.of(from.directory))?))

@@ -76,18 +76,18 @@ impl Filesystem {
     /// Removes a name of an inode that is no directory. The inode goes with the last name, or with its last opener.
     pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let left = self.with_child(&self.directory(parent), place, |child, locks| {
+        let left = self.with_child(&self.core.directory(parent), place, |child, locks| {
             self.changeable_directory(parent, true)?;
             if child.entry.kind == FileType::Directory {
                 return Err(FsError::IsADirectory(child.inode.id()));
             }
             let before = self.attributes(child.inode.id())?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(before.id).opens)?;
-            self.change(Need::freeing(leaving.items() + 1), |edit| {
+            self.core.change(Need::freeing(leaving.items() + 1), |edit| {
                 edit.lose_name(place, &leaving)?;
                 edit.directory(place.tree, parent.number, -directory_bytes(name))
             })?;
@@ -102,11 +102,11 @@ impl Filesystem {
     /// Removes an empty directory, or deletes a subvolume that is empty.
     pub fn remove_directory(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
-        let _writing = self.writing()?;
-        let subvolume = self.subvolume_state(parent.tree)?;
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let left = self.with_child(&self.directory(parent), place, |child, locks| {
+        let left = self.with_child(&self.core.directory(parent), place, |child, locks| {
             self.changeable_directory(parent, true)?;
             let id = child.inode.id();
             if child.entry.kind != FileType::Directory {
@@ -124,7 +124,7 @@ impl Filesystem {
             }
             let before = self.attributes(id)?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(id).opens)?;
-            self.change(Need::freeing(leaving.items() + 1), |edit| {
+            self.core.change(Need::freeing(leaving.items() + 1), |edit| {
                 edit.lose_name(place, &leaving)?;
                 edit.directory(place.tree, parent.number, -directory_bytes(name))
             })?;
@@ -152,7 +152,7 @@ impl Filesystem {
             }
             after = last;
         };
-        self.change(Need::freeing(3), |edit| {
+        self.core.change(Need::freeing(3), |edit| {
             edit.note_subvolume();
             edit.remove_entry(place, index)?;
             edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))
@@ -192,7 +192,7 @@ impl Filesystem {
         number: ObjectId,
         name: &mut Option<NamePlace>,
     ) -> Result<Option<usize>, FsError> {
-        let mut cursor = self.pool().cursor(place.tree, Readahead::None);
+        let mut cursor = self.core.pool().cursor(place.tree, Readahead::None);
         cursor.seek(&Key::new(number, KeyType::INODE_ITEM, 0))?;
         for count in 0..=ITEMS_AT_ONCE {
             let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == number) else {

@@ -70,7 +70,7 @@ impl Replay<'_> {
     /// Removes the attributes that the log does not have: it has all.
     fn drop_xattrs(&self, number: ObjectId) -> Result<(), FsError> {
         let id = self.id(number);
-        let pool = self.filesystem.pool();
+        let pool = self.filesystem.core.pool();
         let mut cursor = pool.cursor(self.tree, Readahead::None);
         cursor.seek(&id.key(KeyType::XATTR_ITEM, 0))?;
         let mut gone = Vec::new();
@@ -105,7 +105,7 @@ impl Replay<'_> {
 
     /// The ranges of a directory's indexes in which the log has every name.
     fn complete_ranges(&self, number: ObjectId) -> Result<Vec<RangeInclusive<u64>>, FsError> {
-        let mut cursor = self.filesystem.pool().cursor(&self.log.tree, Readahead::None);
+        let mut cursor = self.filesystem.core.pool().cursor(&self.log.tree, Readahead::None);
         cursor.seek(&Key::first_of(number, KeyType::DIR_LOG_INDEX))?;
         let mut found = Vec::new();
         while let Some((key, data)) = cursor.item() {

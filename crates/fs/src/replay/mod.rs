@@ -52,16 +52,16 @@ struct Replay<'a> {
 impl Filesystem {
     /// Replays the log, if there is one, and makes it durable. The filesystem must not be in use yet.
     pub(crate) fn replay_log(&self) -> Result<(), FsError> {
-        if !self.pool().has_log() {
+        if !self.core.pool().has_log() {
             return Ok(());
         }
-        let logs = self.pool().log_trees()?;
-        let now = self.writing()?.options.host.now().into();
-        let transaction = self.pool().join(Need::freeing(ITEMS))?;
-        let edit = Edit { editor: *transaction, now, log_book: &self.log_book };
+        let logs = self.core.pool().log_trees()?;
+        let now = self.core.writing()?.options.host.now().into();
+        let transaction = self.core.pool().join(Need::freeing(ITEMS))?;
+        let edit = Edit { editor: *transaction, now, log_book: &self.core.log_book };
         edit.editor.keep_log()?;
         for log in &logs {
-            let tree = match self.pool().tree(log.subvolume) {
+            let tree = match self.core.pool().tree(log.subvolume) {
                 // Deleted since: the log went with it.
                 Err(TreeError::NoTree(_)) => continue,
                 tree => tree?,
@@ -69,8 +69,8 @@ impl Filesystem {
             Replay { filesystem: self, edit: &edit, log, tree: &tree, touched: BTreeSet::new() }.run()?;
         }
         drop(transaction);
-        self.pool().log_is_replayed()?;
-        self.pool().commit()?;
+        self.core.pool().log_is_replayed()?;
+        self.core.pool().commit()?;
         tracing::info!("replayed a log of fsyncs after the last commit, in {} subvolumes", logs.len());
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Replay<'_> {
 
     /// Goes through the log once.
     fn go_through(&mut self, stage: Stage) -> Result<(), FsError> {
-        let mut cursor = self.filesystem.pool().cursor(&self.log.tree, Readahead::Forward);
+        let mut cursor = self.filesystem.core.pool().cursor(&self.log.tree, Readahead::Forward);
         cursor.seek(&Key::MIN)?;
         let mut unnamed = None;
         while let Some((key, data)) = cursor.item() {
@@ -145,7 +145,7 @@ impl Replay<'_> {
             Ok(_) => Ok(None),
             Err(defect) => Err(TreeError::item(self.tree.id(), key, defect)),
         };
-        let found = self.filesystem.pool().with_item(self.tree, &key, read)?;
+        let found = self.filesystem.core.pool().with_item(self.tree, &key, read)?;
         Ok(found.transpose()?.flatten())
     }
 }

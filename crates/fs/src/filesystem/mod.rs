@@ -1,20 +1,16 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
 use crate::attributes::InodeId;
+use crate::core::{Core, WriteState};
 use crate::data::context::DataContext;
 use crate::destage::DestageCounters;
 use crate::error::FsError;
-use crate::inodes::InodeTable;
-use crate::log::book::LogBook;
+use crate::inodes::Inode;
 use crate::neighbours::Neighbours;
-use crate::orphan::Orphans;
-use crate::subvolume::{SubvolumeState, Subvolumes};
 use crate::write_options::WriteOptions;
 use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
-use brindle_sync::{Mutex, Rank};
-use brindle_tree::{Pool, StopOnPanic, Tree, TreeError, WriterOptions};
-use std::ops::Deref;
+use brindle_tree::{Pool, WriterOptions};
 use std::sync::Arc;
 
 /// The most that the replay of a log in memory writes to a device, in bytes.
@@ -44,53 +40,15 @@ pub enum SubvolumeChoice {
 /// A filesystem, read and (if it was opened for that) written by many threads at once.
 #[derive(Debug)]
 pub struct Filesystem {
-    pool: Pool,
-    pub(crate) subvolumes: Subvolumes,
+    pub(crate) core: Arc<Core>,
     root: InodeId,
     warnings: Vec<String>,
     /// Locations of small files read last.
     pub(crate) neighbours: Neighbours,
-    /// The inodes in use.
-    pub(crate) inodes: InodeTable,
     /// Context for writing contents.
     pub(crate) data: DataContext,
-    /// Changes of files that the log does not have.
-    pub(crate) log_book: LogBook,
     /// Counters of destaging.
     pub(crate) destaged: DestageCounters,
-    /// State needed for changes; `None` if the filesystem is only read.
-    write: Option<WriteState>,
-}
-
-/// State needed for changes.
-#[derive(Debug)]
-pub(crate) struct WriteState {
-    pub(crate) options: WriteOptions,
-    /// Held while something moves from one directory to another.
-    pub(crate) renames: Mutex<()>,
-    /// Held while a deleted subvolume is dropped, or blocks are moved that could be part of one.
-    pub(crate) drops: Mutex<()>,
-    /// Places where orphans are still to be looked for.
-    pub(crate) orphans: Arc<Orphans>,
-    /// The id of the next subvolume, once it has been looked up.
-    pub(crate) next_subvolume: Mutex<Option<u64>>,
-}
-
-/// Operation that changes something. A panic in its course ends all writing: what it has changed in memory would not
-/// agree with the trees.
-#[derive(Debug)]
-#[must_use = "a panic stops the pool as long as it lives"]
-pub(crate) struct Writing<'f> {
-    state: &'f WriteState,
-    _stops: StopOnPanic<'f>,
-}
-
-impl Deref for Writing<'_> {
-    type Target = WriteState;
-
-    fn deref(&self) -> &WriteState {
-        self.state
-    }
 }
 
 impl Filesystem {
@@ -137,13 +95,7 @@ impl Filesystem {
         if write.small_file_bytes.is_none() {
             write.small_file_bytes = Some(pool.settings()?.small_file_bytes);
         }
-        let state = WriteState {
-            options: write,
-            renames: Mutex::new(Rank::Renames, ()),
-            drops: Mutex::new(Rank::SubvolumeDrop, ()),
-            orphans: Arc::default(),
-            next_subvolume: Mutex::new(Rank::NextSubvolume, None),
-        };
+        let state = WriteState::new(write);
         Self::new(pool, options, Some(state))
     }
 
@@ -156,16 +108,18 @@ impl Filesystem {
                     .to_owned(),
             );
         }
-        let root = InodeId::root_of(RootId::FS_TREE);
-        let (subvolumes, neighbours) = (Subvolumes::default(), Neighbours::default());
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
-        let (inodes, data) = (InodeTable::default(), DataContext::new(&write_options));
-        let (log_book, destaged) = (LogBook::default(), DestageCounters::default());
-        let mut filesystem =
-            Self { pool, subvolumes, root, warnings, neighbours, inodes, data, log_book, destaged, write };
-        if filesystem.write.is_some() {
+        let mut filesystem = Self {
+            core: Arc::new(Core::new(pool, write)),
+            root: InodeId::root_of(RootId::FS_TREE),
+            warnings,
+            neighbours: Neighbours::default(),
+            data: DataContext::new(&write_options),
+            destaged: DestageCounters::default(),
+        };
+        if !filesystem.core.is_only_read() {
             filesystem.replay_log().map_err(|error| FsError::Log(Box::new(error)))?;
-            if !filesystem.pool.is_transient() {
+            if !filesystem.pool().is_transient() {
                 filesystem.end_relocations().map_err(|error| FsError::Relocation(Box::new(error)))?;
             }
         }
@@ -189,44 +143,12 @@ impl Filesystem {
 
     /// The trees below.
     pub fn pool(&self) -> &Pool {
-        &self.pool
+        self.core.pool()
     }
 
     /// Returns true if anything can be changed; false from the first error on that left a commit undone.
     pub fn is_writable(&self) -> bool {
-        self.write.is_some() && self.pool.read_only_reason().is_none()
-    }
-
-    /// Returns true if it was opened to be read.
-    pub(crate) fn is_only_read(&self) -> bool {
-        self.write.is_none()
-    }
-
-    /// Places where orphans are still to be looked for, also once writing has ended; `None` if the filesystem is only
-    /// read.
-    pub(crate) fn orphans(&self) -> Option<&Arc<Orphans>> {
-        self.write.as_ref().map(|write| &write.orphans)
-    }
-
-    /// Guard of an operation that may join a transaction or wait for a commit. The caller has no part in a transaction
-    /// and no lock of a tree; builds with debug assertions panic if it has, whether or not the
-    /// operation comes to wait.
-    #[track_caller]
-    pub(crate) fn may_wait_for_commits(&self) -> StopOnPanic<'_> {
-        Rank::Commit.assert_free();
-        self.pool.stop_on_panic()
-    }
-
-    /// State needed for changes, or a refusal.
-    #[track_caller]
-    pub(crate) fn writing(&self) -> Result<Writing<'_>, FsError> {
-        let stops = self.may_wait_for_commits();
-        let read_only = |why| FsError::Tree(TreeError::ReadOnly(why));
-        match (self.pool.read_only_reason(), &self.write) {
-            (Some(why), _) => Err(read_only(why)),
-            (None, None) => Err(read_only("it was opened to be read only".into())),
-            (None, Some(state)) => Ok(Writing { state, _stops: stops }),
-        }
+        self.core.is_writable()
     }
 
     /// Warnings for users: damaged superblocks, missing devices, a log that is not replayed.
@@ -234,13 +156,8 @@ impl Filesystem {
         &self.warnings
     }
 
-    /// The tree of a subvolume.
-    pub(crate) fn tree(&self, id: RootId) -> Result<Arc<Tree>, FsError> {
-        Ok(Arc::clone(self.subvolume_state(id)?.tree()))
-    }
-
-    /// State shared by all users of a subvolume.
-    pub(crate) fn subvolume_state(&self, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
-        self.subvolumes.get(&self.pool, id)
+    /// The inode in memory, shared by all its users. Its existence in the pool is not checked.
+    pub fn inode(&self, id: InodeId) -> Arc<Inode> {
+        self.core.inode(id)
     }
 }
