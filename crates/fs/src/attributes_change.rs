@@ -2,9 +2,9 @@
 
 use crate::acl::{self, Acl};
 use crate::attributes::{Attributes, InodeId, Timestamp};
+use crate::directory::entry::frozen_flags;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
-use crate::namespace::entry::frozen_flags;
 use crate::write_options::AtimeMode;
 use brindle_ondisk::item::{FileType, InodeFlags, InodeItem, Timespec};
 use brindle_tree::Need;
@@ -139,25 +139,25 @@ impl Filesystem {
         if change.changes_item() {
             self.change_item(id, change)?;
         }
-        self.attributes(id)
+        self.items.attributes(id)
     }
 
     /// Refuses a change of attributes that the inode's flags forbid; returns the attributes as they are.
     pub fn check_change(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
         let _writing = self.core.writing()?;
-        let before = self.attributes(id)?;
+        let before = self.items.attributes(id)?;
         check_allowed(&before, change)?;
         Ok(before)
     }
 
     /// Returns true if the inode may only be added to.
     pub fn is_append_only(&self, id: InodeId) -> Result<bool, FsError> {
-        Ok(self.quick_attributes(id)?.flags.contains(InodeFlags::APPEND))
+        Ok(self.items.quick_attributes(id)?.flags.contains(InodeFlags::APPEND))
     }
 
     /// Refuses if existing contents of the inode can't be changed: it is immutable or append-only.
     pub fn check_overwritable(&self, id: InodeId) -> Result<(), FsError> {
-        frozen_flags(&self.attributes(id)?)
+        frozen_flags(&self.items.attributes(id)?)
     }
 
     /// Refuses if the inode's contents or attributes can't be changed: what an open to write asks.
@@ -165,7 +165,7 @@ impl Filesystem {
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
-        if self.attributes(id)?.flags.contains(InodeFlags::IMMUTABLE) {
+        if self.items.attributes(id)?.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(FsError::NotPermitted { file: id, why: "it is immutable" });
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Filesystem {
             Some(mode) => self.access_list(id)?.map(|list| list.with_mode(mode)),
             None => None,
         };
-        self.attributes(id)?;
+        self.items.attributes(id)?;
         self.core.change(Need::items(2), |edit| {
             if let Some(list) = &list {
                 edit.replace_xattr(subvolume.tree(), id, acl::ACCESS, &list.to_value())?;
@@ -200,7 +200,7 @@ impl Filesystem {
 
     /// The access ACL of an inode, if it has one.
     fn access_list(&self, id: InodeId) -> Result<Option<Acl>, FsError> {
-        let value = self.xattr(id, acl::ACCESS)?;
+        let value = self.items.xattr(id, acl::ACCESS)?;
         Ok(value.and_then(|value| Acl::parse(&value).ok().flatten()))
     }
 
@@ -211,7 +211,7 @@ impl Filesystem {
         if options.atime == AtimeMode::Never || id.is_empty_subvolume() {
             return Ok(());
         }
-        let before = self.attributes(id)?;
+        let before = self.items.attributes(id)?;
         if !needs_access_time(&before, options.atime, options.host.now()) {
             return Ok(());
         }
@@ -224,7 +224,7 @@ impl Filesystem {
         };
         let inode = self.core.inode(id);
         let _names = inode.names();
-        self.attributes(id)?;
+        self.items.attributes(id)?;
         self.core.change_aside(Need::items(1), |edit| {
             edit.inode(subvolume.tree(), id.number, |item| item.atime = edit.now)
         })

@@ -2,13 +2,13 @@
 //! rights and locks of writing. Knows none of the parts.
 
 use crate::attributes::InodeId;
+use crate::directory::entry::item_bytes_max;
 use crate::error::FsError;
 use crate::inodes::{Inode, InodeTable};
 use crate::interruption::begin_effects;
 use crate::log_book::LogBook;
 use crate::namespace::edit::Edit;
-use crate::namespace::entry::item_bytes_max;
-use crate::orphan::OrphanQueue;
+use crate::orphan_queue::OrphanQueue;
 use crate::subvolume::{SubvolumeState, SubvolumeTable};
 use crate::write_options::WriteOptions;
 use brindle_ondisk::{Incompat, RootId};

@@ -14,49 +14,15 @@
 //!
 //! A filesystem that is only read loses no names; its holds count nothing.
 
-use crate::attributes::InodeId;
+use crate::attributes::{Attributes, InodeId};
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
+use crate::inode_hold::InodeHold;
 use crate::inodes::Inode;
-use crate::orphan::OrphanQueue;
-use std::ops::Deref;
+use crate::open_file::OpenFile;
+use brindle_ondisk::item::{FileType, InodeFlags};
+use brindle_ondisk::{Defect, KeyType, to_u64, to_usize};
 use std::sync::Arc;
-
-/// A counted use of an inode.
-#[derive(Debug)]
-#[must_use = "the inode is kept as long as this lasts"]
-pub struct InodeHold {
-    inode: Arc<Inode>,
-    /// The place for an inode that has to go; `None` if nothing is counted.
-    orphans: Option<Arc<OrphanQueue>>,
-}
-
-impl InodeHold {
-    /// Gives the count back. Returns the inode, and true if it has to be removed; `None` if nothing was counted.
-    fn end(mut self) -> Option<(Arc<Inode>, bool)> {
-        self.orphans.take()?;
-        let has_to_go = self.inode.give_back();
-        Some((Arc::clone(&self.inode), has_to_go))
-    }
-}
-
-impl Drop for InodeHold {
-    fn drop(&mut self) {
-        if let Some(orphans) = self.orphans.take()
-            && self.inode.give_back()
-        {
-            orphans.look_at(self.inode.id().tree);
-        }
-    }
-}
-
-impl Deref for InodeHold {
-    type Target = Arc<Inode>;
-
-    fn deref(&self) -> &Arc<Inode> {
-        &self.inode
-    }
-}
 
 impl Filesystem {
     /// Keeps an inode that has a name, or is kept already.
@@ -64,7 +30,7 @@ impl Filesystem {
         let _stops = self.core.pool().stop_on_panic();
         let inode = self.core.inode(id);
         if self.core.orphans().is_none() {
-            return Ok(InodeHold { inode, orphans: None });
+            return Ok(InodeHold::new(inode, None));
         }
         let subvolume = self.core.subvolume_state(id.tree)?;
         // Held until the use is counted: the deletion of the subvolume looks at the count.
@@ -74,7 +40,7 @@ impl Filesystem {
             if access.is_deleted {
                 return Err(FsError::DeletedSubvolume(id.tree));
             }
-            if self.quick_attributes(id)?.nlink == 0 {
+            if self.items.quick_attributes(id)?.nlink == 0 {
                 return Err(FsError::NoInode(id));
             }
         }
@@ -85,14 +51,14 @@ impl Filesystem {
 
     /// The hold of a use that is counted already.
     pub(crate) fn counted(&self, inode: Arc<Inode>) -> InodeHold {
-        InodeHold { inode, orphans: self.core.orphans().map(Arc::clone) }
+        InodeHold::new(inode, self.core.orphans().map(Arc::clone))
     }
 
     /// Ends a use; the last one removes an inode that has no name. Contents that replace all earlier ones are written
     /// back.
     pub fn release(&self, hold: InodeHold) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
-        let is_unnamed = hold.orphans.is_none() || hold.names().is_unnamed;
+        let is_unnamed = !hold.is_counted() || hold.names().is_unnamed;
         let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(&hold) };
         written.and(self.let_go(hold))
     }
@@ -104,5 +70,77 @@ impl Filesystem {
             Some((inode, true)) => self.remove_unnamed(&inode),
             _ => Ok(()),
         }
+    }
+}
+
+impl Filesystem {
+    /// Opens a regular file, or a symbolic link to read its target.
+    pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
+        self.open_known(&self.items.quick_attributes(id)?)
+    }
+
+    /// Opens a file whose attributes the caller has just read; [`FsError::NoInode`] if it has lost its last name since.
+    pub fn open_known(&self, attributes: &Attributes) -> Result<OpenFile, FsError> {
+        self.open_held(attributes, self.acquire(attributes.id)?)
+    }
+
+    /// Closes a file: removes an inode that has lost its last name if this was its last opening, and writes contents back
+    /// that replace all earlier ones.
+    pub fn close_file(&self, file: OpenFile) -> Result<(), FsError> {
+        self.release(file.into_hold())
+    }
+
+    /// Ends the use of a file that was opened for one operation: as [`close_file`](Self::close_file), but for contents,
+    /// which stay in memory.
+    pub(crate) fn end_use(&self, file: OpenFile) -> Result<(), FsError> {
+        self.let_go(file.into_hold())
+    }
+
+    /// Makes an open file of an inode that is held.
+    pub(crate) fn open_held(&self, attributes: &Attributes, inode: InodeHold) -> Result<OpenFile, FsError> {
+        let _stops = self.core.pool().stop_on_panic();
+        let id = attributes.id;
+        match attributes.kind {
+            FileType::Regular | FileType::Symlink => {}
+            FileType::Directory => return Err(FsError::IsADirectory(id)),
+            _ => return Err(FsError::NotAFile(id)),
+        }
+        let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
+        if inode.data.size().is_none() {
+            // Attributes read before may be older than a write by a thread that has finished with the file since;
+            // from here on the inode stays in memory.
+            let size =
+                if self.core.is_writable() { self.items.attributes(id)?.size } else { attributes.size };
+            inode.data.load(size);
+        }
+        Ok(OpenFile::new(id, inode, has_checksums))
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
+        /// The kernel's `PATH_MAX`, which counts the zero at the end: no link can be longer.
+        const TARGET_MAX: u64 = 4095;
+        let attributes = self.items.attributes(id)?;
+        if attributes.kind != FileType::Symlink {
+            return Err(FsError::NotASymlink(id));
+        }
+        let file = self.open_known(&attributes)?;
+        let size = file.size();
+        let key = id.key(KeyType::INODE_ITEM, 0);
+        let refuse = |defect| FsError::Item { file: id, key, defect };
+        if size > TARGET_MAX {
+            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, size)));
+        }
+        let mut target = vec![0; to_usize(size)];
+        let length = self.reader.read(&file, 0, &mut target);
+        // A link that has lost its name meanwhile goes now; that it could not is no matter of the reader.
+        if let Err(error) = self.end_use(file) {
+            tracing::warn!("{id} has lost its last name and could not be removed: {error}");
+        }
+        target.truncate(length?);
+        if let Some(at) = target.iter().position(|byte| *byte == 0) {
+            return Err(refuse(Defect::new("zero byte in a symbolic link, at", to_u64(at))));
+        }
+        Ok(target)
     }
 }

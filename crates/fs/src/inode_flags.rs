@@ -64,11 +64,6 @@ impl FileFlags {
 }
 
 impl Filesystem {
-    /// The flags of an inode (`FS_IOC_GETFLAGS`).
-    pub fn flags(&self, id: InodeId) -> Result<FileFlags, FsError> {
-        Ok(FileFlags::of(self.attributes(id)?.flags))
-    }
-
     /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Permissions are the caller's business.
     pub fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
         let writing = self.core.writing()?;
@@ -77,7 +72,7 @@ impl Filesystem {
         let _access = subvolume.begin_write()?;
         let inode = self.core.inode(id);
         let mut names = inode.names();
-        let before = self.attributes(id)?;
+        let before = self.items.attributes(id)?;
         let wanted = wanted_flags(&before, flags)?;
         let compression = match options.compression.map(|choice| choice.algorithm) {
             Some(Compression::Lzo) => &b"lzo"[..],

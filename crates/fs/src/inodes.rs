@@ -19,8 +19,8 @@
 //! A commit takes none of these locks; it waits for the parts in the transaction only.
 
 use crate::attributes::InodeId;
-use crate::data::state::FileState;
 use crate::namespace::NameState;
+use crate::pages::state::FileState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};

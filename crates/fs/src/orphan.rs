@@ -13,50 +13,17 @@ use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
+use crate::orphan_queue::OrphanQueue;
 use crate::subvolume::SubvolumeState;
 use brindle_ondisk::item::FileType;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
-use brindle_sync::{Mutex, Rank, Ranked};
 use brindle_tree::{Need, Readahead};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Size of a batch, of subvolumes and of the orphans of one.
 const BATCH: usize = 64;
 /// Items changed when the rest of an inode without contents is removed, in one place: a few attributes and names.
 const REMNANT_ITEMS: usize = 32;
-
-/// Places where orphans are still to be looked for.
-#[derive(Debug, Default)]
-pub(crate) struct OrphanQueue {
-    /// Subvolumes to be looked at.
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    /// Subvolumes with orphans that were left and have to go.
-    subvolumes: VecDeque<RootId>,
-    /// Every subvolume from this one on is yet to be looked at; `None` if none is.
-    all_from: Option<RootId>,
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self { subvolumes: VecDeque::new(), all_from: Some(RootId::FS_TREE) }
-    }
-}
-
-impl Ranked for Waiting {
-    const RANK: Rank = Rank::Orphans;
-}
-
-impl OrphanQueue {
-    /// Notes a subvolume that may have orphans.
-    pub(crate) fn look_at(&self, id: RootId) {
-        self.waiting.lock().subvolumes.push_back(id);
-    }
-}
 
 impl Filesystem {
     /// Removes an inode that has lost its last name and is not open, once it bears the mark.
@@ -79,7 +46,7 @@ impl Filesystem {
 
     /// Removes contents in steps, then the rest.
     fn remove_marked(&self, inode: &Inode) -> Result<(), FsError> {
-        match self.attributes(inode.id()) {
+        match self.items.attributes(inode.id()) {
             Ok(before) if before.nlink == 0 && before.kind == FileType::Regular => {
                 self.drop_file_contents(inode.id())?;
             }
@@ -98,7 +65,7 @@ impl Filesystem {
         let _access = subvolume.begin_upkeep()?;
         let _names = inode.names();
         let _alone = inode.data.exclusive();
-        let has_name = match self.attributes(id) {
+        let has_name = match self.items.attributes(id) {
             Ok(attributes) => attributes.nlink > 0,
             Err(FsError::NoInode(_)) => false,
             Err(error) => return Err(error),
@@ -113,7 +80,7 @@ impl Filesystem {
 
     /// Looks for orphans in a few subvolumes, and removes a few; whether there is more to do.
     pub(crate) fn clean_orphans(&self, orphans: &OrphanQueue) -> Result<bool, FsError> {
-        let Some(id) = self.next_subvolume_with_orphans(orphans)? else {
+        let Some(id) = orphans.next(self.core.pool())? else {
             return Ok(false);
         };
         let subvolume = match self.core.subvolume_state(id) {
@@ -182,30 +149,5 @@ impl Filesystem {
             cursor.next()?;
         }
         Ok(found)
-    }
-
-    fn next_subvolume_with_orphans(&self, orphans: &OrphanQueue) -> Result<Option<RootId>, FsError> {
-        let mut waiting = orphans.waiting.lock();
-        if let Some(id) = waiting.subvolumes.pop_front() {
-            return Ok(Some(id));
-        }
-        let Some(mut from) = waiting.all_from else {
-            return Ok(None);
-        };
-        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
-        loop {
-            cursor.seek(&Key::first_of(from.object_id(), KeyType::ROOT_ITEM))?;
-            let Some(key) = cursor.key().filter(|key| key.objectid <= ObjectId::LAST_FREE) else {
-                waiting.all_from = None;
-                return Ok(None);
-            };
-            let id = RootId::new(key.objectid.get());
-            from = RootId::new(id.get() + 1);
-            if key.item_type == KeyType::ROOT_ITEM && (id == RootId::FS_TREE || id.is_subvolume()) {
-                waiting.all_from = Some(from);
-                return Ok(Some(id));
-            }
-        }
     }
 }

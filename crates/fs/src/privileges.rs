@@ -56,13 +56,13 @@ impl Filesystem {
         let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         let _names = inode.names();
-        let before = self.attributes(id)?;
+        let before = self.items.attributes(id)?;
         if before.kind != FileType::Regular {
             return Ok(false);
         }
         let has_set_ids = before.mode & (SET_USER_ID | SET_GROUP_ID) != 0;
         let mode = if has_set_ids { right(&before).mode_after(before.mode) } else { before.mode };
-        let has_capability = self.xattr(id, CAPABILITY)?.is_some();
+        let has_capability = self.items.xattr(id, CAPABILITY)?.is_some();
         if mode == before.mode && !has_capability {
             inode.is_unprivileged.store(!has_set_ids, Ordering::Release);
             return Ok(false);

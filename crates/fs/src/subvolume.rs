@@ -1,6 +1,7 @@
 //! Subvolumes and snapshots: where their trees begin, and how they hang together.
 
 use crate::attributes::{InodeId, Timestamp};
+use crate::directory::location::SubvolumePlace;
 use crate::error::FsError;
 use crate::filesystem::{Filesystem, SubvolumeChoice};
 use brindle_ondisk::item::{RootFlags, RootItem};
@@ -43,12 +44,6 @@ impl Subvolume {
     pub fn is_read_only(&self) -> bool {
         self.flags.contains(RootFlags::RDONLY)
     }
-}
-
-/// Parent and path of a subvolume.
-struct Place {
-    parent: Option<RootId>,
-    path: Vec<u8>,
 }
 
 /// The subvolumes in use, each looked up once.
@@ -239,7 +234,7 @@ impl Filesystem {
             SubvolumeChoice::Id(id) if id.get() == 0 => RootId::FS_TREE,
             SubvolumeChoice::Id(id) => *id,
             SubvolumeChoice::Path(path) => {
-                let inode = self.resolve(InodeId::root_of(RootId::FS_TREE), path)?;
+                let inode = self.directories.resolve(InodeId::root_of(RootId::FS_TREE), path)?;
                 if inode != InodeId::root_of(inode.tree) {
                     return Err(FsError::NotASubvolume(path.clone()));
                 }
@@ -250,20 +245,12 @@ impl Filesystem {
         Ok(InodeId::root_of(id))
     }
 
-    /// The path of a subvolume from the top level, whose own is empty; `None` for one that has lost its place.
-    ///
-    /// # Errors
-    /// Trees that can't be read.
-    pub fn path_of_subvolume(&self, id: RootId) -> Result<Option<Vec<u8>>, FsError> {
-        Ok(self.place(id)?.map(|place| place.path))
-    }
-
     /// A subvolume with its path; `None` for one that is deleted or has lost its place.
     fn subvolume(&self, id: RootId, item: &RootItem) -> Result<Option<Subvolume>, FsError> {
         if item.refs.get() == 0 {
             return Ok(None);
         }
-        let Some(Place { parent, path }) = self.place(id)? else {
+        let Some(SubvolumePlace { parent, path }) = self.directories.place(id)? else {
             return Ok(None);
         };
         Ok(Some(Subvolume {
@@ -280,93 +267,5 @@ impl Filesystem {
             sent_generation: item.stransid.get(),
             flags: item.root_flags(),
         }))
-    }
-
-    /// The parent of a subvolume, and its path from the top level.
-    fn place(&self, id: RootId) -> Result<Option<Place>, FsError> {
-        /// Deeper than any path that can be named.
-        const DEPTH_MAX: usize = 4096;
-        let mut parts: Vec<Vec<u8>> = Vec::new();
-        let mut at = id;
-        let mut first_parent = None;
-        while at != RootId::FS_TREE {
-            let Some((parent, directory, name)) = self.backref(at)? else {
-                return Ok(None);
-            };
-            first_parent.get_or_insert(parent);
-            parts.push(name);
-            let mut inode = InodeId { tree: parent, number: directory };
-            while inode.number != ObjectId::FIRST_FREE {
-                let Some((above, name)) = self.first_name(inode)? else {
-                    return Ok(None);
-                };
-                parts.push(name);
-                inode.number = above;
-                if parts.len() > DEPTH_MAX {
-                    return Err(FsError::SubvolumeLoop(id));
-                }
-            }
-            at = parent;
-            if parts.len() > DEPTH_MAX {
-                return Err(FsError::SubvolumeLoop(id));
-            }
-        }
-        parts.reverse();
-        Ok(Some(Place { parent: first_parent, path: parts.join(&b'/') }))
-    }
-
-    /// Parent subvolume, directory in it and name of a subvolume.
-    pub(crate) fn backref(&self, id: RootId) -> Result<Option<(RootId, ObjectId, Vec<u8>)>, FsError> {
-        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
-        cursor.seek(&Key::first_of(id.object_id(), KeyType::ROOT_BACKREF))?;
-        let Some((key, data)) = cursor.item() else {
-            return Ok(None);
-        };
-        if (key.objectid, key.item_type) != (id.object_id(), KeyType::ROOT_BACKREF) {
-            return Ok(None);
-        }
-        match Item::parse(&key, data) {
-            Ok(Item::RootRef(reference)) => {
-                Ok(Some((RootId::new(key.offset()), reference.dirid, reference.name.to_vec())))
-            }
-            Ok(_) => Ok(None),
-            Err(defect) => Err(TreeError::item(RootId::ROOT_TREE, key, defect).into()),
-        }
-    }
-
-    /// The directory that holds a directory, across the borders of subvolumes; the top level holds itself.
-    /// `None` where it has lost its place.
-    pub fn parent_directory(&self, id: InodeId) -> Result<Option<InodeId>, FsError> {
-        if id == InodeId::root_of(RootId::FS_TREE) {
-            return Ok(Some(id));
-        }
-        if id == InodeId::root_of(id.tree) {
-            let above = self.backref(id.tree)?;
-            return Ok(above.map(|(tree, number, _)| InodeId { tree, number }));
-        }
-        let above = self.first_name(id)?;
-        Ok(above.map(|(number, _)| InodeId { tree: id.tree, number }))
-    }
-
-    /// The directory and name of an inode, the first where it has several.
-    pub fn first_name(&self, id: InodeId) -> Result<Option<(ObjectId, Vec<u8>)>, FsError> {
-        let mut cursor = self.core.pool().cursor(&self.core.tree(id.tree)?, Readahead::None);
-        cursor.seek(&id.key(KeyType::INODE_REF, 0))?;
-        let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == id.number) else {
-            return Ok(None);
-        };
-        let refuse = |defect| FsError::Item { file: id, key, defect };
-        match Item::parse(&key, data).map_err(refuse)? {
-            Item::InodeRef(mut names) => {
-                let name = names.next().transpose().map_err(refuse)?;
-                Ok(name.map(|name| (ObjectId::new(key.offset()), name.name.to_vec())))
-            }
-            Item::InodeExtref(mut names) => {
-                let name = names.next().transpose().map_err(refuse)?;
-                Ok(name.map(|name| (name.parent, name.name.to_vec())))
-            }
-            _ => Ok(None),
-        }
     }
 }

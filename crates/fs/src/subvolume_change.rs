@@ -2,18 +2,18 @@
 //! and the entry in the UUID tree.
 
 use crate::attributes::{InodeId, Timestamp};
+use crate::directory::entry::Target;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::namespace::create::{FirstName, PlannedInode};
-use crate::namespace::edit::{Edit, Entry, NameForm, Place, directory_bytes, root_reference_keys};
-use crate::namespace::entry::{NamePlace, Target};
+use crate::namespace::edit::{Edit, Entry, Place, directory_bytes};
 use crate::namespace::inherit::Inheritance;
 use crate::namespace::{NewInode, check_name};
 use crate::subvolume::{SubvolumeState, WriteAccess, highest_number};
 use crate::uuid_tree::UuidKind;
 use crate::xattr_change::{COMPRESSION, compression_flag};
 use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
-use brindle_ondisk::{Defect, Generation, Incompat, Item, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
+use brindle_ondisk::{Defect, Generation, Incompat, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sync::RwLockReadGuard;
 use brindle_tree::{Need, Readahead, TreeError};
 use std::cmp::Ordering;
@@ -50,12 +50,12 @@ impl Filesystem {
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.core.directory(parent);
         let mut names = directory.names();
-        self.changeable_directory(parent, false)?;
+        self.directories.changeable_directory(parent, false)?;
         self.check_free(place)?;
         let inheritance = self.inheritance_of_subvolume(parent.tree, new)?;
         let id = self.new_subvolume_id()?;
         let uuid = options.host.new_uuid();
-        let index = self.new_index(place.tree, parent, &mut names)?;
+        let index = self.directories.new_index(place.tree, parent, &mut names)?;
         self.core.change(Need::items(16), |edit| {
             let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.store().nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
@@ -72,7 +72,7 @@ impl Filesystem {
         let mode = DIRECTORY | new.mode & PERMISSIONS & !new.umask;
         let mut inheritance =
             Inheritance { mode, gid: new.gid, flags: InodeFlags::empty(), xattrs: Vec::new() };
-        if let Some(value) = self.xattr(InodeId::root_of(around), COMPRESSION)? {
+        if let Some(value) = self.items.xattr(InodeId::root_of(around), COMPRESSION)? {
             // What the kernel can't read it passes over as well.
             if let Some(flag) = compression_flag(&value).filter(|flag| *flag == InodeFlags::COMPRESS) {
                 inheritance.flags = flag;
@@ -99,12 +99,12 @@ impl Filesystem {
         let directory = self.core.directory(parent);
         self.write_back_all(Some(source))?;
         let mut names = directory.names();
-        self.changeable_directory(parent, false)?;
+        self.directories.changeable_directory(parent, false)?;
         self.check_free(place)?;
         let id = self.new_subvolume_id()?;
         let uuid = write.options.host.new_uuid();
         let now = write.options.host.now().into();
-        let index = self.new_index(place.tree, parent, &mut names)?;
+        let index = self.directories.new_index(place.tree, parent, &mut names)?;
         // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
         drop(self.core.pool().join(Need::items(16))?);
         self.core.pool().exclusively(|editor| {
@@ -127,8 +127,8 @@ impl Filesystem {
         check_name(name)?;
         let tree = self.core.tree(parent.tree)?;
         let place = Place { tree: &tree, directory: parent, name };
-        let entry = self.slot(place)?.entry.ok_or_else(|| FsError::NotFound(name.to_vec()))?;
-        match self.child(place, entry)?.target {
+        let entry = self.directories.slot(place)?.entry.ok_or_else(|| FsError::NotFound(name.to_vec()))?;
+        match self.directories.child(place, entry)?.target {
             Target::Subvolume(id) => self.delete(id, false),
             Target::Inode | Target::Nothing => Err(FsError::NotASubvolume(name.to_vec())),
         }
@@ -182,12 +182,12 @@ impl Filesystem {
         // The lock of the directory is held: from here on the name stays.
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
         let place = Place { tree: above.tree(), directory: home.directory, name: &home.name };
-        self.changeable_directory(place.directory, true)?;
+        self.directories.changeable_directory(place.directory, true)?;
         self.check_deletable(id)?;
-        if only_if_empty && !self.is_empty_directory(InodeId::root_of(id))? {
+        if only_if_empty && !self.directories.is_empty_directory(InodeId::root_of(id))? {
             return Err(FsError::NotEmpty(InodeId::root_of(id)));
         }
-        let index = self.root_reference_place(place.directory.tree, id)?.index;
+        let index = self.directories.root_reference_place(place.directory.tree, id)?.index;
         self.core.change(Need::freeing(16), |edit| {
             edit.remove_entry(place, index)?;
             edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))?;
@@ -277,11 +277,11 @@ impl Filesystem {
 
     /// Refuses a name that is taken, or has no room.
     fn check_free(&self, place: Place<'_>) -> Result<(), FsError> {
-        let slot = self.slot(place)?;
+        let slot = self.directories.slot(place)?;
         if slot.entry.is_some() {
             return Err(FsError::Exists(place.name.to_vec()));
         }
-        self.check_room(place, &slot, 0)
+        self.directories.check_room(place, &slot, 0)
     }
 
     /// An id that no subvolume has, or ever had since the filesystem was opened.
@@ -306,20 +306,8 @@ impl Filesystem {
     }
 
     fn home(&self, id: RootId) -> Result<Option<Home>, FsError> {
-        let found = self.backref(id)?;
+        let found = self.directories.backref(id)?;
         Ok(found.map(|(tree, number, name)| Home { directory: InodeId { tree, number }, name }))
-    }
-
-    /// Record of a subvolume's name beside the directory's entry.
-    pub(crate) fn root_reference_place(&self, parent: RootId, child: RootId) -> Result<NamePlace, FsError> {
-        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
-        let [key, _] = root_reference_keys(parent, child);
-        let index = self.core.pool().with_item(&root_tree, &key, |data| match Item::parse(&key, data) {
-            Ok(Item::RootRef(reference)) => Some(reference.sequence),
-            _ => None,
-        })?;
-        let index = index.flatten().ok_or(FsError::NoSubvolume(child))?;
-        Ok(NamePlace { index, form: NameForm::Ref })
     }
 }
 

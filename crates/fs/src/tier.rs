@@ -11,13 +11,15 @@
 //! directory is shared, and what is copied into one is written anew.
 
 use crate::attributes::InodeId;
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::items::InodeItems;
 use brindle_policy::log::LogProfile;
 use brindle_policy::placement::PlacementClass;
 pub(crate) use brindle_policy::tier::files::{MARK as TIER, tier_of_mark};
 use brindle_tree::PoolSettings;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Inputs of the choice of a file's tier.
 #[derive(Clone, Copy, Debug)]
@@ -44,40 +46,45 @@ impl TierWish {
     }
 }
 
-impl Filesystem {
-    /// Files up to this length, compressed, have their data on fast devices; 0 for none.
-    pub fn small_file_bytes(&self) -> u64 {
+/// Settings of tiers and of the log, and what a file asks for.
+#[derive(Debug)]
+pub(crate) struct Tiers {
+    core: Arc<Core>,
+    items: Arc<InodeItems>,
+    /// Files up to this length, compressed, have their data on fast devices, in bytes; of a filesystem that is written.
+    small_file_bytes: AtomicU64,
+}
+
+impl Tiers {
+    pub(crate) fn new(core: Arc<Core>, items: Arc<InodeItems>, small_file_bytes: u64) -> Self {
+        Self { core, items, small_file_bytes: AtomicU64::new(small_file_bytes) }
+    }
+}
+
+impl Tiers {
+    pub(crate) fn small_file_bytes(&self) -> u64 {
         if self.core.is_only_read() {
             // Reports ask for the stored setting.
             return self.core.pool().settings().map_or(0, |settings| settings.small_file_bytes);
         }
-        self.data.small_file_bytes.load(Ordering::Relaxed)
+        self.small_file_bytes.load(Ordering::Relaxed)
     }
 
-    /// Stores another limit for small files in the pool; durable with the next commit.
-    pub fn set_small_file_bytes(&self, bytes: u64) -> Result<(), FsError> {
+    pub(crate) fn set_small_file_bytes(&self, bytes: u64) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         self.core.pool().set_settings(&PoolSettings { small_file_bytes: bytes })?;
-        self.data.small_file_bytes.store(bytes, Ordering::Relaxed);
+        self.small_file_bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Profile of the log: of a filesystem that is written the one that it goes by, else the stored one.
-    ///
-    /// # Errors
-    /// Trees that can't be read.
-    pub fn log_profile(&self) -> Result<LogProfile, FsError> {
+    pub(crate) fn log_profile(&self) -> Result<LogProfile, FsError> {
         match self.core.is_only_read() {
             true => Ok(self.core.pool().stored_log_profile()?),
             false => Ok(self.core.pool().log_profile()?),
         }
     }
 
-    /// Stores another profile of the log in the pool, and goes by it from now on; durable with the next commit.
-    ///
-    /// # Errors
-    /// A filesystem that is not written.
-    pub fn set_log_profile(&self, profile: LogProfile) -> Result<(), FsError> {
+    pub(crate) fn set_log_profile(&self, profile: LogProfile) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         Ok(self.core.pool().set_log_profile(profile)?)
     }
@@ -87,7 +94,7 @@ impl Filesystem {
         if !self.core.pool().has_tiers() {
             return Ok(TierWish::NONE);
         }
-        let mark = self.xattr(file, TIER)?.and_then(|value| tier_of_mark(&value));
+        let mark = self.items.xattr(file, TIER)?.and_then(|value| tier_of_mark(&value));
         if !self.core.pool().has_fast_data_tier() {
             // What can't stay on fast devices may still wait there.
             let mark = mark.filter(|mark| *mark == PlacementClass::Bulk);

@@ -70,7 +70,7 @@ impl Filesystem {
         let _access = subvolume.begin_write()?;
         let inode = self.core.inode(id);
         let mut names = inode.names();
-        let before = self.attributes(id)?;
+        let before = self.items.attributes(id)?;
         if id.is_empty_subvolume() || before.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Err(FsError::NotPermitted { file: id, why: "its attributes can't be changed" });
         }

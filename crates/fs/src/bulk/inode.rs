@@ -3,9 +3,9 @@
 use super::writer::ItemQueue;
 use crate::attributes::{InodeId, Timestamp};
 use crate::error::FsError;
+use crate::items::xattr::Xattr;
 use crate::namespace::check_name;
 use crate::packed::{append, entry_bytes};
-use crate::xattr::Xattr;
 use brindle_ondisk::item::{
     DirEntryHeader, FileExtentHeader, FileExtentType, FileType, InodeExtrefHeader, InodeFlags, InodeItem,
     InodeRefHeader,

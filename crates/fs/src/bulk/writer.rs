@@ -9,13 +9,13 @@ use super::stream::Stream;
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
+use crate::items::xattr::Xattr;
 use crate::namespace::create::FirstName;
 use crate::namespace::edit::{Edit, Place, directory_bytes};
 use crate::namespace::inherit::Inheritance;
 use crate::subvolume_change::{ROOT_MODE, new_root_item, planned_root};
 use crate::tier::{TIER, TierWish};
 use crate::uuid_tree::UuidKind;
-use crate::xattr::Xattr;
 use brindle_ondisk::item::{
     Compression, ExtentDataRef, FileExtentHeader, FileExtentRef, FileExtentType, InodeFlags, InodeItem,
 };
@@ -212,7 +212,7 @@ impl<'f> BulkWriter<'f> {
         let item = self.begin(inode, inode.size, 0, xattrs)?;
         let mark = xattrs.iter().find(|xattr| xattr.name == TIER);
         let mark = mark.and_then(|xattr| tier_of_mark(&xattr.value));
-        let wish = TierWish { mark, size: inode.size, limit: self.filesystem.small_file_bytes() };
+        let wish = TierWish { mark, size: inode.size, limit: self.filesystem.tiers.small_file_bytes() };
         self.file = Some(OpenFile {
             tier: wish.tier(0, 0),
             number: inode.number,

@@ -9,8 +9,7 @@ use crate::error::FsError;
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
-use crate::read::OpenFile;
-use brindle_interval::runs;
+use crate::open_file::OpenFile;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Generation, to_usize};
 use brindle_tree::{Need, ReservedExtent, Tree};
@@ -138,7 +137,7 @@ impl Filesystem {
         let tree = self.core.tree(inode.id().tree)?;
         let mut at = range.start;
         loop {
-            let map = self.extent_map(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
+            let map = self.extents.extent_map(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
             let to = map.end();
             let transaction = self.core.pool().join(Need::freeing(need_of(1, map.extents().len())))?;
             self.core.act_in(&transaction, |transaction| {
@@ -169,17 +168,17 @@ impl Filesystem {
         self.leave_item(file)?;
         let mut promise = Promise::of(self.core.pool(), 0);
         let size = inode.data.memory().size.max(range.end);
-        promise.set_place(self.tier_wish(file.id(), size)?.tier(0, 0).into());
+        promise.set_place(self.tiers.tier_wish(file.id(), size)?.tier(0, 0).into());
         if zeros {
             // Space before anything is lost.
             promise.grow_to(sectors.end - sectors.start)?;
             self.clear(file, range, stamp)?;
             self.write_back_as(inode, false, Cause::Other)?;
         } else {
-            let holes = self.holes(inode, &tree, &sectors)?;
+            let holes = self.extents.holes(inode, &tree, &sectors)?;
             promise.grow_to(holes.iter().map(|hole| hole.end - hole.start).sum())?;
         }
-        for hole in self.holes(inode, &tree, &sectors)? {
+        for hole in self.extents.holes(inode, &tree, &sectors)? {
             self.fill_hole(inode, &tree, &hole, &mut promise)?;
         }
         {
@@ -195,30 +194,14 @@ impl Filesystem {
     /// Writes all that is dirty back, and contents that are kept in the item to an extent of their own.
     pub(super) fn leave_item(&self, file: &OpenFile) -> Result<(), FsError> {
         let tree = self.core.tree(file.id().tree)?;
-        let first = self.extent_at(&tree, file.id(), 0)?;
+        let first = self.extents.extent_at(&tree, file.id(), 0)?;
         if first.is_some_and(|extent| matches!(extent.contents, Contents::Inline(_))) {
             let mut byte = [0];
-            if self.read_inside(file, 0, &mut byte)? == 1 {
+            if self.reader.read_inside(file, 0, &mut byte)? == 1 {
                 self.write_at_inside(file, 0, &byte, Stamp::Unchanged)?;
             }
         }
         self.write_back_as(file.inode(), false, Cause::Other)
-    }
-
-    /// The parts of a range that have no space, in order.
-    pub(super) fn holes(
-        &self,
-        inode: &Inode,
-        tree: &Arc<Tree>,
-        range: &Range<u64>,
-    ) -> Result<Vec<Range<u64>>, FsError> {
-        let (mut at, mut holes) = (range.start, Vec::new());
-        while at < range.end {
-            let map = self.extent_map(tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
-            holes.extend(map.without_space());
-            at = map.end();
-        }
-        Ok(runs(holes).into_iter().map(Range::from).collect())
     }
 
     fn fill_hole(
@@ -234,7 +217,8 @@ impl Filesystem {
             let reserved = promise.take_extent(self.core.sector(), most, hint)?;
             hint = reserved.start.checked_add(reserved.length);
             let length = reserved.length;
-            let there = self.extent_map(tree, inode.id(), &(at..at + length), STEP_EXTENTS)?.extents().len();
+            let there =
+                self.extents.extent_map(tree, inode.id(), &(at..at + length), STEP_EXTENTS)?.extents().len();
             self.core.enter_transaction(need_of(1, there), |transaction| {
                 let mut editor = FileEditor::new(transaction, self, tree, inode.id());
                 editor.put(&preallocated(&reserved, at, transaction.generation()), true)?;

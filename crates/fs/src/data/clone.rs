@@ -2,13 +2,13 @@
 
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
-use super::state::exclusive_both;
 use super::write::{FILE_SIZE_MAX, Stamp};
 use crate::data::writeback::Cause;
 use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
 use crate::filesystem::Filesystem;
-use crate::read::OpenFile;
+use crate::open_file::OpenFile;
+use crate::pages::state::exclusive_both;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_policy::placement::tier_of_owners;
@@ -154,7 +154,7 @@ impl Filesystem {
         let mut buffer = vec![0; COPY_BYTES.min(to_usize(length - done))];
         while done < length {
             let wanted = buffer.len().min(to_usize(length - done));
-            let read = self.read(source, source_offset + done, &mut buffer[..wanted])?;
+            let read = self.reader.read(source, source_offset + done, &mut buffer[..wanted])?;
             if read == 0 {
                 break;
             }
@@ -170,8 +170,8 @@ impl Filesystem {
     /// Returns true if an extent that the target, which then reaches `end`, shared with the source would belong into
     /// another tier than the source's.
     fn belongs_elsewhere(&self, source: &OpenFile, target: &OpenFile, end: u64) -> Result<bool, FsError> {
-        let of_source = self.tier_wish(source.id(), source.size())?.tier(0, 0);
-        let of_target = self.tier_wish(target.id(), target.size().max(end))?.tier(0, 0);
+        let of_source = self.tiers.tier_wish(source.id(), source.size())?.tier(0, 0);
+        let of_target = self.tiers.tier_wish(target.id(), target.size().max(end))?.tier(0, 0);
         Ok(tier_of_owners([of_source, of_target]) != of_source)
     }
 
@@ -194,8 +194,9 @@ impl Filesystem {
         if pair.overlaps() {
             return refuse("the ranges overlap");
         }
-        let flag =
-            |file: &OpenFile| Ok(self.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM));
+        let flag = |file: &OpenFile| {
+            Ok(self.items.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM))
+        };
         let (source_flag, target_flag): (bool, bool) = match (flag(source), flag(target)) {
             (Ok(source), Ok(target)) => (source, target),
             (Err(error), _) | (_, Err(error)) => return Err(error),
@@ -225,13 +226,13 @@ impl Filesystem {
     fn copy_inline(&self, sharing: &Sharing<'_>) -> Result<u64, FsError> {
         let pair = &sharing.pair;
         let (start, end) = (sharing.target_range.start, sharing.target_range.end);
-        let first = self.extent_at(&sharing.source_tree, pair.source.id(), pair.source_offset)?;
+        let first = self.extents.extent_at(&sharing.source_tree, pair.source.id(), pair.source_offset)?;
         let Some(inline) = first.filter(|extent| matches!(extent.contents, Contents::Inline(_))) else {
             return Ok(start);
         };
         let to = end.min(start + (inline.end(self.core.sector()) - pair.source_offset));
         let mut contents = vec![0; to_usize(to.min(sharing.target_size()) - start)];
-        self.read_inside(pair.source, pair.source_offset, &mut contents)?;
+        self.reader.read_inside(pair.source, pair.source_offset, &mut contents)?;
         self.write_at_inside(pair.target, start, &contents, sharing.stamp)?;
         if to < end {
             // Contents in an item are alone in their file.
@@ -243,10 +244,12 @@ impl Filesystem {
     /// End of one step in the target, and the source's extents for it.
     fn plan_step(&self, sharing: &Sharing<'_>, at: u64) -> Result<(u64, Vec<FileExtent>), FsError> {
         let (pair, end) = (&sharing.pair, sharing.target_range.end);
-        let to = self.extent_map(&sharing.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?.end();
+        let to =
+            self.extents.extent_map(&sharing.target_tree, pair.target.id(), &(at..end), STEP_EXTENTS)?.end();
         let source_at = sharing.source_of(at);
         let source_range = source_at..source_at + (to - at);
-        let map = self.extent_map(&sharing.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
+        let map =
+            self.extents.extent_map(&sharing.source_tree, pair.source.id(), &source_range, STEP_EXTENTS)?;
         Ok((at + (map.end() - source_at), map.extents().to_vec()))
     }
 

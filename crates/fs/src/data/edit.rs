@@ -2,11 +2,12 @@
 //! write back, so that the items cannot change between being read and being changed.
 
 use super::plan::{DropPlan, Edit};
-use super::state::{FileState, Memory};
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
 use crate::filesystem::Filesystem;
+use crate::pages::state::FileState;
+use crate::pages::state::Memory;
 use brindle_ondisk::item::{InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, KeyType};
 use brindle_tree::{Editor, Tree};
@@ -102,7 +103,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     /// grows over the next one before that goes, and a reader that comes in between reads again.
     pub(super) fn join(&mut self, range: &Range<u64>) -> Result<(), FsError> {
         let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
-        let pieces = self.filesystem.extents(self.tree, self.file, &around)?;
+        let pieces = self.filesystem.extents.extents(self.tree, self.file, &around)?;
         for run in pieces.chunk_by(FileExtent::goes_on_in) {
             let [first, rest @ .., last] = run else {
                 continue;
@@ -130,7 +131,8 @@ impl<'e, 'p> FileEditor<'e, 'p> {
         }
         let mut at = range.start;
         while at < range.end {
-            let map = self.filesystem.extent_map(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
+            let map =
+                self.filesystem.extents.extent_map(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
             for hole in map.without_item() {
                 self.insert(&FileExtent::hole(hole.start, hole.length(), self.editor.generation()))?;
             }
@@ -191,7 +193,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
         let sector = self.filesystem.core.sector();
-        let pieces = self.filesystem.extents(self.tree, self.file, range)?;
+        let pieces = self.filesystem.extents.extents(self.tree, self.file, range)?;
         self.note_range(range.clone());
         pieces.iter().for_each(|piece| self.note(piece));
         let cut = pieces.iter().find(|piece| {

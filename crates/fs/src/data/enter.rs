@@ -86,7 +86,7 @@ impl Filesystem {
         output: &Output<'_>,
     ) -> Result<StepSize, FsError> {
         let (start, end) = (output.piece.start, output.piece.end(self.core.sector()));
-        let there = self.extent_map(tree, inode.id(), &(start..end), STEP_ITEMS)?.extents().len();
+        let there = self.extents.extent_map(tree, inode.id(), &(start..end), STEP_ITEMS)?.extents().len();
         let touches = size.places > 0 && size.end == start;
         let checksums = output.checksums.len() / CHECKSUM_ITEM_BYTES * ITEMS_PER_LEAF;
         Ok(StepSize {
@@ -140,7 +140,7 @@ impl Filesystem {
             if at == end {
                 return Ok(());
             }
-            let to = self.extent_map(tree, inode.id(), &(at..end), STEP_EXTENTS)?.end();
+            let to = self.extents.extent_map(tree, inode.id(), &(at..end), STEP_EXTENTS)?.end();
             let next = if to == end { behind } else { Some(to) };
             let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
             self.core.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
@@ -173,7 +173,7 @@ impl Filesystem {
         entered: &mut FileExtent,
         whole: &mut FileExtent,
     ) -> Result<(), FsError> {
-        if let Some(found) = self.extent_at(tree, file, entered.start)?
+        if let Some(found) = self.extents.extent_at(tree, file, entered.start)?
             && let (Contents::OnDisk(now), Contents::OnDisk(before), Contents::OnDisk(whole)) =
                 (&found.contents, &mut entered.contents, &mut whole.contents)
         {

@@ -11,12 +11,12 @@
 use super::edit::{FileEditor, STEP_EXTENTS, settle};
 use super::enter::need_of;
 use super::output::{contents_of, write_all};
-use super::state::WritingPiece;
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
+use crate::pages::state::WritingPiece;
 use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Logical, to_usize};
@@ -87,7 +87,7 @@ impl Filesystem {
         let (mut parts, sector) = (Vec::new(), self.core.sector());
         let mut at = range.start;
         while at < range.end {
-            let map = self.extent_map(tree, file, &(at..range.end), STEP_EXTENTS)?;
+            let map = self.extents.extent_map(tree, file, &(at..range.end), STEP_EXTENTS)?;
             let is_wanted = |extent: &&FileExtent| {
                 is_candidate(extent, flags) && extent.disk_part().is_some_and(&is_wanted)
             };
@@ -100,13 +100,13 @@ impl Filesystem {
 
     /// Returns true if a write to a range needs no space, because all of it goes in place.
     pub(super) fn is_overwritable(&self, file: InodeId, range: &Range<u64>) -> Result<bool, FsError> {
-        let (tree, flags) = (self.core.tree(file.tree)?, self.quick_attributes(file)?.flags);
+        let (tree, flags) = (self.core.tree(file.tree)?, self.items.quick_attributes(file)?.flags);
         let parts = self.maybe_in_place(&tree, file, range, flags)?;
         if parts != [range.clone()] {
             return Ok(false);
         }
         let transaction = self.core.pool().join(Need::freeing(1))?;
-        for piece in self.extents(&tree, file, range)? {
+        for piece in self.extents.extents(&tree, file, range)? {
             if !is_unshared(&transaction, &tree, file, &piece)? {
                 return Ok(false);
             }
@@ -130,7 +130,7 @@ impl Filesystem {
         while at < range.end {
             let rest = at..range.end;
             let unfinished = left.first().map(|left| left.start);
-            let there = self.extent_map(tree, inode.id(), &rest, STEP_EXTENTS)?.extents().len();
+            let there = self.extents.extent_map(tree, inode.id(), &rest, STEP_EXTENTS)?.extents().len();
             let step = self.core.enter_transaction(need_of(2, there * ITEMS_PER_EXTENT), |transaction| {
                 self.overwrite_step(transaction, inode, tree, pieces, &rest, flags, unfinished.or(behind))
             })?;
@@ -153,7 +153,7 @@ impl Filesystem {
         flags: InodeFlags,
         behind: Option<u64>,
     ) -> Result<Step, FsError> {
-        let map = self.extent_map(tree, inode.id(), range, STEP_EXTENTS)?;
+        let map = self.extents.extent_map(tree, inode.id(), range, STEP_EXTENTS)?;
         let (mut overwrites, mut left, mut to) = (Vec::new(), Vec::new(), range.start);
         for piece in map.extents() {
             let part = piece.start.max(to)..piece.end(self.core.sector()).min(range.end);

@@ -46,7 +46,7 @@ impl Filesystem {
         let checksums = !flags.contains(InodeFlags::NODATASUM);
         let may_compress = !flags.intersects(InodeFlags::NODATASUM | InodeFlags::NODATACOW);
         let compression = if may_compress { self.compression_of(file, flags)? } else { None };
-        let tier = self.tier_wish(file, size)?;
+        let tier = self.tiers.tier_wish(file, size)?;
         // What is written in place stays where it is, so it lies in its last place from the first.
         let may_wait = !flags.contains(InodeFlags::NODATACOW) && tier.mark.is_none();
         let waits = may_wait && self.core.pool().takes_write_back(cause == Cause::Sync);
@@ -64,7 +64,7 @@ impl Filesystem {
         if !flags.contains(InodeFlags::COMPRESS) {
             return Ok(general);
         }
-        let property = self.xattr(file, COMPRESSION_XATTR)?;
+        let property = self.items.xattr(file, COMPRESSION_XATTR)?;
         let own = property.and_then(|value| choice_of(&value));
         let default = CompressionChoice { algorithm: Compression::Zlib, level: None, force: false };
         Ok(own.or(general).or(Some(default)))

@@ -105,7 +105,7 @@ impl Filesystem {
             writes.extend(one.place.as_ref().map(|(extent, _)| (extent.start, one.contents.as_slice())));
         }
         if !writes.is_empty() {
-            let written = self.core.pool().volume().write_data_pieces(&writes, self);
+            let written = self.core.pool().volume().write_data_pieces(&writes, &*self.extents);
             written.map_err(brindle_tree::TreeError::Write)?;
         }
         for one in carried {
@@ -131,7 +131,7 @@ impl Filesystem {
         let from = if extents.iter().any(is_before) { 0 } else { first.offset };
         let to = extents.iter().map(|extent| extent.offset.wrapping_add(extent.range.length)).max();
         let around = from.saturating_sub(1)..to.unwrap_or(from).saturating_add(1);
-        let pieces = self.extents(&tree, file, &around)?;
+        let pieces = self.extents.extents(&tree, file, &around)?;
         let (mut runs, mut index, sector) = (Vec::new(), 0, self.core.sector());
         while index < pieces.len() {
             let (before, rest) = pieces.split_at(index);
@@ -202,7 +202,7 @@ impl Filesystem {
     /// Returns true if nothing was ever written to the place of a piece.
     fn is_unwritten(&self, piece: &FileExtent) -> Result<bool, FsError> {
         let Some(span) = piece.disk_part() else { return Ok(false) };
-        Ok(self.checksums(span.address(), span.length)?.found == 0)
+        Ok(self.extents.checksums(span.address(), span.length)?.found == 0)
     }
 
     /// Reads a run, and takes a place for it. `None` if it has no checksums, can't be read or has no room as one extent on bulk
@@ -214,12 +214,12 @@ impl Filesystem {
         {
             let _held = self.core.pool().hold_freed_space();
             let run = &carried.run;
-            if self.extents(&tree, run.file, &run.range)? != run.pieces {
+            if self.extents.extents(&tree, run.file, &run.range)? != run.pieces {
                 return Ok(None);
             }
             let mut at = 0;
             for span in run.pieces.iter().filter_map(FileExtent::disk_part) {
-                let found = self.checksums(span.address(), span.length)?;
+                let found = self.extents.checksums(span.address(), span.length)?;
                 let part = &mut carried.contents[at..at + to_usize(span.length)];
                 let expected = DataChecksums::all(&found.bytes);
                 if to_u64(found.found) != span.length / self.core.sector()
@@ -280,7 +280,7 @@ impl Filesystem {
             piece.generation = transaction.generation();
             let at = piece.disk_part().map_or(Logical::new(0), DiskPart::address);
             if run.home.is_some() {
-                let written = self.core.pool().volume().write_data_pieces(&[(at, &contents)], self);
+                let written = self.core.pool().volume().write_data_pieces(&[(at, &contents)], &*self.extents);
                 written.map_err(brindle_tree::TreeError::Write)?;
             }
             let _changing = inode.data.begin_change();
@@ -305,7 +305,7 @@ impl Filesystem {
         tree: &Arc<Tree>,
         run: &Run,
     ) -> Result<bool, FsError> {
-        if self.extents(tree, run.file, &run.range)? != run.pieces {
+        if self.extents.extents(tree, run.file, &run.range)? != run.pieces {
             return Ok(false);
         }
         for piece in &run.pieces {

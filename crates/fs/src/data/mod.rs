@@ -10,7 +10,7 @@
 
 mod allocate;
 mod clone;
-pub(crate) mod context;
+mod confirm;
 mod edit;
 mod enter;
 mod in_place;
@@ -19,12 +19,8 @@ mod merge;
 mod output;
 mod plan;
 mod promise;
-mod ranges;
 mod replayed;
-pub(crate) mod state;
-mod times;
 mod truncate;
-mod unallocated;
 mod verify;
 mod write;
 pub(crate) mod writeback;

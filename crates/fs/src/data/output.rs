@@ -2,7 +2,6 @@
 //! nothing refers to what is written, until the extents enter the trees.
 
 use super::promise::Promise;
-use super::state::WritingPiece;
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
 use crate::compression::promise::is_promising;
@@ -10,6 +9,7 @@ use crate::error::FsError;
 use crate::extent::COMPRESSED_MAX_BYTES;
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
 use crate::filesystem::Filesystem;
+use crate::pages::state::WritingPiece;
 use crate::tier::TierWish;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, Generation, Logical, to_u64, to_usize};
@@ -242,7 +242,7 @@ pub(super) fn write_all<T: Sync>(
         let checksums =
             |bytes: &[u8]| checksum_type.map_or_else(Vec::new, |kind| checksums_of(kind, bytes, sector));
         let checksums: Vec<Vec<u8>> = blocks.iter().map(|(_, bytes)| checksums(bytes)).collect();
-        let written = filesystem.core.pool().volume().write_data_pieces(&blocks, filesystem);
+        let written = filesystem.core.pool().volume().write_data_pieces(&blocks, &*filesystem.extents);
         written.map_err(|error| FsError::Tree(TreeError::Write(error)))?;
         Ok(checksums)
     };

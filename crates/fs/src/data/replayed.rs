@@ -47,7 +47,7 @@ impl Filesystem {
                 Defect::new("file extent of a log is of the future, generation", piece.generation.get());
             return Err(FsError::Item { file, key, defect });
         }
-        if self.extent_at(tree, file, piece.start)?.as_ref() == Some(&piece) {
+        if self.extents.extent_at(tree, file, piece.start)?.as_ref() == Some(&piece) {
             return Ok(());
         }
         let mut change = FileEditor::new(editor, self, tree, file);

@@ -11,7 +11,7 @@ use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
-use crate::read::OpenFile;
+use crate::open_file::OpenFile;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;
 use brindle_tree::{Need, Tree, TreeError};
@@ -117,7 +117,7 @@ impl Filesystem {
     fn drop_from(&self, inode: &Arc<Inode>, tree: &Arc<Tree>, size: u64) -> Result<bool, FsError> {
         let end = size.next_multiple_of(self.core.sector());
         loop {
-            let pieces = self.last_extents(tree, inode.id(), end, STEP_EXTENTS)?;
+            let pieces = self.extents.last_extents(tree, inode.id(), end, STEP_EXTENTS)?;
             let is_last = pieces.len() < STEP_EXTENTS;
             let from = match pieces.first() {
                 Some(first) if !is_last => first.start.max(end),
@@ -156,7 +156,7 @@ impl Filesystem {
         if size == 0 || size >= self.core.sector() {
             return Ok(None);
         }
-        let Some(before) = self.extent_at(tree, file, 0)? else {
+        let Some(before) = self.extents.extent_at(tree, file, 0)? else {
             return Ok(None);
         };
         if before.compression != Compression::None || before.ram_bytes <= size {

@@ -1,8 +1,6 @@
 //! Comparison of everything that is counted of files in memory with recounts.
 
-use super::state::Memory;
 use crate::filesystem::Filesystem;
-use brindle_ondisk::to_u64;
 
 impl Filesystem {
     /// Panics unless counts of dirty contents and of space agree with recounts: a costly check, for tests. No other
@@ -26,20 +24,5 @@ impl Filesystem {
                 "data space promised to files, and that of all files"
             );
         }
-    }
-}
-
-impl Memory {
-    /// Panics unless the state of a file agrees with itself between operations.
-    fn verify(&self) {
-        assert!(!self.is_changing, "its items change, and no writeback is under way");
-        assert_eq!(self.is_dirty(), self.queued.is_some(), "a file waits to be written back if it is dirty");
-        assert!(self.promised >= self.dirty.bytes(), "space is promised for all that is dirty");
-        assert!(self.dirty.is_empty() || self.is_loaded, "a dirty file has a size");
-    }
-
-    /// Bytes that are being written back.
-    fn writing_bytes(&self) -> u64 {
-        self.writing.iter().map(|piece| to_u64(piece.bytes.len())).sum()
     }
 }

@@ -1,11 +1,11 @@
 //! Writing into memory.
 
 use super::promise::Promise;
-use super::state::Memory;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::interruption::begin_effects;
-use crate::read::OpenFile;
+use crate::open_file::OpenFile;
+use crate::pages::state::Memory;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_tree::TreeError;
 use std::ops::Range;
@@ -144,7 +144,7 @@ impl Filesystem {
 
     fn byte_at(&self, file: &OpenFile, offset: u64) -> Result<[u8; 1], FsError> {
         let mut byte = [0];
-        self.read_inside(file, offset, &mut byte)?;
+        self.reader.read_inside(file, offset, &mut byte)?;
         Ok(byte)
     }
 
@@ -235,17 +235,17 @@ impl Filesystem {
     /// Contents of a sector, zeros after the end of the file; `None` if it holds no data. In memory or on disk.
     pub(super) fn fetch_sector(&self, file: &OpenFile, start: u64) -> Result<Option<Vec<u8>>, FsError> {
         let range = start..start + self.core.sector();
-        let (version, is_in_memory) = self.versioned(file, |memory| memory.covers(&range));
+        let (version, is_in_memory) = self.extents.versioned(file, |memory| memory.covers(&range));
         if !is_in_memory && version.is_some() {
-            let map = self.data_map(file, version, start)?;
+            let map = self.extents.data_map(file, version, start)?;
             let is_hole = map.from(start).first().is_none_or(|extent| extent.start >= range.end);
             // While writeback cuts an extent, its rest is nowhere for a moment.
-            if is_hole && self.versioned(file, |_| ()).0 == version {
+            if is_hole && self.extents.versioned(file, |_| ()).0 == version {
                 return Ok(None);
             }
         }
         let mut contents = vec![0; to_usize(self.core.sector())];
-        let length = self.read_inside(file, start, &mut contents)?;
+        let length = self.reader.read_inside(file, start, &mut contents)?;
         contents[length..].fill(0);
         Ok(Some(contents))
     }

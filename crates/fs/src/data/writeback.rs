@@ -4,12 +4,12 @@ use super::edit::{FileEditor, settle};
 use super::inline::inline_piece;
 use super::output::{EXTENT_MAX_BYTES, Experience, Manner, Output};
 use super::promise::Promise;
-use super::state::WritingPiece;
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
-use crate::read::OpenFile;
+use crate::open_file::OpenFile;
+use crate::pages::state::WritingPiece;
 use brindle_interval::IntervalSet;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{RootId, to_u64};
@@ -235,7 +235,7 @@ impl<'p> Job<'p> {
     ) -> Result<Self, FsError> {
         let _writing = filesystem.core.writing()?;
         let tree = filesystem.core.tree(inode.id().tree)?;
-        let flags = filesystem.quick_attributes(inode.id())?.flags;
+        let flags = filesystem.items.quick_attributes(inode.id())?.flags;
         // A statement of its own: the memory must not stay locked while trees are read.
         let size = inode.data.memory().size;
         let manner = filesystem.manner(inode.id(), flags, size, cause)?;
@@ -291,7 +291,7 @@ impl<'p> Job<'p> {
         let piece = inline_piece(contents, size, self.manner.compression, &room);
         let behind = self.filesystem.core.sector()..u64::MAX;
         let is_alone =
-            self.filesystem.extent_map(&self.tree, self.inode.id(), &behind, 1)?.extents().is_empty();
+            self.filesystem.extents.extent_map(&self.tree, self.inode.id(), &behind, 1)?.extents().is_empty();
         let output = |piece| vec![Output { piece, reserved: None, checksums: Vec::new() }];
         Ok(piece.filter(|_| is_alone).map(output))
     }

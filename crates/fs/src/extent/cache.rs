@@ -1,9 +1,9 @@
 //! Map and decompressed extent that an open file keeps for its next lookup, of one version of its items.
 
 use crate::error::FsError;
+use crate::extent::Extents;
 use crate::extent::map::ExtentMap;
-use crate::filesystem::Filesystem;
-use crate::read::OpenFile;
+use crate::open_file::OpenFile;
 use brindle_ondisk::Logical;
 use brindle_sync::{Rank, Ranked};
 use std::sync::Arc;
@@ -56,13 +56,13 @@ impl ExtentCache {
     }
 }
 
-impl Filesystem {
+impl Extents {
     /// The version of a file's items for lookups, `None` while they are being changed; with what `look` sees of the
     /// file's memory at the same moment.
     pub(crate) fn versioned<T>(
         &self,
         file: &OpenFile,
-        look: impl FnOnce(&crate::data::state::Memory) -> T,
+        look: impl FnOnce(&crate::pages::state::Memory) -> T,
     ) -> (Option<Version>, T) {
         let moves = self.core.pool().moves();
         let memory = file.inode().data.memory();

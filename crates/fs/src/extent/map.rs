@@ -2,13 +2,17 @@
 
 use crate::attributes::InodeId;
 use crate::error::FsError;
+use crate::extent::Extents;
 use crate::extent::file_extent::FileExtent;
-use crate::filesystem::Filesystem;
-use brindle_interval::{Interval, gaps};
+use crate::inodes::Inode;
+use brindle_interval::{Interval, gaps, runs};
 use brindle_ondisk::{Defect, Item, Key, KeyType};
 use brindle_tree::{Readahead, Tree};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Upper bound on the extents that are looked up at a time.
+const BATCH: usize = 64;
 
 /// Extents of a file that share something with a range.
 #[derive(Debug)]
@@ -78,7 +82,19 @@ impl ExtentMap {
     }
 }
 
-impl Filesystem {
+fn is_extent(file: InodeId, key: Key) -> bool {
+    (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA)
+}
+
+fn parse(file: InodeId, key: Key, data: &[u8]) -> Result<FileExtent, FsError> {
+    let refuse = |defect| FsError::Item { file, key, defect };
+    match Item::parse(&key, data).map_err(refuse)? {
+        Item::FileExtent(extent) => Ok(FileExtent::from_item(key.offset(), &extent)),
+        _ => Err(refuse(Defect::new("item of another type", 0))),
+    }
+}
+
+impl Extents {
     /// The map of a range, up to the first extent after `limit` of them.
     pub(crate) fn extent_map(
         &self,
@@ -153,16 +169,20 @@ impl Filesystem {
         found.reverse();
         Ok(found)
     }
-}
 
-fn is_extent(file: InodeId, key: Key) -> bool {
-    (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA)
-}
-
-fn parse(file: InodeId, key: Key, data: &[u8]) -> Result<FileExtent, FsError> {
-    let refuse = |defect| FsError::Item { file, key, defect };
-    match Item::parse(&key, data).map_err(refuse)? {
-        Item::FileExtent(extent) => Ok(FileExtent::from_item(key.offset(), &extent)),
-        _ => Err(refuse(Defect::new("item of another type", 0))),
+    /// The parts of a range that have no space, in order.
+    pub(crate) fn holes(
+        &self,
+        inode: &Inode,
+        tree: &Arc<Tree>,
+        range: &Range<u64>,
+    ) -> Result<Vec<Range<u64>>, FsError> {
+        let (mut at, mut holes) = (range.start, Vec::new());
+        while at < range.end {
+            let map = self.extent_map(tree, inode.id(), &(at..range.end), BATCH)?;
+            holes.extend(map.without_space());
+            at = map.end();
+        }
+        Ok(runs(holes).into_iter().map(Range::from).collect())
     }
 }

@@ -16,11 +16,27 @@
 //! the transaction if it depends on their own changes, and take the extents as they are: a file with items that
 //! contradict each other can be truncated and deleted. `data::plan` says how extents are cut to make room.
 
+use crate::core::Core;
+use std::sync::Arc;
+
 pub(crate) mod cache;
+pub(crate) mod checksums;
 pub(crate) mod file_extent;
 pub(crate) mod map;
 #[cfg(test)]
 mod tests;
+
+/// Extents of files, as their items and the checksum tree tell them.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    core: Arc<Core>,
+}
+
+impl Extents {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+}
 
 /// The most that one compressed extent holds, in bytes, on disk as well as decompressed
 /// (`BTRFS_MAX_COMPRESSED`, `BTRFS_MAX_UNCOMPRESSED`).

@@ -2,11 +2,15 @@
 
 use crate::attributes::InodeId;
 use crate::core::{Core, WriteState};
-use crate::data::context::DataContext;
 use crate::destage::DestageCounters;
+use crate::directory::Directories;
 use crate::error::FsError;
+use crate::extent::Extents;
 use crate::inodes::Inode;
-use crate::neighbours::Neighbours;
+use crate::items::InodeItems;
+use crate::pages::context::DataContext;
+use crate::read::Reader;
+use crate::tier::Tiers;
 use crate::write_options::WriteOptions;
 use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
@@ -41,15 +45,24 @@ pub enum SubvolumeChoice {
 #[derive(Debug)]
 pub struct Filesystem {
     pub(crate) core: Arc<Core>,
+    pub(crate) extents: Arc<Extents>,
+    pub(crate) items: Arc<InodeItems>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) tiers: Arc<Tiers>,
     root: InodeId,
     warnings: Vec<String>,
-    /// Locations of small files read last.
-    pub(crate) neighbours: Neighbours,
     /// Context for writing contents.
     pub(crate) data: DataContext,
     /// Counters of destaging.
     pub(crate) destaged: DestageCounters,
 }
+
+mod contents;
+mod inodes;
+mod names;
+mod settings;
+mod subvolumes;
 
 impl Filesystem {
     /// Opens the pool that lies on `devices`, given in any order.
@@ -109,11 +122,22 @@ impl Filesystem {
             );
         }
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
+        let core = Arc::new(Core::new(pool, write));
+        let extents = Arc::new(Extents::new(Arc::clone(&core)));
+        let items = Arc::new(InodeItems::new(Arc::clone(&core), Arc::clone(&extents)));
+        let directories = Arc::new(Directories::new(Arc::clone(&core), Arc::clone(&items)));
+        let reader = Arc::new(Reader::new(Arc::clone(&core), Arc::clone(&extents), Arc::clone(&items)));
+        let small_file_bytes = write_options.small_file_bytes.unwrap_or(0);
+        let tiers = Arc::new(Tiers::new(Arc::clone(&core), Arc::clone(&items), small_file_bytes));
         let mut filesystem = Self {
-            core: Arc::new(Core::new(pool, write)),
+            core,
+            extents,
+            items,
+            directories,
+            reader,
+            tiers,
             root: InodeId::root_of(RootId::FS_TREE),
             warnings,
-            neighbours: Neighbours::default(),
             data: DataContext::new(&write_options),
             destaged: DestageCounters::default(),
         };

@@ -39,7 +39,7 @@ impl Filesystem {
         let end = inode.size.get().next_multiple_of(self.core.sector());
         let mut changed = changed;
         // A replay begins with cutting off at the end.
-        if !self.last_extents(tree, file, end, 1)?.is_empty() {
+        if !self.extents.last_extents(tree, file, end, 1)?.is_empty() {
             let behind = changed.iter().position(|range| range.end > end).unwrap_or(changed.len());
             let start = changed.get(behind).map_or(end, |range| range.start.min(end));
             changed.truncate(behind);
@@ -63,7 +63,7 @@ impl Filesystem {
             }
             for piece in pieces.iter().filter(|piece| has_checksums && piece.generation >= generation) {
                 let Some(range) = piece.checksummed() else { continue };
-                let found = self.checksums(range.start, range.length)?;
+                let found = self.extents.checksums(range.start, range.length)?;
                 if found.found != to_usize(range.length / self.core.sector()) {
                     return Ok(None);
                 }
@@ -95,9 +95,9 @@ impl Filesystem {
     ) -> Result<(Range<u64>, Vec<FileExtent>), FsError> {
         let mut range = range;
         loop {
-            let now = self.extents(tree, file, &range)?;
+            let now = self.extents.extents(tree, file, &range)?;
             let logged = match log {
-                Some(log) => self.extents(log, file, &range)?,
+                Some(log) => self.extents.extents(log, file, &range)?,
                 None => Vec::new(),
             };
             let all = || now.iter().chain(&logged);

@@ -6,10 +6,10 @@ use super::{NewInode, check_name};
 use crate::attributes::{Attributes, InodeId};
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
-use crate::hold::InodeHold;
+use crate::inode_hold::InodeHold;
 use crate::inodes::Inode;
+use crate::open_file::OpenFile;
 use crate::packed::append;
-use crate::read::OpenFile;
 use crate::subvolume::SubvolumeState;
 use brindle_ondisk::item::{
     DirEntryHeader, FileExtentHeader, FileExtentType, FileType, InodeItem, InodeRefHeader, Timespec,
@@ -75,16 +75,16 @@ impl Filesystem {
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.core.directory(parent);
         let mut names = directory.names();
-        let above = self.changeable_directory(parent, false)?;
-        let slot = self.slot(place)?;
+        let above = self.directories.changeable_directory(parent, false)?;
+        let slot = self.directories.slot(place)?;
         if slot.entry.is_some() {
             return Err(FsError::Exists(name.to_vec()));
         }
-        self.check_room(place, &slot, 0)?;
+        self.directories.check_room(place, &slot, 0)?;
         let inherited = self.inherited(parent, &mut names)?;
         let planned = self
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
-        let index = self.new_index(place.tree, parent, &mut names)?;
+        let index = self.directories.new_index(place.tree, parent, &mut names)?;
         let inode = self.core.inode(planned.id);
         // A lookup that finds the name waits until the opener is counted. New numbers are greater than all before.
         let mut new_names = inode.names();
@@ -114,7 +114,7 @@ impl Filesystem {
         let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
         let inherited = self.inherited(parent, &mut self.core.inode(parent).names())?;
-        let above = self.changeable_directory(parent, false)?;
+        let above = self.directories.changeable_directory(parent, false)?;
         let planned = self
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
         let inode = self.core.inode(planned.id);

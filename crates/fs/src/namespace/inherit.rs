@@ -45,7 +45,7 @@ impl Filesystem {
             return Ok(Arc::clone(known));
         }
         let mut inherited = Inherited::default();
-        for xattr in self.xattrs(directory)? {
+        for xattr in self.items.xattrs(directory)? {
             match &xattr.name[..] {
                 // What the kernel can't read it passes over as well.
                 acl::DEFAULT => inherited.default_acl = Acl::parse(&xattr.value).ok().flatten(),

@@ -2,8 +2,8 @@
 
 use super::check_name;
 use super::edit::{Place, directory_bytes};
-use super::entry::frozen_flags;
 use crate::attributes::{Attributes, InodeId};
+use crate::directory::entry::frozen_flags;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inodes::lock_names;
@@ -28,8 +28,8 @@ impl Filesystem {
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let (directory, inode) = (self.core.directory(parent), self.core.inode(id));
         let mut locks = lock_names(&[&directory, &inode]);
-        self.changeable_directory(parent, false)?;
-        let before = self.attributes(id)?;
+        self.directories.changeable_directory(parent, false)?;
+        let before = self.items.attributes(id)?;
         if before.kind == FileType::Directory {
             return Err(FsError::NotPermitted { file: id, why: "a directory has one name" });
         }
@@ -41,13 +41,13 @@ impl Filesystem {
         if before.nlink >= LINK_MAX {
             return Err(FsError::TooManyLinks(id));
         }
-        let slot = self.slot(place)?;
+        let slot = self.directories.slot(place)?;
         if slot.entry.is_some() {
             return Err(FsError::Exists(name.to_vec()));
         }
-        self.check_room(place, &slot, 0)?;
-        let form = self.new_name_form(place, id.number, None)?;
-        let index = self.new_index(place.tree, parent, locks.of(parent))?;
+        self.directories.check_room(place, &slot, 0)?;
+        let form = self.directories.new_name_form(place, id.number, None)?;
+        let index = self.directories.new_index(place.tree, parent, locks.of(parent))?;
         self.core.change(Need::items(6), |edit| {
             let entry = Entry { location: id.key(KeyType::INODE_ITEM, 0), kind: before.kind };
             edit.add_entry(place, index, entry)?;
@@ -63,6 +63,6 @@ impl Filesystem {
         })?;
         (locks.of(id).is_unnamed, locks.of(id).is_linkable) = (false, false);
         drop(locks);
-        self.attributes(id)
+        self.items.attributes(id)
     }
 }

@@ -10,7 +10,6 @@
 
 pub(crate) mod create;
 pub(crate) mod edit;
-pub(crate) mod entry;
 pub(crate) mod inherit;
 mod link;
 mod rename;

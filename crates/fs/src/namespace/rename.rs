@@ -5,12 +5,16 @@
 //! time. For a moment two names may stand for one inode.
 
 use super::edit::{Edit, NameForm, Place, directory_bytes};
-use super::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
 use super::inherit::inherit;
 use super::unlink::Leaving;
 use super::{NewInode, RenameMode, check_name};
 use crate::attributes::InodeId;
 use crate::data::writeback::Cause;
+use crate::directory::entry::Child;
+use crate::directory::entry::NamePlace;
+use crate::directory::entry::Target;
+use crate::directory::entry::freed_entry_bytes;
+use crate::directory::entry::frozen_flags;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inodes::{Inode, NameLocks, lock_names};
@@ -75,10 +79,11 @@ impl Filesystem {
         let (from_directory, to_directory) =
             (self.core.directory(from_parent), self.core.directory(to_parent));
         let left = loop {
-            let source = self.slot(from)?.entry.ok_or_else(|| FsError::NotFound(from_name.to_vec()))?;
-            let target = self.slot(to)?.entry;
-            let source_child = self.child(from, source)?;
-            let target_child = target.map(|entry| self.child(to, entry)).transpose()?;
+            let source =
+                self.directories.slot(from)?.entry.ok_or_else(|| FsError::NotFound(from_name.to_vec()))?;
+            let target = self.directories.slot(to)?.entry;
+            let source_child = self.directories.child(from, source)?;
+            let target_child = target.map(|entry| self.directories.child(to, entry)).transpose()?;
             if let Some(target) = &target_child {
                 self.write_back_moved(&source_child, target, mode)?;
             }
@@ -86,7 +91,9 @@ impl Filesystem {
             inodes.extend(target_child.as_ref().map(|child| &child.inode));
             let mut locks = lock_names(&inodes);
             // Before the locks were held the names may have come to stand for something else.
-            if self.slot(from)?.entry != Some(source) || self.slot(to)?.entry != target {
+            if self.directories.slot(from)?.entry != Some(source)
+                || self.directories.slot(to)?.entry != target
+            {
                 continue;
             }
             let (source, target) = (&source_child, target_child.as_ref());
@@ -193,8 +200,8 @@ impl Filesystem {
     /// Refuses what can't be renamed so.
     fn check_rename(&self, request: &Request<'_>) -> Result<(), FsError> {
         let &Request { from, to, mode, source, target } = request;
-        self.changeable_directory(from.directory, true)?;
-        self.changeable_directory(to.directory, target.is_some())?;
+        self.directories.changeable_directory(from.directory, true)?;
+        self.directories.changeable_directory(to.directory, target.is_some())?;
         let is_exchange = mode == RenameMode::Exchange;
         if from.directory != to.directory {
             self.check_not_below(to.directory, source)?;
@@ -223,7 +230,9 @@ impl Filesystem {
             Some(target) if is_directory(target) && target.target != Target::Inode => {
                 Err(FsError::NotEmpty(target.inode.id()))
             }
-            Some(target) if is_directory(target) && !self.is_empty_directory(target.inode.id())? => {
+            Some(target)
+                if is_directory(target) && !self.directories.is_empty_directory(target.inode.id())? =>
+            {
                 Err(FsError::NotEmpty(target.inode.id()))
             }
             _ => Ok(()),
@@ -244,7 +253,7 @@ impl Filesystem {
             _ if from.directory.tree != to.directory.tree => Err(FsError::CrossSubvolume(id)),
             Target::Nothing if mode == RenameMode::Exchange => Err(empty_place(child)),
             Target::Nothing => Err(FsError::NotEmpty(id)),
-            Target::Inode => frozen_flags(&self.attributes(id)?),
+            Target::Inode => frozen_flags(&self.items.attributes(id)?),
         }
     }
 
@@ -266,7 +275,7 @@ impl Filesystem {
             if at == above.inode.id() {
                 return Ok(true);
             }
-            match self.parent_directory(at)? {
+            match self.directories.parent_directory(at)? {
                 Some(parent) if parent != at => at = parent,
                 _ => return Ok(false),
             }
@@ -282,7 +291,7 @@ impl Filesystem {
         locks: &mut NameLocks<'_>,
     ) -> Result<(Leaving<'t>, Arc<Inode>), FsError> {
         let id = target.inode.id();
-        let before = self.attributes(id)?;
+        let before = self.items.attributes(id)?;
         let leaving = self.leaving(place, &before, &target.inode, locks.of(id).opens)?;
         Ok((leaving, Arc::clone(&target.inode)))
     }
@@ -295,19 +304,21 @@ impl Filesystem {
         to: Place<'a>,
         locks: &mut NameLocks<'_>,
     ) -> Result<Move<'a>, FsError> {
-        let slot = self.slot(to)?;
+        let slot = self.directories.slot(to)?;
         let freed = if slot.entry.is_some() { freed_entry_bytes(to.name) } else { 0 };
-        self.check_room(to, &slot, freed)?;
+        self.directories.check_room(to, &slot, freed)?;
         let (old, form) = match child.subvolume() {
-            Some(below) => (self.root_reference_place(from.directory.tree, below)?, NameForm::Ref),
+            Some(below) => {
+                (self.directories.root_reference_place(from.directory.tree, below)?, NameForm::Ref)
+            }
             None => {
                 let number = child.inode.id().number;
-                let old = self.name_place(from, number)?;
+                let old = self.directories.name_place(from, number)?;
                 let is_beside = from.directory == to.directory && old.form == NameForm::Ref;
-                (old, self.new_name_form(to, number, is_beside.then_some(from.name))?)
+                (old, self.directories.new_name_form(to, number, is_beside.then_some(from.name))?)
             }
         };
-        let index = self.new_index(to.tree, to.directory, locks.of(to.directory))?;
+        let index = self.directories.new_index(to.tree, to.directory, locks.of(to.directory))?;
         Ok(Move { child, from, to, old, new: NamePlace { index, form } })
     }
 
@@ -319,7 +330,7 @@ impl Filesystem {
         locks: &mut NameLocks<'_>,
     ) -> Result<(PlannedInode<'static>, u64), FsError> {
         let subvolume = self.core.subvolume_state(from.directory.tree)?;
-        let above = self.attributes(from.directory)?;
+        let above = self.items.attributes(from.directory)?;
         let inherited = self.inherited(from.directory, locks.of(from.directory))?;
         let new = NewInode { mode: WHITEOUT_MODE, uid, gid, ..NewInode::default() };
         let inheritance =
@@ -327,7 +338,7 @@ impl Filesystem {
         let id = InodeId { tree: from.directory.tree, number: subvolume.new_number(self.core.pool())? };
         let planned =
             PlannedInode { id, kind: FileType::CharDevice, uid, rdev: 0, target: None, inheritance };
-        Ok((planned, self.new_index(from.tree, from.directory, locks.of(from.directory))?))
+        Ok((planned, self.directories.new_index(from.tree, from.directory, locks.of(from.directory))?))
     }
 }
 

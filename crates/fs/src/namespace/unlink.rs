@@ -2,8 +2,11 @@
 
 use super::check_name;
 use super::edit::{Edit, Place, directory_bytes};
-use super::entry::{Child, NamePlace, Target, frozen_flags};
 use crate::attributes::{Attributes, InodeId};
+use crate::directory::entry::Child;
+use crate::directory::entry::NamePlace;
+use crate::directory::entry::Target;
+use crate::directory::entry::frozen_flags;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
@@ -80,12 +83,12 @@ impl Filesystem {
         let subvolume = self.core.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let left = self.with_child(&self.core.directory(parent), place, |child, locks| {
-            self.changeable_directory(parent, true)?;
+        let left = self.directories.with_child(&self.core.directory(parent), place, |child, locks| {
+            self.directories.changeable_directory(parent, true)?;
             if child.entry.kind == FileType::Directory {
                 return Err(FsError::IsADirectory(child.inode.id()));
             }
-            let before = self.attributes(child.inode.id())?;
+            let before = self.items.attributes(child.inode.id())?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(before.id).opens)?;
             self.core.change(Need::freeing(leaving.items() + 1), |edit| {
                 edit.lose_name(place, &leaving)?;
@@ -106,8 +109,8 @@ impl Filesystem {
         let subvolume = self.core.subvolume_state(parent.tree)?;
         let access = subvolume.begin_write()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
-        let left = self.with_child(&self.core.directory(parent), place, |child, locks| {
-            self.changeable_directory(parent, true)?;
+        let left = self.directories.with_child(&self.core.directory(parent), place, |child, locks| {
+            self.directories.changeable_directory(parent, true)?;
             let id = child.inode.id();
             if child.entry.kind != FileType::Directory {
                 return Err(FsError::NotADirectory(id));
@@ -116,13 +119,13 @@ impl Filesystem {
                 self.remove_empty_place(place)?;
                 return Ok(Left::Nothing);
             }
-            if !self.is_empty_directory(id)? {
+            if !self.directories.is_empty_directory(id)? {
                 return Err(FsError::NotEmpty(id));
             }
             if let Target::Subvolume(below) = child.target {
                 return Ok(Left::Subvolume(below));
             }
-            let before = self.attributes(id)?;
+            let before = self.items.attributes(id)?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(id).opens)?;
             self.core.change(Need::freeing(leaving.items() + 1), |edit| {
                 edit.lose_name(place, &leaving)?;
@@ -145,7 +148,7 @@ impl Filesystem {
     fn remove_empty_place(&self, place: Place<'_>) -> Result<(), FsError> {
         let mut after = 0;
         let index = loop {
-            let entries = self.entries_after(place.directory, after, 1024)?;
+            let entries = self.directories.entries_after(place.directory, after, 1024)?;
             let last = entries.last().ok_or_else(|| FsError::NotFound(place.name.to_vec()))?.index;
             if let Some(found) = entries.iter().find(|entry| entry.name == place.name) {
                 break found.index;
@@ -180,7 +183,7 @@ impl Filesystem {
             };
             items.map_or(Fate::Waits, Fate::Goes)
         };
-        let place = found.map_or_else(|| self.name_place(place, number), Ok)?;
+        let place = found.map_or_else(|| self.directories.name_place(place, number), Ok)?;
         Ok(Leaving { number, place, nlink: before.nlink, fate, _alone: alone })
     }
 

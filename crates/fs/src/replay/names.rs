@@ -2,9 +2,9 @@
 
 use super::Replay;
 use crate::attributes::InodeId;
+use crate::directory::entry::NamePlace;
 use crate::error::FsError;
 use crate::namespace::edit::{Entry, NameForm, Place, directory_bytes, orphan_key};
-use crate::namespace::entry::NamePlace;
 use crate::packed::find;
 use brindle_ondisk::item::{
     DirEntry, DirEntryHeader, FileType, InodeExtrefHeader, InodeItem, InodeRefHeader,
@@ -81,7 +81,8 @@ impl<'a> Replay<'a> {
         {
             return Ok(());
         }
-        let form = self.filesystem.new_name_form(self.place(directory, entry.name), number, None)?;
+        let form =
+            self.filesystem.directories.new_name_form(self.place(directory, entry.name), number, None)?;
         self.give(number, (directory, index, entry.name), form)
     }
 
@@ -148,12 +149,12 @@ impl<'a> Replay<'a> {
         let (parent, index, bytes) = name;
         let place = self.place(parent, bytes);
         let location = Key::new(number, KeyType::INODE_ITEM, 0);
-        if let Some(entry) = self.filesystem.slot(place)?.entry {
+        if let Some(entry) = self.filesystem.directories.slot(place)?.entry {
             if entry.location.item_type != KeyType::INODE_ITEM {
                 tracing::warn!("log: a name in {} is that of a subvolume, and stays", place.directory);
                 return Ok(());
             }
-            let before = self.filesystem.name_place(place, entry.location.objectid)?;
+            let before = self.filesystem.directories.name_place(place, entry.location.objectid)?;
             if entry.location == location && before == (NamePlace { index, form }) {
                 return Ok(());
             }
@@ -173,7 +174,7 @@ impl<'a> Replay<'a> {
 
     /// Takes a name from an inode.
     fn remove(&mut self, place: Place<'_>, index: u64, number: ObjectId) -> Result<(), FsError> {
-        let form = self.filesystem.name_place(place, number)?.form;
+        let form = self.filesystem.directories.name_place(place, number)?.form;
         self.edit.remove_entry(place, index)?;
         self.edit.remove_name(place, number, form)?;
         self.resize(place.directory.number, -directory_bytes(place.name))?;

@@ -1,10 +1,11 @@
 //! Context common to all files: settings for writing contents, and the queue of files with dirty contents.
 
-use super::state::{Memory, WritingPiece};
 use crate::attributes::{InodeId, Timestamp};
 use crate::compression::choice::CompressionChoice;
 use crate::error::FsError;
 use crate::inodes::Inode;
+use crate::pages::state::Memory;
+use crate::pages::state::WritingPiece;
 use crate::write_options::{Host, WriteOptions};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
@@ -18,7 +19,6 @@ pub(crate) struct DataContext {
     /// Settings for writing contents.
     pub(crate) settings: Settings,
     /// Files up to this length, compressed, have their data on fast devices; 0 for none.
-    pub(crate) small_file_bytes: AtomicU64,
     host: Arc<dyn Host>,
     dirty_bytes: AtomicU64,
     /// Time of the last writeback of contents, in milliseconds since `opened`.
@@ -26,7 +26,7 @@ pub(crate) struct DataContext {
     opened: Instant,
     queue: Mutex<Queue>,
     /// Held by the thread that writes back for all.
-    pub(super) flusher: Mutex<()>,
+    pub(crate) flusher: Mutex<()>,
     /// Contents were lost, and no sync of everything has said so yet.
     loss: Mutex<Option<Loss>>,
 }
@@ -66,7 +66,6 @@ impl DataContext {
         };
         Self {
             settings,
-            small_file_bytes: AtomicU64::new(options.small_file_bytes.unwrap_or(0)),
             host: Arc::clone(&options.host),
             dirty_bytes: AtomicU64::new(0),
             last_write: AtomicU64::new(0),
@@ -83,7 +82,7 @@ impl DataContext {
     }
 
     /// Contents are about to be written.
-    pub(super) fn note_writing(&self, pieces: &[WritingPiece]) {
+    pub(crate) fn note_writing(&self, pieces: &[WritingPiece]) {
         if !pieces.is_empty() {
             self.last_write.store(self.milliseconds(), Ordering::Relaxed);
         }
@@ -99,13 +98,13 @@ impl DataContext {
     }
 
     /// Adjusts the count of dirty bytes.
-    pub(super) fn count(&self, more: u64, less: u64) {
+    pub(crate) fn count(&self, more: u64, less: u64) {
         self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
         self.dirty_bytes.fetch_sub(less, Ordering::Relaxed);
     }
 
     /// The file has dirty data, if it has; keeps it in memory for as long.
-    pub(super) fn note(&self, inode: &Arc<Inode>, memory: &mut Memory) {
+    pub(crate) fn note(&self, inode: &Arc<Inode>, memory: &mut Memory) {
         if memory.is_dirty() == memory.queued.is_some() {
             return;
         }
@@ -124,18 +123,18 @@ impl DataContext {
     }
 
     /// The file that has been dirty for the longest time; the next time it is another one's turn.
-    pub(super) fn oldest(&self) -> Option<Arc<Inode>> {
+    pub(crate) fn oldest(&self) -> Option<Arc<Inode>> {
         let queue = self.queue();
         queue.files.first_key_value().map(|(_, inode)| Arc::clone(inode))
     }
 
     /// Every file with dirty data.
-    pub(super) fn dirty_files(&self) -> Vec<Arc<Inode>> {
+    pub(crate) fn dirty_files(&self) -> Vec<Arc<Inode>> {
         self.queue().files.values().map(Arc::clone).collect()
     }
 
     /// Contents of a file were lost.
-    pub(super) fn note_loss(&self, file: InodeId, why: &Arc<FsError>) {
+    pub(crate) fn note_loss(&self, file: InodeId, why: &Arc<FsError>) {
         self.loss().get_or_insert_with(|| (file, Arc::clone(why)));
     }
 

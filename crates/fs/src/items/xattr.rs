@@ -2,7 +2,7 @@
 
 use crate::attributes::InodeId;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::items::InodeItems;
 use brindle_ondisk::{Item, KeyType, name_hash};
 use brindle_tree::{Readahead, Tree};
 use std::sync::Arc;
@@ -16,9 +16,8 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-impl Filesystem {
-    /// The value of an extended attribute, if there is one.
-    pub fn xattr(&self, id: InodeId, name: &[u8]) -> Result<Option<Vec<u8>>, FsError> {
+impl InodeItems {
+    pub(crate) fn xattr(&self, id: InodeId, name: &[u8]) -> Result<Option<Vec<u8>>, FsError> {
         if id.is_empty_subvolume() {
             return Ok(None);
         }
@@ -45,8 +44,7 @@ impl Filesystem {
         is_there.ok_or(FsError::NoInode(id))
     }
 
-    /// Every extended attribute, in the order of the hashes of their names.
-    pub fn xattrs(&self, id: InodeId) -> Result<Vec<Xattr>, FsError> {
+    pub(crate) fn xattrs(&self, id: InodeId) -> Result<Vec<Xattr>, FsError> {
         let mut found = Vec::new();
         if id.is_empty_subvolume() {
             return Ok(found);

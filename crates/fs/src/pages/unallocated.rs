@@ -5,18 +5,12 @@
 //! tree each; so it only notes its sectors, and the first `stat` after it looks up the extents of those. An extent that a
 //! writeback enters takes its sectors out of both sets, in the same step that makes the inode item count them.
 
-use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inodes::Inode;
 use brindle_interval::IntervalSet;
 use std::ops::Range;
 
-/// Lookups of extents before giving up, if others change them meanwhile.
-const TRIES: usize = 4;
-
 /// Sectors that are in memory only.
 #[derive(Debug, Default)]
-pub(super) struct Unallocated {
+pub(crate) struct Unallocated {
     /// No extent covers them.
     known: IntervalSet<u64>,
     /// An extent may cover them.
@@ -25,54 +19,33 @@ pub(super) struct Unallocated {
 
 impl Unallocated {
     /// The bytes for which the file has no space, as far as that is known.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.known.bytes()
     }
 
+    /// Sectors that an extent may cover.
+    pub(crate) fn unclassified(&self) -> &IntervalSet<u64> {
+        &self.unclassified
+    }
+
     /// Notes sectors that are written in memory.
-    pub(super) fn note(&mut self, range: &Range<u64>) {
+    pub(crate) fn note(&mut self, range: &Range<u64>) {
         self.unclassified.insert(range);
     }
 
     /// Forgets sectors that are not in memory any more, or that an extent covers now.
-    pub(super) fn forget(&mut self, range: &Range<u64>) {
+    pub(crate) fn forget(&mut self, range: &Range<u64>) {
         self.known.remove(range);
         self.unclassified.remove(range);
     }
 
     /// Takes in what was looked up of a range: the holes in it.
-    fn classify(&mut self, range: &Range<u64>, holes: &[Range<u64>]) {
+    pub(crate) fn classify(&mut self, range: &Range<u64>, holes: &[Range<u64>]) {
         // Some of the range may have been forgotten since.
         for part in holes.iter().flat_map(|hole| self.unclassified.within(hole)) {
             self.known.insert(part);
         }
         self.unclassified.remove(range);
-    }
-}
-
-impl Filesystem {
-    /// Finds out for which contents in memory the file has no space.
-    pub(crate) fn classify_unwritten(&self, inode: &Inode) -> Result<(), FsError> {
-        for _ in 0..TRIES {
-            let (unclassified, version) = {
-                let memory = inode.data.memory();
-                let unclassified = &memory.unallocated.unclassified;
-                match memory.settled_version().filter(|_| !unclassified.is_empty()) {
-                    Some(version) => (unclassified.clone(), version),
-                    None => return Ok(()),
-                }
-            };
-            let tree = self.core.tree(inode.id().tree)?;
-            let look_up = |range| Ok((self.holes(inode, &tree, &range)?, range));
-            let found: Vec<_> =
-                unclassified.iter().map(Range::from).map(look_up).collect::<Result<_, FsError>>()?;
-            let mut memory = inode.data.memory();
-            if memory.settled_version() == Some(version) {
-                found.iter().for_each(|(holes, range)| memory.unallocated.classify(range, holes));
-                return Ok(());
-            }
-        }
-        Ok(())
     }
 }
 

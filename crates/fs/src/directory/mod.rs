@@ -1,8 +1,12 @@
 //! Directories: lookup by the hash of a name, listing by index.
 
+pub(crate) mod entry;
+pub(crate) mod location;
+
 use crate::attributes::InodeId;
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::items::InodeItems;
 use crate::namespace::NAME_BYTES_MAX;
 use brindle_ondisk::item::{DirEntry, FileType};
 use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
@@ -25,9 +29,19 @@ pub struct DirectoryEntry {
     pub index: u64,
 }
 
-impl Filesystem {
-    /// The entry of a name, if there is one.
-    pub fn lookup(&self, directory: InodeId, name: &[u8]) -> Result<Option<DirectoryEntry>, FsError> {
+/// Names, as the items of directories, inodes and subvolumes tell them.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    core: Arc<Core>,
+    items: Arc<InodeItems>,
+}
+
+impl Directories {
+    pub(crate) fn new(core: Arc<Core>, items: Arc<InodeItems>) -> Self {
+        Self { core, items }
+    }
+
+    pub(crate) fn lookup(&self, directory: InodeId, name: &[u8]) -> Result<Option<DirectoryEntry>, FsError> {
         let _stops = self.core.pool().stop_on_panic();
         if name.len() > NAME_BYTES_MAX {
             return Err(FsError::NameTooLong(name.to_vec()));
@@ -45,9 +59,7 @@ impl Filesystem {
         Ok(Some(DirectoryEntry { name: name.to_vec(), inode, kind: found.kind, index: 0 }))
     }
 
-    /// Up to `limit` entries of index greater than `after` (0 for the first), in ascending order of index: those
-    /// of one moment. A rename within the directory is seen as a whole or not at all.
-    pub fn read_directory(
+    pub(crate) fn read_directory(
         &self,
         directory: InodeId,
         after: u64,
@@ -99,8 +111,7 @@ impl Filesystem {
         Ok(entries)
     }
 
-    /// The greatest index of a directory's entries; 1, which no entry has, if it is empty.
-    pub fn last_index(&self, directory: InodeId) -> Result<u64, FsError> {
+    pub(crate) fn last_index(&self, directory: InodeId) -> Result<u64, FsError> {
         let last = match directory.is_empty_subvolume() {
             true => None,
             false => self.last_used_index(&self.core.tree(directory.tree)?, directory)?,
@@ -120,9 +131,7 @@ impl Filesystem {
         Ok(cursor.key().filter(is_index).map(|last| last.offset()))
     }
 
-    /// The inode that a path leads to from `start`. Symbolic links are not followed; `.` and empty parts are
-    /// passed over.
-    pub fn resolve(&self, start: InodeId, path: &[u8]) -> Result<InodeId, FsError> {
+    pub(crate) fn resolve(&self, start: InodeId, path: &[u8]) -> Result<InodeId, FsError> {
         let mut at = start;
         let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
         for part in parts {

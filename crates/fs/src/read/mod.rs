@@ -1,38 +1,27 @@
 //! Reading the contents of a file.
 
-use crate::attributes::{Attributes, InodeId};
+pub(crate) mod seek;
+
 use crate::compression::decompress;
+use crate::core::Core;
 use crate::error::FsError;
-use crate::extent::cache::{ExtentCache, Version};
+use crate::extent::Extents;
+use crate::extent::cache::Version;
 use crate::extent::file_extent::{CompressedExtent, FileExtent, Source};
 use crate::extent::map::ExtentMap;
-use crate::filesystem::Filesystem;
-use crate::hold::InodeHold;
-use crate::inodes::Inode;
-use crate::neighbours::SMALL_FILE_BYTES;
-use brindle_ondisk::item::{Compression, FileType, InodeFlags};
-use brindle_ondisk::{Defect, KeyType, Logical, to_u64, to_usize};
-use brindle_sync::{Mutex, MutexGuard};
+use crate::items::InodeItems;
+use crate::neighbours::{Neighbours, SMALL_FILE_BYTES};
+use crate::open_file::OpenFile;
+use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::{Logical, to_u64, to_usize};
 use brindle_volume::DataChecksums;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Number of times a read that has met a writeback, or data that moved, begins anew, until it waits for the
 /// writeback.
 pub(crate) const READ_AGAIN_MAX: usize = 3;
-
-/// An open file, to be shared by threads. It keeps its inode, also when that loses its last name:
-/// [`Filesystem::close_file`] removes it then; where the file is dropped instead, background work does.
-#[derive(Debug)]
-pub struct OpenFile {
-    id: InodeId,
-    inode: InodeHold,
-    has_checksums: AtomicBool,
-    cache: Mutex<ExtentCache>,
-    /// Number of failed writebacks of the file that this handle has reported.
-    pub(crate) known_failures: AtomicU64,
-}
 
 /// A file that is read as of a version.
 #[derive(Clone, Copy)]
@@ -49,76 +38,24 @@ impl Deref for Reading<'_> {
     }
 }
 
-impl OpenFile {
-    /// Id of the inode.
-    pub fn id(&self) -> InodeId {
-        self.id
-    }
-
-    /// The size in bytes.
-    pub fn size(&self) -> u64 {
-        self.inode.data.size().expect("opening tells the size")
-    }
-
-    /// The inode, shared by all its users.
-    pub fn inode(&self) -> &Arc<Inode> {
-        &self.inode
-    }
-
-    /// Lookups that are kept for the next one.
-    pub(crate) fn cache(&self) -> MutexGuard<'_, ExtentCache> {
-        self.cache.lock()
-    }
+/// Reads the contents of files.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    core: Arc<Core>,
+    extents: Arc<Extents>,
+    items: Arc<InodeItems>,
+    /// Locations of small files read last.
+    neighbours: Neighbours,
 }
 
-impl Filesystem {
-    /// Opens a regular file, or a symbolic link to read its target.
-    pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
-        self.open_known(&self.quick_attributes(id)?)
+impl Reader {
+    pub(crate) fn new(core: Arc<Core>, extents: Arc<Extents>, items: Arc<InodeItems>) -> Self {
+        Self { core, extents, items, neighbours: Neighbours::default() }
     }
 
-    /// Opens a file whose attributes the caller has just read; [`FsError::NoInode`] if it has lost its last name since.
-    pub fn open_known(&self, attributes: &Attributes) -> Result<OpenFile, FsError> {
-        self.open_held(attributes, self.acquire(attributes.id)?)
-    }
-
-    /// Closes a file: removes an inode that has lost its last name if this was its last opening, and writes contents back
-    /// that replace all earlier ones.
-    pub fn close_file(&self, file: OpenFile) -> Result<(), FsError> {
-        self.release(file.inode)
-    }
-
-    /// Ends the use of a file that was opened for one operation: as [`close_file`](Self::close_file), but for contents,
-    /// which stay in memory.
-    pub(crate) fn end_use(&self, file: OpenFile) -> Result<(), FsError> {
-        self.let_go(file.inode)
-    }
-
-    /// Makes an open file of an inode that is held.
-    pub(crate) fn open_held(&self, attributes: &Attributes, inode: InodeHold) -> Result<OpenFile, FsError> {
+    pub(crate) fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
         let _stops = self.core.pool().stop_on_panic();
-        let id = attributes.id;
-        match attributes.kind {
-            FileType::Regular | FileType::Symlink => {}
-            FileType::Directory => return Err(FsError::IsADirectory(id)),
-            _ => return Err(FsError::NotAFile(id)),
-        }
-        let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
-        if inode.data.size().is_none() {
-            // Attributes read before may be older than a write by a thread that has finished with the file since;
-            // from here on the inode stays in memory.
-            let size = if self.core.is_writable() { self.attributes(id)?.size } else { attributes.size };
-            inode.data.load(size);
-        }
-        let known_failures = inode.data.memory().failures.into();
-        let has_checksums = AtomicBool::new(has_checksums);
-        Ok(OpenFile { id, inode, has_checksums, cache: Mutex::default(), known_failures })
-    }
-
-    /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
-    pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
-        let _stops = self.core.pool().stop_on_panic();
-        let _entry = file.inode.data.shared();
+        let _entry = file.inode().data.shared();
         self.read_inside(file, offset, buffer)
     }
 
@@ -129,13 +66,13 @@ impl Filesystem {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize, FsError> {
-        file.inode.data.assert_entered();
+        file.inode().data.assert_entered();
         for _ in 0..READ_AGAIN_MAX {
             if let Some(length) = self.read_once(file, offset, buffer)? {
                 return Ok(length);
             }
         }
-        let _turn = file.inode.data.writeback_turn();
+        let _turn = file.inode().data.writeback_turn();
         // Only writeback changes the items of a file that is read, and it is not its turn; data that moves does not
         // move again before the next commit.
         loop {
@@ -149,7 +86,7 @@ impl Filesystem {
     fn read_once(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<Option<usize>, FsError> {
         // Before anything is looked up: what is freed from here on stays readable.
         let _held = self.core.pool().hold_freed_space();
-        let (version, (size, length, gaps)) = self.versioned(file, |memory| {
+        let (version, (size, length, gaps)) = self.extents.versioned(file, |memory| {
             let length = to_usize(memory.size.saturating_sub(offset)).min(buffer.len());
             let gaps = if length == 0 { Vec::new() } else { memory.copy_to(offset, &mut buffer[..length]) };
             (memory.size, length, gaps)
@@ -160,7 +97,7 @@ impl Filesystem {
         let Some(version) = version else { return Ok(None) };
         let reading = Reading { file, version };
         let read = self.read_gaps(reading, size, offset, &mut buffer[..length], &gaps);
-        if self.versioned(file, |_| ()).0 != Some(version) {
+        if self.extents.versioned(file, |_| ()).0 != Some(version) {
             return Ok(None);
         }
         read.map(|()| Some(length))
@@ -186,7 +123,7 @@ impl Filesystem {
         for gap in gaps {
             let mut at = gap.start;
             while at < gap.end {
-                let window = self.data_map(&file, Some(file.version), at)?;
+                let window = self.extents.data_map(&file, Some(file.version), at)?;
                 let piece_end = gap.end.min(window.end());
                 let range = overlap(offset, buffer.len(), at, piece_end);
                 self.read_window(file, &window, at, &mut buffer[range])?;
@@ -194,34 +131,6 @@ impl Filesystem {
             }
         }
         Ok(())
-    }
-
-    /// The target of a symbolic link.
-    pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
-        /// The kernel's `PATH_MAX`, which counts the zero at the end: no link can be longer.
-        const TARGET_MAX: u64 = 4095;
-        let attributes = self.attributes(id)?;
-        if attributes.kind != FileType::Symlink {
-            return Err(FsError::NotASymlink(id));
-        }
-        let file = self.open_known(&attributes)?;
-        let size = file.size();
-        let key = id.key(KeyType::INODE_ITEM, 0);
-        let refuse = |defect| FsError::Item { file: id, key, defect };
-        if size > TARGET_MAX {
-            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, size)));
-        }
-        let mut target = vec![0; to_usize(size)];
-        let length = self.read(&file, 0, &mut target);
-        // A link that has lost its name meanwhile goes now; that it could not is no matter of the reader.
-        if let Err(error) = self.end_use(file) {
-            tracing::warn!("{id} has lost its last name and could not be removed: {error}");
-        }
-        target.truncate(length?);
-        if let Some(at) = target.iter().position(|byte| *byte == 0) {
-            return Err(refuse(Defect::new("zero byte in a symbolic link, at", to_u64(at))));
-        }
-        Ok(target)
     }
 
     /// Fills `buffer`, which begins at `offset` and lies within the window.
@@ -323,22 +232,22 @@ impl Filesystem {
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
         let volume = self.core.pool().volume();
-        let failed = |source| FsError::Data { file: file.id, offset, source };
+        let failed = |source| FsError::Data { file: file.id(), offset, source };
         if !file.has_checksums.load(Ordering::Relaxed) {
             return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
         }
-        let checksums = self.checksums(address, to_u64(buffer.len()))?;
+        let checksums = self.extents.checksums(address, to_u64(buffer.len()))?;
         let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
         if checksums.found != sectors {
             // The flag can be given to a file while it is empty.
             if self.core.is_writable()
-                && self.quick_attributes(file.id)?.flags.contains(InodeFlags::NODATASUM)
+                && self.items.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM)
             {
                 file.has_checksums.store(false, Ordering::Relaxed);
                 return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
             }
             return Err(FsError::NoChecksum {
-                file: file.id,
+                file: file.id(),
                 offset,
                 at: address,
                 sectors,
@@ -379,7 +288,7 @@ impl Filesystem {
     ) -> Result<(), FsError> {
         let sectorsize = to_usize(self.core.pool().volume().tree_context().sectorsize.into());
         let failed = |error: crate::compression::DecompressError| FsError::Decompress {
-            file: file.id,
+            file: file.id(),
             offset,
             algorithm,
             at,
@@ -393,7 +302,7 @@ impl Filesystem {
         if offset >= end {
             return Ok(());
         }
-        let window = self.data_map(&file, Some(file.version), offset)?;
+        let window = self.extents.data_map(&file, Some(file.version), offset)?;
         let first = window.from(offset).first().filter(|extent| extent.start < end);
         let place = first.and_then(|extent| place_on_disk(extent, &(offset..end)));
         let next = place.and_then(|(address, length)| self.neighbours.note(address, length));
@@ -405,10 +314,10 @@ impl Filesystem {
 
     /// Asks the devices for what a sequential reader will want next.
     fn read_ahead(&self, file: Reading<'_>, offset: u64, end: u64, size: u64) -> Result<(), FsError> {
-        let Some(range) = file.inode.readahead().advance(offset, end, size) else {
+        let Some(range) = file.inode().readahead().advance(offset, end, size) else {
             return Ok(());
         };
-        let window = self.data_map(&file, Some(file.version), range.start)?;
+        let window = self.extents.data_map(&file, Some(file.version), range.start)?;
         for extent in window.from(range.start) {
             if extent.start >= range.end {
                 break;
@@ -416,13 +325,13 @@ impl Filesystem {
             let volume = self.core.pool().volume();
             let Some((address, length)) = place_on_disk(extent, &range) else { continue };
             let done = volume.prefetch(address, length);
-            file.inode.readahead().set_worth(volume.readahead_bytes(address));
+            file.inode().readahead().set_worth(volume.readahead_bytes(address));
             if done < length {
                 let reached = match extent.source() {
                     Source::Plain { .. } => range.start.max(extent.start) + done,
                     _ => range.start.max(extent.start),
                 };
-                file.inode.readahead().fell_short(&range, reached);
+                file.inode().readahead().fell_short(&range, reached);
                 break;
             }
         }

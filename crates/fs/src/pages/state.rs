@@ -28,13 +28,14 @@
 //! counts as soon as the items have it, also if it has been written once more since: the file had that byte
 //! when the writeback began, and an fsync that waits for the writeback promises it.
 
-use super::context::DataContext;
-use super::ranges::{DirtyRanges, copy_shared};
-use super::times::Times;
-use super::unallocated::Unallocated;
 use crate::attributes::{Attributes, InodeId};
 use crate::error::FsError;
 use crate::inodes::Inode;
+use crate::pages::context::DataContext;
+use crate::pages::ranges::DirtyRanges;
+use crate::pages::ranges::copy_shared;
+use crate::pages::times::Times;
+use crate::pages::unallocated::Unallocated;
 use brindle_interval::gaps;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::to_u64;
@@ -60,34 +61,34 @@ const SYNCED_FILE_BYTES: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     /// True if the sizes are known.
-    pub(super) is_loaded: bool,
+    pub(crate) is_loaded: bool,
     /// The size that all callers see.
     pub(crate) size: u64,
     /// The size that the inode item has.
-    pub(super) disk_size: u64,
+    pub(crate) disk_size: u64,
     /// Dirty pieces.
-    pub(super) dirty: DirtyRanges,
+    pub(crate) dirty: DirtyRanges,
     /// Pieces being written back, by offset.
-    pub(super) writing: Vec<WritingPiece>,
+    pub(crate) writing: Vec<WritingPiece>,
     /// The size that all callers saw when the last writeback began.
-    pub(super) writing_size: u64,
+    pub(crate) writing_size: u64,
     /// Data space that is promised for what is dirty, in bytes. (What is being written back has taken its part.)
-    pub(super) promised: u64,
+    pub(crate) promised: u64,
     /// Bytes of the contents in memory that the inode item does not count.
-    pub(super) unallocated: Unallocated,
+    pub(crate) unallocated: Unallocated,
     /// Moves on with each change of the items.
     pub(crate) version: u64,
     /// The items are being changed.
-    pub(super) is_changing: bool,
+    pub(crate) is_changing: bool,
     /// The times of the last changes, as far as the inode item does not say them.
-    pub(super) times: Times,
+    pub(crate) times: Times,
     /// Its number among the files with dirty data.
-    pub(super) queued: Option<u64>,
+    pub(crate) queued: Option<u64>,
     /// True if it was truncated to nothing since its last close.
-    pub(super) is_emptied: bool,
+    pub(crate) is_emptied: bool,
     /// Number of failed writebacks, and the reason of the last one.
     pub(crate) failures: u64,
-    pub(super) failure: Option<Arc<FsError>>,
+    pub(crate) failure: Option<Arc<FsError>>,
 }
 
 /// A piece that is being written back.
@@ -108,7 +109,7 @@ impl WritingPiece {
 
 /// The items of a file change as long as this lasts.
 #[must_use = "items change as long as this lasts"]
-pub(super) struct Changing<'s>(&'s FileState);
+pub(crate) struct Changing<'s>(&'s FileState);
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
@@ -122,6 +123,21 @@ impl Memory {
     /// The version of the items, unless they are being changed.
     pub(crate) fn settled_version(&self) -> Option<u64> {
         (!self.is_changing).then_some(self.version)
+    }
+}
+
+impl Memory {
+    /// Panics unless the state of a file agrees with itself between operations.
+    pub(crate) fn verify(&self) {
+        assert!(!self.is_changing, "its items change, and no writeback is under way");
+        assert_eq!(self.is_dirty(), self.queued.is_some(), "a file waits to be written back if it is dirty");
+        assert!(self.promised >= self.dirty.bytes(), "space is promised for all that is dirty");
+        assert!(self.dirty.is_empty() || self.is_loaded, "a dirty file has a size");
+    }
+
+    /// Bytes that are being written back.
+    pub(crate) fn writing_bytes(&self) -> u64 {
+        self.writing.iter().map(|piece| to_u64(piece.bytes.len())).sum()
     }
 }
 
@@ -142,25 +158,25 @@ impl Ranked for Memory {
 
 impl FileState {
     /// Marks the items as about to be changed by a writeback.
-    pub(super) fn begin_change(&self) -> Changing<'_> {
+    pub(crate) fn begin_change(&self) -> Changing<'_> {
         self.memory().is_changing = true;
         Changing(self)
     }
 
     /// Notes that a program waits for the file to be durable.
-    pub(super) fn note_sync(&self) {
+    pub(crate) fn note_sync(&self) {
         self.since_sync.store(0, Ordering::Relaxed);
     }
 
     /// Notes that contents are written back.
-    pub(super) fn note_written(&self, bytes: u64) {
+    pub(crate) fn note_written(&self, bytes: u64) {
         let add = |since: u64| Some(since.saturating_add(bytes));
         // The closure never refuses.
         let _ = self.since_sync.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// Returns true if the next sync of the file is to be expected soon: it was synced, and little was written since.
-    pub(super) fn is_synced_often(&self) -> bool {
+    pub(crate) fn is_synced_often(&self) -> bool {
         self.since_sync.load(Ordering::Relaxed) < SYNCED_FILE_BYTES
     }
 
@@ -196,7 +212,7 @@ impl FileState {
     }
 
     /// Returns true if it was truncated to nothing since the last call.
-    pub(super) fn take_emptied(&self) -> bool {
+    pub(crate) fn take_emptied(&self) -> bool {
         std::mem::take(&mut self.memory().is_emptied)
     }
 
@@ -321,7 +337,7 @@ impl Memory {
     }
 
     /// Takes all that is dirty to be written back, and the space promised for it.
-    pub(super) fn begin_writing(&mut self) -> (Vec<WritingPiece>, u64) {
+    pub(crate) fn begin_writing(&mut self) -> (Vec<WritingPiece>, u64) {
         assert!(self.writing.is_empty(), "one writeback at a time");
         let taken = self.dirty.take(u64::MAX, usize::MAX);
         let pieces = taken.into_iter().map(|(start, bytes)| WritingPiece { start, bytes: Arc::new(bytes) });
@@ -331,7 +347,7 @@ impl Memory {
     }
 
     /// Forgets what is written back: all before `behind`, or everything.
-    pub(super) fn forget_written(&mut self, behind: Option<u64>, context: &DataContext) {
+    pub(crate) fn forget_written(&mut self, behind: Option<u64>, context: &DataContext) {
         let is_done = |piece: &WritingPiece| behind.is_none_or(|behind| piece.end() <= behind);
         let count = self.writing.partition_point(is_done);
         let written: Vec<Range<u64>> =
@@ -344,7 +360,7 @@ impl Memory {
 
     /// Forgets what is dirty of a range, of whole sectors; returns what of the promised space is not needed any more.
     #[must_use = "the space has to be given back"]
-    pub(super) fn discard(&mut self, range: &Range<u64>, context: &DataContext) -> u64 {
+    pub(crate) fn discard(&mut self, range: &Range<u64>, context: &DataContext) -> u64 {
         context.count(0, self.dirty.remove(range));
         self.unallocated.forget(range);
         let surplus = self.promised.saturating_sub(self.dirty.bytes());

@@ -1,7 +1,7 @@
 //! Checksums of data, from the checksum tree.
 
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::extent::Extents;
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_tree::Readahead;
 use brindle_volume::Witness;
@@ -15,7 +15,7 @@ pub(crate) struct SectorChecksums {
     pub(crate) found: usize,
 }
 
-impl Filesystem {
+impl Extents {
     /// The checksums of the sectors of a range of the logical space.
     pub(crate) fn checksums(&self, start: Logical, length: u64) -> Result<SectorChecksums, FsError> {
         let context = self.core.pool().volume().tree_context();
@@ -57,7 +57,7 @@ impl Filesystem {
     }
 }
 
-impl Witness for Filesystem {
+impl Witness for Extents {
     fn checksums(&self, start: Logical, length: u64) -> Option<Vec<u8>> {
         let found = Self::checksums(self, start, length);
         let found = found.inspect_err(|error| tracing::warn!("checksums at logical {start}: {error}"));

@@ -17,20 +17,15 @@
 //!
 //! So a provisional time outlives a crash only, and only where contents came home before their time did.
 
-use super::edit::FileEditor;
-use super::state::Memory;
 use crate::attributes::{Attributes, Timestamp};
-use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inodes::Inode;
+use crate::pages::state::Memory;
 use brindle_ondisk::item::{InodeItem, Timespec};
-use std::sync::Arc;
 
 /// Times of the last changes of contents that the inode item does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     /// The time of the last change with a time of our own, until the inode item has it.
-    pub(super) changed: Option<Timestamp>,
+    pub(crate) changed: Option<Timestamp>,
     /// The time at which the last cached write arrived, until the inode item has it.
     provisional: Option<Timestamp>,
     /// The times that the item had before it was given a provisional one.
@@ -48,12 +43,12 @@ struct Confirmed {
 
 impl Times {
     /// Contents have changed at a time of our own.
-    pub(super) fn change(&mut self, now: Timestamp) {
+    pub(crate) fn change(&mut self, now: Timestamp) {
         *self = Self { changed: Some(now), ..Self::default() };
     }
 
     /// Contents have come from the host's page cache.
-    pub(super) fn change_cached(&mut self, now: Timestamp) {
+    pub(crate) fn change_cached(&mut self, now: Timestamp) {
         // A time of our own that the item does not have yet comes with the new contents, and is no host's to confirm.
         if self.changed.is_none() {
             self.provisional = Some(now);
@@ -61,7 +56,7 @@ impl Times {
     }
 
     /// Gives the item the times that it lacks.
-    pub(super) fn settle(&mut self, item: &mut InodeItem) {
+    pub(crate) fn settle(&mut self, item: &mut InodeItem) {
         if let Some(changed) = self.changed.take() {
             self.confirmed = None;
             set_times(item, changed);
@@ -88,13 +83,13 @@ impl Times {
     }
 
     /// Takes provisional times out of the item.
-    fn restore(&mut self, item: &mut InodeItem) {
+    pub(crate) fn restore(&mut self, item: &mut InodeItem) {
         let (modified, changed) = shown(item, self.confirmed.take());
         (item.mtime, item.ctime) = (modified.into(), changed.into());
     }
 
     /// Lays the times over what the item says.
-    pub(super) fn overlay(&self, attributes: &mut Attributes) {
+    pub(crate) fn overlay(&self, attributes: &mut Attributes) {
         let in_item = (attributes.modified, attributes.changed);
         (attributes.modified, attributes.changed) = choose(in_item, self.confirmed);
         if let Some(changed) = self.changed {
@@ -124,32 +119,8 @@ fn set_times(item: &mut InodeItem, time: Timestamp) {
 
 impl Memory {
     /// Forgets a provisional time that the item lacks. Returns true if the item has one.
-    fn forget_provisional(&mut self) -> bool {
+    pub(crate) fn forget_provisional(&mut self) -> bool {
         self.times.provisional = None;
         self.times.confirmed.is_some()
-    }
-}
-
-impl Filesystem {
-    /// Says that the host has told the times of all that its page cache has brought: a time that none of them confirms
-    /// is taken back.
-    pub fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        if !inode.data.memory().forget_provisional() {
-            return Ok(());
-        }
-        let _writing = self.core.writing()?;
-        let subvolume = self.core.subvolume_state(inode.id().tree)?;
-        let _access = subvolume.begin_upkeep()?;
-        let _entry = inode.data.shared();
-        let _turn = inode.data.writeback_turn();
-        match self.quick_attributes(inode.id()) {
-            Ok(attributes) if attributes.nlink > 0 => {}
-            Ok(_) | Err(FsError::NoInode(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        self.core.enter_transaction(1, |transaction| {
-            let editor = FileEditor::new(transaction, self, subvolume.tree(), inode.id());
-            editor.finish(&inode.data, |item, memory| memory.times.restore(item))
-        })
     }
 }

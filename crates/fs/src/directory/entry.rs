@@ -1,12 +1,13 @@
 //! Targets of names, and the locations of their parts: facts needed before a name can be added, moved or removed.
 
-use super::NameState;
-use super::edit::{Entry, NameForm, Place};
 use crate::attributes::{Attributes, InodeId};
-use crate::directory::FIRST_INDEX;
+use crate::directory::{Directories, FIRST_INDEX};
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use crate::inodes::{Inode, NameLocks, lock_names};
+use crate::namespace::NameState;
+use crate::namespace::edit::Entry;
+use crate::namespace::edit::NameForm;
+use crate::namespace::edit::Place;
 use crate::packed::{entry_bytes, find};
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeExtrefHeader, InodeFlags, InodeRefHeader};
 use brindle_ondisk::{
@@ -61,7 +62,7 @@ impl NamePlace {
     }
 }
 
-impl Filesystem {
+impl Directories {
     /// The item of a name's hash, and the entry of the name in it.
     pub(crate) fn slot(&self, place: Place<'_>) -> Result<Slot, FsError> {
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
@@ -135,7 +136,7 @@ impl Filesystem {
         if directory.is_empty_subvolume() {
             return refuse("it stands for a subvolume that the snapshot does not have");
         }
-        let attributes = self.attributes(directory)?;
+        let attributes = self.items.attributes(directory)?;
         if attributes.kind != FileType::Directory {
             return Err(FsError::NotADirectory(directory));
         }

@@ -2,8 +2,7 @@
 
 use crate::error::FsError;
 use crate::extent::cache::Version;
-use crate::filesystem::Filesystem;
-use crate::read::{OpenFile, READ_AGAIN_MAX};
+use crate::read::{OpenFile, READ_AGAIN_MAX, Reader};
 use std::ops::Range;
 
 /// Target of a seek.
@@ -15,10 +14,8 @@ pub enum Whence {
     Hole,
 }
 
-impl Filesystem {
-    /// The first offset from `offset` on that is what is looked for; `None` where there is no such (`ENXIO`).
-    /// Preallocated space counts as a hole, as it does for the kernel.
-    pub fn seek(&self, file: &OpenFile, offset: u64, whence: Whence) -> Result<Option<u64>, FsError> {
+impl Reader {
+    pub(crate) fn seek(&self, file: &OpenFile, offset: u64, whence: Whence) -> Result<Option<u64>, FsError> {
         let _entry = file.inode().data.shared();
         let size = file.size();
         if offset >= size {
@@ -54,10 +51,10 @@ impl Filesystem {
     /// The same; `None` if the file's items have changed meanwhile: while writeback cuts an extent, its rest is nowhere for
     /// a moment.
     fn settled_data_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Option<Range<u64>>>, FsError> {
-        let (version, in_memory) = self.versioned(file, |memory| memory.first_from(offset));
+        let (version, in_memory) = self.extents.versioned(file, |memory| memory.first_from(offset));
         let Some(version) = version else { return Ok(None) };
         let on_disk = self.data_on_disk_from(file, version, offset)?;
-        if self.versioned(file, |_| ()).0 != Some(version) {
+        if self.extents.versioned(file, |_| ()).0 != Some(version) {
             return Ok(None);
         }
         let first = [in_memory, on_disk].into_iter().flatten();
@@ -72,7 +69,7 @@ impl Filesystem {
     ) -> Result<Option<Range<u64>>, FsError> {
         let mut at = offset;
         loop {
-            let map = self.data_map(file, Some(version), at)?;
+            let map = self.extents.data_map(file, Some(version), at)?;
             if let Some(extent) = map.from(at).first() {
                 return Ok(Some(extent.start..extent.contents_end()));
             }

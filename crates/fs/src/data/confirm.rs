@@ -1,0 +1,31 @@
+//! Times of changes, once the host has told which of them were writes of a program.
+
+use crate::data::edit::FileEditor;
+use crate::error::FsError;
+use crate::filesystem::Filesystem;
+use crate::inodes::Inode;
+use std::sync::Arc;
+
+impl Filesystem {
+    /// Says that the host has told the times of all that its page cache has brought: a time that none of them confirms
+    /// is taken back.
+    pub fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        if !inode.data.memory().forget_provisional() {
+            return Ok(());
+        }
+        let _writing = self.core.writing()?;
+        let subvolume = self.core.subvolume_state(inode.id().tree)?;
+        let _access = subvolume.begin_upkeep()?;
+        let _entry = inode.data.shared();
+        let _turn = inode.data.writeback_turn();
+        match self.items.quick_attributes(inode.id()) {
+            Ok(attributes) if attributes.nlink > 0 => {}
+            Ok(_) | Err(FsError::NoInode(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.core.enter_transaction(1, |transaction| {
+            let editor = FileEditor::new(transaction, self, subvolume.tree(), inode.id());
+            editor.finish(&inode.data, |item, memory| memory.times.restore(item))
+        })
+    }
+}
