@@ -132,9 +132,9 @@ impl Filesystem {
             if before.kind != FileType::Regular {
                 return Err(FsError::NotAFile(id));
             }
-            let file = self.open_known(&before)?;
-            let truncated = self.truncate(&file, size);
-            truncated.and(self.end_use(file))?;
+            let file = self.holds.open_known(&before)?;
+            let truncated = self.data.truncate(&file, size);
+            truncated.and(self.holds.end_use(file))?;
         }
         if change.changes_item() {
             self.change_item(id, change)?;

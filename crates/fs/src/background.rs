@@ -28,56 +28,15 @@ impl Filesystem {
         Ok(self.core.pool().trim(range, min_bytes, &is_wanted)?)
     }
 
-    /// Makes everything durable that was done before the call: contents are written back, then the transaction is
-    /// committed. Contents lost since the last call are an error, independent of their writer. Of a filesystem that
-    /// is only read, everything is durable.
-    pub fn sync(&self) -> Result<(), FsError> {
-        if self.core.is_only_read() {
-            return Ok(());
-        }
-        let _stops = self.core.may_wait_for_commits();
-        let written = self.write_back_all(None);
-        // One file that can't be written is no reason not to commit the others.
-        let commit = |_| {
-            self.core.pool().make_write_back_room()?;
-            Ok(self.core.pool().commit()?)
-        };
-        let committed = self.core.writing().and_then(commit);
-        let lost = self.data.take_loss();
-        written.and(lost).and(committed)
-    }
-
-    /// Commits the running transaction. Contents that are dirty in memory stay there, unless all commits that are asked
-    /// for are to take them along (`flushoncommit`).
-    pub fn commit(&self) -> Result<(), FsError> {
-        let writing = self.core.writing()?;
-        let flushes = writing.options.flush_on_commit;
-        let written = if flushes { self.write_back_all(None) } else { Ok(()) };
-        self.core.pool().make_write_back_room()?;
-        self.core.pool().commit()?;
-        // Handles of a file that could not be written report it; the sync of other files goes on.
-        if let Err(error) = written {
-            tracing::warn!("{error}");
-        }
-        Ok(())
-    }
-
     /// Does a step of the background work: orphans, deleted subvolumes, discards. To be called by one
     /// thread, again and again while there is more, else from time to time.
     pub fn background_step(&self) -> Result<Remaining, FsError> {
         let write = self.core.writing()?;
         let _drops = write.drops.lock();
-        let is_busy = self.clean_orphans(&write.orphans)?
+        let is_busy = self.orphans.clean_orphans(&write.orphans)?
             || self.drop_deleted_subvolume()?
             || write.options.discard && self.core.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;
         Ok(if is_busy { Remaining::More } else { Remaining::Nothing })
-    }
-
-    /// Makes everything durable before the filesystem is dropped, and writes the superblock of the last commit also to
-    /// devices that sleep.
-    pub fn shutdown(&self) -> Result<(), FsError> {
-        self.sync()?;
-        if self.core.is_only_read() { Ok(()) } else { Ok(self.core.pool().wake_devices()?) }
     }
 
     /// Drops a piece of a deleted subvolume; whether there was one that could be.
@@ -117,7 +76,7 @@ impl Filesystem {
         // From here on nothing in it can be found, and what is being written back is waited for.
         self.core.subvolumes.forget(id);
         for inode in self.core.inodes.of_subvolume(id) {
-            self.forget_contents(&inode);
+            self.data.forget_contents(&inode);
         }
         if tree.is_dirty() {
             return Ok(false);

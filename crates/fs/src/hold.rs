@@ -15,18 +15,41 @@
 //! A filesystem that is only read loses no names; its holds count nothing.
 
 use crate::attributes::{Attributes, InodeId};
+use crate::core::Core;
+use crate::data::FileData;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::inode_hold::InodeHold;
 use crate::inodes::Inode;
+use crate::items::InodeItems;
 use crate::open_file::OpenFile;
+use crate::orphan::Orphans;
 use brindle_ondisk::item::{FileType, InodeFlags};
 use brindle_ondisk::{Defect, KeyType, to_u64, to_usize};
 use std::sync::Arc;
 
-impl Filesystem {
-    /// Keeps an inode that has a name, or is kept already.
-    pub fn acquire(&self, id: InodeId) -> Result<InodeHold, FsError> {
+/// Counts uses of inodes, those by open files included.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    core: Arc<Core>,
+    items: Arc<InodeItems>,
+    data: Arc<FileData>,
+    orphans: Arc<Orphans>,
+}
+
+impl Holds {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        items: Arc<InodeItems>,
+        data: Arc<FileData>,
+        orphans: Arc<Orphans>,
+    ) -> Self {
+        Self { core, items, data, orphans }
+    }
+}
+
+impl Holds {
+    pub(crate) fn acquire(&self, id: InodeId) -> Result<InodeHold, FsError> {
         let _stops = self.core.pool().stop_on_panic();
         let inode = self.core.inode(id);
         if self.core.orphans().is_none() {
@@ -54,12 +77,10 @@ impl Filesystem {
         InodeHold::new(inode, self.core.orphans().map(Arc::clone))
     }
 
-    /// Ends a use; the last one removes an inode that has no name. Contents that replace all earlier ones are written
-    /// back.
-    pub fn release(&self, hold: InodeHold) -> Result<(), FsError> {
+    pub(crate) fn release(&self, hold: InodeHold) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         let is_unnamed = !hold.is_counted() || hold.names().is_unnamed;
-        let written = if is_unnamed { Ok(()) } else { self.write_back_replaced(&hold) };
+        let written = if is_unnamed { Ok(()) } else { self.data.write_back_replaced(&hold) };
         written.and(self.let_go(hold))
     }
 
@@ -67,26 +88,22 @@ impl Filesystem {
     pub(crate) fn let_go(&self, hold: InodeHold) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         match hold.end() {
-            Some((inode, true)) => self.remove_unnamed(&inode),
+            Some((inode, true)) => self.orphans.remove_unnamed(&inode),
             _ => Ok(()),
         }
     }
 }
 
-impl Filesystem {
-    /// Opens a regular file, or a symbolic link to read its target.
-    pub fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
+impl Holds {
+    pub(crate) fn open_file(&self, id: InodeId) -> Result<OpenFile, FsError> {
         self.open_known(&self.items.quick_attributes(id)?)
     }
 
-    /// Opens a file whose attributes the caller has just read; [`FsError::NoInode`] if it has lost its last name since.
-    pub fn open_known(&self, attributes: &Attributes) -> Result<OpenFile, FsError> {
+    pub(crate) fn open_known(&self, attributes: &Attributes) -> Result<OpenFile, FsError> {
         self.open_held(attributes, self.acquire(attributes.id)?)
     }
 
-    /// Closes a file: removes an inode that has lost its last name if this was its last opening, and writes contents back
-    /// that replace all earlier ones.
-    pub fn close_file(&self, file: OpenFile) -> Result<(), FsError> {
+    pub(crate) fn close_file(&self, file: OpenFile) -> Result<(), FsError> {
         self.release(file.into_hold())
     }
 
@@ -115,7 +132,9 @@ impl Filesystem {
         }
         Ok(OpenFile::new(id, inode, has_checksums))
     }
+}
 
+impl Filesystem {
     /// The target of a symbolic link.
     pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
         /// The kernel's `PATH_MAX`, which counts the zero at the end: no link can be longer.
@@ -124,7 +143,7 @@ impl Filesystem {
         if attributes.kind != FileType::Symlink {
             return Err(FsError::NotASymlink(id));
         }
-        let file = self.open_known(&attributes)?;
+        let file = self.holds.open_known(&attributes)?;
         let size = file.size();
         let key = id.key(KeyType::INODE_ITEM, 0);
         let refuse = |defect| FsError::Item { file: id, key, defect };
@@ -134,7 +153,7 @@ impl Filesystem {
         let mut target = vec![0; to_usize(size)];
         let length = self.reader.read(&file, 0, &mut target);
         // A link that has lost its name meanwhile goes now; that it could not is no matter of the reader.
-        if let Err(error) = self.end_use(file) {
+        if let Err(error) = self.holds.end_use(file) {
             tracing::warn!("{id} has lost its last name and could not be removed: {error}");
         }
         target.truncate(length?);

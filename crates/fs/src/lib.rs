@@ -72,7 +72,8 @@ pub use brindle_tree::{
 pub use brindle_volume::read_for;
 pub use bulk::{BulkEntry, BulkFormat, BulkInode, BulkName, BulkPiece, BulkTarget, BulkWriter};
 pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
-pub use data::{AllocateMode, RangePair};
+pub use data::allocate::AllocateMode;
+pub use data::clone::RangePair;
 pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 pub use destage::{DestageStatistics, Destaged};
 pub use directory::DirectoryEntry;

@@ -10,9 +10,11 @@
 //! a crash leaves of it has the mark, and is found by [`OrphanQueue`] after the next opening.
 
 use crate::attributes::InodeId;
+use crate::core::Core;
+use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
+use crate::items::InodeItems;
 use crate::orphan_queue::OrphanQueue;
 use crate::subvolume::SubvolumeState;
 use brindle_ondisk::item::FileType;
@@ -25,7 +27,21 @@ const BATCH: usize = 64;
 /// Items changed when the rest of an inode without contents is removed, in one place: a few attributes and names.
 const REMNANT_ITEMS: usize = 32;
 
-impl Filesystem {
+/// Removes inodes that have lost their last name.
+#[derive(Debug)]
+pub(crate) struct Orphans {
+    core: Arc<Core>,
+    items: Arc<InodeItems>,
+    data: Arc<FileData>,
+}
+
+impl Orphans {
+    pub(crate) fn new(core: Arc<Core>, items: Arc<InodeItems>, data: Arc<FileData>) -> Self {
+        Self { core, items, data }
+    }
+}
+
+impl Orphans {
     /// Removes an inode that has lost its last name and is not open, once it bears the mark.
     pub(crate) fn remove_unnamed(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let mut names = inode.names();
@@ -48,7 +64,7 @@ impl Filesystem {
     fn remove_marked(&self, inode: &Inode) -> Result<(), FsError> {
         match self.items.attributes(inode.id()) {
             Ok(before) if before.nlink == 0 && before.kind == FileType::Regular => {
-                self.drop_file_contents(inode.id())?;
+                self.data.drop_file_contents(inode.id())?;
             }
             Ok(_) | Err(FsError::NoInode(_)) => {}
             Err(error) => return Err(error),

@@ -17,7 +17,7 @@ impl Filesystem {
     /// A subvolume that is deleted or read-only, and writes that fail.
     pub fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
-        self.write_back_all(Some(id))?;
+        self.data.write_back_all(Some(id))?;
         let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
         if access.is_deleted {
@@ -44,6 +44,6 @@ impl Filesystem {
         })?;
         access.is_read_only = true;
         drop(access);
-        self.commit()
+        self.log.commit()
     }
 }

@@ -68,12 +68,13 @@ impl Filesystem {
         };
         let mut count = 0;
         loop {
-            let found = self.orphans_of(&tree)?;
+            let found = self.orphans.orphans_of(&tree)?;
             if found.is_empty() {
                 return Ok(count);
             }
             for number in found {
-                self.remove_unnamed(&self.core.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
+                self.orphans
+                    .remove_unnamed(&self.core.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
                 count += 1;
             }
         }

@@ -97,7 +97,7 @@ impl Filesystem {
         let access = begin_snapshot(&origin, &subvolume)?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.core.directory(parent);
-        self.write_back_all(Some(source))?;
+        self.data.write_back_all(Some(source))?;
         let mut names = directory.names();
         self.directories.changeable_directory(parent, false)?;
         self.check_free(place)?;
@@ -116,7 +116,7 @@ impl Filesystem {
         })?;
         drop(names);
         drop(access);
-        self.clean_snapshot(id, &write.orphans);
+        self.orphans.clean_snapshot(id, &write.orphans);
         self.core.pool().commit()?;
         Ok(id)
     }
@@ -152,7 +152,7 @@ impl Filesystem {
         for inode in self.core.inodes.of_subvolume(id) {
             // Open files remain readable, with everything written to them, until they are closed.
             if inode.names().opens == 0 {
-                self.forget_contents(&inode);
+                self.data.forget_contents(&inode);
             }
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Filesystem {
     pub fn set_subvolume_read_only(&self, id: RootId, read_only: bool) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         if read_only {
-            self.write_back_all(Some(id))?;
+            self.data.write_back_all(Some(id))?;
         }
         let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();

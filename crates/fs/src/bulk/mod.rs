@@ -34,8 +34,8 @@ impl Filesystem {
         BulkFormat {
             sectorsize: context.sectorsize,
             checksum: context.checksum_type,
-            compression: self.data.settings.compression,
-            max_inline_bytes: self.data.settings.max_inline_bytes,
+            compression: self.data.context.settings.compression,
+            max_inline_bytes: self.data.context.settings.max_inline_bytes,
         }
     }
 

@@ -1,13 +1,12 @@
 //! `fallocate`: space in advance, holes, zeros.
 
-use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
-use super::enter::need_of;
 use super::promise::Promise;
 use super::write::{FILE_SIZE_MAX, Stamp};
+use crate::data::FileData;
 use crate::data::writeback::Cause;
 use crate::error::FsError;
+use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, set_flags, settle};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use crate::open_file::OpenFile;
 use brindle_ondisk::item::{Compression, InodeFlags};
@@ -53,9 +52,8 @@ impl Allocation<'_> {
     }
 }
 
-impl Filesystem {
-    /// Gives a range of a file space, or takes it.
-    pub fn allocate(
+impl FileData {
+    pub(crate) fn allocate(
         &self,
         file: &OpenFile,
         mode: AllocateMode,
@@ -65,8 +63,7 @@ impl Filesystem {
         self.allocate_as(&Allocation { file, mode, offset, length, stamp: Stamp::Now })
     }
 
-    /// The same, on behalf of a host that tells the time of the change by itself.
-    pub fn allocate_for_host(
+    pub(crate) fn allocate_for_host(
         &self,
         file: &OpenFile,
         mode: AllocateMode,
@@ -87,7 +84,7 @@ impl Filesystem {
             AllocateMode::PunchHole => self.punch(file, &range, wanted.stamp),
             _ => self.preallocate(wanted, &range),
         };
-        self.data.note(file.inode(), &mut file.inode().data.memory());
+        self.context.note(file.inode(), &mut file.inode().data.memory());
         done
     }
 
@@ -114,7 +111,7 @@ impl Filesystem {
         let surplus = {
             let mut memory = inode.data.memory();
             self.stamp(&mut memory, stamp);
-            memory.discard(&(from..to), &self.data)
+            memory.discard(&(from..to), &self.context)
         };
         if surplus > 0 {
             self.core.pool().release_data(surplus);
@@ -141,7 +138,7 @@ impl Filesystem {
             let to = map.end();
             let transaction = self.core.pool().join(Need::freeing(need_of(1, map.extents().len())))?;
             self.core.act_in(&transaction, |transaction| {
-                let mut editor = FileEditor::new(transaction, self, &tree, inode.id());
+                let mut editor = FileEditor::new(transaction, &self.extents, &tree, inode.id());
                 editor.make_room(&(at..to))?;
                 let told = to.min(inode.data.memory().disk_size.next_multiple_of(self.core.sector()));
                 editor.tell_holes(&(at..told.max(at)))?;
@@ -220,7 +217,7 @@ impl Filesystem {
             let there =
                 self.extents.extent_map(tree, inode.id(), &(at..at + length), STEP_EXTENTS)?.extents().len();
             self.core.enter_transaction(need_of(1, there), |transaction| {
-                let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+                let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
                 editor.put(&preallocated(&reserved, at, transaction.generation()), true)?;
                 reserved.keep();
                 editor.finish(&inode.data, |item, memory| {

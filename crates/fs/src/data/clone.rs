@@ -1,12 +1,11 @@
 //! Files that share extents.
 
-use super::edit::{FileEditor, STEP_EXTENTS, settle};
-use super::enter::need_of;
 use super::write::{FILE_SIZE_MAX, Stamp};
+use crate::data::FileData;
 use crate::data::writeback::Cause;
 use crate::error::FsError;
+use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::open_file::OpenFile;
 use crate::pages::state::exclusive_both;
 use brindle_ondisk::item::InodeFlags;
@@ -74,11 +73,8 @@ impl Sharing<'_> {
     }
 }
 
-impl Filesystem {
-    /// Lets the target's range have the extents of the source's (`FICLONERANGE`); the files may be of two subvolumes.
-    /// Offsets and length are multiples of the sector size, or the length reaches the end of the source and the range
-    /// the end of the target; a length of 0 means up to the end. Returns the number of bytes.
-    pub fn clone_range(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
+impl FileData {
+    pub(crate) fn clone_range(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
         self.clone_stamped(*pair, Stamp::Now)
     }
 
@@ -117,18 +113,15 @@ impl Filesystem {
             stamp,
         };
         let done = self.share(&sharing);
-        self.data.note(target.inode(), &mut target.inode().data.memory());
+        self.context.note(target.inode(), &mut target.inode().data.memory());
         done.map(|()| pair.length)
     }
 
-    /// Copies a range (`copy_file_range`): shares what can be shared and lies where the target wants it too, copies the
-    /// rest. Returns the number of bytes; 0 at the end of the source.
-    pub fn copy_range(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
+    pub(crate) fn copy_range(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
         self.copy_stamped(*pair, Stamp::Now)
     }
 
-    /// The same, on behalf of a host that tells the time of the change by itself.
-    pub fn copy_range_for_host(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
+    pub(crate) fn copy_range_for_host(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
         self.copy_stamped(*pair, Stamp::ByHost)
     }
 
@@ -268,7 +261,8 @@ impl Filesystem {
                 return Ok(false);
             }
             self.core.log_book.note(transaction.generation(), pair.target.id(), range.clone());
-            let mut editor = FileEditor::new(transaction, self, &sharing.target_tree, pair.target.id());
+            let mut editor =
+                FileEditor::new(transaction, &self.extents, &sharing.target_tree, pair.target.id());
             editor.make_room(range)?;
             for piece in pieces {
                 if !matches!(piece.contents, Contents::OnDisk(_))

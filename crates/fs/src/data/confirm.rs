@@ -1,15 +1,13 @@
 //! Times of changes, once the host has told which of them were writes of a program.
 
-use crate::data::edit::FileEditor;
+use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::extent::edit::FileEditor;
 use crate::inodes::Inode;
 use std::sync::Arc;
 
-impl Filesystem {
-    /// Says that the host has told the times of all that its page cache has brought: a time that none of them confirms
-    /// is taken back.
-    pub fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+impl FileData {
+    pub(crate) fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         if !inode.data.memory().forget_provisional() {
             return Ok(());
         }
@@ -24,7 +22,7 @@ impl Filesystem {
             Err(error) => return Err(error),
         }
         self.core.enter_transaction(1, |transaction| {
-            let editor = FileEditor::new(transaction, self, subvolume.tree(), inode.id());
+            let editor = FileEditor::new(transaction, &self.extents, subvolume.tree(), inode.id());
             editor.finish(&inode.data, |item, memory| memory.times.restore(item))
         })
     }

@@ -1,11 +1,11 @@
 //! Entry of extents on the devices into items: the transactions of a writeback.
 
-use super::edit::{FileEditor, STEP_EXTENTS, set_flags, settle};
 use super::output::Output;
 use crate::attributes::InodeId;
+use crate::data::FileData;
 use crate::error::FsError;
+use crate::extent::edit::{FileEditor, ITEMS_PER_LEAF, STEP_EXTENTS, need_of, set_flags, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
@@ -16,9 +16,6 @@ use std::sync::Arc;
 const STEP_ITEMS: usize = 4 * STEP_EXTENTS;
 /// Approximate upper bound on the length of a checksum item, in bytes.
 const CHECKSUM_ITEM_BYTES: usize = 2048;
-/// Lower bound on the number of consecutive items in a leaf.
-const ITEMS_PER_LEAF: usize = 16;
-
 /// Size of the change of a writeback step.
 #[derive(Clone, Copy, Debug, Default)]
 struct StepSize {
@@ -37,13 +34,7 @@ impl StepSize {
     }
 }
 
-/// Metadata need of `items` items of a file in `places` places, with the inode item: a number of items that lie
-/// apart.
-pub(super) fn need_of(places: usize, items: usize) -> usize {
-    places + items.div_ceil(ITEMS_PER_LEAF) + 2
-}
-
-impl Filesystem {
+impl FileData {
     /// Puts extents into a file, in order, in as many transactions as it takes. After each, what it has brought is
     /// forgotten in memory. Nothing from `unfinished` on is in the items when all is done.
     pub(super) fn enter(
@@ -107,7 +98,7 @@ impl Filesystem {
     ) -> Result<(), FsError> {
         self.core.enter_transaction(need, |transaction| {
             let _changing = inode.data.begin_change();
-            let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+            let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
             for mut output in step {
                 output.piece.generation = transaction.generation();
                 enter_one(&mut editor, transaction, &output.piece, &mut output.checksums)?;
@@ -120,7 +111,7 @@ impl Filesystem {
                 set_flags(item, flags);
             })
         })?;
-        inode.data.memory().forget_written(behind, &self.data);
+        inode.data.memory().forget_written(behind, &self.context);
         Ok(())
     }
 
@@ -145,7 +136,7 @@ impl Filesystem {
             let leaves = checksums.len() / CHECKSUM_ITEM_BYTES;
             self.core.enter_transaction(need_of(2 + leaves, STEP_EXTENTS), |transaction| {
                 let _changing = inode.data.begin_change();
-                let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+                let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
                 match &mut entered {
                     Some(before) => self.follow(tree, inode.id(), before, &mut piece)?,
                     None => piece.generation = transaction.generation(),
@@ -161,7 +152,7 @@ impl Filesystem {
                 entered = Some(part);
                 editor.finish(&inode.data, |item, memory| settle(item, memory, next))
             })?;
-            inode.data.memory().forget_written(next, &self.data);
+            inode.data.memory().forget_written(next, &self.context);
         }
     }
 

@@ -8,13 +8,12 @@
 //! The data is written within the transaction: a snapshot, which would have the extent too, waits for its end, and
 //! comes before or after all of it.
 
-use super::edit::{FileEditor, STEP_EXTENTS, settle};
-use super::enter::need_of;
 use super::output::{contents_of, write_all};
 use crate::attributes::InodeId;
+use crate::data::FileData;
 use crate::error::FsError;
+use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use crate::pages::state::WritingPiece;
 use brindle_interval::runs;
@@ -47,7 +46,7 @@ struct Step {
     left: Vec<Range<u64>>,
 }
 
-impl Filesystem {
+impl FileData {
     /// The parts of a range that are preallocated on bulk devices.
     pub(super) fn preallocated_on_bulk(
         &self,
@@ -137,7 +136,7 @@ impl Filesystem {
             left.extend(step.left);
             at = step.to;
             let written = left.first().map_or(at, |left| left.start);
-            inode.data.memory().forget_written(Some(written), &self.data);
+            inode.data.memory().forget_written(Some(written), &self.context);
         }
         Ok(left)
     }
@@ -182,7 +181,7 @@ impl Filesystem {
             left.first().map(|left: &Range<u64>| left.start).or((to < range.end).then_some(to)).or(behind);
         let checksums = self.write_in_place(contents, &overwrites, flags)?;
         let _changing = inode.data.begin_change();
-        let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+        let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
         for (overwrite, checksums) in overwrites.iter().zip(checksums) {
             if overwrite.piece.is_zeros() {
                 editor.divide(&written(&overwrite.piece, &overwrite.range, transaction))?;

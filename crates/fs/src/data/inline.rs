@@ -4,10 +4,10 @@ use super::output::Manner;
 use crate::attributes::InodeId;
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
+use crate::data::FileData;
 use crate::data::writeback::Cause;
 use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::filesystem::Filesystem;
 use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};
 use brindle_ondisk::{Generation, to_u64, to_usize};
 
@@ -26,12 +26,12 @@ pub(super) struct InlineRoom {
     pub(super) sector: u64,
 }
 
-impl Filesystem {
+impl FileData {
     /// Bounds on inline contents.
     pub(super) fn inline_room(&self) -> InlineRoom {
         let nodesize = u64::from(self.core.pool().volume().tree_context().nodesize);
         let headers = LEAF_HEADER_BYTES + ITEM_HEADER_BYTES + to_u64(size_of::<FileExtentHeader>());
-        let bytes = nodesize.saturating_sub(headers).min(self.data.settings.max_inline_bytes.into());
+        let bytes = nodesize.saturating_sub(headers).min(self.context.settings.max_inline_bytes.into());
         InlineRoom { bytes, sector: self.core.sector() }
     }
 
@@ -54,7 +54,8 @@ impl Filesystem {
     }
 
     fn compression_of(&self, file: InodeId, flags: InodeFlags) -> Result<Option<CompressionChoice>, FsError> {
-        let general = self.data.settings.compression.filter(|choice| choice.algorithm != Compression::None);
+        let general =
+            self.context.settings.compression.filter(|choice| choice.algorithm != Compression::None);
         if general.is_some_and(|choice| choice.force) {
             return Ok(general);
         }

@@ -8,22 +8,49 @@
 //! of the extents that were there). What waits on flash moves to bulk devices later (`merge`). What takes contents away or moves them (`truncate`, `allocate`, `clone`) has the
 //! file alone.
 
-mod allocate;
-mod clone;
+use crate::core::Core;
+use crate::extent::Extents;
+use crate::items::InodeItems;
+use crate::pages::context::DataContext;
+use crate::read::Reader;
+use crate::tier::Tiers;
+use crate::write_options::WriteOptions;
+use std::sync::Arc;
+
+pub(crate) mod allocate;
+pub(crate) mod clone;
 mod confirm;
-mod edit;
 mod enter;
 mod in_place;
 mod inline;
-mod merge;
 mod output;
-mod plan;
 mod promise;
-mod replayed;
 mod truncate;
 mod verify;
 mod write;
 pub(crate) mod writeback;
 
-pub use allocate::AllocateMode;
-pub use clone::RangePair;
+/// Changes the contents of files: writes, writeback, truncation, preallocation, clones.
+#[derive(Debug)]
+pub(crate) struct FileData {
+    core: Arc<Core>,
+    extents: Arc<Extents>,
+    items: Arc<InodeItems>,
+    reader: Arc<Reader>,
+    tiers: Arc<Tiers>,
+    /// The files with dirty contents, and how contents are written.
+    pub(crate) context: DataContext,
+}
+
+impl FileData {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        extents: Arc<Extents>,
+        items: Arc<InodeItems>,
+        reader: Arc<Reader>,
+        tiers: Arc<Tiers>,
+        options: &WriteOptions,
+    ) -> Self {
+        Self { core, extents, items, reader, tiers, context: DataContext::new(options) }
+    }
+}

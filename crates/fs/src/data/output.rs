@@ -5,10 +5,10 @@ use super::promise::Promise;
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
 use crate::compression::promise::is_promising;
+use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::COMPRESSED_MAX_BYTES;
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::pages::state::WritingPiece;
 use crate::tier::TierWish;
 use brindle_ondisk::item::Compression;
@@ -80,7 +80,7 @@ pub(super) struct Experience {
     pub(super) resisted: usize,
 }
 
-impl Filesystem {
+impl FileData {
     /// Writes ranges of a file, whose contents are in `pieces`, as new extents.
     pub(super) fn output<'p>(
         &'p self,
@@ -230,7 +230,7 @@ pub(super) fn contents_of<'b>(pieces: &'b [WritingPiece], range: &Range<u64>) ->
 
 /// Writes everything, and computes its checksums (if it is to have some), on all cores; the checksums of each write.
 pub(super) fn write_all<T: Sync>(
-    filesystem: &Filesystem,
+    files: &FileData,
     writes: &[(T, Logical, &[u8])],
     checksum_type: Option<ChecksumType>,
     sector: usize,
@@ -242,7 +242,7 @@ pub(super) fn write_all<T: Sync>(
         let checksums =
             |bytes: &[u8]| checksum_type.map_or_else(Vec::new, |kind| checksums_of(kind, bytes, sector));
         let checksums: Vec<Vec<u8>> = blocks.iter().map(|(_, bytes)| checksums(bytes)).collect();
-        let written = filesystem.core.pool().volume().write_data_pieces(&blocks, &*filesystem.extents);
+        let written = files.core.pool().volume().write_data_pieces(&blocks, &*files.extents);
         written.map_err(|error| FsError::Tree(TreeError::Write(error)))?;
         Ok(checksums)
     };

@@ -3,13 +3,12 @@
 //! A file shrinks from its end, in steps; each takes the last extents away and gives the inode item the size of what is
 //! left in one transaction, so that a crash between two of them finds a shorter file, never one with a hole.
 
-use super::edit::{FileEditor, STEP_EXTENTS, settle};
-use super::enter::need_of;
 use super::write::FILE_SIZE_MAX;
 use crate::attributes::InodeId;
+use crate::data::FileData;
 use crate::error::FsError;
+use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use crate::open_file::OpenFile;
 use brindle_ondisk::item::Compression;
@@ -17,9 +16,8 @@ use brindle_ondisk::to_usize;
 use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
 
-impl Filesystem {
-    /// Makes a file so long: cuts it off, or lets it end in a hole.
-    pub fn truncate(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
+impl FileData {
+    pub(crate) fn truncate(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         if size > FILE_SIZE_MAX {
             return Err(FsError::TooLarge(file.id()));
@@ -30,9 +28,7 @@ impl Filesystem {
         if size < file.size() { self.shorten(file, size) } else { self.lengthen(file, size) }
     }
 
-    /// Drops all contents of an inode that has lost its last name, dirty ones included, in steps that each are
-    /// part of one transaction; the inode item stays, with a size of 0.
-    pub fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {
+    pub(crate) fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {
         let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_upkeep()?;
         let inode = self.core.inodes.get(id);
@@ -42,7 +38,7 @@ impl Filesystem {
         self.drop_from(&inode, &tree, 0)?;
         let mut memory = inode.data.memory();
         memory.times.changed = None;
-        self.data.note(&inode, &mut memory);
+        self.context.note(&inode, &mut memory);
         Ok(())
     }
 
@@ -52,7 +48,7 @@ impl Filesystem {
         self.discard_dirty(inode, 0);
         let mut memory = inode.data.memory();
         memory.times.changed = None;
-        self.data.note(inode, &mut memory);
+        self.context.note(inode, &mut memory);
     }
 
     /// Lets a file end later, for a caller that has it alone.
@@ -62,7 +58,7 @@ impl Filesystem {
         {
             let mut memory = inode.data.memory();
             memory.size = size;
-            memory.times.change(self.data.now());
+            memory.times.change(self.context.now());
         }
         self.enter_size(inode)
     }
@@ -71,10 +67,10 @@ impl Filesystem {
     pub(super) fn enter_size(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let tree = self.core.tree(inode.id().tree)?;
         self.core.enter_transaction(2, |transaction| {
-            let editor = FileEditor::new(transaction, self, &tree, inode.id());
+            let editor = FileEditor::new(transaction, &self.extents, &tree, inode.id());
             editor.finish(&inode.data, |item, memory| settle(item, memory, None))
         })?;
-        self.data.note(inode, &mut inode.data.memory());
+        self.context.note(inode, &mut inode.data.memory());
         Ok(())
     }
 
@@ -85,7 +81,7 @@ impl Filesystem {
         self.discard_dirty(inode, size);
         {
             let mut memory = inode.data.memory();
-            memory.times.change(self.data.now());
+            memory.times.change(self.context.now());
             memory.is_emptied |= size == 0;
         }
         let is_settled = self.drop_from(inode, &tree, size)?;
@@ -96,7 +92,7 @@ impl Filesystem {
                 Err(error) => return Err(error),
             }
         }
-        self.data.note(inode, &mut inode.data.memory());
+        self.context.note(inode, &mut inode.data.memory());
         Ok(())
     }
 
@@ -104,7 +100,7 @@ impl Filesystem {
     fn discard_dirty(&self, inode: &Arc<Inode>, size: u64) {
         let end = size.next_multiple_of(self.core.sector());
         let mut memory = inode.data.memory();
-        let surplus = memory.discard(&(end..u64::MAX), &self.data);
+        let surplus = memory.discard(&(end..u64::MAX), &self.context);
         memory.dirty.zero(&(size..end));
         drop(memory);
         if surplus > 0 {
@@ -126,7 +122,7 @@ impl Filesystem {
             let inline = if is_last { self.cut_inline(inode.id(), tree, size)? } else { None };
             let transaction = self.core.pool().join(Need::freeing(need_of(1, pieces.len())))?;
             self.core.act_in(&transaction, |transaction| {
-                let mut editor = FileEditor::new(transaction, self, tree, inode.id());
+                let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
                 editor.make_room(&(from..u64::MAX))?;
                 if let Some((before, after)) = &inline {
                     editor.exchange_inline(before, after)?;

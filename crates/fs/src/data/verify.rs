@@ -1,23 +1,21 @@
 //! Comparison of everything that is counted of files in memory with recounts.
 
-use crate::filesystem::Filesystem;
+use crate::data::FileData;
 
-impl Filesystem {
-    /// Panics unless counts of dirty contents and of space agree with recounts: a costly check, for tests. No other
-    /// thread uses the filesystem meanwhile. Of a pool whose writing has ended, nothing is asked.
-    pub fn verify(&self) {
+impl FileData {
+    pub(crate) fn verify(&self) {
         if !self.core.is_writable() {
             return;
         }
         self.core.pool().verify();
         let (mut dirty, mut promised) = (0, 0);
-        for inode in self.data.dirty_files() {
+        for inode in self.context.dirty_files() {
             let memory = inode.data.memory();
             memory.verify();
             dirty += memory.dirty.bytes() + memory.writing_bytes();
             promised += memory.promised;
         }
-        assert_eq!(self.data.dirty_bytes(), dirty, "kept and recounted bytes of dirty contents");
+        assert_eq!(self.context.dirty_bytes(), dirty, "kept and recounted bytes of dirty contents");
         if let Ok(space) = self.core.pool().space_summary() {
             assert_eq!(
                 space.promised_data_bytes, promised,

@@ -1,8 +1,8 @@
 //! Writing into memory.
 
 use super::promise::Promise;
+use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use crate::interruption::begin_effects;
 use crate::open_file::OpenFile;
 use crate::pages::state::Memory;
@@ -54,14 +54,12 @@ struct Fetched {
     contents: Option<Vec<u8>>,
 }
 
-impl Filesystem {
-    /// Writes into memory, at `offset`. All of it, or what there was room for; `NoSpace` if that is nothing.
-    pub fn write(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
+impl FileData {
+    pub(crate) fn write(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
         self.write_all_at(file, offset, bytes, Stamp::Now)
     }
 
-    /// The same, of contents from the page cache of a host that tells their time by itself.
-    pub fn write_cached(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
+    pub(crate) fn write_cached(&self, file: &OpenFile, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
         self.write_all_at(file, offset, bytes, Stamp::ByHost)
     }
 
@@ -84,8 +82,7 @@ impl Filesystem {
         Ok(done)
     }
 
-    /// Returns true if a write of `bytes` bytes would find room. May commit, if that can help.
-    pub fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
+    pub(crate) fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
         let _writing = self.core.writing()?;
         let mut promise = Promise::of(self.core.pool(), 0);
         match promise.grow_to(bytes) {
@@ -95,8 +92,7 @@ impl Filesystem {
         }
     }
 
-    /// Writes at the end of the file (`O_APPEND`), wherever that is by now; where it was.
-    pub fn append(&self, file: &OpenFile, bytes: &[u8]) -> Result<(u64, usize), FsError> {
+    pub(crate) fn append(&self, file: &OpenFile, bytes: &[u8]) -> Result<(u64, usize), FsError> {
         let at = self.write_piece(file, Begin::AtEnd, bytes, Stamp::Now)?;
         Ok((at, bytes.len()))
     }
@@ -125,8 +121,8 @@ impl Filesystem {
     /// Gives a file's memory the time of a change.
     pub(super) fn stamp(&self, memory: &mut Memory, stamp: Stamp) {
         match stamp {
-            Stamp::Now => memory.times.change(self.data.now()),
-            Stamp::ByHost => memory.times.change_cached(self.data.now()),
+            Stamp::Now => memory.times.change(self.context.now()),
+            Stamp::ByHost => memory.times.change_cached(self.context.now()),
             Stamp::Unchanged => {}
         }
     }
@@ -190,8 +186,8 @@ impl Filesystem {
             memory.promised += promise.hand_over(added);
             memory.size = memory.size.max(target.end);
             self.stamp(&mut memory, stamp);
-            self.data.count(added, 0);
-            self.data.note(file.inode(), &mut memory);
+            self.context.count(added, 0);
+            self.context.note(file.inode(), &mut memory);
             return Ok(target.start);
         }
     }

@@ -1,12 +1,12 @@
 //! Writeback of dirty contents to the devices.
 
-use super::edit::{FileEditor, settle};
 use super::inline::inline_piece;
 use super::output::{EXTENT_MAX_BYTES, Experience, Manner, Output};
 use super::promise::Promise;
 use crate::attributes::InodeId;
+use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::extent::edit::{FileEditor, settle};
 use crate::inodes::Inode;
 use crate::open_file::OpenFile;
 use crate::pages::state::WritingPiece;
@@ -37,7 +37,7 @@ pub(crate) enum Cause {
 
 /// One writeback of one file.
 struct Job<'p> {
-    filesystem: &'p Filesystem,
+    files: &'p FileData,
     inode: &'p Inode,
     tree: Arc<Tree>,
     flags: InodeFlags,
@@ -65,44 +65,27 @@ struct Part {
     way: Way,
 }
 
-impl Filesystem {
-    /// Makes a file durable (`fsync`): its dirty data, and what else has changed of it; everything, if that is not to be
-    /// had for less than a commit. Reports an error of an earlier writeback once to each opener.
-    pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {
-        let _stops = self.core.may_wait_for_commits();
-        let _timing = self.core.pool().time_sync();
-        file.inode().data.note_sync();
-        // Whatever fails is noted as an error of the file.
-        let written = self.write_back_inode(file.inode(), Cause::Sync);
-        self.take_error(file)?;
-        written?;
-        self.sync_inode(file.inode())
-    }
-
+impl FileData {
     /// Writes back a file that was truncated to nothing since its last close: it is about to get new contents, and a
     /// commit without these would leave neither them nor the old ones.
     pub(crate) fn write_back_replaced(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         if inode.data.take_emptied() { self.write_back_inode(inode, Cause::Sync) } else { Ok(()) }
     }
 
-    /// Writes back what is dirty of a file; durable only with the next commit.
-    pub fn write_back(&self, file: &OpenFile) -> Result<(), FsError> {
+    pub(crate) fn write_back(&self, file: &OpenFile) -> Result<(), FsError> {
         self.write_back_inode(file.inode(), Cause::Other)
     }
 
-    /// Writes back what is dirty of all files, of one subvolume if one is named; durable only with the next commit.
-    /// To be done before a snapshot is made. An error is that of a file; the others are written all the same.
-    pub fn write_back_all(&self, only: Option<RootId>) -> Result<(), FsError> {
+    pub(crate) fn write_back_all(&self, only: Option<RootId>) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
-        let files = self.data.dirty_files();
+        let files = self.context.dirty_files();
         let wanted = files.iter().filter(|inode| only.is_none_or(|tree| inode.id().tree == tree));
         let written = wanted.map(|inode| self.write_back_inode(inode, Cause::Other));
         let results: Vec<Result<(), FsError>> = written.collect();
         results.into_iter().collect()
     }
 
-    /// Reports the error of an earlier writeback (`flush`, `close`), once to each opener.
-    pub fn take_error(&self, file: &OpenFile) -> Result<(), FsError> {
+    pub(crate) fn take_error(&self, file: &OpenFile) -> Result<(), FsError> {
         let memory = file.inode().data.memory();
         let known = file.known_failures.swap(memory.failures, Ordering::Relaxed);
         match &memory.failure {
@@ -116,7 +99,7 @@ impl Filesystem {
     /// Lets a writer of a file write back if too much is dirty: one does at half of the limit, all wait at the limit. Errors
     /// are those of the files, and reported through their handles.
     pub(super) fn throttle(&self, inode: &Arc<Inode>) {
-        let context = &self.data;
+        let context = &self.context;
         let max = context.settings.dirty_bytes_max;
         if context.dirty_bytes() < max / 2 || self.is_spared(inode) {
             return;
@@ -144,7 +127,7 @@ impl Filesystem {
     /// contents of other files, which go to bulk devices. At the limit it makes room by its own file; at twice the limit
     /// it waits as all do.
     fn is_spared(&self, inode: &Arc<Inode>) -> bool {
-        let (context, max) = (&self.data, self.data.settings.dirty_bytes_max);
+        let (context, max) = (&self.context, self.context.settings.dirty_bytes_max);
         if !inode.data.is_synced_often() || !self.core.pool().takes_write_back(true) {
             return false;
         }
@@ -186,11 +169,11 @@ impl Filesystem {
         };
         let promise = Promise::of(self.core.pool(), promised);
         let cause = if inode.data.is_synced_often() { Cause::Sync } else { cause };
-        self.data.note_writing(&pieces);
+        self.context.note_writing(&pieces);
         inode.data.note_written(pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum());
         let done = Job::new(self, inode, pieces, promise, cause).and_then(|mut job| job.run(may_inline));
         let mut memory = inode.data.memory();
-        memory.forget_written(None, &self.data);
+        memory.forget_written(None, &self.context);
         let failed = match done {
             // The file is gone with its subvolume.
             Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => {
@@ -203,11 +186,11 @@ impl Filesystem {
             self.stop_if_write_failed(inode.id(), why);
             memory.failures += 1;
             memory.failure = Some(Arc::clone(why));
-            self.data.note_loss(inode.id(), why);
+            self.context.note_loss(inode.id(), why);
             // What is lost must not keep the file for dirty.
             memory.times.changed = None;
         }
-        self.data.note(inode, &mut memory);
+        self.context.note(inode, &mut memory);
         match failed {
             Some(why) => Err(FsError::WriteBack { file: inode.id(), why }),
             None => Ok(()),
@@ -215,7 +198,7 @@ impl Filesystem {
     }
 }
 
-impl Filesystem {
+impl FileData {
     /// Ends all writing if devices have refused contents in more copies than the profile can spare: their next
     /// refusals are unknown, and a program that never asks for a sync would not be told.
     fn stop_if_write_failed(&self, file: InodeId, why: &FsError) {
@@ -227,20 +210,20 @@ impl Filesystem {
 
 impl<'p> Job<'p> {
     fn new(
-        filesystem: &'p Filesystem,
+        files: &'p FileData,
         inode: &'p Inode,
         pieces: Vec<WritingPiece>,
         promise: Promise<'p>,
         cause: Cause,
     ) -> Result<Self, FsError> {
-        let _writing = filesystem.core.writing()?;
-        let tree = filesystem.core.tree(inode.id().tree)?;
-        let flags = filesystem.items.quick_attributes(inode.id())?.flags;
+        let _writing = files.core.writing()?;
+        let tree = files.core.tree(inode.id().tree)?;
+        let flags = files.items.quick_attributes(inode.id())?.flags;
         // A statement of its own: the memory must not stay locked while trees are read.
         let size = inode.data.memory().size;
-        let manner = filesystem.manner(inode.id(), flags, size, cause)?;
+        let manner = files.manner(inode.id(), flags, size, cause)?;
         let experience = Experience::default();
-        Ok(Self { filesystem, inode, tree, flags, manner, pieces, promise, experience })
+        Ok(Self { files, inode, tree, flags, manner, pieces, promise, experience })
     }
 
     fn run(&mut self, may_inline: bool) -> Result<(), FsError> {
@@ -273,8 +256,8 @@ impl<'p> Job<'p> {
 
     /// Updates the inode item alone, if nothing else has to change.
     fn enter_nothing(&self) -> Result<(), FsError> {
-        self.filesystem.core.enter_transaction(1, |transaction| {
-            let editor = FileEditor::new(transaction, self.filesystem, &self.tree, self.inode.id());
+        self.files.core.enter_transaction(1, |transaction| {
+            let editor = FileEditor::new(transaction, &self.files.extents, &self.tree, self.inode.id());
             editor.finish(&self.inode.data, |item, memory| settle(item, memory, None))
         })
     }
@@ -287,26 +270,26 @@ impl<'p> Job<'p> {
             return Ok(None);
         }
         let contents = &self.pieces[0].bytes;
-        let room = self.filesystem.inline_room();
+        let room = self.files.inline_room();
         let piece = inline_piece(contents, size, self.manner.compression, &room);
-        let behind = self.filesystem.core.sector()..u64::MAX;
+        let behind = self.files.core.sector()..u64::MAX;
         let is_alone =
-            self.filesystem.extents.extent_map(&self.tree, self.inode.id(), &behind, 1)?.extents().is_empty();
+            self.files.extents.extent_map(&self.tree, self.inode.id(), &behind, 1)?.extents().is_empty();
         let output = |piece| vec![Output { piece, reserved: None, checksums: Vec::new() }];
         Ok(piece.filter(|_| is_alone).map(output))
     }
 
     /// Parts to be written, in order, none longer than an extent may be.
     fn parts(&self) -> Result<Vec<Part>, FsError> {
-        let (filesystem, file) = (self.filesystem, self.inode.id());
+        let (files, file) = (self.files, self.inode.id());
         let may_wait = self.flags.contains(InodeFlags::PREALLOC) && self.may_all_wait();
         let mut parts = Vec::new();
         for run in runs(&self.pieces) {
             let mut there: Vec<(Range<u64>, Way)> = Vec::new();
             let mut in_place =
-                IntervalSet::<u64>::from_iter(filesystem.maybe_in_place(&self.tree, file, &run, self.flags)?);
+                IntervalSet::<u64>::from_iter(files.maybe_in_place(&self.tree, file, &run, self.flags)?);
             if may_wait {
-                let waiting = filesystem.preallocated_on_bulk(&self.tree, file, &run, self.flags)?;
+                let waiting = files.preallocated_on_bulk(&self.tree, file, &run, self.flags)?;
                 for range in &waiting {
                     in_place.remove(range);
                 }
@@ -334,11 +317,11 @@ impl<'p> Job<'p> {
         self.manner.waits
             && self.promise.bytes() >= bytes
             && self.manner.place(bytes, bytes) == DataPlace::WriteBack
-            && self.filesystem.core.pool().has_write_back_room(bytes)
+            && self.files.core.pool().has_write_back_room(bytes)
     }
 
     fn overwrite(&self, range: &Range<u64>, behind: Option<u64>) -> Result<Vec<Range<u64>>, FsError> {
-        self.filesystem.overwrite(self.inode, &self.tree, &self.pieces, range, self.flags, behind)
+        self.files.overwrite(self.inode, &self.tree, &self.pieces, range, self.flags, behind)
     }
 
     /// Writes ranges as new extents, and enters them.
@@ -356,7 +339,7 @@ impl<'p> Job<'p> {
         // What is written into preallocated space is never compressed.
         let compression = self.manner.compression.filter(|_| way != Way::Waiting);
         let manner = Manner { compression, ..self.manner };
-        let outputs = self.filesystem.output(&self.pieces, &ranges, manner, promise, experience)?;
+        let outputs = self.files.output(&self.pieces, &ranges, manner, promise, experience)?;
         self.enter(outputs, behind)
     }
 
@@ -364,7 +347,7 @@ impl<'p> Job<'p> {
         let is_forced = self.manner.compression.is_none_or(|choice| choice.force);
         let is_hopeless = self.experience.resisted > 0 && self.experience.compressed == 0 && !is_forced;
         let flags = if is_hopeless { InodeFlags::NOCOMPRESS } else { InodeFlags::empty() };
-        self.filesystem.enter(self.inode, &self.tree, outputs, behind, flags)
+        self.files.enter(self.inode, &self.tree, outputs, behind, flags)
     }
 }
 

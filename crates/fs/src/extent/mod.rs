@@ -21,8 +21,10 @@ use std::sync::Arc;
 
 pub(crate) mod cache;
 pub(crate) mod checksums;
+pub(crate) mod edit;
 pub(crate) mod file_extent;
 pub(crate) mod map;
+pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 

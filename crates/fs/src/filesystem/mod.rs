@@ -2,14 +2,18 @@
 
 use crate::attributes::InodeId;
 use crate::core::{Core, WriteState};
-use crate::destage::DestageCounters;
+use crate::data::FileData;
+use crate::destage::WriteBackTier;
 use crate::directory::Directories;
 use crate::error::FsError;
 use crate::extent::Extents;
+use crate::hold::Holds;
 use crate::inodes::Inode;
 use crate::items::InodeItems;
-use crate::pages::context::DataContext;
+use crate::log::FsLog;
+use crate::orphan::Orphans;
 use crate::read::Reader;
+use crate::replay::replay_log;
 use crate::tier::Tiers;
 use crate::write_options::WriteOptions;
 use brindle_device::{Device, OverlayDevice, WritableDevice};
@@ -52,17 +56,20 @@ pub struct Filesystem {
     pub(crate) tiers: Arc<Tiers>,
     root: InodeId,
     warnings: Vec<String>,
-    /// Context for writing contents.
-    pub(crate) data: DataContext,
-    /// Counters of destaging.
-    pub(crate) destaged: DestageCounters,
+    pub(crate) data: Arc<FileData>,
+    pub(crate) orphans: Arc<Orphans>,
+    pub(crate) holds: Arc<Holds>,
+    pub(crate) log: Arc<FsLog>,
+    pub(crate) write_back_tier: WriteBackTier,
 }
 
 mod contents;
+mod durability;
 mod inodes;
 mod names;
 mod settings;
 mod subvolumes;
+mod upkeep;
 
 impl Filesystem {
     /// Opens the pool that lies on `devices`, given in any order.
@@ -129,6 +136,28 @@ impl Filesystem {
         let reader = Arc::new(Reader::new(Arc::clone(&core), Arc::clone(&extents), Arc::clone(&items)));
         let small_file_bytes = write_options.small_file_bytes.unwrap_or(0);
         let tiers = Arc::new(Tiers::new(Arc::clone(&core), Arc::clone(&items), small_file_bytes));
+        let data = Arc::new(FileData::new(
+            Arc::clone(&core),
+            Arc::clone(&extents),
+            Arc::clone(&items),
+            Arc::clone(&reader),
+            Arc::clone(&tiers),
+            &write_options,
+        ));
+        let orphans = Arc::new(Orphans::new(Arc::clone(&core), Arc::clone(&items), Arc::clone(&data)));
+        let holds = Arc::new(Holds::new(
+            Arc::clone(&core),
+            Arc::clone(&items),
+            Arc::clone(&data),
+            Arc::clone(&orphans),
+        ));
+        let log = Arc::new(FsLog::new(Arc::clone(&core), Arc::clone(&extents), Arc::clone(&data)));
+        let write_back_tier = WriteBackTier::new(
+            Arc::clone(&core),
+            Arc::clone(&extents),
+            Arc::clone(&data),
+            Arc::clone(&holds),
+        );
         let mut filesystem = Self {
             core,
             extents,
@@ -138,11 +167,15 @@ impl Filesystem {
             tiers,
             root: InodeId::root_of(RootId::FS_TREE),
             warnings,
-            data: DataContext::new(&write_options),
-            destaged: DestageCounters::default(),
+            data,
+            orphans,
+            holds,
+            log,
+            write_back_tier,
         };
         if !filesystem.core.is_only_read() {
-            filesystem.replay_log().map_err(|error| FsError::Log(Box::new(error)))?;
+            replay_log(&filesystem.core, &filesystem.extents, &filesystem.directories)
+                .map_err(|error| FsError::Log(Box::new(error)))?;
             if !filesystem.pool().is_transient() {
                 filesystem.end_relocations().map_err(|error| FsError::Relocation(Box::new(error)))?;
             }
@@ -183,5 +216,11 @@ impl Filesystem {
     /// The inode in memory, shared by all its users. Its existence in the pool is not checked.
     pub fn inode(&self, id: InodeId) -> Arc<Inode> {
         self.core.inode(id)
+    }
+
+    /// Panics unless counts of dirty contents and of space agree with recounts: a costly check, for tests. No other
+    /// thread uses the filesystem meanwhile. Of a pool whose writing has ended, nothing is asked.
+    pub fn verify(&self) {
+        self.data.verify()
     }
 }

@@ -4,7 +4,7 @@ use super::items::Items;
 use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::extent::file_extent::FileExtent;
-use crate::filesystem::Filesystem;
+use crate::log::FsLog;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{Generation, KeyType, Logical, to_usize};
 use brindle_tree::{LogRange, Tree};
@@ -26,7 +26,7 @@ pub(super) struct LoggedExtents {
     pub(super) data_on: DeviceSet,
 }
 
-impl Filesystem {
+impl FsLog {
     /// Present extents in the changed ranges of a file; `None` if a log can't hold them.
     pub(super) fn extents_to_log(
         &self,

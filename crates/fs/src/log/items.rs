@@ -3,7 +3,7 @@
 use super::Logged;
 use crate::attributes::InodeId;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::log::FsLog;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Key, KeyType};
 use brindle_tree::{LogRange, Readahead, Tree, Unlogged};
@@ -33,7 +33,7 @@ impl Items {
     }
 }
 
-impl Filesystem {
+impl FsLog {
     /// An inode's items for the log; `None` if it is gone, or has no name.
     pub(super) fn items_to_log(
         &self,

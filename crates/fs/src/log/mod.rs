@@ -21,13 +21,16 @@
 //! A commit is left for subvolumes that have got or lost a name, items that are unknown to a log, files of which too much
 //! has changed, and whatever `tree` refuses ([`Unlogged`]).
 
-pub(crate) mod extents;
+pub(crate) mod durable;
+mod extents;
 mod items;
 mod names;
 
 use crate::attributes::InodeId;
+use crate::core::Core;
+use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::extent::Extents;
 use crate::inodes::Inode;
 use brindle_ondisk::KeyType;
 use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
@@ -49,9 +52,22 @@ enum Alone {
     NewNames,
 }
 
-impl Filesystem {
-    /// Makes durable what was done to the names in a directory, and to the directory itself.
-    pub fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
+/// Makes changes durable: by the log if that can tell them, else by a commit.
+#[derive(Debug)]
+pub(crate) struct FsLog {
+    core: Arc<Core>,
+    extents: Arc<Extents>,
+    data: Arc<FileData>,
+}
+
+impl FsLog {
+    pub(crate) fn new(core: Arc<Core>, extents: Arc<Extents>, data: Arc<FileData>) -> Self {
+        Self { core, extents, data }
+    }
+}
+
+impl FsLog {
+    pub(crate) fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();
         self.sync_logged(|| {
@@ -65,8 +81,7 @@ impl Filesystem {
         })
     }
 
-    /// Makes the names and attributes of an inode durable.
-    pub fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
+    pub(crate) fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();
         self.sync_inode(&self.core.inode(inode))

@@ -3,7 +3,7 @@
 use super::Logged;
 use crate::attributes::InodeId;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::log::FsLog;
 use crate::log_book::{EntryChange, NameChanges};
 use brindle_ondisk::item::DirLogItem;
 use brindle_ondisk::{Key, KeyType};
@@ -12,7 +12,7 @@ use brindle_volume::DeviceSet;
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
-impl Filesystem {
+impl FsLog {
     /// Enters all changed names into the log, with the inodes that they belong to. Nothing else changes meanwhile.
     pub(super) fn log_names(&self) -> Result<Logged<()>, FsError> {
         let logging = self.core.pool().begin_logging_alone()?;

@@ -57,7 +57,7 @@ impl Filesystem {
         new: &NewInode<'_>,
     ) -> Result<(Attributes, OpenFile), FsError> {
         let (attributes, inode) = self.create_in(parent, name, new, 1)?;
-        let file = self.open_held(&attributes, self.counted(inode))?;
+        let file = self.holds.open_held(&attributes, self.holds.counted(inode))?;
         Ok((attributes, file))
     }
 
@@ -126,7 +126,7 @@ impl Filesystem {
         })?;
         (names.opens, names.is_unnamed, names.is_linkable) = (1, true, true);
         drop(names);
-        Ok((attributes, self.counted(inode)))
+        Ok((attributes, self.holds.counted(inode)))
     }
 
     /// Decides everything about a new inode, and gives it its number.

@@ -100,7 +100,7 @@ impl Filesystem {
             break self.rename_locked(Request { from, to, mode, source, target }, &mut locks)?;
         };
         drop(access);
-        left.map_or(Ok(()), |inode| self.remove_unnamed(&inode))
+        left.map_or(Ok(()), |inode| self.orphans.remove_unnamed(&inode))
     }
 
     /// Writes back the contents of what takes another's place: no commit may have the name without them, for then a
@@ -108,10 +108,10 @@ impl Filesystem {
     fn write_back_moved(&self, source: &Child, target: &Child, mode: RenameMode) -> Result<(), FsError> {
         match mode {
             RenameMode::NoReplace => return Ok(()),
-            RenameMode::Exchange => self.write_back_inode(&target.inode, Cause::Sync)?,
+            RenameMode::Exchange => self.data.write_back_inode(&target.inode, Cause::Sync)?,
             RenameMode::Replace | RenameMode::Whiteout { .. } => {}
         }
-        self.write_back_inode(&source.inode, Cause::Sync)
+        self.data.write_back_inode(&source.inode, Cause::Sync)
     }
 
     /// Renames; the inode that has lost its last name by it, and has to go.

@@ -99,7 +99,7 @@ impl Filesystem {
             Ok(has_to_go.then(|| Arc::clone(&child.inode)))
         })?;
         drop(access);
-        left.map_or(Ok(()), |inode| self.remove_unnamed(&inode))
+        left.map_or(Ok(()), |inode| self.orphans.remove_unnamed(&inode))
     }
 
     /// Removes an empty directory, or deletes a subvolume that is empty.
@@ -138,7 +138,7 @@ impl Filesystem {
         drop(access);
         match left {
             Left::Nothing => Ok(()),
-            Left::Inode(inode) => self.remove_unnamed(&inode),
+            Left::Inode(inode) => self.orphans.remove_unnamed(&inode),
             // It goes by rules of its own, and by locks that come before those held here.
             Left::Subvolume(below) => self.delete_subvolume_if_empty(below),
         }

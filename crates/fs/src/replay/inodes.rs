@@ -20,8 +20,7 @@ impl Replay<'_> {
         }
         self.write_inode(number, logged)?;
         if let Some(item) = self.inode_item(number)?.filter(InodeItem::is_regular) {
-            let editor = &self.edit.editor;
-            self.filesystem.drop_behind(editor, self.tree, self.id(number), item.size.get())?;
+            self.drop_behind(self.id(number), item.size.get())?;
         }
         self.touched.insert(number);
         Ok(())
@@ -70,7 +69,7 @@ impl Replay<'_> {
     /// Removes the attributes that the log does not have: it has all.
     fn drop_xattrs(&self, number: ObjectId) -> Result<(), FsError> {
         let id = self.id(number);
-        let pool = self.filesystem.core.pool();
+        let pool = self.core.pool();
         let mut cursor = pool.cursor(self.tree, Readahead::None);
         cursor.seek(&id.key(KeyType::XATTR_ITEM, 0))?;
         let mut gone = Vec::new();
@@ -105,7 +104,7 @@ impl Replay<'_> {
 
     /// The ranges of a directory's indexes in which the log has every name.
     fn complete_ranges(&self, number: ObjectId) -> Result<Vec<RangeInclusive<u64>>, FsError> {
-        let mut cursor = self.filesystem.core.pool().cursor(&self.log.tree, Readahead::None);
+        let mut cursor = self.core.pool().cursor(&self.log.tree, Readahead::None);
         cursor.seek(&Key::first_of(number, KeyType::DIR_LOG_INDEX))?;
         let mut found = Vec::new();
         while let Some((key, data)) = cursor.item() {

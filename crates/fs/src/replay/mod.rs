@@ -15,12 +15,15 @@
 //! That an item makes sense by itself has been seen to where its block was read, as everywhere; what is refused here does
 //! not fit what is there.
 
+pub(crate) mod extents;
 mod inodes;
 mod names;
 
 use crate::attributes::InodeId;
+use crate::core::Core;
+use crate::directory::Directories;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::extent::Extents;
 use crate::namespace::edit::Edit;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
@@ -41,7 +44,9 @@ enum Stage {
 
 /// One subvolume's replay.
 struct Replay<'a> {
-    filesystem: &'a Filesystem,
+    core: &'a Core,
+    extents: &'a Extents,
+    directories: &'a Directories,
     edit: &'a Edit<'a>,
     log: &'a LogTree,
     tree: &'a Arc<Tree>,
@@ -49,31 +54,30 @@ struct Replay<'a> {
     touched: BTreeSet<ObjectId>,
 }
 
-impl Filesystem {
-    /// Replays the log, if there is one, and makes it durable. The filesystem must not be in use yet.
-    pub(crate) fn replay_log(&self) -> Result<(), FsError> {
-        if !self.core.pool().has_log() {
-            return Ok(());
-        }
-        let logs = self.core.pool().log_trees()?;
-        let now = self.core.writing()?.options.host.now().into();
-        let transaction = self.core.pool().join(Need::freeing(ITEMS))?;
-        let edit = Edit { editor: *transaction, now, log_book: &self.core.log_book };
-        edit.editor.keep_log()?;
-        for log in &logs {
-            let tree = match self.core.pool().tree(log.subvolume) {
-                // Deleted since: the log went with it.
-                Err(TreeError::NoTree(_)) => continue,
-                tree => tree?,
-            };
-            Replay { filesystem: self, edit: &edit, log, tree: &tree, touched: BTreeSet::new() }.run()?;
-        }
-        drop(transaction);
-        self.core.pool().log_is_replayed()?;
-        self.core.pool().commit()?;
-        tracing::info!("replayed a log of fsyncs after the last commit, in {} subvolumes", logs.len());
-        Ok(())
+/// Replays the log, if there is one, and makes it durable. The filesystem must not be in use yet.
+pub(crate) fn replay_log(core: &Core, extents: &Extents, directories: &Directories) -> Result<(), FsError> {
+    if !core.pool().has_log() {
+        return Ok(());
     }
+    let logs = core.pool().log_trees()?;
+    let now = core.writing()?.options.host.now().into();
+    let transaction = core.pool().join(Need::freeing(ITEMS))?;
+    let edit = Edit { editor: *transaction, now, log_book: &core.log_book };
+    edit.editor.keep_log()?;
+    for log in &logs {
+        let tree = match core.pool().tree(log.subvolume) {
+            // Deleted since: the log went with it.
+            Err(TreeError::NoTree(_)) => continue,
+            tree => tree?,
+        };
+        let touched = BTreeSet::new();
+        Replay { core, extents, directories, edit: &edit, log, tree: &tree, touched }.run()?;
+    }
+    drop(transaction);
+    core.pool().log_is_replayed()?;
+    core.pool().commit()?;
+    tracing::info!("replayed a log of fsyncs after the last commit, in {} subvolumes", logs.len());
+    Ok(())
 }
 
 impl Replay<'_> {
@@ -86,7 +90,7 @@ impl Replay<'_> {
 
     /// Goes through the log once.
     fn go_through(&mut self, stage: Stage) -> Result<(), FsError> {
-        let mut cursor = self.filesystem.core.pool().cursor(&self.log.tree, Readahead::Forward);
+        let mut cursor = self.core.pool().cursor(&self.log.tree, Readahead::Forward);
         cursor.seek(&Key::MIN)?;
         let mut unnamed = None;
         while let Some((key, data)) = cursor.item() {
@@ -122,11 +126,7 @@ impl Replay<'_> {
                 self.replay_names(&key, &names.collect::<Vec<_>>())
             }
             (Stage::Rest, Item::FileExtent(extent)) => match self.inode_item(number)? {
-                Some(inode) => {
-                    let editor = &self.edit.editor;
-                    let (filesystem, log) = (self.filesystem, self.log);
-                    filesystem.replay_extent(editor, self.tree, log, (self.id(number), &inode), (key, extent))
-                }
+                Some(inode) => self.replay_extent((self.id(number), &inode), (key, extent)),
                 None => Ok(()),
             },
             _ => Ok(()),
@@ -145,7 +145,7 @@ impl Replay<'_> {
             Ok(_) => Ok(None),
             Err(defect) => Err(TreeError::item(self.tree.id(), key, defect)),
         };
-        let found = self.filesystem.core.pool().with_item(self.tree, &key, read)?;
+        let found = self.core.pool().with_item(self.tree, &key, read)?;
         Ok(found.transpose()?.flatten())
     }
 }

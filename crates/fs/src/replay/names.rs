@@ -34,7 +34,7 @@ impl<'a> Replay<'a> {
     ) -> Result<(), FsError> {
         for (index, name, location) in self.entries(directory, range)? {
             let key = Key::new(directory, KeyType::DIR_INDEX, index);
-            let is_logged = self.filesystem.core.pool().with_item(&self.log.tree, &key, |data| {
+            let is_logged = self.core.pool().with_item(&self.log.tree, &key, |data| {
                 find::<DirEntryHeader>(data, |_, logged| logged == &name[..]).is_some()
             })?;
             if is_logged != Some(true) && location.item_type == KeyType::INODE_ITEM {
@@ -50,7 +50,7 @@ impl<'a> Replay<'a> {
         directory: ObjectId,
         range: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, Vec<u8>, Key)>, FsError> {
-        let mut cursor = self.filesystem.core.pool().cursor(self.tree, Readahead::Forward);
+        let mut cursor = self.core.pool().cursor(self.tree, Readahead::Forward);
         cursor.seek(&Key::new(directory, KeyType::DIR_INDEX, *range.start()))?;
         let mut found = Vec::new();
         while let Some((key, data)) = cursor.item().filter(|(key, _)| {
@@ -81,14 +81,13 @@ impl<'a> Replay<'a> {
         {
             return Ok(());
         }
-        let form =
-            self.filesystem.directories.new_name_form(self.place(directory, entry.name), number, None)?;
+        let form = self.directories.new_name_form(self.place(directory, entry.name), number, None)?;
         self.give(number, (directory, index, entry.name), form)
     }
 
     /// Returns true if the log has a name by its inode.
     fn is_logged_name(&self, number: ObjectId, parent: ObjectId, name: &[u8]) -> Result<bool, FsError> {
-        let pool = self.filesystem.core.pool();
+        let pool = self.core.pool();
         let key = Key::new(number, KeyType::INODE_REF, parent.get());
         let is_there = pool.with_item(&self.log.tree, &key, |data| {
             find::<InodeRefHeader>(data, |_, logged| logged == name).is_some()
@@ -131,7 +130,7 @@ impl<'a> Replay<'a> {
     /// The names that an inode has in one item.
     fn names_in(&self, key: &Key) -> Result<Vec<(ObjectId, u64, Vec<u8>)>, FsError> {
         let mut found = Vec::new();
-        self.filesystem.core.pool().with_item(self.tree, key, |data| match Item::parse(key, data) {
+        self.core.pool().with_item(self.tree, key, |data| match Item::parse(key, data) {
             Ok(Item::InodeRef(names)) => {
                 let parent = ObjectId::new(key.offset());
                 found.extend(names.flatten().map(|name| (parent, name.index, name.name.to_vec())));
@@ -149,12 +148,12 @@ impl<'a> Replay<'a> {
         let (parent, index, bytes) = name;
         let place = self.place(parent, bytes);
         let location = Key::new(number, KeyType::INODE_ITEM, 0);
-        if let Some(entry) = self.filesystem.directories.slot(place)?.entry {
+        if let Some(entry) = self.directories.slot(place)?.entry {
             if entry.location.item_type != KeyType::INODE_ITEM {
                 tracing::warn!("log: a name in {} is that of a subvolume, and stays", place.directory);
                 return Ok(());
             }
-            let before = self.filesystem.directories.name_place(place, entry.location.objectid)?;
+            let before = self.directories.name_place(place, entry.location.objectid)?;
             if entry.location == location && before == (NamePlace { index, form }) {
                 return Ok(());
             }
@@ -174,7 +173,7 @@ impl<'a> Replay<'a> {
 
     /// Takes a name from an inode.
     fn remove(&mut self, place: Place<'_>, index: u64, number: ObjectId) -> Result<(), FsError> {
-        let form = self.filesystem.directories.name_place(place, number)?.form;
+        let form = self.directories.name_place(place, number)?.form;
         self.edit.remove_entry(place, index)?;
         self.edit.remove_name(place, number, form)?;
         self.resize(place.directory.number, -directory_bytes(place.name))?;
@@ -212,7 +211,7 @@ impl<'a> Replay<'a> {
             if item.nlink.get() != nlink {
                 self.change_inode(number, |item| item.nlink = U32::new(nlink))?;
             }
-            let has_mark = |key| self.filesystem.core.pool().with_item(self.tree, key, |_| ());
+            let has_mark = |key| self.core.pool().with_item(self.tree, key, |_| ());
             if nlink == 0 && has_mark(&orphan_key(number))?.is_none() {
                 self.edit.add_orphan(self.tree, number)?;
             }
@@ -221,7 +220,7 @@ impl<'a> Replay<'a> {
     }
 
     fn count_names(&self, number: ObjectId) -> Result<u32, FsError> {
-        let mut cursor = self.filesystem.core.pool().cursor(self.tree, Readahead::None);
+        let mut cursor = self.core.pool().cursor(self.tree, Readahead::None);
         cursor.seek(&Key::first_of(number, KeyType::INODE_REF))?;
         let mut count = 0;
         while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid == number) {

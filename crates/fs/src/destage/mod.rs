@@ -1,11 +1,17 @@
-//! Destaging: what waits in the write-back tier moves to bulk devices. How it is moved is told in [`brindle_tree`]'s
+//! WriteBackTier: what waits in the write-back tier moves to bulk devices. How it is moved is told in [`brindle_tree`]'s
 //! module of that name, when by [`brindle_policy::writeback`]; here is what both need of files; a thread of [`Upkeep`](crate::Upkeep) does it.
 
+pub(crate) mod merge;
+
+use crate::core::Core;
+use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::extent::Extents;
+use crate::hold::Holds;
 use brindle_policy::writeback::{DestageReason, DestageSettings, WaitingData, WriteBackMode, destage_reason};
 use brindle_tree::{Moved, Relocation, TreeError, WriteBackSettings, WriteBackStatus};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,26 +45,39 @@ pub enum Destaged {
     Busy,
 }
 
-impl Filesystem {
-    /// State of the write-back tier.
-    ///
-    /// # Errors
-    /// Trees that can't be read.
-    pub fn write_back_status(&self) -> Result<WriteBackStatus, FsError> {
+/// Moves data from the write-back tier to bulk devices.
+#[derive(Debug)]
+pub(crate) struct WriteBackTier {
+    core: Arc<Core>,
+    extents: Arc<Extents>,
+    data: Arc<FileData>,
+    holds: Arc<Holds>,
+    /// Amounts so far.
+    destaged: DestageCounters,
+}
+
+impl WriteBackTier {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        extents: Arc<Extents>,
+        data: Arc<FileData>,
+        holds: Arc<Holds>,
+    ) -> Self {
+        Self { core, extents, data, holds, destaged: DestageCounters::default() }
+    }
+}
+
+impl WriteBackTier {
+    pub(crate) fn write_back_status(&self) -> Result<WriteBackStatus, FsError> {
         Ok(self.core.pool().write_back_status()?)
     }
 
-    /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
-    ///
-    /// # Errors
-    /// A filesystem that is not written.
-    pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), FsError> {
+    pub(crate) fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         Ok(self.core.pool().set_write_back(settings)?)
     }
 
-    /// Amounts that were destaged since the filesystem was opened.
-    pub fn destage_statistics(&self) -> DestageStatistics {
+    pub(crate) fn destage_statistics(&self) -> DestageStatistics {
         let counters = &self.destaged;
         DestageStatistics {
             bytes: counters.bytes.load(Ordering::Relaxed),
@@ -66,11 +85,7 @@ impl Filesystem {
         }
     }
 
-    /// Moves what waits in the write-back tier to bulk devices. `keep_going` is asked before each batch.
-    ///
-    /// # Errors
-    /// Room that is lacking, devices that fail; what was moved until then stays moved.
-    pub fn destage(&self, keep_going: &dyn Fn() -> bool) -> Result<Destaged, FsError> {
+    pub(crate) fn destage(&self, keep_going: &dyn Fn() -> bool) -> Result<Destaged, FsError> {
         let _writing = self.core.writing()?;
         let mut begun = Instant::now();
         let operation = match self.core.pool().begin_yielding(NAME) {
@@ -109,11 +124,7 @@ impl Filesystem {
         Ok(Destaged::All(moved))
     }
 
-    /// Reason to destage now, if there is one. `since_last`: since it was last done.
-    ///
-    /// # Errors
-    /// A pool that can't be read.
-    pub fn reason_to_destage(
+    pub(crate) fn reason_to_destage(
         &self,
         settings: &DestageSettings,
         since_last: Duration,
@@ -124,14 +135,14 @@ impl Filesystem {
     /// Facts for the time to destage.
     fn waiting_data(&self, since_last: Duration) -> Result<WaitingData, FsError> {
         let status = self.write_back_status()?;
-        let now = u64::try_from(self.data.now().seconds).unwrap_or(0);
+        let now = u64::try_from(self.data.context.now().seconds).unwrap_or(0);
         Ok(WaitingData {
             is_off: status.mode == WriteBackMode::Off || status.obstacle.is_some(),
             is_degraded: self.core.pool().volume().devices().iter().any(|device| device.missing),
             bytes: status.waiting_bytes,
             capacity_bytes: status.capacity_bytes,
             oldest: status.since.map_or(Duration::ZERO, |since| age(now, since)),
-            quiet: self.data.quiet_time(),
+            quiet: self.data.context.quiet_time(),
             since_last,
         })
     }

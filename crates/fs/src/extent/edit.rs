@@ -1,13 +1,12 @@
 //! Changes of the extents of one file within a transaction. The caller has the file's gate alone, or its turn to
 //! write back, so that the items cannot change between being read and being changed.
 
-use super::plan::{DropPlan, Edit};
 use crate::attributes::InodeId;
 use crate::error::FsError;
+use crate::extent::Extents;
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::filesystem::Filesystem;
-use crate::pages::state::FileState;
-use crate::pages::state::Memory;
+use crate::extent::plan::{DropPlan, Edit};
+use crate::pages::state::{FileState, Memory};
 use brindle_ondisk::item::{InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, KeyType};
 use brindle_tree::{Editor, Tree};
@@ -17,12 +16,21 @@ use zerocopy::FromBytes;
 
 /// Upper bound on the extents that one transaction changes: a larger change takes several steps, each of which leaves
 /// the file whole.
-pub(super) const STEP_EXTENTS: usize = 64;
+pub(crate) const STEP_EXTENTS: usize = 64;
+
+/// Lower bound on the number of consecutive items in a leaf.
+pub(crate) const ITEMS_PER_LEAF: usize = 16;
+
+/// Metadata need of `items` items of a file in `places` places, with the inode item: a number of items that lie
+/// apart.
+pub(crate) fn need_of(places: usize, items: usize) -> usize {
+    places + items.div_ceil(ITEMS_PER_LEAF) + 2
+}
 
 /// Changes the extents of one file.
-pub(super) struct FileEditor<'e, 'p> {
+pub(crate) struct FileEditor<'e, 'p> {
     editor: &'e Editor<'p>,
-    filesystem: &'e Filesystem,
+    extents: &'e Extents,
     tree: &'e Arc<Tree>,
     file: InodeId,
     /// Bytes that the inode's `nbytes` gains and loses.
@@ -33,24 +41,24 @@ pub(super) struct FileEditor<'e, 'p> {
 }
 
 impl<'e, 'p> FileEditor<'e, 'p> {
-    pub(super) fn new(
+    pub(crate) fn new(
         editor: &'e Editor<'p>,
-        filesystem: &'e Filesystem,
+        extents: &'e Extents,
         tree: &'e Arc<Tree>,
         file: InodeId,
     ) -> Self {
-        Self { editor, filesystem, tree, file, gained_bytes: 0, freed_bytes: 0, entered: Vec::new() }
+        Self { editor, extents, tree, file, gained_bytes: 0, freed_bytes: 0, entered: Vec::new() }
     }
 
     /// Takes everything out of a range, of whole sectors.
-    pub(super) fn make_room(&mut self, range: &Range<u64>) -> Result<(), FsError> {
+    pub(crate) fn make_room(&mut self, range: &Range<u64>) -> Result<(), FsError> {
         let plan = self.plan(range)?;
         self.apply(plan, None)
     }
 
     /// Puts a new piece in the place of everything that is there; `is_new` if nothing refers to its extent yet.
-    pub(super) fn put(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
-        let end = piece.end(self.filesystem.core.sector());
+    pub(crate) fn put(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
+        let end = piece.end(self.extents.core.sector());
         let plan = self.plan(&(piece.start..end))?;
         self.entered.push(piece.start..end);
         self.refer(piece, is_new);
@@ -59,14 +67,14 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Puts a new piece where nothing is.
-    pub(super) fn add(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
+    pub(crate) fn add(&mut self, piece: &FileExtent, is_new: bool) -> Result<(), FsError> {
         self.refer(piece, is_new);
         self.gained_bytes += piece.counted_bytes();
         self.insert(piece)
     }
 
     /// Puts contents in an item in the place of others.
-    pub(super) fn exchange_inline(&mut self, before: &FileExtent, after: &FileExtent) -> Result<(), FsError> {
+    pub(crate) fn exchange_inline(&mut self, before: &FileExtent, after: &FileExtent) -> Result<(), FsError> {
         self.freed_bytes += before.counted_bytes();
         self.gained_bytes += after.counted_bytes();
         self.note(before);
@@ -76,8 +84,8 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Puts a longer piece in the place of one that begins where it does, and of everything that it grows over. The
     /// reference stays.
-    pub(super) fn lengthen(&mut self, from: &FileExtent, to: &FileExtent) -> Result<(), FsError> {
-        let sector = self.filesystem.core.sector();
+    pub(crate) fn lengthen(&mut self, from: &FileExtent, to: &FileExtent) -> Result<(), FsError> {
+        let sector = self.extents.core.sector();
         self.make_room(&(from.end(sector)..to.end(sector)))?;
         self.entered.push(from.end(sector)..to.end(sector));
         self.gained_bytes += to.counted_bytes() - from.counted_bytes();
@@ -86,7 +94,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Puts other pieces that lie in the same extent in the place of one: the first begins where it did and has its
     /// reference, each other gets one of its own.
-    pub(super) fn divide(&mut self, pieces: &[FileExtent]) -> Result<(), FsError> {
+    pub(crate) fn divide(&mut self, pieces: &[FileExtent]) -> Result<(), FsError> {
         for (number, piece) in pieces.iter().enumerate() {
             if number == 0 {
                 self.rewrite(piece)?;
@@ -101,9 +109,9 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     /// Joins pieces in a range, or at its edges, that hold data and follow each other in the file as in their extent,
     /// as the kernel does. Data that is not in memory must never seem to be gone, not even for a moment: so a piece
     /// grows over the next one before that goes, and a reader that comes in between reads again.
-    pub(super) fn join(&mut self, range: &Range<u64>) -> Result<(), FsError> {
+    pub(crate) fn join(&mut self, range: &Range<u64>) -> Result<(), FsError> {
         let around = range.start.saturating_sub(1)..range.end.saturating_add(1);
-        let pieces = self.filesystem.extents.extents(self.tree, self.file, &around)?;
+        let pieces = self.extents.extents(self.tree, self.file, &around)?;
         for run in pieces.chunk_by(FileExtent::goes_on_in) {
             let [first, rest @ .., last] = run else {
                 continue;
@@ -125,14 +133,13 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Tells the holes of a range, where the pool wants them told.
-    pub(super) fn tell_holes(&mut self, range: &Range<u64>) -> Result<(), FsError> {
-        if self.filesystem.core.has_implicit_holes() {
+    pub(crate) fn tell_holes(&mut self, range: &Range<u64>) -> Result<(), FsError> {
+        if self.extents.core.has_implicit_holes() {
             return Ok(());
         }
         let mut at = range.start;
         while at < range.end {
-            let map =
-                self.filesystem.extents.extent_map(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
+            let map = self.extents.extent_map(self.tree, self.file, &(at..range.end), STEP_EXTENTS)?;
             for hole in map.without_item() {
                 self.insert(&FileExtent::hole(hole.start, hole.length(), self.editor.generation()))?;
             }
@@ -143,7 +150,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Changes the inode item: what the changes of the extents come to, and what `change` does. Holes are told up to the
     /// size it has then.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         mut self,
         state: &FileState,
         change: impl FnOnce(&mut InodeItem, &mut Memory),
@@ -166,7 +173,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
             entered.iter().for_each(|range| memory.unallocated.forget(range));
             Some((before, memory.disk_size))
         })?;
-        let sector = self.filesystem.core.sector();
+        let sector = self.extents.core.sector();
         match sizes.flatten() {
             Some((before, after)) if after > before => {
                 self.tell_holes(&(before.next_multiple_of(sector)..after.next_multiple_of(sector)))
@@ -177,7 +184,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     /// Changes of the inode item only what the changes of the extents come to.
-    pub(super) fn finish_bytes(self) -> Result<(), FsError> {
+    pub(crate) fn finish_bytes(self) -> Result<(), FsError> {
         if self.gained_bytes == self.freed_bytes {
             return Ok(());
         }
@@ -192,8 +199,8 @@ impl<'e, 'p> FileEditor<'e, 'p> {
     }
 
     fn plan(&self, range: &Range<u64>) -> Result<DropPlan, FsError> {
-        let sector = self.filesystem.core.sector();
-        let pieces = self.filesystem.extents.extents(self.tree, self.file, range)?;
+        let sector = self.extents.core.sector();
+        let pieces = self.extents.extents(self.tree, self.file, range)?;
         self.note_range(range.clone());
         pieces.iter().for_each(|piece| self.note(piece));
         let cut = pieces.iter().find(|piece| {
@@ -238,11 +245,11 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     /// Notes for the log that the range of a piece has changed.
     fn note(&self, piece: &FileExtent) {
-        self.note_range(piece.start..piece.end(self.filesystem.core.sector()));
+        self.note_range(piece.start..piece.end(self.extents.core.sector()));
     }
 
     fn note_range(&self, range: Range<u64>) {
-        self.filesystem.core.log_book.note(self.editor.generation(), self.file, range);
+        self.extents.core.log_book.note(self.editor.generation(), self.file, range);
     }
 
     fn refer(&self, piece: &FileExtent, is_new: bool) {
@@ -281,7 +288,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
 /// Gives an inode item the size that it may have now, and the times of the last write. No byte from `unfinished` on
 /// counts.
-pub(super) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Option<u64>) {
+pub(crate) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Option<u64>) {
     let size = memory.size_for_item();
     let least = item.size.get().min(size);
     item.size = unfinished.map_or(size, |unfinished| size.min(unfinished).max(least)).into();
@@ -289,6 +296,6 @@ pub(super) fn settle(item: &mut InodeItem, memory: &mut Memory, unfinished: Opti
 }
 
 /// Sets flags of an inode item.
-pub(super) fn set_flags(item: &mut InodeItem, flags: InodeFlags) {
+pub(crate) fn set_flags(item: &mut InodeItem, flags: InodeFlags) {
     item.flags = (item.flags.get() | flags.bits()).into();
 }

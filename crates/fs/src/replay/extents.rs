@@ -1,25 +1,17 @@
 //! Extents that a log has, entered where the kernel would have committed them.
 
-use super::edit::FileEditor;
 use crate::attributes::InodeId;
 use crate::error::FsError;
+use crate::extent::edit::FileEditor;
 use crate::extent::file_extent::FileExtent;
-use crate::filesystem::Filesystem;
+use crate::replay::Replay;
 use brindle_ondisk::item::{self, Compression, InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, Incompat, Key};
-use brindle_tree::{Editor, LogTree, Tree};
-use std::sync::Arc;
 
-impl Filesystem {
+impl Replay<'_> {
     /// Takes everything out of a file that begins behind its end.
-    pub(crate) fn drop_behind(
-        &self,
-        editor: &Editor<'_>,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        size: u64,
-    ) -> Result<(), FsError> {
-        let mut file = FileEditor::new(editor, self, tree, file);
+    pub(super) fn drop_behind(&self, file: InodeId, size: u64) -> Result<(), FsError> {
+        let mut file = FileEditor::new(&self.edit.editor, self.extents, self.tree, file);
         if let Some(end) = size.checked_next_multiple_of(self.core.sector()) {
             file.make_room(&(end..u64::MAX))?;
         }
@@ -28,14 +20,12 @@ impl Filesystem {
 
     /// Puts an extent of a log into its file, and its checksums into their tree. An extent that only the log knows is taken
     /// out of free space.
-    pub(crate) fn replay_extent(
+    pub(super) fn replay_extent(
         &self,
-        editor: &Editor<'_>,
-        tree: &Arc<Tree>,
-        log: &LogTree,
         (file, inode): (InodeId, &InodeItem),
         (key, extent): (Key, &item::FileExtent<'_>),
     ) -> Result<(), FsError> {
+        let (editor, tree, log) = (&self.edit.editor, self.tree, self.log);
         let piece = FileExtent::from_item(key.offset(), extent);
         let end = piece.end(self.core.sector());
         if !inode.is_regular() && !inode.is_symlink() {
@@ -50,7 +40,7 @@ impl Filesystem {
         if self.extents.extent_at(tree, file, piece.start)?.as_ref() == Some(&piece) {
             return Ok(());
         }
-        let mut change = FileEditor::new(editor, self, tree, file);
+        let mut change = FileEditor::new(editor, self.extents, tree, file);
         if piece.is_hole() && self.core.has_implicit_holes() {
             change.make_room(&(piece.start..end))?;
             return change.finish_bytes();

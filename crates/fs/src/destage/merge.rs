@@ -15,12 +15,11 @@
 //! **Changes meanwhile.** The transaction looks at the items again, and at the references: a run that is not as it was listed is
 //! left alone, and its new place goes back.
 
-use super::edit::FileEditor;
-use super::enter::need_of;
 use crate::attributes::InodeId;
+use crate::destage::WriteBackTier;
 use crate::error::FsError;
+use crate::extent::edit::{FileEditor, need_of};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::filesystem::Filesystem;
 use crate::inodes::Inode;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Generation, Logical, to_u64, to_usize};
@@ -63,7 +62,7 @@ impl Run {
     }
 }
 
-impl Filesystem {
+impl WriteBackTier {
     /// Moves runs of pieces out of a chunk of the write-back tier. What is left there has to be relocated.
     pub(crate) fn merge_waiting(
         &self,
@@ -251,7 +250,7 @@ impl Filesystem {
     fn enter_run(&self, carried: Carried<'_>) -> Result<bool, FsError> {
         let id = carried.run.file;
         // A file or subvolume that is gone, or not to be changed, is left alone.
-        let Ok(file) = self.open_file(id) else { return Ok(false) };
+        let Ok(file) = self.holds.open_file(id) else { return Ok(false) };
         let entered = (|| {
             let Ok(subvolume) = self.core.subvolume_state(id.tree) else { return Ok(false) };
             let Ok(_access) = subvolume.begin_write() else { return Ok(false) };
@@ -259,7 +258,7 @@ impl Filesystem {
             let _turn = file.inode().data.writeback_turn();
             self.enter_run_inside(file.inode(), carried)
         })();
-        self.end_use(file)?;
+        self.holds.end_use(file)?;
         entered
     }
 
@@ -284,7 +283,7 @@ impl Filesystem {
                 written.map_err(brindle_tree::TreeError::Write)?;
             }
             let _changing = inode.data.begin_change();
-            let mut editor = FileEditor::new(transaction, self, &tree, run.file);
+            let mut editor = FileEditor::new(transaction, &self.extents, &tree, run.file);
             editor.put(&piece, run.home.is_none())?;
             transaction.insert_checksums(at, &checksums)?;
             if run.home.is_some() {
