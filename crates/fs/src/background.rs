@@ -1,14 +1,14 @@
 //! Background work, and syncs of everything.
 
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use crate::interruption::is_wanted;
-use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
-use brindle_tree::{Need, Readahead, TreeError};
+use crate::orphan::Orphans;
+use crate::subvolume::Subvolumes;
+use brindle_ondisk::Logical;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Number of blocks of a deleted subvolume that are dropped in one step. Each may take a change of the extent tree.
-const BLOCKS_PER_STEP: usize = 64;
 /// Bytes of freed space that are given back to the devices in one step.
 const DISCARD_BYTES_PER_STEP: u64 = 256 << 20;
 
@@ -21,73 +21,29 @@ pub enum Remaining {
     Nothing,
 }
 
-impl Filesystem {
-    /// Discards free space within a range of logical addresses ([`Pool::trim`](brindle_tree::Pool::trim)); ends early inside of
-    /// [`while_wanted`](crate::while_wanted).
-    pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, FsError> {
-        Ok(self.core.pool().trim(range, min_bytes, &is_wanted)?)
+/// Work that waits for a quiet moment: orphans, deleted subvolumes, discards.
+#[derive(Debug)]
+pub(crate) struct Background {
+    core: Arc<Core>,
+    orphans: Arc<Orphans>,
+    subvolumes: Arc<Subvolumes>,
+}
+
+impl Background {
+    pub(crate) fn new(core: Arc<Core>, orphans: Arc<Orphans>, subvolumes: Arc<Subvolumes>) -> Self {
+        Self { core, orphans, subvolumes }
     }
 
-    /// Does a step of the background work: orphans, deleted subvolumes, discards. To be called by one
-    /// thread, again and again while there is more, else from time to time.
-    pub fn background_step(&self) -> Result<Remaining, FsError> {
+    pub(crate) fn background_step(&self) -> Result<Remaining, FsError> {
         let write = self.core.writing()?;
         let _drops = write.drops.lock();
         let is_busy = self.orphans.clean_orphans(&write.orphans)?
-            || self.drop_deleted_subvolume()?
+            || self.subvolumes.drop_deleted_subvolume()?
             || write.options.discard && self.core.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;
         Ok(if is_busy { Remaining::More } else { Remaining::Nothing })
     }
 
-    /// Drops a piece of a deleted subvolume; whether there was one that could be.
-    fn drop_deleted_subvolume(&self) -> Result<bool, FsError> {
-        let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.core.pool().cursor(&root_tree, Readahead::None);
-        cursor.seek(&Key::first_of(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM))?;
-        while let Some(key) = cursor.key().filter(|key| key.objectid == ObjectId::ORPHAN) {
-            let id = RootId::new(key.offset());
-            if key.item_type == KeyType::ORPHAN_ITEM && self.drop_some_of(id)? {
-                return Ok(true);
-            }
-            cursor.next()?;
-        }
-        Ok(false)
-    }
-
-    fn drop_some_of(&self, id: RootId) -> Result<bool, FsError> {
-        let tree = match self.core.pool().tree(id) {
-            Ok(tree) => tree,
-            Err(TreeError::NoTree(_)) => {
-                let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
-                self.core.change(Need::freeing(1), |edit| edit.remove_orphan(&root_tree, id.object_id()))?;
-                return Ok(true);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        // What is open is still read; what has changed waits for the commit.
-        if !id.is_subvolume() || tree.is_dirty() || self.core.is_open(id) {
-            return Ok(false);
-        }
-        match self.core.pool().root_item(id)? {
-            // A mark that an interrupted deletion of old left on a subvolume that is whole.
-            Some((_, item)) if item.refs.get() > 0 => return Ok(false),
-            _ => {}
-        }
-        // From here on nothing in it can be found, and what is being written back is waited for.
-        self.core.subvolumes.forget(id);
-        for inode in self.core.inodes.of_subvolume(id) {
-            self.data.forget_contents(&inode);
-        }
-        if tree.is_dirty() {
-            return Ok(false);
-        }
-        // The reservation of a full step may exceed a small pool's reserve for freeing space.
-        let mut blocks = BLOCKS_PER_STEP;
-        loop {
-            match self.core.change(Need::freeing(blocks), |edit| edit.editor.drop_tree(&tree, blocks)) {
-                Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
-                dropped => return dropped.map(|_| true),
-            }
-        }
+    pub(crate) fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, FsError> {
+        Ok(self.core.pool().trim(range, min_bytes, &is_wanted)?)
     }
 }

@@ -1,9 +1,10 @@
 //! Metadata defragmentation of a subvolume or of the whole pool, a piece at a time; the engine is in `tree`.
 
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use brindle_ondisk::{Item, Key, KeyType, RootId};
-use brindle_tree::{Readahead, TreeError};
+use brindle_tree::{Readahead, Tree, TreeError};
+use std::sync::Arc;
 
 /// Scope of a defragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +35,18 @@ pub struct DefragmentedPiece {
     pub next: Option<DefragmentPlace>,
 }
 
-impl Filesystem {
-    /// Defragments a piece of the metadata, of about `leaves` leaves, from a place on, or from the beginning, and
-    /// commits if that has changed anything. Leaves shared with another subvolume stay in their places.
-    pub fn defragment(
+/// Lays blocks of trees in the order of their keys again.
+#[derive(Debug)]
+pub(crate) struct Defragmentation {
+    core: Arc<Core>,
+}
+
+impl Defragmentation {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn defragment(
         &self,
         scope: DefragmentScope,
         from: Option<DefragmentPlace>,
@@ -66,7 +75,7 @@ impl Filesystem {
     }
 
     /// A tree, unless it is gone, or deleted.
-    fn living_tree(&self, id: RootId) -> Result<Option<std::sync::Arc<brindle_tree::Tree>>, FsError> {
+    fn living_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>, FsError> {
         let tree = match self.core.pool().tree(id) {
             Err(TreeError::NoTree(_)) => return Ok(None),
             tree => tree?,

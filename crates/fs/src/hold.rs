@@ -16,16 +16,14 @@
 
 use crate::attributes::{Attributes, InodeId};
 use crate::core::Core;
+use crate::core::inode_hold::InodeHold;
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inode_hold::InodeHold;
-use crate::inodes::Inode;
 use crate::items::InodeItems;
 use crate::open_file::OpenFile;
 use crate::orphan::Orphans;
 use brindle_ondisk::item::{FileType, InodeFlags};
-use brindle_ondisk::{Defect, KeyType, to_u64, to_usize};
 use std::sync::Arc;
 
 /// Counts uses of inodes, those by open files included.
@@ -46,9 +44,7 @@ impl Holds {
     ) -> Self {
         Self { core, items, data, orphans }
     }
-}
 
-impl Holds {
     pub(crate) fn acquire(&self, id: InodeId) -> Result<InodeHold, FsError> {
         let _stops = self.core.pool().stop_on_panic();
         let inode = self.core.inode(id);
@@ -131,35 +127,5 @@ impl Holds {
             inode.data.load(size);
         }
         Ok(OpenFile::new(id, inode, has_checksums))
-    }
-}
-
-impl Filesystem {
-    /// The target of a symbolic link.
-    pub fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
-        /// The kernel's `PATH_MAX`, which counts the zero at the end: no link can be longer.
-        const TARGET_MAX: u64 = 4095;
-        let attributes = self.items.attributes(id)?;
-        if attributes.kind != FileType::Symlink {
-            return Err(FsError::NotASymlink(id));
-        }
-        let file = self.holds.open_known(&attributes)?;
-        let size = file.size();
-        let key = id.key(KeyType::INODE_ITEM, 0);
-        let refuse = |defect| FsError::Item { file: id, key, defect };
-        if size > TARGET_MAX {
-            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, size)));
-        }
-        let mut target = vec![0; to_usize(size)];
-        let length = self.reader.read(&file, 0, &mut target);
-        // A link that has lost its name meanwhile goes now; that it could not is no matter of the reader.
-        if let Err(error) = self.holds.end_use(file) {
-            tracing::warn!("{id} has lost its last name and could not be removed: {error}");
-        }
-        target.truncate(length?);
-        if let Some(at) = target.iter().position(|byte| *byte == 0) {
-            return Err(refuse(Defect::new("zero byte in a symbolic link, at", to_u64(at))));
-        }
-        Ok(target)
     }
 }

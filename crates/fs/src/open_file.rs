@@ -1,9 +1,9 @@
 //! An open file: its inode, and what it keeps for the next read.
 
 use crate::attributes::InodeId;
+use crate::core::inode_hold::InodeHold;
+use crate::core::inodes::Inode;
 use crate::extent::cache::ExtentCache;
-use crate::inode_hold::InodeHold;
-use crate::inodes::Inode;
 use brindle_sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -11,12 +11,12 @@
 
 use crate::attributes::InodeId;
 use crate::core::Core;
+use crate::core::inodes::Inode;
+use crate::core::orphan_queue::OrphanQueue;
+use crate::core::subvolumes::SubvolumeState;
 use crate::data::FileData;
 use crate::error::FsError;
-use crate::inodes::Inode;
 use crate::items::InodeItems;
-use crate::orphan_queue::OrphanQueue;
-use crate::subvolume::SubvolumeState;
 use brindle_ondisk::item::FileType;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_tree::{Need, Readahead};
@@ -39,9 +39,7 @@ impl Orphans {
     pub(crate) fn new(core: Arc<Core>, items: Arc<InodeItems>, data: Arc<FileData>) -> Self {
         Self { core, items, data }
     }
-}
 
-impl Orphans {
     /// Removes an inode that has lost its last name and is not open, once it bears the mark.
     pub(crate) fn remove_unnamed(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let mut names = inode.names();

@@ -5,8 +5,9 @@
 //! does. A crash here leaves what there was, or less of it; a balance goes on by its own item.
 
 use crate::attributes::InodeId;
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::orphan::Orphans;
 use brindle_ondisk::RootId;
 use brindle_tree::{Need, TreeError};
 
@@ -15,68 +16,62 @@ const BLOCKS_PER_STEP: usize = 64;
 /// Number of steps after which there is a commit, so that freed space can be used.
 const STEPS_PER_COMMIT: usize = 64;
 
-impl Filesystem {
-    /// Ends what a relocation of the kernel's left, and makes that durable. To be called when the log is replayed, before
-    /// anything else uses the filesystem.
-    pub(crate) fn end_relocations(&self) -> Result<(), FsError> {
-        let trees = self.drop_relocation_trees()?;
-        let files = self.remove_relocated_data()?;
-        if trees + files > 0 {
-            self.core.pool().commit()?;
-            tracing::info!(
-                "ended a relocation that was interrupted: {trees} relocation trees and {files} copies of data were dropped"
-            );
-        }
-        Ok(())
+/// Ends what a relocation of the kernel's left, and makes that durable. To be called when the log is replayed, before
+/// anything else uses the filesystem.
+pub(crate) fn end_relocations(core: &Core, orphans: &Orphans) -> Result<(), FsError> {
+    let trees = drop_relocation_trees(core)?;
+    let files = remove_relocated_data(core, orphans)?;
+    if trees + files > 0 {
+        core.pool().commit()?;
+        tracing::info!(
+            "ended a relocation that was interrupted: {trees} relocation trees and {files} copies of data were dropped"
+        );
     }
+    Ok(())
+}
 
-    /// Drops the relocation trees; returns their number.
-    fn drop_relocation_trees(&self) -> Result<usize, FsError> {
-        let (mut count, mut steps, mut blocks) = (0, 0, BLOCKS_PER_STEP);
-        let mut has_committed = false;
-        while let Some(tree) = self.core.pool().next_relocation_tree()? {
-            match self
-                .core
-                .change(Need::freeing(blocks), |edit| edit.editor.drop_relocation_tree(tree, blocks))
-            {
-                Ok(is_gone) => {
-                    count += usize::from(is_gone);
-                    has_committed = false;
-                }
-                // A small pool keeps back less than a step of full size may take; what was freed counts after a commit.
-                Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
-                Err(FsError::Tree(TreeError::NoSpace(_))) if !has_committed => {
-                    self.core.pool().commit()?;
-                    has_committed = true;
-                }
-                Err(error) => return Err(error),
+/// Drops the relocation trees; returns their number.
+fn drop_relocation_trees(core: &Core) -> Result<usize, FsError> {
+    let (mut count, mut steps, mut blocks) = (0, 0, BLOCKS_PER_STEP);
+    let mut has_committed = false;
+    while let Some(tree) = core.pool().next_relocation_tree()? {
+        match core.change(Need::freeing(blocks), |edit| edit.editor.drop_relocation_tree(tree, blocks)) {
+            Ok(is_gone) => {
+                count += usize::from(is_gone);
+                has_committed = false;
             }
-            steps += 1;
-            if steps % STEPS_PER_COMMIT == 0 {
-                self.core.pool().commit()?;
+            // A small pool keeps back less than a step of full size may take; what was freed counts after a commit.
+            Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
+            Err(FsError::Tree(TreeError::NoSpace(_))) if !has_committed => {
+                core.pool().commit()?;
+                has_committed = true;
             }
-        }
-        Ok(count)
-    }
-
-    /// Removes the files of the data relocation tree; returns their number.
-    fn remove_relocated_data(&self) -> Result<usize, FsError> {
-        let tree = match self.core.subvolume_state(RootId::DATA_RELOC_TREE) {
-            Ok(tree) => tree,
-            Err(FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_)) => return Ok(0),
             Err(error) => return Err(error),
-        };
-        let mut count = 0;
-        loop {
-            let found = self.orphans.orphans_of(&tree)?;
-            if found.is_empty() {
-                return Ok(count);
-            }
-            for number in found {
-                self.orphans
-                    .remove_unnamed(&self.core.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
-                count += 1;
-            }
+        }
+        steps += 1;
+        if steps % STEPS_PER_COMMIT == 0 {
+            core.pool().commit()?;
+        }
+    }
+    Ok(count)
+}
+
+/// Removes the files of the data relocation tree; returns their number.
+fn remove_relocated_data(core: &Core, orphans: &Orphans) -> Result<usize, FsError> {
+    let tree = match core.subvolume_state(RootId::DATA_RELOC_TREE) {
+        Ok(tree) => tree,
+        Err(FsError::NoSubvolume(_) | FsError::DeletedSubvolume(_)) => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut count = 0;
+    loop {
+        let found = orphans.orphans_of(&tree)?;
+        if found.is_empty() {
+            return Ok(count);
+        }
+        for number in found {
+            orphans.remove_unnamed(&core.inode(InodeId { tree: RootId::DATA_RELOC_TREE, number }))?;
+            count += 1;
         }
     }
 }

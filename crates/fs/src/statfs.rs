@@ -1,13 +1,14 @@
 //! Space statistics of the pool, by the kernel's reckoning.
 
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use brindle_ondisk::{
     BlockGroupType, CompatRo, DevId, Incompat, Item, Key, KeyType, ObjectId, Profile, RootId, to_u64,
 };
 use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 use brindle_tree::{Readahead, TreeError};
 use brindle_volume::{DeviceStatus, StripeStatus};
+use std::sync::Arc;
 
 /// Space statistics for `statfs`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,10 +97,18 @@ const RECKONING_ORDER: [Profile; 9] = [
     Profile::Raid1c4,
 ];
 
-impl Filesystem {
-    /// Space statistics of the pool. The blocks in use include the reserve that the kernel keeps for its own trees,
-    /// and room for contents that wait in memory: the kernel counts those after it has written them.
-    pub fn space(&self) -> Result<SpaceStatistics, FsError> {
+/// Adds up the space of the pool.
+#[derive(Debug)]
+pub(crate) struct Space {
+    core: Arc<Core>,
+}
+
+impl Space {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn space(&self) -> Result<SpaceStatistics, FsError> {
         let groups = self.block_groups()?;
         let data = || groups.iter().filter(|group| group.holds(BlockGroupType::DATA));
         let last = |order: [Profile; 9]| {

@@ -59,9 +59,7 @@ impl Tiers {
     pub(crate) fn new(core: Arc<Core>, items: Arc<InodeItems>, small_file_bytes: u64) -> Self {
         Self { core, items, small_file_bytes: AtomicU64::new(small_file_bytes) }
     }
-}
 
-impl Tiers {
     pub(crate) fn small_file_bytes(&self) -> u64 {
         if self.core.is_only_read() {
             // Reports ask for the stored setting.

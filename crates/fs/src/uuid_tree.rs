@@ -1,7 +1,7 @@
 //! The UUID tree: which subvolumes have a UUID, or were received under it.
 
-use crate::directory::entry::item_bytes_max;
-use crate::namespace::edit::Edit;
+use crate::core::edit::Edit;
+use crate::core::item_bytes_max;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId, Uuid};
 use brindle_tree::TreeError;
 use zerocopy::IntoBytes;

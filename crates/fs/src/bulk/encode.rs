@@ -4,8 +4,9 @@ use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
 use crate::compression::promise::is_promising;
 use crate::extent::COMPRESSED_MAX_BYTES;
+use crate::pages::context::Settings;
 use brindle_ondisk::item::Compression;
-use brindle_ondisk::{ChecksumType, to_u64, to_usize};
+use brindle_ondisk::{ChecksumType, TreeContext, to_u64, to_usize};
 
 /// Parameters for turning contents into pieces.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,16 @@ pub struct BulkPiece {
 }
 
 impl BulkFormat {
+    /// The format of a pool that is written with these settings.
+    pub(crate) fn new(pool: &TreeContext, settings: &Settings) -> Self {
+        Self {
+            sectorsize: pool.sectorsize,
+            checksum: pool.checksum_type,
+            compression: settings.compression,
+            max_inline_bytes: settings.max_inline_bytes,
+        }
+    }
+
     /// Returns true if a file of this size, without holes, is kept in its item.
     pub fn is_inline(&self, size: u64) -> bool {
         size > 0 && size <= self.max_inline_bytes.into() && size < self.sectorsize.into()

@@ -2,9 +2,9 @@
 
 use super::writer::ItemQueue;
 use crate::attributes::{InodeId, Timestamp};
+use crate::directory::name::check_name;
 use crate::error::FsError;
 use crate::items::xattr::Xattr;
-use crate::namespace::check_name;
 use crate::packed::{append, entry_bytes};
 use brindle_ondisk::item::{
     DirEntryHeader, FileExtentHeader, FileExtentType, FileType, InodeExtrefHeader, InodeFlags, InodeItem,
@@ -119,7 +119,7 @@ pub(super) fn push_names(
     let mut refs: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     let mut extrefs: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for BulkName { parent, index, name } in &inode.names {
-        let (index, name_len) = (U64::new(*index), crate::namespace::edit::name_length(name));
+        let (index, name_len) = (U64::new(*index), crate::core::edit::name_length(name));
         let packed = refs.entry(parent.get()).or_default();
         if packed.len() + entry_bytes::<InodeRefHeader>(name, &[]) <= context.item_bytes_max {
             append(packed, &InodeRefHeader { index, name_len }, name, &[]);
@@ -157,7 +157,7 @@ pub(super) fn push_xattrs(
             location: Key::MIN,
             transid: context.generation,
             data_len: U16::new(u16::try_from(value.len()).map_err(|_| too_large())?),
-            name_len: crate::namespace::edit::name_length(name),
+            name_len: crate::core::edit::name_length(name),
             file_type: FileType::Xattr as u8,
         };
         append(data, &header, name, value);
@@ -182,7 +182,7 @@ pub(super) fn push_entries(
         },
         transid: context.generation,
         data_len: U16::new(0),
-        name_len: crate::namespace::edit::name_length(entry.name),
+        name_len: crate::core::edit::name_length(entry.name),
         file_type: entry.kind as u8,
     };
     for entry in entries {

@@ -14,48 +14,41 @@
 //! is on disk as of its last commit. That may have come in the middle (more metadata than fits the memory, or space
 //! that ran out), and what was being filled is not sound then: it is to be made anew.
 
-mod encode;
-mod inode;
+pub(crate) mod encode;
+pub(crate) mod inode;
 mod space;
 mod stream;
-mod writer;
+pub(crate) mod writer;
 
-pub use encode::{BulkFormat, BulkPiece};
-pub use inode::{BulkEntry, BulkInode, BulkName, BulkTarget};
-pub use writer::BulkWriter;
-
+use crate::bulk::writer::BulkWriter;
+use crate::core::Core;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::subvolume::Subvolumes;
+use crate::tier::Tiers;
 
-impl Filesystem {
-    /// Parameters for turning contents into pieces, with the options that the filesystem is written with.
-    pub fn bulk_format(&self) -> BulkFormat {
-        let context = self.core.pool().volume().tree_context();
-        BulkFormat {
-            sectorsize: context.sectorsize,
-            checksum: context.checksum_type,
-            compression: self.data.context.settings.compression,
-            max_inline_bytes: self.data.context.settings.max_inline_bytes,
-        }
+/// Fills the filesystem by `act`, and commits.
+pub(crate) fn fill<T, E: From<FsError>>(
+    parts: BulkParts<'_>,
+    data_bytes: u64,
+    act: impl FnOnce(&mut BulkWriter<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let done = std::thread::scope(|scope| {
+        let mut writer = BulkWriter::new(parts, scope, data_bytes)?;
+        let done = act(&mut writer)?;
+        writer.finish()?;
+        Ok(done)
+    });
+    match &done {
+        Ok(_) => parts.core.pool().commit().map_err(FsError::from)?,
+        Err(_) => parts.core.pool().abort(&"it was not filled to the end"),
     }
+    done
+}
 
-    /// Fills the filesystem, and commits. `data_bytes` is how much data there will be at the most, about: it decides
-    /// how much space is asked for at a time.
-    pub fn fill<T, E: From<FsError>>(
-        &self,
-        data_bytes: u64,
-        act: impl FnOnce(&mut BulkWriter<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let done = std::thread::scope(|scope| {
-            let mut writer = BulkWriter::new(self, scope, data_bytes)?;
-            let done = act(&mut writer)?;
-            writer.finish()?;
-            Ok(done)
-        });
-        match &done {
-            Ok(_) => self.core.pool().commit().map_err(FsError::from)?,
-            Err(_) => self.core.pool().abort(&"it was not filled to the end"),
-        }
-        done
-    }
+/// Parts of a filesystem that filling it needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BulkParts<'f> {
+    pub(crate) core: &'f Core,
+    pub(crate) tiers: &'f Tiers,
+    pub(crate) subvolumes: &'f Subvolumes,
 }

@@ -7,13 +7,13 @@ use super::inode::{
 use super::space::{DataSpace, Place as DataPlace};
 use super::stream::Stream;
 use crate::attributes::InodeId;
+use crate::bulk::BulkParts;
+use crate::core::edit::{Edit, Place, directory_bytes};
+use crate::directory::name::check_name;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use crate::items::xattr::Xattr;
-use crate::namespace::create::FirstName;
-use crate::namespace::edit::{Edit, Place, directory_bytes};
-use crate::namespace::inherit::Inheritance;
-use crate::subvolume_change::{ROOT_MODE, new_root_item, planned_root};
+use crate::new_inode::{FirstName, Inheritance};
+use crate::subvolume::change::{ROOT_MODE, new_root_item, planned_root};
 use crate::tier::{TIER, TierWish};
 use crate::uuid_tree::UuidKind;
 use brindle_ondisk::item::{
@@ -88,7 +88,7 @@ struct Extent {
 /// Fills a filesystem, inode by inode.
 #[derive(Debug)]
 pub struct BulkWriter<'f> {
-    filesystem: &'f Filesystem,
+    parts: BulkParts<'f>,
     tree: Option<Arc<Tree>>,
     context: ItemContext,
     sector: u64,
@@ -113,17 +113,17 @@ pub struct BulkWriter<'f> {
 
 impl<'f> BulkWriter<'f> {
     pub(super) fn new<'e>(
-        filesystem: &'f Filesystem,
+        parts: BulkParts<'f>,
         scope: &'f Scope<'f, 'e>,
         data_bytes: u64,
     ) -> Result<Self, FsError> {
-        let _writing = filesystem.core.writing()?;
-        let pool = filesystem.core.pool();
+        let _writing = parts.core.writing()?;
+        let pool = parts.core.pool();
         let generation = pool.join(Need::items(1)).map_err(FsError::from)?.generation();
         Ok(Self {
-            filesystem,
+            parts,
             tree: None,
-            context: ItemContext { generation, item_bytes_max: filesystem.core.item_bytes_max() },
+            context: ItemContext { generation, item_bytes_max: parts.core.item_bytes_max() },
             sector: pool.volume().tree_context().sectorsize.into(),
             tells_holes: !pool.superblock().incompat().contains(Incompat::NO_HOLES),
             queue: ItemQueue::default(),
@@ -146,11 +146,11 @@ impl<'f> BulkWriter<'f> {
         index: u64,
         name: &[u8],
     ) -> Result<RootId, FsError> {
-        crate::namespace::check_name(name)?;
+        check_name(name)?;
         self.flush()?;
-        let id = self.filesystem.new_subvolume_id()?;
-        let uuid = self.filesystem.core.writing()?.options.host.new_uuid();
-        self.filesystem.core.change(Need::items(16), |edit: &Edit<'_>| {
+        let id = self.parts.subvolumes.new_subvolume_id()?;
+        let uuid = self.parts.core.writing()?.options.host.new_uuid();
+        self.parts.core.change(Need::items(16), |edit: &Edit<'_>| {
             let pool = edit.editor.store();
             let item = new_root_item(uuid, edit.generation(), edit.now, pool.nodesize());
             let tree = edit.editor.create_tree(id, 0, &item)?;
@@ -168,10 +168,10 @@ impl<'f> BulkWriter<'f> {
     /// Goes on with a subvolume, from its root directory on. What was there of that goes.
     pub fn enter(&mut self, id: RootId) -> Result<(), FsError> {
         self.flush()?;
-        let tree = self.filesystem.core.tree(id)?;
+        let tree = self.parts.core.tree(id)?;
         let root = InodeId::root_of(id);
         for key in [root.key(KeyType::INODE_ITEM, 0), root.key(KeyType::INODE_REF, root.number.get())] {
-            if self.filesystem.core.pool().with_item(&tree, &key, |_| ())?.is_some() {
+            if self.parts.core.pool().with_item(&tree, &key, |_| ())?.is_some() {
                 self.stale.push(key);
             }
         }
@@ -212,7 +212,7 @@ impl<'f> BulkWriter<'f> {
         let item = self.begin(inode, inode.size, 0, xattrs)?;
         let mark = xattrs.iter().find(|xattr| xattr.name == TIER);
         let mark = mark.and_then(|xattr| tier_of_mark(&xattr.value));
-        let wish = TierWish { mark, size: inode.size, limit: self.filesystem.tiers.small_file_bytes() };
+        let wish = TierWish { mark, size: inode.size, limit: self.parts.tiers.small_file_bytes() };
         self.file = Some(OpenFile {
             tier: wish.tier(0, 0),
             number: inode.number,
@@ -290,7 +290,7 @@ impl<'f> BulkWriter<'f> {
             Some(range) => set(&mut self.queue.bytes[range]),
             None => {
                 let (key, tree) = (Key::new(file.number, KeyType::INODE_ITEM, 0), Arc::clone(self.tree()));
-                self.filesystem
+                self.parts
                     .core
                     .change(Need::items(1), |edit| edit.editor.update(&tree, &key, set).map(|_| ()))?;
             }
@@ -331,7 +331,7 @@ impl<'f> BulkWriter<'f> {
             Compression::Zstd => Incompat::COMPRESS_ZSTD,
             Compression::None | Compression::Zlib => return Ok(()),
         };
-        self.filesystem.core.pool().join(Need::items(1))?.use_feature(feature);
+        self.parts.core.pool().join(Need::items(1))?.use_feature(feature);
         Ok(())
     }
 
@@ -430,12 +430,12 @@ impl<'f> BulkWriter<'f> {
             return Ok(());
         }
         // An item of `Need` stands for several blocks, and these fill theirs.
-        let nodesize = to_usize(self.filesystem.core.pool().nodesize().into());
+        let nodesize = to_usize(self.parts.core.pool().nodesize().into());
         let need = STEP_ITEMS + (self.queue.space() + checksum_bytes).div_ceil(nodesize);
         let queue = std::mem::take(&mut self.queue);
         let items: Vec<(Key, &[u8])> =
             queue.items.iter().map(|(key, range)| (*key, &queue.bytes[range.clone()])).collect();
-        let transaction = self.filesystem.core.pool().join(Need::items(need))?;
+        let transaction = self.parts.core.pool().join(Need::items(need))?;
         let mut enter = || -> Result<(), TreeError> {
             if let Some(tree) = &self.tree {
                 for key in self.stale.drain(..) {

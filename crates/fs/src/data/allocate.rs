@@ -2,12 +2,12 @@
 
 use super::promise::Promise;
 use super::write::{FILE_SIZE_MAX, Stamp};
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::data::writeback::Cause;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, set_flags, settle};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::inodes::Inode;
 use crate::open_file::OpenFile;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Generation, to_usize};

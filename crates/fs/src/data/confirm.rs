@@ -1,9 +1,9 @@
 //! Times of changes, once the host has told which of them were writes of a program.
 
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::edit::FileEditor;
-use crate::inodes::Inode;
 use std::sync::Arc;
 
 impl FileData {

@@ -2,11 +2,11 @@
 
 use super::output::Output;
 use crate::attributes::InodeId;
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, ITEMS_PER_LEAF, STEP_EXTENTS, need_of, set_flags, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::inodes::Inode;
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_tree::{Editor, Tree};

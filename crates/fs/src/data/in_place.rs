@@ -10,11 +10,11 @@
 
 use super::output::{contents_of, write_all};
 use crate::attributes::InodeId;
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::inodes::Inode;
 use crate::pages::state::WritingPiece;
 use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};

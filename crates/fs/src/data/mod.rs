@@ -14,7 +14,6 @@ use crate::items::InodeItems;
 use crate::pages::context::DataContext;
 use crate::read::Reader;
 use crate::tier::Tiers;
-use crate::write_options::WriteOptions;
 use std::sync::Arc;
 
 pub(crate) mod allocate;
@@ -33,24 +32,11 @@ pub(crate) mod writeback;
 /// Changes the contents of files: writes, writeback, truncation, preallocation, clones.
 #[derive(Debug)]
 pub(crate) struct FileData {
-    core: Arc<Core>,
-    extents: Arc<Extents>,
-    items: Arc<InodeItems>,
-    reader: Arc<Reader>,
-    tiers: Arc<Tiers>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) extents: Arc<Extents>,
+    pub(crate) items: Arc<InodeItems>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) tiers: Arc<Tiers>,
     /// The files with dirty contents, and how contents are written.
     pub(crate) context: DataContext,
-}
-
-impl FileData {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        extents: Arc<Extents>,
-        items: Arc<InodeItems>,
-        reader: Arc<Reader>,
-        tiers: Arc<Tiers>,
-        options: &WriteOptions,
-    ) -> Self {
-        Self { core, extents, items, reader, tiers, context: DataContext::new(options) }
-    }
 }

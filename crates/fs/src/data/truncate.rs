@@ -5,11 +5,11 @@
 
 use super::write::FILE_SIZE_MAX;
 use crate::attributes::InodeId;
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::inodes::Inode;
 use crate::open_file::OpenFile;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;

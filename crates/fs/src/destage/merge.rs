@@ -16,11 +16,11 @@
 //! left alone, and its new place goes back.
 
 use crate::attributes::InodeId;
+use crate::core::inodes::Inode;
 use crate::destage::WriteBackTier;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, need_of};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::inodes::Inode;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Generation, Logical, to_u64, to_usize};
 use brindle_policy::writeback::DataPlace;

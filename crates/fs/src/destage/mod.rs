@@ -65,9 +65,7 @@ impl WriteBackTier {
     ) -> Self {
         Self { core, extents, data, holds, destaged: DestageCounters::default() }
     }
-}
 
-impl WriteBackTier {
     pub(crate) fn write_back_status(&self) -> Result<WriteBackStatus, FsError> {
         Ok(self.core.pool().write_back_status()?)
     }

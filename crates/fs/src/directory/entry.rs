@@ -1,19 +1,15 @@
 //! Targets of names, and the locations of their parts: facts needed before a name can be added, moved or removed.
 
 use crate::attributes::{Attributes, InodeId};
+use crate::core::edit::{Entry, NameForm, Place};
+use crate::core::inodes::{Inode, NameLocks, lock_names};
+use crate::core::name_state::NameState;
 use crate::directory::{Directories, FIRST_INDEX};
 use crate::error::FsError;
-use crate::inodes::{Inode, NameLocks, lock_names};
-use crate::namespace::NameState;
-use crate::namespace::edit::Entry;
-use crate::namespace::edit::NameForm;
-use crate::namespace::edit::Place;
 use crate::packed::{entry_bytes, find};
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeExtrefHeader, InodeFlags, InodeRefHeader};
-use brindle_ondisk::{
-    Defect, Incompat, ItemHeader, Key, KeyType, NodeHeader, ObjectId, RootId, extref_hash, name_hash,
-};
-use brindle_tree::{Store, Tree, TreeError};
+use brindle_ondisk::{Defect, Incompat, Key, KeyType, ObjectId, RootId, extref_hash, name_hash};
+use brindle_tree::{Tree, TreeError};
 use std::sync::Arc;
 
 /// Target of a name.
@@ -224,12 +220,6 @@ impl Directories {
     pub(crate) fn is_empty_directory(&self, id: InodeId) -> Result<bool, FsError> {
         Ok(self.entries_after(id, 0, 1)?.is_empty())
     }
-}
-
-/// The largest item that a leaf of a pool can hold, in bytes.
-pub(crate) fn item_bytes_max(store: &Store) -> usize {
-    let nodesize = usize::try_from(store.nodesize()).expect("at most 64 KiB");
-    nodesize - size_of::<NodeHeader>() - size_of::<ItemHeader>()
 }
 
 /// The edit of an entry as large as it was: how much it frees in its item, in bytes.

@@ -1,10 +1,11 @@
-//! Where things are: the directory and name of an inode, and of a subvolume in its parent.
+//! Locations: the directory and name of an inode, and of a subvolume in its parent.
 
 use crate::attributes::InodeId;
+use crate::core::edit::NameForm;
+use crate::core::edit::root_reference_keys;
 use crate::directory::Directories;
 use crate::directory::entry::NamePlace;
 use crate::error::FsError;
-use crate::namespace::edit::{NameForm, root_reference_keys};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_tree::{Readahead, TreeError};
 

@@ -2,12 +2,13 @@
 
 pub(crate) mod entry;
 pub(crate) mod location;
+pub(crate) mod name;
 
 use crate::attributes::InodeId;
 use crate::core::Core;
+use crate::directory::name::NAME_BYTES_MAX;
 use crate::error::FsError;
 use crate::items::InodeItems;
-use crate::namespace::NAME_BYTES_MAX;
 use brindle_ondisk::item::{DirEntry, FileType};
 use brindle_ondisk::{Defect, Item, Key, KeyType, RootId, name_hash};
 use brindle_tree::{Readahead, Tree};

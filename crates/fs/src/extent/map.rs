@@ -1,10 +1,10 @@
 //! Maps of the extents of a range of a file.
 
 use crate::attributes::InodeId;
+use crate::core::inodes::Inode;
 use crate::error::FsError;
 use crate::extent::Extents;
 use crate::extent::file_extent::FileExtent;
-use crate::inodes::Inode;
 use brindle_interval::{Interval, gaps, runs};
 use brindle_ondisk::{Defect, Item, Key, KeyType};
 use brindle_tree::{Readahead, Tree};

@@ -1,20 +1,12 @@
 //! An opened filesystem: a pool, and the subvolume that it is entered by.
 
 use crate::attributes::InodeId;
+use crate::core::inodes::Inode;
 use crate::core::{Core, WriteState};
-use crate::data::FileData;
-use crate::destage::WriteBackTier;
-use crate::directory::Directories;
 use crate::error::FsError;
-use crate::extent::Extents;
-use crate::hold::Holds;
-use crate::inodes::Inode;
-use crate::items::InodeItems;
-use crate::log::FsLog;
-use crate::orphan::Orphans;
-use crate::read::Reader;
+use crate::filesystem::parts::Parts;
+use crate::relocation::end_relocations;
 use crate::replay::replay_log;
-use crate::tier::Tiers;
 use crate::write_options::WriteOptions;
 use brindle_device::{Device, OverlayDevice, WritableDevice};
 use brindle_ondisk::RootId;
@@ -48,25 +40,18 @@ pub enum SubvolumeChoice {
 /// A filesystem, read and (if it was opened for that) written by many threads at once.
 #[derive(Debug)]
 pub struct Filesystem {
-    pub(crate) core: Arc<Core>,
-    pub(crate) extents: Arc<Extents>,
-    pub(crate) items: Arc<InodeItems>,
-    pub(crate) directories: Arc<Directories>,
-    pub(crate) reader: Arc<Reader>,
-    pub(crate) tiers: Arc<Tiers>,
+    parts: Parts,
+    /// The directory that is entered.
     root: InodeId,
     warnings: Vec<String>,
-    pub(crate) data: Arc<FileData>,
-    pub(crate) orphans: Arc<Orphans>,
-    pub(crate) holds: Arc<Holds>,
-    pub(crate) log: Arc<FsLog>,
-    pub(crate) write_back_tier: WriteBackTier,
 }
 
+mod bulk;
 mod contents;
 mod durability;
 mod inodes;
 mod names;
+mod parts;
 mod settings;
 mod subvolumes;
 mod upkeep;
@@ -129,59 +114,17 @@ impl Filesystem {
             );
         }
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
-        let core = Arc::new(Core::new(pool, write));
-        let extents = Arc::new(Extents::new(Arc::clone(&core)));
-        let items = Arc::new(InodeItems::new(Arc::clone(&core), Arc::clone(&extents)));
-        let directories = Arc::new(Directories::new(Arc::clone(&core), Arc::clone(&items)));
-        let reader = Arc::new(Reader::new(Arc::clone(&core), Arc::clone(&extents), Arc::clone(&items)));
-        let small_file_bytes = write_options.small_file_bytes.unwrap_or(0);
-        let tiers = Arc::new(Tiers::new(Arc::clone(&core), Arc::clone(&items), small_file_bytes));
-        let data = Arc::new(FileData::new(
-            Arc::clone(&core),
-            Arc::clone(&extents),
-            Arc::clone(&items),
-            Arc::clone(&reader),
-            Arc::clone(&tiers),
-            &write_options,
-        ));
-        let orphans = Arc::new(Orphans::new(Arc::clone(&core), Arc::clone(&items), Arc::clone(&data)));
-        let holds = Arc::new(Holds::new(
-            Arc::clone(&core),
-            Arc::clone(&items),
-            Arc::clone(&data),
-            Arc::clone(&orphans),
-        ));
-        let log = Arc::new(FsLog::new(Arc::clone(&core), Arc::clone(&extents), Arc::clone(&data)));
-        let write_back_tier = WriteBackTier::new(
-            Arc::clone(&core),
-            Arc::clone(&extents),
-            Arc::clone(&data),
-            Arc::clone(&holds),
-        );
-        let mut filesystem = Self {
-            core,
-            extents,
-            items,
-            directories,
-            reader,
-            tiers,
-            root: InodeId::root_of(RootId::FS_TREE),
-            warnings,
-            data,
-            orphans,
-            holds,
-            log,
-            write_back_tier,
-        };
-        if !filesystem.core.is_only_read() {
-            replay_log(&filesystem.core, &filesystem.extents, &filesystem.directories)
+        let parts = Parts::new(Core::new(pool, write), &write_options);
+        if !parts.core.is_only_read() {
+            replay_log(&parts.core, &parts.extents, &parts.directories)
                 .map_err(|error| FsError::Log(Box::new(error)))?;
-            if !filesystem.pool().is_transient() {
-                filesystem.end_relocations().map_err(|error| FsError::Relocation(Box::new(error)))?;
+            if !parts.core.pool().is_transient() {
+                end_relocations(&parts.core, &parts.orphans)
+                    .map_err(|error| FsError::Relocation(Box::new(error)))?;
             }
         }
-        filesystem.root = filesystem.choose_root(&options.subvolume)?;
-        Ok(filesystem)
+        let root = parts.subvolumes.choose_root(&options.subvolume)?;
+        Ok(Self { parts, root, warnings })
     }
 
     /// The root directory.
@@ -194,18 +137,18 @@ impl Filesystem {
     /// # Errors
     /// [`FsError::NoSubvolume`] and trees that can't be read.
     pub fn choose_subvolume(&mut self, choice: &SubvolumeChoice) -> Result<(), FsError> {
-        self.root = self.choose_root(choice)?;
+        self.root = self.parts.subvolumes.choose_root(choice)?;
         Ok(())
     }
 
     /// The trees below.
     pub fn pool(&self) -> &Pool {
-        self.core.pool()
+        self.parts.core.pool()
     }
 
     /// Returns true if anything can be changed; false from the first error on that left a commit undone.
     pub fn is_writable(&self) -> bool {
-        self.core.is_writable()
+        self.parts.core.is_writable()
     }
 
     /// Warnings for users: damaged superblocks, missing devices, a log that is not replayed.
@@ -215,12 +158,12 @@ impl Filesystem {
 
     /// The inode in memory, shared by all its users. Its existence in the pool is not checked.
     pub fn inode(&self, id: InodeId) -> Arc<Inode> {
-        self.core.inode(id)
+        self.parts.core.inode(id)
     }
 
     /// Panics unless counts of dirty contents and of space agree with recounts: a costly check, for tests. No other
     /// thread uses the filesystem meanwhile. Of a pool whose writing has ended, nothing is asked.
     pub fn verify(&self) {
-        self.data.verify()
+        self.parts.data.verify();
     }
 }

@@ -1,8 +1,14 @@
+//! Upkeep: background work, destaging, defragmentation.
+
+use crate::background::Remaining;
+use crate::defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 use crate::destage::{DestageStatistics, Destaged};
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
+use brindle_ondisk::Logical;
 use brindle_policy::writeback::{DestageReason, DestageSettings};
 use brindle_tree::{WriteBackSettings, WriteBackStatus};
+use std::ops::Range;
 use std::time::Duration;
 
 impl Filesystem {
@@ -11,7 +17,7 @@ impl Filesystem {
     /// # Errors
     /// Trees that can't be read.
     pub fn write_back_status(&self) -> Result<WriteBackStatus, FsError> {
-        self.write_back_tier.write_back_status()
+        self.parts.write_back_tier.write_back_status()
     }
 
     /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
@@ -19,12 +25,12 @@ impl Filesystem {
     /// # Errors
     /// A filesystem that is not written.
     pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), FsError> {
-        self.write_back_tier.set_write_back(settings)
+        self.parts.write_back_tier.set_write_back(settings)
     }
 
     /// Amounts that were destaged since the filesystem was opened.
     pub fn destage_statistics(&self) -> DestageStatistics {
-        self.write_back_tier.destage_statistics()
+        self.parts.write_back_tier.destage_statistics()
     }
 
     /// Moves what waits in the write-back tier to bulk devices. `keep_going` is asked before each batch.
@@ -32,7 +38,7 @@ impl Filesystem {
     /// # Errors
     /// Room that is lacking, devices that fail; what was moved until then stays moved.
     pub fn destage(&self, keep_going: &dyn Fn() -> bool) -> Result<Destaged, FsError> {
-        self.write_back_tier.destage(keep_going)
+        self.parts.write_back_tier.destage(keep_going)
     }
 
     /// Reason to destage now, if there is one. `since_last`: since it was last done.
@@ -44,6 +50,29 @@ impl Filesystem {
         settings: &DestageSettings,
         since_last: Duration,
     ) -> Result<Option<DestageReason>, FsError> {
-        self.write_back_tier.reason_to_destage(settings, since_last)
+        self.parts.write_back_tier.reason_to_destage(settings, since_last)
+    }
+
+    /// Does a step of the background work: orphans, deleted subvolumes, discards. To be called by one
+    /// thread, again and again while there is more, else from time to time.
+    pub fn background_step(&self) -> Result<Remaining, FsError> {
+        self.parts.background.background_step()
+    }
+
+    /// Defragments a piece of the metadata, of about `leaves` leaves, from a place on, or from the beginning, and
+    /// commits if that has changed anything. Leaves shared with another subvolume stay in their places.
+    pub fn defragment(
+        &self,
+        scope: DefragmentScope,
+        from: Option<DefragmentPlace>,
+        leaves: usize,
+    ) -> Result<DefragmentedPiece, FsError> {
+        self.parts.defragmentation.defragment(scope, from, leaves)
+    }
+
+    /// Discards free space within a range of logical addresses ([`Pool::trim`](brindle_tree::Pool::trim)); ends early inside of
+    /// [`while_wanted`](crate::while_wanted).
+    pub fn trim(&self, range: Range<Logical>, min_bytes: u64) -> Result<u64, FsError> {
+        self.parts.background.trim(range, min_bytes)
     }
 }

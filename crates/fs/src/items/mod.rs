@@ -1,12 +1,11 @@
-//! What inode items, and the items beside them, tell of an inode: attributes and extended attributes, with what memory
-//! knows better.
+//! Inode items, and the items beside them: attributes and extended attributes, with what memory knows better.
 
 use crate::attributes::{Attributes, InodeId, Timestamp};
+use crate::change::flags::FileFlags;
 use crate::core::Core;
+use crate::core::inodes::Inode;
 use crate::error::FsError;
 use crate::extent::Extents;
-use crate::inode_flags::FileFlags;
-use crate::inodes::Inode;
 use brindle_ondisk::{Item, Key, KeyType};
 use brindle_tree::Readahead;
 use std::ops::Range;
@@ -17,7 +16,7 @@ pub(crate) mod xattr;
 /// Lookups of extents before giving up, if others change them meanwhile.
 const TRIES: usize = 4;
 
-/// What inode items, and the items beside them, tell of an inode: attributes and extended attributes.
+/// Reads attributes and extended attributes of inodes.
 #[derive(Debug)]
 pub(crate) struct InodeItems {
     core: Arc<Core>,

@@ -1,4 +1,4 @@
-//! What makes things durable: an fsync of a file, a commit, a sync of everything.
+//! Waits for the devices: fsync of a file, commit, sync of everything.
 
 use crate::data::writeback::Cause;
 use crate::error::FsError;

@@ -28,10 +28,10 @@ mod names;
 
 use crate::attributes::InodeId;
 use crate::core::Core;
+use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::Extents;
-use crate::inodes::Inode;
 use brindle_ondisk::KeyType;
 use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
 use brindle_volume::DeviceSet;
@@ -64,9 +64,7 @@ impl FsLog {
     pub(crate) fn new(core: Arc<Core>, extents: Arc<Extents>, data: Arc<FileData>) -> Self {
         Self { core, extents, data }
     }
-}
 
-impl FsLog {
     pub(crate) fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();

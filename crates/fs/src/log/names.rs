@@ -2,9 +2,10 @@
 
 use super::Logged;
 use crate::attributes::InodeId;
+use crate::core::log_book::EntryChange;
+use crate::core::log_book::NameChanges;
 use crate::error::FsError;
 use crate::log::FsLog;
-use crate::log_book::{EntryChange, NameChanges};
 use brindle_ondisk::item::DirLogItem;
 use brindle_ondisk::{Key, KeyType};
 use brindle_tree::{LogChange, LogRange, Logging, Unlogged};

@@ -1,56 +1,36 @@
 //! New inodes.
 
-use super::edit::{Edit, Entry, Place, directory_bytes, name_length};
-use super::inherit::{Inheritance, inherit};
-use super::{NewInode, check_name};
+use super::inherit::inherit;
 use crate::attributes::{Attributes, InodeId};
+use crate::core::edit::{Place, directory_bytes};
+use crate::core::inode_hold::InodeHold;
+use crate::core::inodes::Inode;
+use crate::core::subvolumes::SubvolumeState;
+use crate::directory::name::check_name;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inode_hold::InodeHold;
-use crate::inodes::Inode;
+use crate::namespace::Namespace;
+use crate::new_inode::{FirstName, Inheritance, NewInode, PlannedInode};
 use crate::open_file::OpenFile;
-use crate::packed::append;
-use crate::subvolume::SubvolumeState;
-use brindle_ondisk::item::{
-    DirEntryHeader, FileExtentHeader, FileExtentType, FileType, InodeItem, InodeRefHeader, Timespec,
-};
-use brindle_ondisk::{Generation, Key, KeyType, ObjectId, name_hash, to_u64};
-use brindle_tree::{Need, Tree, TreeError};
+use brindle_ondisk::ObjectId;
+use brindle_ondisk::item::{FileExtentHeader, FileType};
+use brindle_tree::Need;
 use std::sync::Arc;
-use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromZeros, IntoBytes};
 
 /// Upper bound of a symbolic link's target, in bytes: `PATH_MAX` without the terminating zero. The target is an inline
 /// extent, so a small node size lowers the bound further.
 const TARGET_BYTES_MAX: usize = 4095;
 
-/// An inode that is about to be made.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedInode<'a> {
-    pub(crate) id: InodeId,
-    pub(crate) kind: FileType,
-    pub(crate) uid: u32,
-    pub(crate) rdev: u64,
-    pub(crate) target: Option<&'a [u8]>,
-    pub(crate) inheritance: Inheritance,
-}
-
-/// The name that a new inode gets, and its index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FirstName<'a> {
-    pub(crate) parent: ObjectId,
-    pub(crate) name: &'a [u8],
-    pub(crate) index: u64,
-}
-
-impl Filesystem {
-    /// Makes a file, directory, symbolic link, device node, pipe or socket.
-    pub fn create(&self, parent: InodeId, name: &[u8], new: &NewInode<'_>) -> Result<Attributes, FsError> {
+impl Namespace {
+    pub(crate) fn create(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Attributes, FsError> {
         self.create_in(parent, name, new, 0).map(|(attributes, _)| attributes)
     }
 
-    /// Makes a regular file, open from the beginning.
-    pub fn create_open(
+    pub(crate) fn create_open(
         &self,
         parent: InodeId,
         name: &[u8],
@@ -103,9 +83,7 @@ impl Filesystem {
         Ok((attributes, inode))
     }
 
-    /// Makes a file without a name, which is held as if by [`acquire`](Self::acquire) (`O_TMPFILE`). `parent` decides in
-    /// which subvolume, and what it inherits. [`link`](Self::link) can give it a name.
-    pub fn create_unnamed(
+    pub(crate) fn create_unnamed(
         &self,
         parent: InodeId,
         new: &NewInode<'_>,
@@ -157,95 +135,5 @@ impl Filesystem {
         let is_device = matches!(kind, FileType::CharDevice | FileType::BlockDevice);
         let rdev = if is_device { new.rdev } else { 0 };
         Ok(PlannedInode { id, kind, uid: new.uid, rdev, target: new.target, inheritance })
-    }
-}
-
-impl PlannedInode<'_> {
-    /// Upper bound on the number of its items.
-    pub(crate) fn items(&self) -> usize {
-        3 + self.inheritance.xattrs.len()
-    }
-
-    /// Its entry in the directory.
-    pub(crate) fn entry(&self) -> Entry {
-        Entry { location: Key::new(self.id.number, KeyType::INODE_ITEM, 0), kind: self.kind }
-    }
-
-    fn attributes(&self, item: &InodeItem) -> Attributes {
-        Attributes::from_item(self.id, item).expect("the mode of a planned inode has a type")
-    }
-
-    fn item(&self, generation: Generation, now: Timespec, nlink: u32) -> InodeItem {
-        let mut item = InodeItem::new_zeroed();
-        item.generation = generation;
-        item.transid = generation;
-        item.nlink.set(nlink);
-        item.uid.set(self.uid);
-        item.gid.set(self.inheritance.gid);
-        item.mode.set(self.inheritance.mode);
-        item.rdev.set(self.rdev);
-        item.flags.set(self.inheritance.flags.bits());
-        item.sequence.set(1);
-        let size = to_u64(self.target.map_or(0, <[u8]>::len));
-        item.size.set(size);
-        item.nbytes.set(size);
-        (item.atime, item.ctime, item.mtime, item.otime) = (now, now, now, now);
-        item
-    }
-}
-
-impl Edit<'_> {
-    /// Adds an inode with all that belongs to it.
-    pub(crate) fn insert_inode(
-        &self,
-        tree: &Tree,
-        planned: &PlannedInode<'_>,
-        first: Option<FirstName<'_>>,
-    ) -> Result<InodeItem, TreeError> {
-        if first.is_some() {
-            self.note_inode(tree.id(), planned.id.number);
-        }
-        let item = planned.item(self.generation(), self.now, u32::from(first.is_some()));
-        let mut items = vec![(planned.id.key(KeyType::INODE_ITEM, 0), item.as_bytes().to_vec())];
-        if let Some(first) = first {
-            let header = InodeRefHeader { index: U64::new(first.index), name_len: name_length(first.name) };
-            let key = planned.id.key(KeyType::INODE_REF, first.parent.get());
-            items.push((key, [header.as_bytes(), first.name].concat()));
-        }
-        for (name, value) in &planned.inheritance.xattrs {
-            let mut data = Vec::new();
-            append(&mut data, &self.xattr_header(name, value), name, value);
-            items.push((planned.id.key(KeyType::XATTR_ITEM, name_hash(name)), data));
-        }
-        if let Some(target) = planned.target {
-            let data = [self.inline_header(target.len()).as_bytes(), target].concat();
-            items.push((planned.id.key(KeyType::EXTENT_DATA, 0), data));
-        }
-        items.sort_unstable_by_key(|(key, _)| *key);
-        let items: Vec<(Key, &[u8])> = items.iter().map(|(key, data)| (*key, &data[..])).collect();
-        self.editor.insert_all(tree, &items)?;
-        Ok(item)
-    }
-
-    /// Header before an extended attribute's name and value.
-    pub(crate) fn xattr_header(&self, name: &[u8], value: &[u8]) -> DirEntryHeader {
-        DirEntryHeader {
-            location: Key::MIN,
-            transid: self.generation(),
-            data_len: U16::new(u16::try_from(value.len()).expect("an item is at most 64 KiB")),
-            name_len: name_length(name),
-            file_type: FileType::Xattr as u8,
-        }
-    }
-
-    fn inline_header(&self, length: usize) -> FileExtentHeader {
-        FileExtentHeader {
-            generation: self.generation(),
-            ram_bytes: U64::new(to_u64(length)),
-            compression: 0,
-            encryption: 0,
-            other_encoding: U16::new(0),
-            extent_type: FileExtentType::Inline as u8,
-        }
     }
 }

@@ -1,13 +1,14 @@
 //! Properties that a new inode inherits from its directory: group, flags, compression, access control lists.
 
-use super::{NameState, NewInode};
 use crate::acl::{self, Acl};
 use crate::attributes::{Attributes, InodeId};
+use crate::change::xattr::{COMPRESSION, compression_flag};
+use crate::core::name_state::{Inherited, NameState};
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
+use crate::namespace::Namespace;
+use crate::new_inode::{Inheritance, NewInode};
 use crate::tier::TIER;
 use crate::write_options::WriteOptions;
-use crate::xattr_change::{COMPRESSION, compression_flag};
 use brindle_ondisk::item::{FileType, InodeFlags};
 use brindle_policy::tier::files::tier_of_mark;
 use std::sync::Arc;
@@ -15,26 +16,7 @@ use std::sync::Arc;
 const SET_GROUP_ID: u32 = 0o2000;
 const PERMISSIONS: u32 = 0o777;
 
-/// Extended attributes of a directory that decide about new entries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Inherited {
-    pub(crate) default_acl: Option<Acl>,
-    pub(crate) compression: Option<Vec<u8>>,
-    /// The tier that its files are to have.
-    pub(crate) tier: Option<Vec<u8>>,
-}
-
-/// Properties of a new inode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Inheritance {
-    pub(crate) mode: u32,
-    pub(crate) gid: u32,
-    pub(crate) flags: InodeFlags,
-    /// Extended attributes, by name and value.
-    pub(crate) xattrs: Vec<(&'static [u8], Vec<u8>)>,
-}
-
-impl Filesystem {
+impl Namespace {
     /// Inherited properties of new entries of a directory.
     pub(crate) fn inherited(
         &self,

@@ -1,23 +1,21 @@
 //! More names for an inode.
 
-use super::check_name;
-use super::edit::{Place, directory_bytes};
 use crate::attributes::{Attributes, InodeId};
+use crate::core::edit::{Entry, Place, directory_bytes};
+use crate::core::inodes::lock_names;
 use crate::directory::entry::frozen_flags;
+use crate::directory::name::check_name;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inodes::lock_names;
-use crate::namespace::edit::Entry;
-use brindle_ondisk::KeyType;
+use crate::namespace::Namespace;
 use brindle_ondisk::item::FileType;
+use brindle_ondisk::{Defect, KeyType, to_u64, to_usize};
 use brindle_tree::Need;
 
 /// The most names that an inode can have (`BTRFS_LINK_MAX`).
 const LINK_MAX: u32 = 65535;
 
-impl Filesystem {
-    /// Gives an inode, not a directory, one more name.
-    pub fn link(&self, id: InodeId, parent: InodeId, name: &[u8]) -> Result<Attributes, FsError> {
+impl Namespace {
+    pub(crate) fn link(&self, id: InodeId, parent: InodeId, name: &[u8]) -> Result<Attributes, FsError> {
         check_name(name)?;
         let _writing = self.core.writing()?;
         if id.tree != parent.tree {
@@ -64,5 +62,34 @@ impl Filesystem {
         (locks.of(id).is_unnamed, locks.of(id).is_linkable) = (false, false);
         drop(locks);
         self.items.attributes(id)
+    }
+}
+
+impl Namespace {
+    pub(crate) fn read_link(&self, id: InodeId) -> Result<Vec<u8>, FsError> {
+        /// The kernel's `PATH_MAX`, which counts the zero at the end: no link can be longer.
+        const TARGET_MAX: u64 = 4095;
+        let attributes = self.items.attributes(id)?;
+        if attributes.kind != FileType::Symlink {
+            return Err(FsError::NotASymlink(id));
+        }
+        let file = self.holds.open_known(&attributes)?;
+        let size = file.size();
+        let key = id.key(KeyType::INODE_ITEM, 0);
+        let refuse = |defect| FsError::Item { file: id, key, defect };
+        if size > TARGET_MAX {
+            return Err(refuse(Defect::expected("length of symbolic link", TARGET_MAX, size)));
+        }
+        let mut target = vec![0; to_usize(size)];
+        let length = self.reader.read(&file, 0, &mut target);
+        // A link that has lost its name meanwhile goes now; that it could not is no matter of the reader.
+        if let Err(error) = self.holds.end_use(file) {
+            tracing::warn!("{id} has lost its last name and could not be removed: {error}");
+        }
+        target.truncate(length?);
+        if let Some(at) = target.iter().position(|byte| *byte == 0) {
+            return Err(refuse(Defect::new("zero byte in a symbolic link, at", to_u64(at))));
+        }
+        Ok(target)
     }
 }

@@ -4,21 +4,18 @@
 //! and what moves has its new entry before it loses the old one: a name that is there before and after is there all the
 //! time. For a moment two names may stand for one inode.
 
-use super::edit::{Edit, NameForm, Place, directory_bytes};
+use super::RenameMode;
 use super::inherit::inherit;
 use super::unlink::Leaving;
-use super::{NewInode, RenameMode, check_name};
 use crate::attributes::InodeId;
+use crate::core::edit::{Edit, NameForm, Place, directory_bytes};
+use crate::core::inodes::{Inode, NameLocks, lock_names};
 use crate::data::writeback::Cause;
-use crate::directory::entry::Child;
-use crate::directory::entry::NamePlace;
-use crate::directory::entry::Target;
-use crate::directory::entry::freed_entry_bytes;
-use crate::directory::entry::frozen_flags;
+use crate::directory::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
+use crate::directory::name::check_name;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inodes::{Inode, NameLocks, lock_names};
-use crate::namespace::create::{FirstName, PlannedInode};
+use crate::namespace::Namespace;
+use crate::new_inode::{FirstName, NewInode, PlannedInode};
 use brindle_ondisk::item::FileType;
 use brindle_ondisk::{KeyType, ObjectId};
 use brindle_tree::{Need, TreeError};
@@ -50,9 +47,8 @@ struct Move<'a> {
     new: NamePlace,
 }
 
-impl Filesystem {
-    /// Gives what has a name in one directory a name in another one, or the same, in place of the old name.
-    pub fn rename(
+impl Namespace {
+    pub(crate) fn rename(
         &self,
         from_parent: InodeId,
         from_name: &[u8],

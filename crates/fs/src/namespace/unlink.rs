@@ -1,15 +1,12 @@
 //! Names and directories that go, and inodes with them.
 
-use super::check_name;
-use super::edit::{Edit, Place, directory_bytes};
 use crate::attributes::{Attributes, InodeId};
-use crate::directory::entry::Child;
-use crate::directory::entry::NamePlace;
-use crate::directory::entry::Target;
-use crate::directory::entry::frozen_flags;
+use crate::core::edit::{Edit, Place, directory_bytes};
+use crate::core::inodes::Inode;
+use crate::directory::entry::{Child, NamePlace, Target, frozen_flags};
+use crate::directory::name::check_name;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inodes::Inode;
+use crate::namespace::Namespace;
 use brindle_ondisk::item::{ExtentDataRef, FileExtent, FileType};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_sync::RwLockWriteGuard;
@@ -75,9 +72,8 @@ impl Leaving<'_> {
     }
 }
 
-impl Filesystem {
-    /// Removes a name of an inode that is no directory. The inode goes with the last name, or with its last opener.
-    pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
+impl Namespace {
+    pub(crate) fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(parent.tree)?;
@@ -102,8 +98,7 @@ impl Filesystem {
         left.map_or(Ok(()), |inode| self.orphans.remove_unnamed(&inode))
     }
 
-    /// Removes an empty directory, or deletes a subvolume that is empty.
-    pub fn remove_directory(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
+    pub(crate) fn remove_directory(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(parent.tree)?;
@@ -140,7 +135,7 @@ impl Filesystem {
             Left::Nothing => Ok(()),
             Left::Inode(inode) => self.orphans.remove_unnamed(&inode),
             // It goes by rules of its own, and by locks that come before those held here.
-            Left::Subvolume(below) => self.delete_subvolume_if_empty(below),
+            Left::Subvolume(below) => self.subvolumes.delete_subvolume_if_empty(below),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::attributes::{InodeId, Timestamp};
 use crate::compression::choice::CompressionChoice;
+use crate::core::inodes::Inode;
 use crate::error::FsError;
-use crate::inodes::Inode;
 use crate::pages::state::Memory;
 use crate::pages::state::WritingPiece;
 use crate::write_options::{Host, WriteOptions};

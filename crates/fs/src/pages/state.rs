@@ -29,8 +29,8 @@
 //! when the writeback began, and an fsync that waits for the writeback promises it.
 
 use crate::attributes::{Attributes, InodeId};
+use crate::core::inodes::Inode;
 use crate::error::FsError;
-use crate::inodes::Inode;
 use crate::pages::context::DataContext;
 use crate::pages::ranges::DirtyRanges;
 use crate::pages::ranges::copy_shared;

@@ -21,10 +21,10 @@ mod names;
 
 use crate::attributes::InodeId;
 use crate::core::Core;
+use crate::core::edit::Edit;
 use crate::directory::Directories;
 use crate::error::FsError;
 use crate::extent::Extents;
-use crate::namespace::edit::Edit;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_tree::{LogTree, Need, Readahead, Tree, TreeError};

@@ -2,9 +2,13 @@
 
 use super::Replay;
 use crate::attributes::InodeId;
+use crate::core::edit::Entry;
+use crate::core::edit::NameForm;
+use crate::core::edit::Place;
+use crate::core::edit::directory_bytes;
+use crate::core::edit::orphan_key;
 use crate::directory::entry::NamePlace;
 use crate::error::FsError;
-use crate::namespace::edit::{Entry, NameForm, Place, directory_bytes, orphan_key};
 use crate::packed::find;
 use brindle_ondisk::item::{
     DirEntry, DirEntryHeader, FileType, InodeExtrefHeader, InodeItem, InodeRefHeader,

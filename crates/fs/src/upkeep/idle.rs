@@ -92,7 +92,7 @@ fn rotates(filesystem: &Filesystem) -> Result<bool, FsError> {
 mod tests {
     use super::*;
     use crate::filesystem::OpenOptions;
-    use crate::namespace::NewInode;
+    use crate::new_inode::NewInode;
     use crate::write_options::WriteOptions;
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{DeviceClass, SparseDevice, WritableDevice};

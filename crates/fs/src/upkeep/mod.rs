@@ -150,7 +150,7 @@ fn step(
 mod tests {
     use super::*;
     use crate::filesystem::OpenOptions;
-    use crate::namespace::NewInode;
+    use crate::new_inode::NewInode;
     use crate::write_options::WriteOptions;
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{DeviceClass, SparseDevice, WritableDevice};

@@ -1,19 +1,26 @@
 //! State that all parts of a filesystem share: the pool, the inodes and subvolumes in use, the notes for the log, the
 //! rights and locks of writing. Knows none of the parts.
 
+pub(crate) mod edit;
+pub(crate) mod inode_hold;
+pub(crate) mod inodes;
+pub(crate) mod log_book;
+pub(crate) mod name_state;
+pub(crate) mod orphan_queue;
+pub(crate) mod subvolumes;
+
 use crate::attributes::InodeId;
-use crate::directory::entry::item_bytes_max;
+use crate::core::edit::Edit;
+use crate::core::inodes::{Inode, InodeTable};
+use crate::core::log_book::LogBook;
+use crate::core::orphan_queue::OrphanQueue;
+use crate::core::subvolumes::{SubvolumeState, SubvolumeTable};
 use crate::error::FsError;
-use crate::inodes::{Inode, InodeTable};
 use crate::interruption::begin_effects;
-use crate::log_book::LogBook;
-use crate::namespace::edit::Edit;
-use crate::orphan_queue::OrphanQueue;
-use crate::subvolume::{SubvolumeState, SubvolumeTable};
 use crate::write_options::WriteOptions;
-use brindle_ondisk::{Incompat, RootId};
+use brindle_ondisk::{Incompat, ItemHeader, NodeHeader, RootId};
 use brindle_sync::{Mutex, Rank};
-use brindle_tree::{Need, Pool, StopOnPanic, Transaction, Tree, TreeError};
+use brindle_tree::{Need, Pool, StopOnPanic, Store, Transaction, Tree, TreeError};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -29,6 +36,12 @@ pub(crate) struct Core {
     pub(crate) log_book: LogBook,
     /// State needed for changes; `None` if the filesystem is only read.
     write: Option<WriteState>,
+}
+
+/// The largest item that a leaf of a pool can hold, in bytes.
+pub(crate) fn item_bytes_max(store: &Store) -> usize {
+    let nodesize = usize::try_from(store.nodesize()).expect("at most 64 KiB");
+    nodesize - size_of::<NodeHeader>() - size_of::<ItemHeader>()
 }
 
 /// State needed for changes.
@@ -131,9 +144,7 @@ impl Core {
     pub(crate) fn subvolume_state(&self, id: RootId) -> Result<Arc<SubvolumeState>, FsError> {
         self.subvolumes.get(&self.pool, id)
     }
-}
 
-impl Core {
     /// Returns true if a file of a subvolume is open.
     pub(crate) fn is_open(&self, id: RootId) -> bool {
         self.inodes.of_subvolume(id).iter().any(|inode| inode.names().opens > 0)

@@ -1,9 +1,9 @@
 //! The flags of `chattr`.
 
 use crate::attributes::{Attributes, InodeId};
+use crate::change::InodeChanges;
+use crate::change::xattr::COMPRESSION;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::xattr_change::COMPRESSION;
 use bitflags::bitflags;
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, FileType, InodeFlags};
@@ -63,9 +63,8 @@ impl FileFlags {
     }
 }
 
-impl Filesystem {
-    /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Permissions are the caller's business.
-    pub fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
+impl InodeChanges {
+    pub(crate) fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
         let writing = self.core.writing()?;
         let options = &writing.options;
         let subvolume = self.core.subvolume_state(id.tree)?;

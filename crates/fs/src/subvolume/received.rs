@@ -2,20 +2,14 @@
 
 use crate::attributes::Timestamp;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::subvolume_change::with_read_only;
+use crate::subvolume::Subvolumes;
+use crate::subvolume::change::with_read_only;
 use crate::uuid_tree::UuidKind;
 use brindle_ondisk::{Generation, RootId, Uuid};
 use brindle_tree::Need;
 
-impl Filesystem {
-    /// Ends the receiving of a subvolume: it becomes read-only, and has the UUID and the transaction that its sender told,
-    /// all in one transaction, which is durable when this returns. A crash leaves either that, or a subvolume that is
-    /// writable and was not received.
-    ///
-    /// # Errors
-    /// A subvolume that is deleted or read-only, and writes that fail.
-    pub fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
+impl Subvolumes {
+    pub(crate) fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         self.data.write_back_all(Some(id))?;
         let subvolume = self.core.subvolume_state(id)?;

@@ -2,16 +2,15 @@
 //! and the entry in the UUID tree.
 
 use crate::attributes::{InodeId, Timestamp};
+use crate::change::xattr::{COMPRESSION, compression_flag};
+use crate::core::edit::{Edit, Entry, Place, directory_bytes};
+use crate::core::subvolumes::{SubvolumeState, WriteAccess, highest_number};
 use crate::directory::entry::Target;
+use crate::directory::name::check_name;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::namespace::create::{FirstName, PlannedInode};
-use crate::namespace::edit::{Edit, Entry, Place, directory_bytes};
-use crate::namespace::inherit::Inheritance;
-use crate::namespace::{NewInode, check_name};
-use crate::subvolume::{SubvolumeState, WriteAccess, highest_number};
+use crate::new_inode::{FirstName, Inheritance, NewInode, PlannedInode};
+use crate::subvolume::Subvolumes;
 use crate::uuid_tree::UuidKind;
-use crate::xattr_change::{COMPRESSION, compression_flag};
 use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
 use brindle_ondisk::{Defect, Generation, Incompat, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sync::RwLockReadGuard;
@@ -33,10 +32,8 @@ struct Home {
     name: Vec<u8>,
 }
 
-impl Filesystem {
-    /// Makes an empty subvolume, whose root directory is new. Of its surroundings it has only the compression that is
-    /// set on the root of the subvolume around it, as the kernel makes them.
-    pub fn create_subvolume(
+impl Subvolumes {
+    pub(crate) fn create_subvolume(
         &self,
         parent: InodeId,
         name: &[u8],
@@ -82,8 +79,7 @@ impl Filesystem {
         Ok(inheritance)
     }
 
-    /// Makes a snapshot of a subvolume as it is now, with what is dirty in memory, and commits.
-    pub fn snapshot(
+    pub(crate) fn snapshot(
         &self,
         source: RootId,
         parent: InodeId,
@@ -121,9 +117,7 @@ impl Filesystem {
         Ok(id)
     }
 
-    /// Deletes the subvolume of this name, with all that it holds; refused while it holds other subvolumes. Its
-    /// space comes back bit by bit, by [`background_step`](Self::background_step).
-    pub fn delete_subvolume(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
+    pub(crate) fn delete_subvolume(&self, parent: InodeId, name: &[u8]) -> Result<(), FsError> {
         check_name(name)?;
         let tree = self.core.tree(parent.tree)?;
         let place = Place { tree: &tree, directory: parent, name };
@@ -134,8 +128,7 @@ impl Filesystem {
         }
     }
 
-    /// Deletes a subvolume, wherever its name is.
-    pub fn delete_subvolume_by_id(&self, id: RootId) -> Result<(), FsError> {
+    pub(crate) fn delete_subvolume_by_id(&self, id: RootId) -> Result<(), FsError> {
         self.delete(id, false)
     }
 
@@ -218,8 +211,7 @@ impl Filesystem {
         }
     }
 
-    /// Sets the subvolume that is entered when none is asked for.
-    pub fn set_default_subvolume(&self, id: RootId) -> Result<(), FsError> {
+    pub(crate) fn set_default_subvolume(&self, id: RootId) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(id)?;
         let _access = subvolume.begin_upkeep()?;
@@ -242,9 +234,7 @@ impl Filesystem {
         })
     }
 
-    /// Makes a subvolume read-only or writable. One that was received and becomes writable is no longer that which
-    /// was received, and loses its received UUID.
-    pub fn set_subvolume_read_only(&self, id: RootId, read_only: bool) -> Result<(), FsError> {
+    pub(crate) fn set_subvolume_read_only(&self, id: RootId, read_only: bool) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         if read_only {
             self.data.write_back_all(Some(id))?;

@@ -1,7 +1,7 @@
 //! A counted use of an inode.
 
-use crate::inodes::Inode;
-use crate::orphan_queue::OrphanQueue;
+use crate::core::inodes::Inode;
+use crate::core::orphan_queue::OrphanQueue;
 use std::ops::Deref;
 use std::sync::Arc;
 

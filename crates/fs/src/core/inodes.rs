@@ -19,7 +19,7 @@
 //! A commit takes none of these locks; it waits for the parts in the transaction only.
 
 use crate::attributes::InodeId;
-use crate::namespace::NameState;
+use crate::core::name_state::NameState;
 use crate::pages::state::FileState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;

@@ -2,7 +2,7 @@
 //! checked, and have nothing to refuse.
 
 use crate::attributes::InodeId;
-use crate::log_book::LogBook;
+use crate::core::log_book::LogBook;
 use crate::packed::{append, remove};
 use brindle_ondisk::item::{
     DirEntryHeader, FileType, InodeExtrefHeader, InodeItem, InodeRefHeader, RootRefHeader, Timespec,

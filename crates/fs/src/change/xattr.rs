@@ -2,10 +2,10 @@
 
 use crate::acl::{self, Acl};
 use crate::attributes::{Attributes, InodeId};
+use crate::change::InodeChanges;
+use crate::core::edit::Edit;
+use crate::directory::name::NAME_BYTES_MAX;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::namespace::NAME_BYTES_MAX;
-use crate::namespace::edit::Edit;
 use crate::packed::{append, entry_bytes, find, remove};
 use crate::tier::TIER;
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeFlags, InodeItem};
@@ -44,14 +44,18 @@ struct Effect {
     flags: Option<InodeFlags>,
 }
 
-impl Filesystem {
-    /// Sets an extended attribute.
-    pub fn set_xattr(&self, id: InodeId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<(), FsError> {
+impl InodeChanges {
+    pub(crate) fn set_xattr(
+        &self,
+        id: InodeId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
         self.change_xattr(id, name, Some(value), mode)
     }
 
-    /// Removes an extended attribute.
-    pub fn remove_xattr(&self, id: InodeId, name: &[u8]) -> Result<(), FsError> {
+    pub(crate) fn remove_xattr(&self, id: InodeId, name: &[u8]) -> Result<(), FsError> {
         self.change_xattr(id, name, None, XattrMode::Replace)
     }
 

@@ -2,9 +2,9 @@
 
 use crate::acl::{self, Acl};
 use crate::attributes::{Attributes, InodeId, Timestamp};
+use crate::change::InodeChanges;
 use crate::directory::entry::frozen_flags;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
 use crate::write_options::AtimeMode;
 use brindle_ondisk::item::{FileType, InodeFlags, InodeItem, Timespec};
 use brindle_tree::Need;
@@ -124,9 +124,12 @@ fn without_privileges(mode: u32) -> u32 {
     if mode & TYPE == DIRECTORY { mode } else { mode & !dropped }
 }
 
-impl Filesystem {
-    /// Changes attributes, and returns all of them as they are then.
-    pub fn set_attributes(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
+impl InodeChanges {
+    pub(crate) fn set_attributes(
+        &self,
+        id: InodeId,
+        change: &AttributeChange,
+    ) -> Result<Attributes, FsError> {
         let before = self.check_change(id, change)?;
         if let Some(size) = change.size {
             if before.kind != FileType::Regular {
@@ -142,26 +145,22 @@ impl Filesystem {
         self.items.attributes(id)
     }
 
-    /// Refuses a change of attributes that the inode's flags forbid; returns the attributes as they are.
-    pub fn check_change(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
+    pub(crate) fn check_change(&self, id: InodeId, change: &AttributeChange) -> Result<Attributes, FsError> {
         let _writing = self.core.writing()?;
         let before = self.items.attributes(id)?;
         check_allowed(&before, change)?;
         Ok(before)
     }
 
-    /// Returns true if the inode may only be added to.
-    pub fn is_append_only(&self, id: InodeId) -> Result<bool, FsError> {
+    pub(crate) fn is_append_only(&self, id: InodeId) -> Result<bool, FsError> {
         Ok(self.items.quick_attributes(id)?.flags.contains(InodeFlags::APPEND))
     }
 
-    /// Refuses if existing contents of the inode can't be changed: it is immutable or append-only.
-    pub fn check_overwritable(&self, id: InodeId) -> Result<(), FsError> {
+    pub(crate) fn check_overwritable(&self, id: InodeId) -> Result<(), FsError> {
         frozen_flags(&self.items.attributes(id)?)
     }
 
-    /// Refuses if the inode's contents or attributes can't be changed: what an open to write asks.
-    pub fn check_writable(&self, id: InodeId) -> Result<(), FsError> {
+    pub(crate) fn check_writable(&self, id: InodeId) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
@@ -204,8 +203,7 @@ impl Filesystem {
         Ok(value.and_then(|value| Acl::parse(&value).ok().flatten()))
     }
 
-    /// Updates the access time after a read of the inode, if the mount wants that.
-    pub fn note_access(&self, id: InodeId) -> Result<(), FsError> {
+    pub(crate) fn note_access(&self, id: InodeId) -> Result<(), FsError> {
         let writing = self.core.writing()?;
         let options = &writing.options;
         if options.atime == AtimeMode::Never || id.is_empty_subvolume() {

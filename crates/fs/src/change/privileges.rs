@@ -5,10 +5,10 @@
 //! asks.
 
 use crate::attributes::Attributes;
+use crate::change::InodeChanges;
+use crate::change::xattr::CAPABILITY;
+use crate::core::inodes::Inode;
 use crate::error::FsError;
-use crate::filesystem::Filesystem;
-use crate::inodes::Inode;
-use crate::xattr_change::CAPABILITY;
 use brindle_ondisk::item::FileType;
 use brindle_tree::Need;
 use std::sync::Arc;
@@ -40,10 +40,8 @@ impl SetIdRight {
     }
 }
 
-impl Filesystem {
-    /// Takes away the privileges that a regular file loses when its contents change. To be called before the change;
-    /// `right` is asked only if the file has a set-user-id or set-group-id bit. Returns true if anything was taken away.
-    pub fn drop_privileges(
+impl InodeChanges {
+    pub(crate) fn drop_privileges(
         &self,
         inode: &Arc<Inode>,
         right: impl FnOnce(&Attributes) -> SetIdRight,
