@@ -1,15 +1,35 @@
 //! B-trees to files: inodes, directories, extended attributes, data extents, compression, subvolumes.
 //! Must not know: FUSE, the command line.
 //!
-//! The walk of a read: [`Filesystem::open_file`] remembers the inode's size and flags; [`Filesystem::read`]
-//! finds the extents of the range in the map that the open file keeps (`extent`, a few hundred at a time), looks
-//! up the checksums of what lies on disk, has `volume` fill and verify the caller's buffer, or decompresses
-//! what is compressed, and fills holes with zeros. A file read in order asks the devices for what comes next, as do
-//! small files that lie one behind the other.
+//! [`Filesystem`] is the public face: its methods hand on to parts, each a type with a module, and an `impl`, of its own. A part
+//! holds those below it that it needs, and knows none above; `filesystem/parts.rs` puts them together.
 //!
-//! A log, of what was fsynced after the last commit, is replayed when the pool is opened to be written (`replay`), and what
-//! a relocation of the kernel's left half done is dropped (`relocation`). A pool that is opened to be read shows the last
-//! commit; [`Filesystem::warnings`] says so.
+//! ```text
+//! filesystem   Filesystem: the face           upkeep       threads that call it
+//! ─────────────────────────────────────────────────────────────────────────────────────────
+//! namespace    Namespace: make, link, rename, remove
+//! subvolume    Subvolumes: make, snapshot, delete, drop        background   Background: steps
+//! change       InodeChanges: attributes, flags, xattrs         destage      WriteBackTier
+//! hold         Holds: inodes in use, open files                log          FsLog: fsync, commit
+//! orphan       Orphans: inodes without a name go
+//! data         FileData: write, write back, truncate, clone
+//! directory    Directories: names       read  Reader: contents       tier  Tiers: where data goes
+//! items        InodeItems: attributes and xattrs, as they are
+//! extent       Extents: maps of extents, checksums, and how extents change
+//! core         Core: the pool; inodes, subvolumes and orphans in use; joins transactions (edit)
+//! pages        contents in memory, inode by inode
+//! ```
+//!
+//! Each row may use every row below it, and in a row each one those to its left. `bulk` fills a new filesystem, `replay` enters
+//! a log as the pool is opened, `relocation` drops what a relocation of the kernel's left half done, `defragment` and `statfs`
+//! need no more than `core`.
+//!
+//! The walk of a read: [`Filesystem::open_file`] remembers the inode's size and flags; `Reader` finds the extents of the range in
+//! the map that the open file keeps (`extent`, a few hundred at a time), looks up the checksums of what lies on disk, has
+//! `volume` fill and verify the caller's buffer, or decompresses what is compressed, and fills holes with zeros. A file read in
+//! order asks the devices for what comes next, as do small files that lie one behind the other.
+//!
+//! A pool that is opened to be read shows the last commit; [`Filesystem::warnings`] says so where it has a log.
 
 mod acl;
 mod attributes;
@@ -25,6 +45,7 @@ mod directory;
 mod error;
 mod error_kind;
 mod extent;
+mod file_flags;
 mod filesystem;
 mod hold;
 mod interruption;
@@ -33,7 +54,6 @@ mod log;
 mod namespace;
 mod neighbours;
 mod new_inode;
-mod open_file;
 mod orphan;
 mod packed;
 mod pages;
@@ -67,7 +87,6 @@ pub use bulk::encode::{BulkFormat, BulkPiece};
 pub use bulk::inode::{BulkEntry, BulkInode, BulkName, BulkTarget};
 pub use bulk::writer::BulkWriter;
 pub use change::attributes::{AttributeChange, NewTime};
-pub use change::flags::FileFlags;
 pub use change::privileges::SetIdRight;
 pub use change::xattr::XattrMode;
 pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
@@ -78,14 +97,15 @@ pub use destage::{DestageStatistics, Destaged};
 pub use directory::DirectoryEntry;
 pub use error::FsError;
 pub use error_kind::ErrorKind;
-pub use filesystem::{Filesystem, OpenOptions, SubvolumeChoice};
+pub use extent::open_file::OpenFile;
+pub use file_flags::FileFlags;
+pub use filesystem::{Filesystem, OpenOptions};
 pub use interruption::{before_effects, while_wanted};
 pub use items::xattr::Xattr;
 pub use namespace::RenameMode;
 pub use new_inode::NewInode;
-pub use open_file::OpenFile;
 pub use read::seek::Whence;
 pub use statfs::SpaceStatistics;
-pub use subvolume::Subvolume;
+pub use subvolume::{Subvolume, SubvolumeChoice};
 pub use upkeep::{Upkeep, UpkeepOptions, UpkeepOwner};
 pub use write_options::{AtimeMode, FixedHost, Host, SystemHost, WriteOptions};

@@ -3,8 +3,8 @@
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
 use crate::compression::promise::is_promising;
+use crate::data::context::Settings;
 use crate::extent::COMPRESSED_MAX_BYTES;
-use crate::pages::context::Settings;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{ChecksumType, TreeContext, to_u64, to_usize};
 

@@ -23,7 +23,7 @@ use crate::core::name_state::NameState;
 use crate::pages::state::FileState;
 use brindle_ondisk::{IdMap, RootId};
 use brindle_policy::read::Readahead;
-use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
+use brindle_sync::{Mutex, MutexGuard, Rank, Ranked, RwLockWriteGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -102,6 +102,25 @@ impl Inode {
     /// Sequential readers. Held for a moment.
     pub(crate) fn readahead(&self) -> MutexGuard<'_, Readahead> {
         self.readahead.lock()
+    }
+}
+
+/// The gates of two files, alone: in the order of their ids, once if they are one.
+pub(crate) fn exclusive_both<'i>(
+    a: &'i Inode,
+    b: &'i Inode,
+) -> (RwLockWriteGuard<'i, ()>, Option<RwLockWriteGuard<'i, ()>>) {
+    let alone = |inode: &'i Inode| inode.data.exclusive_of(inode.id());
+    match a.id().cmp(&b.id()) {
+        std::cmp::Ordering::Less => {
+            let first = alone(a);
+            (first, Some(alone(b)))
+        }
+        std::cmp::Ordering::Equal => (alone(a), None),
+        std::cmp::Ordering::Greater => {
+            let first = alone(b);
+            (first, Some(alone(a)))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::data::writeback::Cause;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, set_flags, settle};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
-use crate::open_file::OpenFile;
+use crate::extent::open_file::OpenFile;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Generation, to_usize};
 use brindle_tree::{Need, ReservedExtent, Tree};
@@ -111,7 +111,7 @@ impl FileData {
         let surplus = {
             let mut memory = inode.data.memory();
             self.stamp(&mut memory, stamp);
-            memory.discard(&(from..to), &self.context)
+            self.context.discard(&mut memory, &(from..to))
         };
         if surplus > 0 {
             self.core.pool().release_data(surplus);

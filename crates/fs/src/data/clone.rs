@@ -1,13 +1,13 @@
 //! Files that share extents.
 
 use super::write::{FILE_SIZE_MAX, Stamp};
+use crate::core::inodes::exclusive_both;
 use crate::data::FileData;
 use crate::data::writeback::Cause;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::open_file::OpenFile;
-use crate::pages::state::exclusive_both;
+use crate::extent::open_file::OpenFile;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_policy::placement::tier_of_owners;

@@ -111,7 +111,7 @@ impl FileData {
                 set_flags(item, flags);
             })
         })?;
-        inode.data.memory().forget_written(behind, &self.context);
+        self.context.forget_written(&mut inode.data.memory(), behind);
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl FileData {
                 entered = Some(part);
                 editor.finish(&inode.data, |item, memory| settle(item, memory, next))
             })?;
-            inode.data.memory().forget_written(next, &self.context);
+            self.context.forget_written(&mut inode.data.memory(), next);
         }
     }
 

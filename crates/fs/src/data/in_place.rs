@@ -136,7 +136,7 @@ impl FileData {
             left.extend(step.left);
             at = step.to;
             let written = left.first().map_or(at, |left| left.start);
-            inode.data.memory().forget_written(Some(written), &self.context);
+            self.context.forget_written(&mut inode.data.memory(), Some(written));
         }
         Ok(left)
     }

@@ -1,17 +1,16 @@
 //! Changing the contents of files.
 //!
-//! The walk of a write: `write` has space promised and copies the bytes into the file's dirty ranges (`ranges`, held by
-//! its `state`, whose text tells of locks and order). Writeback, at `fsync`, at a commit's wish or when too much is
-//! dirty (`context`), takes all of them (`writeback`) and makes them extents: in the item (`inline`), where the file
+//! The walk of a write: `write` has space promised and copies the bytes into the file's dirty ranges
+//! ([`pages`](crate::pages), whose `state` tells of locks and order). Writeback, at `fsync`, at a commit's wish or when too much
+//! is dirty (`context`), takes all of them (`writeback`) and makes them extents: in the item (`inline`), where the file
 //! has space already (`in_place`), or new ones, compressed and checksummed on all cores (`output`). When these are on
-//! the devices, transactions change the file's items (`enter`, by `edit`, which follows a `plan` of what becomes
-//! of the extents that were there). What waits on flash moves to bulk devices later (`merge`). What takes contents away or moves them (`truncate`, `allocate`, `clone`) has the
-//! file alone.
+//! the devices, transactions change the file's items (`enter`, by [`extent::edit`](crate::extent::edit)). What takes contents
+//! away or moves them (`truncate`, `allocate`, `clone`) has the file alone.
 
 use crate::core::Core;
+use crate::data::context::DataContext;
 use crate::extent::Extents;
 use crate::items::InodeItems;
-use crate::pages::context::DataContext;
 use crate::read::Reader;
 use crate::tier::Tiers;
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use std::sync::Arc;
 pub(crate) mod allocate;
 pub(crate) mod clone;
 mod confirm;
+pub(crate) mod context;
 mod enter;
 mod in_place;
 mod inline;

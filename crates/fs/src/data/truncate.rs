@@ -10,7 +10,7 @@ use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, FileExtent};
-use crate::open_file::OpenFile;
+use crate::extent::open_file::OpenFile;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;
 use brindle_tree::{Need, Tree, TreeError};
@@ -100,7 +100,7 @@ impl FileData {
     fn discard_dirty(&self, inode: &Arc<Inode>, size: u64) {
         let end = size.next_multiple_of(self.core.sector());
         let mut memory = inode.data.memory();
-        let surplus = memory.discard(&(end..u64::MAX), &self.context);
+        let surplus = self.context.discard(&mut memory, &(end..u64::MAX));
         memory.dirty.zero(&(size..end));
         drop(memory);
         if surplus > 0 {

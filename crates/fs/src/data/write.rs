@@ -3,8 +3,8 @@
 use super::promise::Promise;
 use crate::data::FileData;
 use crate::error::FsError;
+use crate::extent::open_file::OpenFile;
 use crate::interruption::begin_effects;
-use crate::open_file::OpenFile;
 use crate::pages::state::Memory;
 use brindle_ondisk::{to_u64, to_usize};
 use brindle_tree::TreeError;

@@ -8,7 +8,7 @@ use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, settle};
-use crate::open_file::OpenFile;
+use crate::extent::open_file::OpenFile;
 use crate::pages::state::WritingPiece;
 use brindle_interval::IntervalSet;
 use brindle_ondisk::item::InodeFlags;
@@ -173,7 +173,7 @@ impl FileData {
         inode.data.note_written(pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum());
         let done = Job::new(self, inode, pieces, promise, cause).and_then(|mut job| job.run(may_inline));
         let mut memory = inode.data.memory();
-        memory.forget_written(None, &self.context);
+        self.context.forget_written(&mut memory, None);
         let failed = match done {
             // The file is gone with its subvolume.
             Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => {

@@ -1,15 +1,9 @@
 //! Map and decompressed extent that an open file keeps for its next lookup, of one version of its items.
 
-use crate::error::FsError;
-use crate::extent::Extents;
 use crate::extent::map::ExtentMap;
-use crate::open_file::OpenFile;
 use brindle_ondisk::Logical;
 use brindle_sync::{Rank, Ranked};
 use std::sync::Arc;
-
-/// Upper bound on the extents that an open file keeps, so that a file of millions costs no more memory than any other.
-const CACHED_EXTENTS_MAX: usize = 512;
 
 /// Version of cached lookups: of the file's items, and of the location of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +27,13 @@ impl Ranked for ExtentCache {
 
 impl ExtentCache {
     /// Drops lookups of another version; returns the map that covers `offset`, if there is one.
-    fn map(&mut self, version: Version, offset: u64) -> Option<Arc<ExtentMap>> {
+    pub(crate) fn map(&mut self, version: Version, offset: u64) -> Option<Arc<ExtentMap>> {
         self.of(version).map.as_ref().filter(|map| map.covers(offset)).map(Arc::clone)
+    }
+
+    /// Keeps a map.
+    pub(crate) fn keep_map(&mut self, version: Version, map: Arc<ExtentMap>) {
+        self.of(version).map = Some(map);
     }
 
     /// Contents of the compressed extent at an address.
@@ -53,40 +52,5 @@ impl ExtentCache {
             *self = Self { version, ..Self::default() };
         }
         self
-    }
-}
-
-impl Extents {
-    /// The version of a file's items for lookups, `None` while they are being changed; with what `look` sees of the
-    /// file's memory at the same moment.
-    pub(crate) fn versioned<T>(
-        &self,
-        file: &OpenFile,
-        look: impl FnOnce(&crate::pages::state::Memory) -> T,
-    ) -> (Option<Version>, T) {
-        let moves = self.core.pool().moves();
-        let memory = file.inode().data.memory();
-        let version = memory.settled_version().map(|items| Version { items, moves });
-        (version, look(&memory))
-    }
-
-    /// The map of the data of an open file that covers `offset`: the one that it keeps, or a new one. Without a version it
-    /// is looked up, and not kept.
-    pub(crate) fn data_map(
-        &self,
-        file: &OpenFile,
-        version: Option<Version>,
-        offset: u64,
-    ) -> Result<Arc<ExtentMap>, FsError> {
-        if let Some(map) = version.and_then(|version| file.cache().map(version, offset)) {
-            return Ok(map);
-        }
-        let tree = self.core.tree(file.id().tree)?;
-        let map = self.extent_map(&tree, file.id(), &(offset..u64::MAX), CACHED_EXTENTS_MAX)?;
-        let map = Arc::new(map.for_reading(file.id())?);
-        if let Some(version) = version {
-            file.cache().of(version).map = Some(Arc::clone(&map));
-        }
-        Ok(map)
     }
 }

@@ -1,26 +1,19 @@
 //! Maps of the extents of a range of a file.
 
 use crate::attributes::InodeId;
-use crate::core::inodes::Inode;
 use crate::error::FsError;
-use crate::extent::Extents;
 use crate::extent::file_extent::FileExtent;
-use brindle_interval::{Interval, gaps, runs};
-use brindle_ondisk::{Defect, Item, Key, KeyType};
-use brindle_tree::{Readahead, Tree};
+use brindle_interval::{Interval, gaps};
+use brindle_ondisk::Defect;
 use std::ops::Range;
-use std::sync::Arc;
-
-/// Upper bound on the extents that are looked up at a time.
-const BATCH: usize = 64;
 
 /// Extents of a file that share something with a range.
 #[derive(Debug)]
 pub(crate) struct ExtentMap {
-    range: Interval,
+    pub(super) range: Interval,
     /// Extents in the order of their items.
-    extents: Vec<FileExtent>,
-    sector: u64,
+    pub(super) extents: Vec<FileExtent>,
+    pub(super) sector: u64,
 }
 
 impl ExtentMap {
@@ -79,110 +72,5 @@ impl ExtentMap {
             data.push(extent);
         }
         Ok(Self { extents: data, ..self })
-    }
-}
-
-fn is_extent(file: InodeId, key: Key) -> bool {
-    (key.objectid, key.item_type) == (file.number, KeyType::EXTENT_DATA)
-}
-
-fn parse(file: InodeId, key: Key, data: &[u8]) -> Result<FileExtent, FsError> {
-    let refuse = |defect| FsError::Item { file, key, defect };
-    match Item::parse(&key, data).map_err(refuse)? {
-        Item::FileExtent(extent) => Ok(FileExtent::from_item(key.offset(), &extent)),
-        _ => Err(refuse(Defect::new("item of another type", 0))),
-    }
-}
-
-impl Extents {
-    /// The map of a range, up to the first extent after `limit` of them.
-    pub(crate) fn extent_map(
-        &self,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        range: &Range<u64>,
-        limit: usize,
-    ) -> Result<ExtentMap, FsError> {
-        let mut map = ExtentMap::of(range.clone(), Vec::new(), self.core.sector());
-        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
-        cursor.seek_last(&file.key(KeyType::EXTENT_DATA, range.start))?;
-        if cursor.key().is_none_or(|key| !is_extent(file, key)) {
-            cursor.seek(&file.key(KeyType::EXTENT_DATA, 0))?;
-        }
-        while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(file, *key)) {
-            if key.offset() >= range.end {
-                break;
-            }
-            // The next map begins after this one, also where extents overlap.
-            if map.extents.len() >= limit && key.offset() > range.start {
-                map.range.end = key.offset();
-                break;
-            }
-            let extent = parse(file, key, data)?;
-            if extent.end(map.sector) > range.start {
-                map.extents.push(extent);
-            }
-            cursor.next()?;
-        }
-        Ok(map)
-    }
-
-    /// All extents that share something with a range, in order.
-    pub(crate) fn extents(
-        &self,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        range: &Range<u64>,
-    ) -> Result<Vec<FileExtent>, FsError> {
-        Ok(self.extent_map(tree, file, range, usize::MAX)?.extents)
-    }
-
-    /// The extent that holds a byte.
-    pub(crate) fn extent_at(
-        &self,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        offset: u64,
-    ) -> Result<Option<FileExtent>, FsError> {
-        Ok(self.extents(tree, file, &(offset..offset.saturating_add(1)))?.into_iter().next())
-    }
-
-    /// The last extents of a file that end after `from`, in order, at most `limit`.
-    pub(crate) fn last_extents(
-        &self,
-        tree: &Arc<Tree>,
-        file: InodeId,
-        from: u64,
-        limit: usize,
-    ) -> Result<Vec<FileExtent>, FsError> {
-        let (mut found, sector) = (Vec::new(), self.core.sector());
-        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
-        cursor.seek_last(&file.key(KeyType::EXTENT_DATA, u64::MAX))?;
-        while let Some((key, data)) = cursor.item().filter(|(key, _)| is_extent(file, *key)) {
-            let extent = parse(file, key, data)?;
-            if extent.end(sector) <= from || found.len() == limit {
-                break;
-            }
-            found.push(extent);
-            cursor.previous()?;
-        }
-        found.reverse();
-        Ok(found)
-    }
-
-    /// The parts of a range that have no space, in order.
-    pub(crate) fn holes(
-        &self,
-        inode: &Inode,
-        tree: &Arc<Tree>,
-        range: &Range<u64>,
-    ) -> Result<Vec<Range<u64>>, FsError> {
-        let (mut at, mut holes) = (range.start, Vec::new());
-        while at < range.end {
-            let map = self.extent_map(tree, inode.id(), &(at..range.end), BATCH)?;
-            holes.extend(map.without_space());
-            at = map.end();
-        }
-        Ok(runs(holes).into_iter().map(Range::from).collect())
     }
 }

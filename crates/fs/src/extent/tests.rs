@@ -32,7 +32,7 @@ fn extent(start: u64, length: u64, byte: Byte) -> FileExtent {
     FileExtent { start, generation, ram_bytes: length, compression, contents }
 }
 
-fn map(range: std::ops::Range<u64>, extents: Vec<FileExtent>) -> ExtentMap {
+fn map(range: Range<u64>, extents: Vec<FileExtent>) -> ExtentMap {
     ExtentMap::of(range, extents, 1)
 }
 

@@ -5,8 +5,8 @@ use crate::core::inodes::Inode;
 use crate::data::allocate::AllocateMode;
 use crate::data::clone::RangePair;
 use crate::error::FsError;
+use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
-use crate::open_file::OpenFile;
 use crate::read::seek::Whence;
 use std::sync::Arc;
 

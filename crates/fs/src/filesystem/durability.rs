@@ -2,8 +2,8 @@
 
 use crate::attributes::InodeId;
 use crate::error::FsError;
+use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
-use crate::open_file::OpenFile;
 use brindle_ondisk::RootId;
 
 impl Filesystem {

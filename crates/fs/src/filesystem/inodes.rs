@@ -2,15 +2,15 @@
 
 use crate::attributes::{Attributes, InodeId};
 use crate::change::attributes::AttributeChange;
-use crate::change::flags::FileFlags;
 use crate::change::privileges::SetIdRight;
 use crate::change::xattr::XattrMode;
 use crate::core::inode_hold::InodeHold;
 use crate::core::inodes::Inode;
 use crate::error::FsError;
+use crate::extent::open_file::OpenFile;
+use crate::file_flags::FileFlags;
 use crate::filesystem::Filesystem;
 use crate::items::xattr::Xattr;
-use crate::open_file::OpenFile;
 use std::sync::Arc;
 
 impl Filesystem {

@@ -7,9 +7,9 @@ use crate::error::FsError;
 use crate::filesystem::parts::Parts;
 use crate::relocation::end_relocations;
 use crate::replay::replay_log;
+use crate::subvolume::SubvolumeChoice;
 use crate::write_options::WriteOptions;
 use brindle_device::{Device, OverlayDevice, WritableDevice};
-use brindle_ondisk::RootId;
 use brindle_tree::{Pool, WriterOptions};
 use std::sync::Arc;
 
@@ -25,19 +25,8 @@ pub struct OpenOptions {
     pub subvolume: SubvolumeChoice,
 }
 
-/// Choice of the subvolume that becomes the root.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SubvolumeChoice {
-    /// The one set as default; the top level unless someone set another.
-    #[default]
-    Default,
-    /// The one at this path from the top level (`subvol=`).
-    Path(Vec<u8>),
-    /// The one of this id (`subvolid=`); 0 for the top level.
-    Id(RootId),
-}
-
-/// A filesystem, read and (if it was opened for that) written by many threads at once.
+/// A filesystem, read and (if it was opened for that) written by many threads at once. Its methods hand on to parts, which
+/// the crate's text draws.
 #[derive(Debug)]
 pub struct Filesystem {
     parts: Parts,

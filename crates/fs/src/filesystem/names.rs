@@ -4,10 +4,10 @@ use crate::attributes::{Attributes, InodeId};
 use crate::core::inode_hold::InodeHold;
 use crate::directory::DirectoryEntry;
 use crate::error::FsError;
+use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
 use crate::namespace::RenameMode;
 use crate::new_inode::NewInode;
-use crate::open_file::OpenFile;
 use brindle_ondisk::ObjectId;
 
 impl Filesystem {

@@ -1,11 +1,11 @@
 //! Inode items, and the items beside them: attributes and extended attributes, with what memory knows better.
 
 use crate::attributes::{Attributes, InodeId, Timestamp};
-use crate::change::flags::FileFlags;
 use crate::core::Core;
 use crate::core::inodes::Inode;
 use crate::error::FsError;
 use crate::extent::Extents;
+use crate::file_flags::FileFlags;
 use brindle_ondisk::{Item, Key, KeyType};
 use brindle_tree::Readahead;
 use std::ops::Range;

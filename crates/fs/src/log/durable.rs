@@ -2,8 +2,8 @@
 
 use crate::data::writeback::Cause;
 use crate::error::FsError;
+use crate::extent::open_file::OpenFile;
 use crate::log::FsLog;
-use crate::open_file::OpenFile;
 
 impl FsLog {
     pub(crate) fn sync(&self) -> Result<(), FsError> {

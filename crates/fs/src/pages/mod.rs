@@ -1,6 +1,5 @@
-//! Contents of files in memory: what is dirty or being written back of each, and which files those are.
+//! Contents of files in memory: what is dirty of each, or being written back.
 
-pub(crate) mod context;
 pub(crate) mod ranges;
 pub(crate) mod state;
 pub(crate) mod times;

@@ -29,11 +29,8 @@
 //! when the writeback began, and an fsync that waits for the writeback promises it.
 
 use crate::attributes::{Attributes, InodeId};
-use crate::core::inodes::Inode;
 use crate::error::FsError;
-use crate::pages::context::DataContext;
-use crate::pages::ranges::DirtyRanges;
-use crate::pages::ranges::copy_shared;
+use crate::pages::ranges::{DirtyRanges, copy_shared};
 use crate::pages::times::Times;
 use crate::pages::unallocated::Unallocated;
 use brindle_interval::gaps;
@@ -250,7 +247,7 @@ impl FileState {
 
     /// The same, of one of two files: by ascending id.
     #[track_caller]
-    fn exclusive_of(&self, id: InodeId) -> RwLockWriteGuard<'_, ()> {
+    pub(crate) fn exclusive_of(&self, id: InodeId) -> RwLockWriteGuard<'_, ()> {
         self.gate.write_by_key(id.lock_key())
     }
 
@@ -269,25 +266,6 @@ impl FileState {
     #[track_caller]
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock()
-    }
-}
-
-/// The gates of two files, alone: in the order of their ids, once if they are one.
-pub(crate) fn exclusive_both<'i>(
-    a: &'i Inode,
-    b: &'i Inode,
-) -> (RwLockWriteGuard<'i, ()>, Option<RwLockWriteGuard<'i, ()>>) {
-    let alone = |inode: &'i Inode| inode.data.exclusive_of(inode.id());
-    match a.id().cmp(&b.id()) {
-        std::cmp::Ordering::Less => {
-            let first = alone(a);
-            (first, Some(alone(b)))
-        }
-        std::cmp::Ordering::Equal => (alone(a), None),
-        std::cmp::Ordering::Greater => {
-            let first = alone(b);
-            (first, Some(alone(a)))
-        }
     }
 }
 
@@ -347,7 +325,8 @@ impl Memory {
     }
 
     /// Forgets what is written back: all before `behind`, or everything.
-    pub(crate) fn forget_written(&mut self, behind: Option<u64>, context: &DataContext) {
+    #[must_use = "they do not count as dirty any more"]
+    pub(crate) fn forget_written(&mut self, behind: Option<u64>) -> u64 {
         let is_done = |piece: &WritingPiece| behind.is_none_or(|behind| piece.end() <= behind);
         let count = self.writing.partition_point(is_done);
         let written: Vec<Range<u64>> =
@@ -355,17 +334,18 @@ impl Memory {
         for range in &written {
             self.missing(range).iter().for_each(|part| self.unallocated.forget(part));
         }
-        context.count(0, written.iter().map(|range| range.end - range.start).sum());
+        written.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Forgets what is dirty of a range, of whole sectors; returns what of the promised space is not needed any more.
+    /// Forgets what is dirty of a range, of whole sectors; returns the dirty bytes, and how many of the promised ones are not
+    /// needed any more.
     #[must_use = "the space has to be given back"]
-    pub(crate) fn discard(&mut self, range: &Range<u64>, context: &DataContext) -> u64 {
-        context.count(0, self.dirty.remove(range));
+    pub(crate) fn discard(&mut self, range: &Range<u64>) -> (u64, u64) {
+        let removed = self.dirty.remove(range);
         self.unallocated.forget(range);
         let surplus = self.promised.saturating_sub(self.dirty.bytes());
         self.promised -= surplus;
-        surplus
+        (removed, surplus)
     }
 
     /// The size that the inode item may have once everything is in the items that is being written, or neither that nor

@@ -10,7 +10,6 @@ use crate::data::FileData;
 use crate::directory::Directories;
 use crate::directory::location::SubvolumePlace;
 use crate::error::FsError;
-use crate::filesystem::SubvolumeChoice;
 use crate::items::InodeItems;
 use crate::log::FsLog;
 use crate::orphan::Orphans;
@@ -46,6 +45,18 @@ pub struct Subvolume {
     pub sent_generation: u64,
     /// Flags.
     pub flags: RootFlags,
+}
+
+/// Choice of the subvolume that becomes the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SubvolumeChoice {
+    /// The one set as default; the top level unless someone set another.
+    #[default]
+    Default,
+    /// The one at this path from the top level (`subvol=`).
+    Path(Vec<u8>),
+    /// The one of this id (`subvolid=`); 0 for the top level.
+    Id(RootId),
 }
 
 impl Subvolume {

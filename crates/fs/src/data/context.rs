@@ -4,11 +4,11 @@ use crate::attributes::{InodeId, Timestamp};
 use crate::compression::choice::CompressionChoice;
 use crate::core::inodes::Inode;
 use crate::error::FsError;
-use crate::pages::state::Memory;
-use crate::pages::state::WritingPiece;
+use crate::pages::state::{Memory, WritingPiece};
 use crate::write_options::{Host, WriteOptions};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 pub(crate) struct DataContext {
     /// Settings for writing contents.
     pub(crate) settings: Settings,
-    /// Files up to this length, compressed, have their data on fast devices; 0 for none.
     host: Arc<dyn Host>,
     dirty_bytes: AtomicU64,
     /// Time of the last writeback of contents, in milliseconds since `opened`.
@@ -101,6 +100,20 @@ impl DataContext {
     pub(crate) fn count(&self, more: u64, less: u64) {
         self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
         self.dirty_bytes.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    /// Forgets what has been written back of a file, all of it that ends until `behind`.
+    pub(crate) fn forget_written(&self, memory: &mut Memory, behind: Option<u64>) {
+        self.count(0, memory.forget_written(behind));
+    }
+
+    /// Forgets what is dirty of a range of a file, of whole sectors; returns what of the promised space is not needed any
+    /// more.
+    #[must_use = "the space has to be given back"]
+    pub(crate) fn discard(&self, memory: &mut Memory, range: &Range<u64>) -> u64 {
+        let (removed, surplus) = memory.discard(range);
+        self.count(0, removed);
+        surplus
     }
 
     /// The file has dirty data, if it has; keeps it in memory for as long.
