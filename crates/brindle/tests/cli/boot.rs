@@ -6,7 +6,9 @@ use super::support::{Loops, brindle_fails, brindle_prints, brindle_succeeds, is_
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 #[test]
 fn all_devices_of_a_pool_are_found_by_one() {
@@ -33,6 +35,13 @@ fn all_devices_of_a_pool_are_found_by_one() {
     brindle_succeeds(["device", "ready", device]);
     brindle_succeeds(["mount", "--helper", device, text(&place)]);
     fs::write(place.join("file"), "contents").expect("room");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let as_other = |path: PathBuf| {
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "cat"]).arg(path);
+        other.output().expect("setpriv").stdout
+    };
+    assert_eq!(as_other(place.join("file")), b"contents", "a mount of root is open to others");
     brindle_succeeds(["device", "ready", text(&last.0[0])]);
     unmount(&place);
     // A copy of a device is not taken for it.

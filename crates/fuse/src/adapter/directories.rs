@@ -78,7 +78,7 @@ impl Adapter {
         };
         match self.operations.list((node, handle), offset, true, &mut emit) {
             Err(error) if is_empty => reply.error(error),
-            _ => reply.listed().into_iter().for_each(|node| self.forget_unknown(node)),
+            _ => reply.listed().into_iter().for_each(|node| self.operations.forget_unanswered(node)),
         }
     }
 }

@@ -107,15 +107,6 @@ impl Server for Adapter {
 }
 
 impl Adapter {
-    /// Forgets a lookup of a node whose answer the kernel did not get; 0 is none.
-    fn forget_unknown(&self, node: u64) {
-        if node != 0
-            && let Some(hold) = self.operations.forget(node, 1)
-        {
-            self.operations.release_nameless(hold);
-        }
-    }
-
     /// Nothing is to be made durable on a mount that is only read.
     fn if_written(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         if self.operations.is_written() { sync() } else { Ok(()) }

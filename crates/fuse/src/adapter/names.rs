@@ -20,7 +20,7 @@ impl Adapter {
                 let found = self.lookup(node, name);
                 let node = found.map_or(0, |entry| entry.node);
                 if !reply.deliver(found, |reply, entry| reply.entry(&entry)) {
-                    self.forget_unknown(node);
+                    operations.forget_unanswered(node);
                 }
             }
             NameOperation::MakeNode { name, new, reply } => {

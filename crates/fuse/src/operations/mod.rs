@@ -202,6 +202,11 @@ impl Operations {
         self.nameless.take(node)
     }
 
+    /// Forgets a lookup whose answer the kernel did not get. It may know the node by others.
+    pub(crate) fn forget_unanswered(&self, node: u64) {
+        self.numbers.forget(node, 1);
+    }
+
     /// Stops what runs, and removes what was kept for the kernel, which asks for nothing any more.
     pub(crate) fn end(&self) {
         self.balance.end();

@@ -5,6 +5,7 @@ mod idmapped;
 mod interfaces;
 mod kernels_rules;
 mod killed;
+mod limits;
 mod nameless;
 mod reading;
 mod replacing;

@@ -220,7 +220,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
     let defaults = brindle_fuse::MountOptions::for_devices(&paths);
     brindle_fuse::MountOptions {
         source: options.source.clone().unwrap_or(defaults.source),
-        allow_other: options.mount.allow_other,
+        allow_other: options.mount.allow_other.unwrap_or_else(is_root),
         auto_unmount: options.mount.auto_unmount,
         devices: is_allowed(command, options.mount.devices),
         set_user_id: is_allowed(command, options.mount.set_user_id),
@@ -242,8 +242,11 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
 /// Returns true if something dangerous is to work on the mount: if that is asked for. mount(8) keeps to itself what is its default, so
 /// that its silence means the same, where root mounts.
 fn is_allowed(command: &MountCommand, asked_for: Option<bool>) -> bool {
-    let is_root = rustix::process::getuid().is_root() && rustix::process::geteuid().is_root();
-    asked_for.unwrap_or(command.helper && is_root)
+    asked_for.unwrap_or(command.helper && is_root())
+}
+
+fn is_root() -> bool {
+    rustix::process::getuid().is_root() && rustix::process::geteuid().is_root()
 }
 
 /// Unmounts when a signal asks us to go. What is busy is taken out of the tree, and served until its last user

@@ -63,8 +63,8 @@ pub(crate) struct MountChoices {
     pub(crate) set_user_id: Option<bool>,
     /// Programs can't be started (`noexec`).
     pub(crate) no_execute: bool,
-    /// Other users may look inside (`allow_other`).
-    pub(crate) allow_other: bool,
+    /// Other users may look inside (`allow_other`), or not (`noallow_other`).
+    pub(crate) allow_other: Option<bool>,
     /// The mount is made on a block device (`blkdev`), or not (`noblkdev`).
     pub(crate) on_block_device: Option<bool>,
     /// The mount goes away when its server dies (`auto_unmount`).

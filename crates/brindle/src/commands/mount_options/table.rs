@@ -467,10 +467,12 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(
         OfMount,
         "allow_other",
-        "other users may look inside (an ordinary user may allow that only if /etc/fuse.conf says \
+        "other users may look inside, as far as modes and lists allow; the default of root's mounts. \
+         noallow_other is the opposite. (An ordinary user may allow it only if /etc/fuse.conf says \
          user_allow_other)",
-        |options| options.mount.allow_other = true,
+        |options| options.mount.allow_other = Some(true),
     ),
+    Row::flag(OfMount, "noallow_other", "", |options| options.mount.allow_other = Some(false)),
     Row::flag(OfMount, "default_permissions", "the kernel checks permissions; always", |_| {}),
     Row::flag(
         OfMount,
