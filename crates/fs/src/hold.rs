@@ -4,10 +4,10 @@
 //! it has open, and a server for what its kernel knows by a number and may ask for after the last name is gone: working
 //! directories, files that a rename has replaced.
 //!
-//! **States.** The count rises from 0 only while the inode has a name ([`acquire`](Filesystem::acquire)), or as it is made.
+//! **States.** The count rises from 0 only while the inode has a name ([`acquire`](crate::Filesystem::acquire)), or as it is made.
 //! The operation that takes the last name of an inode with a count leaves the inode in its tree, with the mark of an orphan,
 //! from the same transaction on. The hold that goes last removes it: at once if it is given to
-//! [`release`](Filesystem::release), in the background if it is dropped, for instance by a thread that must not wait.
+//! [`release`](crate::Filesystem::release), in the background if it is dropped, for instance by a thread that must not wait.
 //!
 //! **A crash** leaves the mark, and the next opening of the pool removes what bears it. So a hold costs no more than its
 //! inode's space, and no longer than the mount: it is for the holder to see that holds end.

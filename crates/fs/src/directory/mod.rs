@@ -75,7 +75,7 @@ impl Directories {
         self.entries_after(directory, after, limit)
     }
 
-    /// Entries as [`Filesystem::read_directory`] has them, for callers that hold the lock of the directory's names
+    /// Entries as [`read_directory`](Self::read_directory) has them, for callers that hold the lock of the directory's names
     /// or don't need it: without the lock, what moves may be seen by both of its names.
     pub(crate) fn entries_after(
         &self,

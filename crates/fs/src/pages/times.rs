@@ -2,18 +2,18 @@
 //!
 //! A write through the library, and one that a program does past the host's page cache, sets the time by our clock: it is
 //! `changed` until an edit of the inode item takes it over. A write that the host's page cache brings
-//! ([`write_cached`](Filesystem::write_cached)) is otherwise: the host has stamped the file when the program wrote, and
+//! ([`write_cached`](crate::Filesystem::write_cached)) is otherwise: the host has stamped the file when the program wrote, and
 //! tells that time by itself, before the write arrives, after it, or not at all if it had told the same time already, as it
 //! may when a program changes a file twice within a tick of the host's clock. It is the same with space that a host's
-//! program asks for or gives back ([`allocate_for_host`](Filesystem::allocate_for_host)) and with ranges that it copies
-//! ([`copy_range_for_host`](Filesystem::copy_range_for_host)). So such a change has no time of its own, but no commit may
+//! program asks for or gives back ([`allocate_for_host`](crate::Filesystem::allocate_for_host)) and with ranges that it copies
+//! ([`copy_range_for_host`](crate::Filesystem::copy_range_for_host)). So such a change has no time of its own, but no commit may
 //! hold new contents under an old time either. It leaves a *provisional* time:
 //!
 //! - the item gets it with the contents, and what the item said before is kept (`confirmed`) and shown instead;
 //! - times that the host tells replace both;
 //! - a write with a time of our own replaces both;
 //! - once the host has told everything (it asks for a sync, or closes a file that it could write),
-//!   [`confirm_times`](Filesystem::confirm_times) takes the provisional time back to what the host said last.
+//!   [`confirm_times`](crate::Filesystem::confirm_times) takes the provisional time back to what the host said last.
 //!
 //! So a provisional time outlives a crash only, and only where contents came home before their time did.
 
