@@ -9,10 +9,11 @@
 //!
 //! A figure that was measured here is that of a *modelled* drive, and says so with the line of its model.
 //!
-//! [`run()`] does a workload on a directory of any filesystem.
-//! Must not know: btrfs, or any filesystem that lies on a disk.
+//! [`run()`] does a workload on a directory, [`compare`] many of them on filesystems in turn, and tells what was found as data.
+//! Must not know: the inside of any filesystem. They are made, mounted and examined by their own programs, brindle among them.
 
 mod client;
+pub mod compare;
 mod disk;
 mod error;
 mod model;

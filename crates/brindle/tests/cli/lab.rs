@@ -426,3 +426,55 @@ fn run_tells_the_counts_of_the_disks_below() {
     assert!(elapsed > 40 * 983_000, "each file waits for a flush of nearly 1 ms: {elapsed}");
     brindle_succeeds(disk.lab(&["stop"]));
 }
+
+#[test]
+fn comparison_is_listed_and_wrong_names_refused() {
+    let said = brindle_prints(["lab", "compare", "--plan", "full", "--list"]);
+    assert!(said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-all"), "{said}");
+    let said = brindle_prints(["lab", "compare", "--plan", "smoke", "--work", "untar", "--list"]);
+    assert!(said.contains("brindle lab run untar") && said.ends_with("1 rounds, 5 steps\n"), "{said}");
+    let said = brindle_fails(2, ["lab", "compare", "--plan", "all", "--list"]);
+    assert!(said.contains("one of smoke, quick, full"), "{said}");
+    let said = brindle_fails(2, ["lab", "compare", "--configuration", "fat", "--list"]);
+    assert!(said.contains("no configuration fat"), "{said}");
+    let said = brindle_fails(2, ["lab", "compare", "--hdd", "floppy", "--list"]);
+    assert!(said.contains("no model \"floppy\""), "{said}");
+    brindle_fails(2, ["lab", "compare"]);
+}
+
+#[test]
+fn comparison_measures_filesystems_in_turn_checks_them_and_goes_on_where_it_was() {
+    if !can_mount() || !is_root("filesystems on loop devices") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let results = scratch.path().join("results.jsonl");
+    let words = ["lab", "compare", "--plan", "smoke", "--work", "untar", "--scratch", text(scratch.path())];
+    let compare = |configurations: &[&'static str]| {
+        let chosen = configurations.iter().flat_map(|name| ["--configuration", name]);
+        brindle_prints(words.into_iter().chain(chosen).chain([text(&results)]))
+    };
+    let said = compare(&["ext4-ssd"]);
+    assert!(said.starts_with("1 of 1 steps are done, 0 now void, 0 failed"), "{said}");
+    let said = compare(&["ext4-ssd", "brindle-ssd+hdd-sync"]);
+    assert!(said.starts_with("2 of 2 steps are done"), "{said}");
+    let lines = fs::read_to_string(&results).expect("written");
+    assert!(compare(&["ext4-ssd", "brindle-ssd+hdd-sync"]).starts_with("2 of 2 steps are done"));
+    assert_eq!(fs::read_to_string(&results).expect("written"), lines, "nothing was left to do");
+    let steps: Vec<serde_json::Value> =
+        lines.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let names: Vec<_> = steps.iter().map(|step| step["configuration"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["ext4-ssd", "brindle-ssd+hdd-sync"]);
+    for (step, checks, disks) in [(&steps[0], 1, 1), (&steps[1], 2, 2)] {
+        let found = step["checks"].as_array().expect("checks");
+        assert!(found.len() == checks && found.iter().all(|check| check["passed"] == true), "{step}");
+        let phase = &step["run"]["phases"][0];
+        assert_eq!((&phase["name"], &phase["operations"]), (&"unpack".into(), &60.into()));
+        assert_eq!(phase["disks"].as_array().map(Vec::len), Some(disks));
+        assert!(phase["disks"][0]["written_bytes"].as_u64() > Some(0), "{phase}");
+    }
+    let left: Vec<_> = fs::read_dir(scratch.path()).expect("ours").collect();
+    assert_eq!(left.len(), 1, "the results alone: {left:?}");
+    let said = brindle_fails(1, ["lab", "compare", "--plan", "smoke", "--seed", "2", text(&results)]);
+    assert!(said.contains("holds results of another plan, seed"), "{said}");
+}

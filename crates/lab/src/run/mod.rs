@@ -22,6 +22,7 @@ mod work;
 use crate::{Client, LabError};
 pub use cases::{Case, Direction, EMPTY_FILES, FileKind, Mode, Order, is_poor};
 pub use phase::Phase;
+pub(crate) use phase::drop_caches;
 pub use record::{DiskCounts, DiskRecord, PhaseRecord, RunRecord};
 use std::fmt::{self, Debug};
 use std::fs;

@@ -130,7 +130,7 @@ pub(super) fn measure(
 }
 
 /// Drops what the host has in memory of any filesystem; for root.
-fn drop_caches() -> io::Result<()> {
+pub(crate) fn drop_caches() -> io::Result<()> {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3")
 }

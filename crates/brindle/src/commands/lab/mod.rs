@@ -1,5 +1,6 @@
 //! `brindle lab`: modelled disks that any program can use.
 
+mod compare;
 mod disk;
 mod models;
 mod power;
@@ -46,6 +47,7 @@ pub(crate) enum LabCommand {
     Restore(power::RestoreCommand),
     Stop(power::StopCommand),
     Run(run::RunCommand),
+    Compare(compare::CompareCommand),
 }
 
 /// Runs one of the commands.
@@ -58,5 +60,6 @@ pub(crate) fn run(command: &LabCommand) -> Result<ExitCode> {
         LabCommand::Restore(command) => power::restore(command),
         LabCommand::Stop(command) => power::stop(command),
         LabCommand::Run(command) => run::run(command),
+        LabCommand::Compare(command) => compare::run(command),
     }
 }
