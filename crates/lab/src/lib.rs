@@ -9,7 +9,8 @@
 //!
 //! A figure that was measured here is that of a *modelled* drive, and says so with the line of its model.
 //!
-//! [`run()`] does a workload on a directory, [`compare`] many of them on filesystems in turn, and tells what was found as data.
+//! [`run()`] does a workload on a directory, [`compare`] many of them on filesystems in turn, and [`Report`] makes a page of
+//! their results.
 //! Must not know: the inside of any filesystem. They are made, mounted and examined by their own programs, brindle among them.
 
 mod client;
@@ -17,6 +18,7 @@ pub mod compare;
 mod disk;
 mod error;
 mod model;
+mod report;
 mod run;
 mod serve;
 mod server;
@@ -29,6 +31,7 @@ pub use client::Client;
 pub use disk::{Answer, Disk};
 pub use error::LabError;
 pub use model::{KEYS, Key, Model, ModelError, PRESETS, Preset};
+pub use report::Report;
 pub use run::{
     Case, Defaults, Direction, DiskCounts, DiskRecord, EMPTY_FILES, FileKind, Mode, Order, Phase,
     PhaseRecord, Remount, RunOptions, RunRecord, Suite, is_poor, run,

@@ -478,3 +478,20 @@ fn comparison_measures_filesystems_in_turn_checks_them_and_goes_on_where_it_was(
     let said = brindle_fails(1, ["lab", "compare", "--plan", "smoke", "--seed", "2", text(&results)]);
     assert!(said.contains("holds results of another plan, seed"), "{said}");
 }
+
+#[test]
+fn report_of_results_is_a_page_and_markdown() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/src/report/sample");
+    let results = sample.join("results.jsonl");
+    let golden = fs::read_to_string(sample.join("report.md")).expect("there");
+    assert_eq!(brindle_prints(["lab", "report", text(&results)]), golden);
+    let [html, markdown] = ["report.html", "report.md"].map(|name| scratch.path().join(name));
+    let words = ["lab", "report", "--html", text(&html), "--markdown", text(&markdown), text(&results)];
+    assert_eq!(brindle_prints(words), "");
+    assert_eq!(fs::read_to_string(markdown).expect("written"), golden);
+    let page = fs::read_to_string(html).expect("written");
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg") && page.ends_with("</html>\n"));
+    let said = brindle_fails(1, ["lab", "report", text(&sample.join("report.md"))]);
+    assert!(said.contains("line 1 is not one of results"), "{said}");
+}

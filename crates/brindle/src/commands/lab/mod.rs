@@ -4,6 +4,7 @@ mod compare;
 mod disk;
 mod models;
 mod power;
+mod report;
 mod run;
 mod stats;
 
@@ -48,6 +49,7 @@ pub(crate) enum LabCommand {
     Stop(power::StopCommand),
     Run(run::RunCommand),
     Compare(compare::CompareCommand),
+    Report(report::ReportCommand),
 }
 
 /// Runs one of the commands.
@@ -61,5 +63,6 @@ pub(crate) fn run(command: &LabCommand) -> Result<ExitCode> {
         LabCommand::Stop(command) => power::stop(command),
         LabCommand::Run(command) => run::run(command),
         LabCommand::Compare(command) => compare::run(command),
+        LabCommand::Report(command) => report::run(command),
     }
 }
