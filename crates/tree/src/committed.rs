@@ -89,6 +89,11 @@ impl Pool {
 }
 
 impl Committed<'_> {
+    /// The blocks, and their cache.
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
     /// Committed contents of the logical addresses of a window.
     pub fn expected(&self, window: &ScrubWindow) -> Result<Expected, TreeError> {
         let mut expected = self.store.volume().expect(window);
@@ -139,7 +144,7 @@ impl Committed<'_> {
 
     /// The extent that holds an address, with its references.
     pub fn extent_at(&self, at: Logical) -> Result<Option<CommittedExtent>, TreeError> {
-        let mut cursor = self.cursor(&self.extents);
+        let mut cursor = self.store.cursor(&self.extents, Readahead::None);
         self.seek_overlapping(&mut cursor, at)?;
         let Some((key, data)) = cursor.item() else { return Ok(None) };
         let Some((length, item)) = self.extent(&key, data)? else { return Ok(None) };

@@ -17,6 +17,7 @@
 mod changes;
 mod committed;
 mod defragment;
+mod difference;
 mod editor;
 mod error;
 mod histogram;
@@ -37,6 +38,7 @@ mod tree;
 
 pub use committed::{Committed, CommittedExtent};
 pub use defragment::Defragmented;
+pub use difference::{Difference, DifferenceCounts, Differing, ItemPlace};
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use histogram::{BUCKETS, HistogramCounts, Timing};

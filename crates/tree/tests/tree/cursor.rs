@@ -22,7 +22,7 @@ static MODEL: LazyLock<Model> = LazyLock::new(|| {
     Model { pool, tree, keys }
 });
 
-fn open(name: &str, cache_bytes: usize) -> Pool {
+pub(crate) fn open(name: &str, cache_bytes: usize) -> Pool {
     let golden = Golden::load(name);
     let devices = golden.devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
     Pool::open(devices, &OpenOptions { cache_bytes, ..OpenOptions::default() }).expect("opens")
