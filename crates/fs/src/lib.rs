@@ -105,6 +105,7 @@ pub use items::xattr::Xattr;
 pub use namespace::RenameMode;
 pub use new_inode::NewInode;
 pub use read::seek::Whence;
+pub use read::stored::StoredExtent;
 pub use statfs::SpaceStatistics;
 pub use subvolume::{Subvolume, SubvolumeChoice};
 pub use upkeep::{Upkeep, UpkeepOptions, UpkeepOwner};

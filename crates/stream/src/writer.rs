@@ -58,6 +58,15 @@ impl<W: Write> StreamWriter<W> {
         Ok(())
     }
 
+    /// Has the target write what it holds back.
+    ///
+    /// # Errors
+    /// A target that fails.
+    pub fn flush(&mut self) -> Result<(), StreamError> {
+        let offset = self.offset;
+        self.target.flush().map_err(|error| StreamError { offset, command: None, problem: error.into() })
+    }
+
     /// Gives the target back.
     pub fn into_inner(self) -> W {
         self.target

@@ -8,6 +8,7 @@ use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
 use crate::read::seek::Whence;
+use crate::read::stored::StoredExtent;
 use std::sync::Arc;
 
 impl Filesystem {
@@ -20,6 +21,15 @@ impl Filesystem {
     /// Preallocated space counts as a hole, as it does for the kernel.
     pub fn seek(&self, file: &OpenFile, offset: u64, whence: Whence) -> Result<Option<u64>, FsError> {
         self.parts.reader.seek(file, offset, whence)
+    }
+
+    /// Bytes of an extent as they lie on the devices, compressed or not, verified by their checksums. The caller holds freed space,
+    /// and the extent is one of a commit.
+    ///
+    /// # Errors
+    /// Sectors that can't be read, or that lack a checksum.
+    pub fn read_stored(&self, extent: &StoredExtent) -> Result<Vec<u8>, FsError> {
+        self.parts.reader.read_stored(extent)
     }
 
     /// Gives a range of a file space, or takes it.

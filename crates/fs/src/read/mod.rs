@@ -1,6 +1,7 @@
 //! Reading the contents of a file.
 
 pub(crate) mod seek;
+pub(crate) mod stored;
 
 use crate::compression::decompress;
 use crate::core::Core;
