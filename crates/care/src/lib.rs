@@ -1,5 +1,6 @@
 //! Make a pool and keep it healthy. So far: [`mkfs`](mod@mkfs), [`populate`],
-//! [`balance`], [`scrub`], [`device`] and the keeper of [`tier`]; [`receive`] makes subvolumes of streams; [`inspect`] looks into trees;
+//! [`balance`], [`scrub`], [`device`] and the keeper of [`tier`]; [`receive`] makes subvolumes of streams, [`send`]
+//! streams of subvolumes; [`inspect`] looks into trees;
 //! [`extract`] copies files out; [`job`] is the protocol of what takes long.
 //! Must not know: FUSE, the command line; where options come from, the clock, randomness (all arguments).
 //!
@@ -29,5 +30,6 @@ pub mod mkfs;
 pub mod populate;
 pub mod receive;
 pub mod scrub;
+pub mod send;
 mod spread;
 pub mod tier;

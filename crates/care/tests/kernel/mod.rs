@@ -6,6 +6,7 @@ mod dump;
 mod fill;
 mod host;
 mod receive;
+mod send;
 mod source;
 
 use crate::support::{MIB, assert_clean, examine};

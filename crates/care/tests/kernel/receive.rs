@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-const SNAPSHOTS: usize = 4;
+pub(super) const SNAPSHOTS: usize = 4;
 const OPERATIONS: usize = 120;
 
 /// Makes snapshots of a tree that changes at random, and a stream of each. Returns the paths of the streams.
-fn send_random(pool: &LoopPool, seed: u64, arguments: &[&str]) -> Vec<PathBuf> {
+pub(super) fn send_random(pool: &LoopPool, seed: u64, arguments: &[&str]) -> Vec<PathBuf> {
     let root = pool.mount_point();
     run(Command::new("btrfs").args(["subvolume", "create"]).arg(root.join("source")));
     let mix = Mix { remount: 0, sync: 0, ..Mix::default().without_subvolumes() };

@@ -10,6 +10,7 @@ mod random;
 mod receive;
 mod replace;
 mod scrub;
+mod send;
 
 use crate::support::{FSID, MIB, MadePool, assert_clean, devices, examine, given, options};
 use brindle_care::mkfs::{Features, MkfsError, NewDevice, mkfs};

@@ -1,6 +1,7 @@
 //! Pools in memory.
 
 pub(crate) mod files;
+pub(crate) mod operations;
 
 use brindle_care::mkfs::{MkfsError, MkfsOptions, MkfsReport, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress, Report};
