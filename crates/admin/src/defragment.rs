@@ -1,8 +1,12 @@
-//! Having a mount of ours defragment metadata.
+//! Having a mount defragment metadata or contents of files.
 
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use brindle_uapi::message::{DEFRAGMENT_POOL, DefragmentPiece};
+use brindle_fs::{ContentsWish, DefragmentedContents};
+use brindle_uapi::message::{
+    CONTENTS_COMPRESS, CONTENTS_END, CONTENTS_UNSHARE, ContentsPart, DEFRAGMENT_POOL, DefragmentPiece,
+    KERNEL_COMPRESS, KernelDefragment,
+};
 use brindle_uapi::verb;
 
 impl Mounted {
@@ -21,5 +25,49 @@ impl Mounted {
         let mut piece = DefragmentPiece { flags, ..before.copied().unwrap_or_default() };
         let answer = call::update::<verb::Defragment>(&self.file, &mut piece);
         self.explain(what, answer).map(|()| piece)
+    }
+
+    /// Has it defragment a part of the open file, from an offset on: a mount of the kernel all that is left, of which it
+    /// tells nothing, and which it takes out of all sharing.
+    ///
+    /// # Errors
+    /// What the mount refuses.
+    pub fn defragment_contents(
+        &self,
+        from: u64,
+        wish: &ContentsWish,
+    ) -> Result<DefragmentedContents, ControlError> {
+        let what = "defragment contents";
+        let compression = wish.compression.map(|choice| choice.algorithm as u8);
+        if self.is_of_kernel() {
+            let range = KernelDefragment {
+                start: from,
+                length: u64::MAX,
+                flags: compression.map_or(0, |_| KERNEL_COMPRESS),
+                extent_threshold: u32::try_from(wish.run_bytes).unwrap_or(u32::MAX),
+                compression: compression.map_or(0, u32::from),
+                unused: [0; 4],
+            };
+            let answer = call::set::<verb::DefragmentRange>(&self.file, range);
+            return self.explain(what, answer).map(|()| DefragmentedContents::default());
+        }
+        let unshares = if wish.unshares { CONTENTS_UNSHARE } else { 0 };
+        let mut part = ContentsPart {
+            offset: from,
+            run_bytes: wish.run_bytes,
+            flags: unshares | compression.map_or(0, |_| CONTENTS_COMPRESS),
+            compression: compression.map_or(0, u16::from),
+            level: wish.compression.and_then(|choice| choice.level).map_or(0, i16::from),
+            ..ContentsPart::default()
+        };
+        let answer = call::update::<verb::DefragmentContents>(&self.file, &mut part);
+        self.explain(what, answer)?;
+        Ok(DefragmentedContents {
+            extents: part.extents,
+            moved: part.moved,
+            moved_bytes: part.moved_bytes,
+            shared: part.shared,
+            next: Some(part.offset).filter(|offset| *offset != CONTENTS_END),
+        })
     }
 }

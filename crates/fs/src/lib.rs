@@ -92,6 +92,7 @@ pub use change::xattr::XattrMode;
 pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
 pub use data::allocate::AllocateMode;
 pub use data::clone::RangePair;
+pub use data::defragment::{ContentsWish, DefragmentedContents};
 pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 pub use destage::{DestageStatistics, Destaged};
 pub use directory::DirectoryEntry;

@@ -5,6 +5,7 @@
 //! longer one and is left alone. What lies between such runs is written anew if that leaves at most half of the seeks:
 //! what was written once is not touched again unless something else has scattered it.
 
+pub mod contents;
 pub mod idle;
 
 use brindle_ondisk::to_u64;

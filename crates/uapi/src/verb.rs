@@ -4,11 +4,11 @@
 //! the pace, and the effect. A new verb is a row here and a handler in the server's table (`fuse/src/operations/verbs.rs`).
 
 use crate::message::{
-    Balance, BalanceReport, BalanceStart, CommitsReport, DefragmentPiece, DeviceInfo, DeviceReport,
-    DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup, KernelReplace,
-    KernelScrub, Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo,
-    Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
-    VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    Balance, BalanceReport, BalanceStart, CommitsReport, ContentsPart, DefragmentPiece, DeviceInfo,
+    DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup,
+    KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit,
+    ScrubPage, ScrubStart, ServerInfo, Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage,
+    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -290,6 +290,8 @@ verbs! {
     CancelScrub: btrfs(28), Plain, Kernel, Administrator, Slow, Nothing;
     /// Progress of the scrub of a device.
     FollowScrub: btrfs(29), Exchanges(KernelScrub), Kernel, Administrator, Quick, Nothing;
+    /// Defragments a range of the file (`BTRFS_IOC_DEFRAG_RANGE`).
+    DefragmentRange: btrfs(16), Tells(KernelDefragment), Kernel, Judged, Slow, Change;
     /// Begins the replacement of a device, which returns at the end, ends it, or tells its state.
     ReplaceDevice: btrfs(53), Exchanges(KernelReplace), Kernel, Administrator, Slow, Nothing;
 
@@ -347,6 +349,8 @@ verbs! {
     ReportReads: brindle(32), Exchanges(ReadsPage), Brindle, Judged, Quick, Nothing;
     /// Defragments a piece of the metadata, and says where the next one begins.
     Defragment: brindle(40), Exchanges(DefragmentPiece), Brindle, Administrator, Slow, Change;
+    /// Defragments a part of the contents of the file, and says where the next one begins.
+    DefragmentContents: brindle(41), Exchanges(ContentsPart), Brindle, Judged, Slow, Change;
 }
 
 // Numbers as the kernel's headers have them.

@@ -1,10 +1,11 @@
 //! `filesystem defragment`, on a mount and on devices.
 
-use super::mount::unmount;
-use super::support::{brindle_fails, brindle_prints, text};
+use super::mount::{KernelMount, unmount};
+use super::support::{brindle_fails, brindle_prints, is_root, text};
 use brindle_testing::referee::btrfs_check;
 use serde_json::Value;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const FILES: usize = 3000;
@@ -36,6 +37,63 @@ fn live(place: &Path) {
     brindle_prints(["filesystem", "sync", text(place)]);
 }
 
+/// A file whose sectors are written and synced in disorder.
+fn torn(path: &Path) -> Vec<u8> {
+    let file = File::create(path).expect("new");
+    let mut contents = vec![0; 200 * 4096];
+    for number in 0..200_u8 {
+        let at = usize::from(number) * 77 % 200 * 4096;
+        contents[at..at + 4096].fill(number + 1);
+        file.write_all_at(&contents[at..at + 4096], at as u64).expect("room");
+        file.sync_data().expect("syncs");
+    }
+    contents
+}
+
+fn contents_are_defragmented(place: &Path) {
+    let (torn_one, directory) = (place.join("torn"), place.join("directory"));
+    std::fs::create_dir(&directory).expect("new");
+    let contents = torn(&torn_one);
+    torn(&directory.join("torn"));
+    let said = brindle_fails(1, ["filesystem", "defragment", text(&torn_one), text(&directory)]);
+    assert!(said.contains("give -r"), "{said}");
+    let done = json(&["filesystem", "defragment", "--json", text(&torn_one)]);
+    assert!(done["files"] == 1 && done["moved"].as_u64() > Some(150) && done["shared"] == 0, "{done}");
+    assert_eq!(std::fs::read(&torn_one).expect("reads"), contents);
+    let again = json(&["filesystem", "defragment", "--json", text(&torn_one)]);
+    assert!(again["moved"] == 0, "{again}");
+    brindle_prints(["subvolume", "snapshot", "-r", text(place), text(&place.join("snapshot"))]);
+    let inside = text(&directory);
+    let stays = brindle_prints(["filesystem", "defragment", "-r", inside]);
+    assert!(stays.contains("0 of ") && stays.contains("--unshare"), "{stays}");
+    let done = json(&["filesystem", "defragment", "--json", "-r", "--unshare", "-czstd", inside]);
+    assert!(done["files"] == 1 && done["moved"].as_u64() > Some(150), "{done}");
+    assert_eq!(std::fs::read(directory.join("torn")).expect("reads"), contents);
+    let said =
+        brindle_fails(1, ["filesystem", "defragment", text(&place.join("snapshot/torn")), "--unshare", "-c"]);
+    assert!(said.contains("Read-only"), "{said}");
+    brindle_fails(2, ["filesystem", "defragment", "-cbrotli", text(&torn_one)]);
+}
+
+#[test]
+fn contents_are_defragmented_on_a_mount_of_the_kernel() {
+    if !is_root("mounting a pool by the kernel") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let image = directory.path().join("image");
+    File::create(&image).and_then(|file| file.set_len(1 << 30)).expect("sparse");
+    brindle_prints(["-q", "mkfs", text(&image)]);
+    let mount = KernelMount::new(&image, directory.path().join("kernel"));
+    let file = mount.at.join("torn");
+    let contents = torn(&file);
+    let said = brindle_fails(1, ["filesystem", "defragment", text(&file)]);
+    assert!(said.contains("--unshare"), "{said}");
+    let said = brindle_prints(["filesystem", "defragment", "--unshare", "-czstd", text(&file)]);
+    assert!(said.starts_with("1 files were given to the kernel"), "{said}");
+    assert_eq!(std::fs::read(&file).expect("reads"), contents);
+}
+
 #[test]
 fn metadata_is_defragmented_on_a_mount_and_on_devices() {
     if !Path::new("/dev/fuse").exists() {
@@ -52,14 +110,13 @@ fn metadata_is_defragmented_on_a_mount_and_on_devices() {
     assert_eq!(mode, "metadata_defrag=rotating\n");
     live(&place);
     let before = adjacent_percent(&image);
-    let said = brindle_fails(1, ["filesystem", "defragment", text(&place.join("a name of some length 1"))]);
-    assert!(said.contains("only metadata"), "{said}");
     let done = json(&["filesystem", "defragment", "--json", text(&place)]);
     assert!(done["moved"].as_u64().expect("a number") > 50 && done["is_whole"] == true, "{done}");
     let after = adjacent_percent(&image);
     assert!(before < 80 && after > 93, "{before} %, then {after} %");
     let all = json(&["filesystem", "defragment", "--all", "--json", text(&place)]);
     assert!(all["leaves"].as_u64() > done["leaves"].as_u64(), "{all}");
+    contents_are_defragmented(&place);
     unmount(&place);
     let said = brindle_prints(["filesystem", "defragment", text(&image)]);
     assert!(said.starts_with("Done: "), "{said}");

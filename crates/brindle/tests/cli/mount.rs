@@ -374,13 +374,13 @@ fn a_read_only_mount_answers_what_only_reads() {
 }
 
 /// A pool that the kernel has mounted, until dropped.
-struct KernelMount {
+pub(super) struct KernelMount {
     loop_device: String,
-    at: PathBuf,
+    pub(super) at: PathBuf,
 }
 
 impl KernelMount {
-    fn new(image: &Path, at: PathBuf) -> Self {
+    pub(super) fn new(image: &Path, at: PathBuf) -> Self {
         std::fs::create_dir(&at).expect("a mountpoint");
         let output = run("losetup", &["--find", "--show", text(image)]);
         let mount = Self { loop_device: output.trim().to_owned(), at };

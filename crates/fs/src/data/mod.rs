@@ -4,8 +4,9 @@
 //! ([`pages`](crate::pages), whose `state` tells of locks and order). Writeback, at `fsync`, at a commit's wish or when too much
 //! is dirty (`context`), takes all of them (`writeback`) and makes them extents: in the item (`inline`), where the file
 //! has space already (`in_place`), or new ones, compressed and checksummed on all cores (`output`). When these are on
-//! the devices, transactions change the file's items (`enter`, by [`extent::edit`](crate::extent::edit)). What takes contents
-//! away or moves them (`truncate`, `allocate`, `clone`) has the file alone.
+//! the devices, transactions change the file's items (`enter`, by [`extent::edit`](crate::extent::edit)). Contents in many
+//! pieces are laid together again when that is wanted (`defragment`). What takes contents away or moves them (`truncate`,
+//! `allocate`, `clone`) has the file alone.
 
 use crate::core::Core;
 use crate::data::context::DataContext;
@@ -19,6 +20,7 @@ pub(crate) mod allocate;
 pub(crate) mod clone;
 mod confirm;
 pub(crate) mod context;
+pub(crate) mod defragment;
 mod enter;
 mod in_place;
 mod inline;

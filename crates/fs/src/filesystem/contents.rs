@@ -4,6 +4,7 @@ use crate::attributes::InodeId;
 use crate::core::inodes::Inode;
 use crate::data::allocate::AllocateMode;
 use crate::data::clone::RangePair;
+use crate::data::defragment::{ContentsWish, DefragmentedContents};
 use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
@@ -70,6 +71,24 @@ impl Filesystem {
     /// The same, on behalf of a host that tells the time of the change by itself.
     pub fn copy_range_for_host(&self, pair: &RangePair<'_>) -> Result<u64, FsError> {
         self.parts.data.copy_range_for_host(pair)
+    }
+
+    /// Writes anew what lies in many pieces of a part of a file, which begins at `from`; commits if that was anything.
+    ///
+    /// # Errors
+    /// A filesystem or subvolume that is not written, room that is lacking, data that can't be read. What was
+    /// written anew until then stays so.
+    pub fn defragment_contents(
+        &self,
+        file: &OpenFile,
+        from: u64,
+        wish: &ContentsWish,
+    ) -> Result<DefragmentedContents, FsError> {
+        let done = self.parts.data.defragment_contents(file, from, wish)?;
+        if done.moved > 0 {
+            self.commit()?;
+        }
+        Ok(done)
     }
 
     /// Says that the host has told the times of all that its page cache has brought: a time that none of them confirms

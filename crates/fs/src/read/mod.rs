@@ -74,6 +74,16 @@ impl Reader {
             }
         }
         let _turn = file.inode().data.writeback_turn();
+        self.read_in_turn(file, offset, buffer)
+    }
+
+    /// Reads like [`read`](Self::read), behind the file's gate and in its turn to write back.
+    pub(crate) fn read_in_turn(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, FsError> {
         // Only writeback changes the items of a file that is read, and it is not its turn; data that moves does not
         // move again before the next commit.
         loop {

@@ -1,9 +1,12 @@
-//! Metadata of a mount, defragmented a piece at a time.
+//! Metadata of a mount, and contents of its files, defragmented a piece at a time.
 
 use super::{Operations, number};
-use brindle_fs::{DefragmentPlace, DefragmentScope};
+use crate::permission::Caller;
+use brindle_fs::{Compression, CompressionChoice, ContentsWish, DefragmentPlace, DefragmentScope};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
-use brindle_uapi::message::{DEFRAGMENT_POOL, DefragmentPiece};
+use brindle_uapi::message::{
+    CONTENTS_COMPRESS, CONTENTS_END, CONTENTS_UNSHARE, ContentsPart, DEFRAGMENT_POOL, DefragmentPiece,
+};
 use rustix::io::Errno;
 
 /// Number of leaves in a piece, some megabytes: a disk writes them within a second, and reads them within several.
@@ -37,6 +40,53 @@ impl Operations {
             ..answer
         }))
     }
+
+    /// Defragments a part of a file of the caller, and says where the next one begins.
+    pub(super) fn defragment_contents(
+        &self,
+        caller: Caller,
+        node: u64,
+        asked: &ContentsPart,
+    ) -> Result<ContentsPart, Errno> {
+        let wish = contents_wish(asked)?;
+        let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
+        caller.require_owner(&attributes)?;
+        let file = number(self.filesystem.open_known(&attributes))?;
+        let done = self.filesystem.defragment_contents(&file, asked.offset, &wish);
+        number(self.filesystem.close_file(file))?;
+        let done = number(done)?;
+        Ok(ContentsPart {
+            offset: done.next.unwrap_or(CONTENTS_END),
+            extents: done.extents,
+            moved: done.moved,
+            moved_bytes: done.moved_bytes,
+            shared: done.shared,
+            ..*asked
+        })
+    }
+}
+
+/// Wishes in a message.
+fn contents_wish(asked: &ContentsPart) -> Result<ContentsWish, Errno> {
+    if asked.flags & !(CONTENTS_UNSHARE | CONTENTS_COMPRESS) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let algorithm = match (asked.flags & CONTENTS_COMPRESS != 0, asked.compression) {
+        (false, _) => None,
+        (true, 0) => Some(Compression::None),
+        (true, 1) => Some(Compression::Zlib),
+        (true, 2) => Some(Compression::Lzo),
+        (true, 3) => Some(Compression::Zstd),
+        (true, _) => return Err(Errno::INVAL),
+    };
+    let level = i8::try_from(asked.level).map_err(|_| Errno::INVAL)?;
+    let level = Some(level).filter(|level| *level != 0);
+    let default = ContentsWish::default();
+    Ok(ContentsWish {
+        run_bytes: if asked.run_bytes == 0 { default.run_bytes } else { asked.run_bytes },
+        compression: algorithm.map(|algorithm| CompressionChoice { algorithm, level, force: false }),
+        unshares: asked.flags & CONTENTS_UNSHARE != 0,
+    })
 }
 
 /// Start of a piece, if not at the beginning.

@@ -141,6 +141,7 @@ services! {
     SetSetting => |mount, _, wanted| mount.set_setting(&wanted);
     ReportReads => |mount, _, page| Ok(mount.reads_page(page.after_device));
     Defragment => |mount, from, piece| mount.defragment(from.node, &piece);
+    DefragmentContents => |mount, from, part| mount.defragment_contents(from.caller, from.node, &part);
 }
 
 #[cfg(test)]

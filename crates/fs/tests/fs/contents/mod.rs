@@ -7,3 +7,4 @@ pub(crate) mod patterns;
 mod random;
 mod rules;
 mod times;
+mod torn;

@@ -134,6 +134,17 @@ fn metadata_that_is_defragmented() {
 }
 
 #[test]
+fn files_that_are_defragmented() {
+    let test = crash("files_that_are_defragmented", 5500);
+    let mix = Mix { subvolumes: 12, contents: 50, sync_file: 20, ..test.mix.clone() };
+    let test = test.mixed(mix).of(3, 60, 400);
+    let subject = LibrarySubject::defragmenting_files;
+    test.run(&subject(ONE).logging());
+    test.run(&subject(ONE).of(Contents::InPlace).logging());
+    test.run(&subject(Layout { devices: 2, fast: 1, ..ONE }).logging());
+}
+
+#[test]
 fn data_that_moves_between_tiers() {
     let layout = Layout { devices: 2, fast: 1, ..ONE };
     let test = crash("data_that_moves_between_tiers", 5200);

@@ -136,6 +136,12 @@ impl LibrarySubject {
         Self { habits: Habits { defragments_every: 4, ..hasty.habits }, ..hasty }
     }
 
+    /// Subject like [`hasty`](Self::hasty), with contents of files that are defragmented now and then, which commits.
+    pub(crate) fn defragmenting_files(layout: Layout) -> Self {
+        let hasty = Self::hasty(layout);
+        Self { habits: Habits { defragments_files_every: 6, ..hasty.habits }, ..hasty }
+    }
+
     /// This one, and an fsync is logged where it can be.
     pub(crate) fn logging(self) -> Self {
         Self { logs: true, ..self }

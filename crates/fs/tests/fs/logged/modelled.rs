@@ -4,10 +4,12 @@
 use crate::contents::patterns::Program;
 use crate::simulated::{Layout, Pool, check};
 use brindle_device::WritableDevice;
-use brindle_fs::{AllocateMode, Destaged, Filesystem, WriteBackMode, WriteBackWish};
+use brindle_fs::{AllocateMode, ContentsWish, Destaged, Filesystem, WriteBackMode, WriteBackWish};
 use brindle_ondisk::Profile;
 use brindle_policy::writeback::{DestageSettings, WaitingData, destage_reason};
-use brindle_sim::{Drive, DriveCounts, HardDisk, HardDiskParameters, Image, ModelDevice, VirtualTime};
+use brindle_sim::{
+    Drive, DriveCounts, HardDisk, HardDiskParameters, Image, ModelDevice, Random, VirtualTime,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -423,4 +425,56 @@ fn s0_23_a_disk_sleeps_through_the_hour_of_a_home_server() {
     assert_eq!(off.wake_ups, 0, "it never comes to sleep");
     assert!(all.wake_ups <= 2 && all.wake_ups < sync.wake_ups, "{sync:?} {all:?}");
     assert!(20 * all.requests() < off.requests(), "{off:?} {all:?}");
+}
+
+/// Reads a file in order, in pieces, by nothing but the devices; returns nanoseconds.
+fn stream(pool: &Modelled, path: &str) -> u64 {
+    let file = Program::new(&pool.filesystem).open(path);
+    let (begin, mut at) = (pool.time.now_ns(), 0);
+    let mut piece = vec![0; 256 << 10];
+    while at < file.size() {
+        at += pool.filesystem.read(&file, at, &mut piece).expect("reads") as u64;
+    }
+    let took = pool.time.now_ns() - begin;
+    Program::new(&pool.filesystem).close(file);
+    took
+}
+
+/// An image of a virtual machine: written in order, then at random for a long time, each write synced.
+#[test]
+fn s4_14_an_image_that_random_writes_have_torn_is_read_in_order_again_after_defragmentation() {
+    const SIZE: u64 = 96 * MIB;
+    const WRITES: u64 = 3000;
+    let layout = Layout { devices: 1, fast: 0, ..ONE_OF_EACH };
+    let pool = Modelled::new(&layout, vec![Drive::hard_disk()]);
+    let program = Program::new(&pool.filesystem);
+    let image = program.create("image");
+    (0..SIZE / MIB).for_each(|number| program.write(&image, number * MIB, &vec![5; 1 << 20]));
+    pool.filesystem.sync().expect("commits");
+    let new = stream(&pool, "image");
+    let mut random = Random::new(14);
+    for _ in 0..WRITES {
+        program.write(&image, random.below(SIZE / 16384) * 16384, &[6; 16384]);
+        program.sync(&image);
+    }
+    pool.filesystem.sync().expect("commits");
+    let torn = stream(&pool, "image");
+    let before = program.read("image").expect("there");
+    let (mut from, mut moved) = (Some(0), 0);
+    while let Some(at) = from {
+        let done = pool.filesystem.defragment_contents(&image, at, &ContentsWish::default()).expect("room");
+        (from, moved) = (done.next, moved + done.moved);
+    }
+    let again = stream(&pool, "image");
+    let percent = |took: u64| new * 100 / took;
+    println!("{new} ns new, {torn} ns torn ({} %), {again} ns again ({} %)", percent(torn), percent(again));
+    assert!(moved > WRITES, "{moved} extents");
+    assert!(program.read("image").expect("there") == before, "the same contents");
+    assert!(percent(torn) < 60 && percent(again) >= 80, "of the speed of the new file");
+    program.close(image);
+    pool.filesystem.sync().expect("commits");
+    let devices: Vec<_> =
+        pool.devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+    drop(pool.filesystem);
+    check(&devices).expect("whole");
 }

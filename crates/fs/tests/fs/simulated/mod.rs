@@ -11,7 +11,7 @@ pub(crate) use target::{Habits, Library, PART_BYTES, REFUSALS, commit_until_logs
 use brindle_testing::operations::{Mix, Trial};
 use layout::LAYOUTS;
 use std::sync::atomic::Ordering;
-use target::DESTAGED;
+use target::{DEFRAGMENTED, DESTAGED};
 
 #[test]
 fn contents_are_those_of_the_model() {
@@ -45,6 +45,19 @@ fn defragmenting_metadata_changes_nothing() {
         println!("{layout:?}");
         trial.run(|| Library::defragmenting(&layout));
     }
+}
+
+#[test]
+fn defragmenting_files_changes_nothing() {
+    let before = DEFRAGMENTED.load(Ordering::Relaxed);
+    for seed in seeds(90, LAYOUTS.len() as u64) {
+        let mix = Mix { names_max: 40, subvolumes: 12, contents: 40, ..Mix::default() };
+        let trial = Trial::new(seed, 250, mix);
+        let layout = Layout::of(seed);
+        println!("{layout:?}");
+        trial.run(|| Library::defragmenting_files(&layout));
+    }
+    assert!(DEFRAGMENTED.load(Ordering::Relaxed) > before, "nothing was defragmented");
 }
 
 #[test]

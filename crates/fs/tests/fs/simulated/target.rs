@@ -7,8 +7,8 @@ use crate::walk::{Limits, Walk};
 use brindle_care::balance::{self, BalanceError, LookEnded};
 use brindle_care::job::Control;
 use brindle_fs::{
-    DefragmentPlace, DefragmentScope, Destaged, Filesystem, FsError, LogProfile, TreeError, WriteBackMode,
-    WriteBackWish,
+    Compression, CompressionChoice, ContentsWish, DefragmentPlace, DefragmentScope, Destaged, FileType,
+    Filesystem, FsError, InodeId, LogProfile, TreeError, WriteBackMode, WriteBackWish,
 };
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::balance::Balance;
@@ -48,6 +48,8 @@ pub(crate) struct Habits {
     pub(crate) relocates_every: usize,
     /// Number of operations after which a piece of the metadata is defragmented; 0 for never.
     pub(crate) defragments_every: usize,
+    /// Number of operations after which the contents of all files are defragmented; 0 for never.
+    pub(crate) defragments_files_every: usize,
     /// Number of operations after which, and whenever the pool is opened, all misplaced data is moved, with another
     /// limit for small files each time; 0 for never.
     pub(crate) sorts_every: usize,
@@ -64,6 +66,9 @@ pub(crate) struct Habits {
 
 /// Number of extents that were destaged, in all runs.
 pub(crate) static DESTAGED: AtomicU64 = AtomicU64::new(0);
+
+/// Number of extents of files that were defragmented, in all runs.
+pub(crate) static DEFRAGMENTED: AtomicU64 = AtomicU64::new(0);
 
 /// Parts of extents that are moved in parts.
 pub(crate) const PART_BYTES: u64 = 8192;
@@ -97,6 +102,12 @@ impl Library {
     /// The same, with metadata that is defragmented now and then.
     pub(crate) fn defragmenting(layout: &Layout) -> Self {
         let habits = Habits { examines: true, defragments_every: 5, ..Habits::default() };
+        Self::open(Pool::new(layout), habits).expect("the pool opens")
+    }
+
+    /// The same, with contents of files that are defragmented now and then.
+    pub(crate) fn defragmenting_files(layout: &Layout) -> Self {
+        let habits = Habits { examines: true, defragments_files_every: 7, ..Habits::default() };
         Self::open(Pool::new(layout), habits).expect("the pool opens")
     }
 
@@ -210,6 +221,10 @@ impl Library {
             let done = fs.defragment(DefragmentScope::Pool, self.defragments_from, LEAVES_PER_PIECE);
             self.defragments_from = done.map_err(errno)?.next;
         }
+        let files_every = self.habits.defragments_files_every;
+        if files_every > 0 && self.count.is_multiple_of(files_every) {
+            self.defragment_files(self.count / files_every).map_err(errno)?;
+        }
         if self.habits.outgrows_every > 0 && self.count.is_multiple_of(self.habits.outgrows_every) {
             fill_chunks(self.system().fs()).map_err(errno)?;
         }
@@ -228,6 +243,36 @@ impl Library {
         }
         self.system().fs().background_step().map_err(errno)?;
         answer
+    }
+
+    /// Defragments the contents of all files that can be written, each time with other wishes.
+    fn defragment_files(&self, number: usize) -> Result<(), FsError> {
+        let fs = self.system().fs();
+        let compression = (number % 3 == 2).then_some(CompressionChoice {
+            algorithm: Compression::Zstd,
+            level: None,
+            force: false,
+        });
+        let run_bytes = [8 << 10, 64 << 10][number % 2];
+        let wish = ContentsWish { run_bytes, compression, unshares: number.is_multiple_of(2) };
+        for id in files_of(fs)? {
+            let file = fs.open_file(id)?;
+            let mut from = Some(0);
+            let defragmented = loop {
+                let Some(at) = from else { break Ok(()) };
+                match fs.defragment_contents(&file, at, &wish) {
+                    Ok(done) => {
+                        DEFRAGMENTED.fetch_add(done.moved, Ordering::Relaxed);
+                        from = done.next;
+                    }
+                    Err(FsError::ReadOnlySubvolume(_)) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
+            fs.close_file(file)?;
+            defragmented?;
+        }
+        Ok(())
     }
 
     /// Destages all that waits, or a batch of it.
@@ -281,6 +326,21 @@ fn crowd(fs: &Filesystem, left: u64) -> Result<(), FsError> {
         std::mem::forget(taken);
         assert!(room()? < before, "fast devices have no more room than they say");
     }
+}
+
+/// All regular files, those of subvolumes included.
+fn files_of(fs: &Filesystem) -> Result<Vec<InodeId>, FsError> {
+    let (mut files, mut directories) = (Vec::new(), vec![fs.root()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs.read_directory(directory, 0, usize::MAX)? {
+            match entry.kind {
+                FileType::Directory => directories.push(entry.inode),
+                FileType::Regular => files.push(entry.inode),
+                _ => {}
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// Address of the newest chunk.
