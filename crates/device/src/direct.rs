@@ -9,6 +9,7 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,7 @@ pub(crate) struct DirectFile {
     is_refused: AtomicBool,
 }
 
-/// Memory with an aligned part of [`BUFFER_BYTES`].
+/// Memory with an aligned part.
 #[derive(Debug)]
 struct Buffer {
     memory: Vec<u8>,
@@ -105,15 +106,15 @@ impl DirectFile {
             let mut rest = *piece;
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(rest.len().min(BUFFER_BYTES - filled));
-                buffer.part()[filled..filled + now.len()].copy_from_slice(now);
+                buffer.part(BUFFER_BYTES)[filled..filled + now.len()].copy_from_slice(now);
                 (filled, rest) = (filled + now.len(), later);
                 if filled == BUFFER_BYTES {
-                    self.file.write_all_at(buffer.part(), at)?;
+                    self.file.write_all_at(buffer.part(BUFFER_BYTES), at)?;
                     (at, filled) = (at + BUFFER_BYTES as u64, 0);
                 }
             }
         }
-        self.file.write_all_at(&buffer.part()[..filled], at)
+        self.file.write_all_at(buffer.part(filled), at)
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Buffer>> {
@@ -121,16 +122,42 @@ impl DirectFile {
     }
 }
 
+/// A block device, opened once more to read it past the host's cache.
+#[derive(Debug)]
+pub(crate) struct UncachedReader(File);
+
+impl UncachedReader {
+    /// Opens the device that is open already; `None` if it can't be read so.
+    pub(crate) fn of(known: &File) -> Option<Self> {
+        // By its descriptor: whatever its name stands for by now, this is the same device.
+        let path = format!("/proc/self/fd/{}", known.as_raw_fd());
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(path).ok().map(Self)
+    }
+
+    /// Fills a buffer; the range is aligned.
+    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut aligned = Buffer::of(buffer.len());
+        self.0.read_exact_at(aligned.part(buffer.len()), offset)?;
+        buffer.copy_from_slice(aligned.part(buffer.len()));
+        Ok(())
+    }
+}
+
 impl Buffer {
     fn new() -> Self {
-        let memory = vec![0; BUFFER_BYTES + ALIGNMENT];
+        Self::of(BUFFER_BYTES)
+    }
+
+    fn of(length: usize) -> Self {
+        let memory = vec![0; length + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         assert!(start <= ALIGNMENT, "bytes can be aligned to any power of two");
         Self { memory, start }
     }
 
-    fn part(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + BUFFER_BYTES]
+    fn part(&mut self, length: usize) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + length]
     }
 }
 

@@ -4,7 +4,7 @@ use crate::claim::{Claim, claim_image, refusal};
 use crate::class::{
     can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
 };
-use crate::direct::DirectFile;
+use crate::direct::{DirectFile, UncachedReader};
 use crate::engine::{self, FileRequest, Target};
 use crate::{
     Batch, Device, DeviceClass, DeviceError, Extent, PendingRead, ReadRequest, WritableDevice, WriteRequest,
@@ -30,6 +30,8 @@ pub struct FileDevice {
     file: Arc<File>,
     /// For large writes, if it is a block device that is written, or an image for which that was asked.
     direct: OnceLock<Option<DirectFile>>,
+    /// For reads of what another machine may have written, once there was one.
+    uncached: OnceLock<Option<UncachedReader>>,
     size_bytes: AtomicU64,
     is_block_device: bool,
     can_discard: bool,
@@ -107,6 +109,13 @@ impl FileDevice {
         self.is_block_device || fstatfs(&self.file).is_ok_and(|found| found.f_type != FUSE)
     }
 
+    /// Returns true if other machines may write the file beside this one.
+    fn is_of_network(&self) -> bool {
+        // NFS, SMB (two numbers), Ceph, 9P, FUSE.
+        const KINDS: [u32; 6] = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x6573_5546];
+        fstatfs(&self.file).is_ok_and(|found| KINDS.iter().any(|kind| i64::from(*kind) == found.f_type))
+    }
+
     fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
         let failed = |source: io::Error| refusal(path, source);
@@ -130,6 +139,7 @@ impl FileDevice {
             name: name.into(),
             file: Arc::new(file),
             direct,
+            uncached: OnceLock::new(),
             size_bytes,
             is_block_device,
             can_discard,
@@ -250,6 +260,29 @@ impl Device for FileDevice {
         let start = offset / PAGE * PAGE;
         let length = (offset + length).next_multiple_of(PAGE) - start;
         let _ = fadvise(&self.file, start, NonZeroU64::new(length), Advice::DontNeed);
+    }
+
+    fn read_uncached(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let length = buffer.len();
+        self.check_range(offset, length)?;
+        if !self.is_block_device {
+            // Processes of this host see each other's writes of a file; those of another one may not be in its cache.
+            if self.is_of_network() {
+                self.forget_cached(offset, length as u64);
+            }
+            return self.read_at(offset, buffer);
+        }
+        let reader = self.uncached.get_or_init(|| UncachedReader::of(&self.file));
+        match reader.as_ref().map(|reader| reader.read(offset, buffer)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => {
+                Err(DeviceError::Read { device: self.name.to_string(), offset, length, source: error })
+            }
+            _ => {
+                self.forget_cached(offset, length as u64);
+                self.read_at(offset, buffer)
+            }
+        }
     }
 
     fn class(&self) -> DeviceClass {

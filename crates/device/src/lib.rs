@@ -20,6 +20,7 @@ mod direct;
 mod engine;
 mod error;
 mod file;
+pub mod host;
 mod loop_device;
 mod memory;
 mod nbd;
@@ -84,6 +85,15 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// written stays. A device that no host caches has nothing to do.
     fn forget_cached(&self, _offset: u64, _length: u64) {}
 
+    /// Fills `buffer` from `offset` on with what the medium holds, also where another machine has written it since this host read
+    /// it. Both are multiples of [`DIRECT_ALIGNMENT`].
+    ///
+    /// # Errors
+    /// Those of [`read_at`](Self::read_at).
+    fn read_uncached(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.read_at(offset, buffer)
+    }
+
     /// Number of requests, of all processes, that wait for the disk that this is or is a part of; `None` if the host does
     /// not say, as of image files. Costs a system call.
     fn host_in_flight(&self) -> Option<u32> {
@@ -93,6 +103,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// The class of the device.
     fn class(&self) -> DeviceClass {
         DeviceClass::Unknown
+    }
+
+    /// Returns true if other machines can write it, too.
+    fn is_shared(&self) -> bool {
+        false
     }
 
     /// Number of requests that it works on at once.

@@ -14,6 +14,7 @@ mod feature;
 mod id_hash;
 pub mod item;
 mod key;
+mod lease;
 mod name_hash;
 mod node;
 mod profile;
@@ -35,6 +36,7 @@ pub use feature::{CompatRo, Incompat, UNSUPPORTED_INCOMPAT, UNWRITABLE_INCOMPAT}
 pub use id_hash::{IdHash, IdHasher, IdMap};
 pub use item::Item;
 pub use key::{Key, KeyType};
+pub use lease::{LEASE_BYTES, LEASE_OFFSET, LeaseDevice, LeasePlace, LeaseProcess, LeaseRecord};
 pub use name_hash::{extref_hash, name_hash};
 pub use node::{CorruptNode, ItemHeader, KeyPtr, MAX_LEVEL, Node, NodeExpectation, NodeHeader, NodeProblem};
 pub use profile::{BlockGroupType, Profile, ProfileAttributes};

@@ -262,6 +262,10 @@ impl Device for NbdDevice {
         requests.iter().map(submit).collect()
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn class(&self) -> DeviceClass {
         if self.facts().flags.contains(ExportFlags::ROTATIONAL) {
             DeviceClass::Rotating
