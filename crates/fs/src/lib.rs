@@ -82,7 +82,7 @@ pub use brindle_tree::{
     CommitPhase, CommitReport, CommitStatistics, HistogramCounts, LogStatistics, Readahead, SpaceSummary,
     Spread, SyncMeasure, TreeError, TreeKind, Unlogged, WriteBackSettings, WriteBackStatus, WriteBackWish,
 };
-pub use brindle_volume::read_for;
+pub use brindle_volume::{LeaseMode, read_for};
 pub use bulk::encode::{BulkFormat, BulkPiece};
 pub use bulk::inode::{BulkEntry, BulkInode, BulkName, BulkTarget};
 pub use bulk::writer::BulkWriter;

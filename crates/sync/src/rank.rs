@@ -122,6 +122,8 @@ ranks! {
     UpkeepCalls,
 
     // Devices: `volume`.
+    /// Records of the lease of a pool.
+    Lease,
     /// Repair of a bad copy; writers hold it for reading.
     Repair,
     /// Row of a parity chunk.
@@ -138,6 +140,8 @@ ranks! {
     Fetch,
     /// Places that a device failed to take.
     LostWrites,
+    /// The first superblock of a device, as it was written or found.
+    FirstSuperblock,
     /// State of a flash cache.
     FlashCache,
 

@@ -15,7 +15,7 @@ use crate::transaction::{Need, Transaction, Transactions};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::QgroupStatusHeader;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_usize};
-use brindle_volume::Volume;
+use brindle_volume::{LeaseMode, Volume};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -60,9 +60,14 @@ impl Pool {
         options: &OpenOptions,
         writer: &WriterOptions,
     ) -> Result<Self, TreeError> {
-        let volume = Volume::open_writable(devices, &options.volume)?;
+        let mut of_volume = options.volume.clone();
+        if writer.is_transient {
+            of_volume.lease.mode = LeaseMode::Ignored;
+        }
+        let volume = Volume::open_writable(devices, &of_volume)?;
         let pool = Self::from_volume(volume, options.cache_bytes)?;
         pool.check_nothing_is_under_way(writer)?;
+        pool.store.volume().take_lease()?;
         let space = Arc::new(Space::load(&pool.store, writer)?);
         let statistics = Statistics::load(&pool.store)?;
         let pressure = Pressure::new(options.cache_bytes, to_usize(pool.nodesize().into()));

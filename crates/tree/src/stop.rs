@@ -3,17 +3,23 @@
 
 use crate::error::TreeError;
 use brindle_sync::thread;
+use brindle_volume::{StopReason, Volume};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The reason that the pool gives after a panic.
 pub(crate) const PANIC: &str = "a panic has left a change half done";
 
 /// Reason for which nothing is written any more, once there is one.
-#[derive(Debug, Default)]
-pub(crate) struct Stop(OnceLock<Arc<str>>);
+#[derive(Debug)]
+pub(crate) struct Stop(StopReason);
 
 impl Stop {
+    /// One that the volume has a part in: it may lose its lease.
+    pub(crate) fn of(volume: &Volume) -> Self {
+        Self(volume.stop_reason())
+    }
+
     /// Ends all writing.
     pub(crate) fn abort(&self, error: &dyn fmt::Display) {
         let why: Arc<str> = error.to_string().into();

@@ -3,6 +3,7 @@
 use crate::DeviceCounters;
 use crate::lost_writes::{LostWrites, Places};
 use crate::read::Load;
+use crate::write::FirstSuperblock;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Uuid};
@@ -44,6 +45,8 @@ pub(crate) struct PoolDevice {
     /// Ranges that it took since it was last flushed.
     pub(crate) unflushed: Arc<LostWrites>,
     pub(crate) durability: Arc<Durability>,
+    /// Its first superblock, to find another writer.
+    pub(crate) first_superblock: Arc<FirstSuperblock>,
     /// The highest generation of a superblock that it may hold.
     pub(crate) superblock_generation: Arc<AtomicU64>,
     /// True if it was found asleep by its first superblock, so that nothing is known of the other copies: they may be torn.
@@ -216,6 +219,7 @@ impl PoolDevice {
             lost_writes: Arc::default(),
             unflushed: Arc::default(),
             durability: Arc::default(),
+            first_superblock: Arc::default(),
             superblock_generation: Arc::default(),
             has_doubtful_copies: Arc::default(),
             written_devid: None,
@@ -289,6 +293,7 @@ impl PoolDevice {
                 Ok(())
             }
             Err(error) => {
+                self.first_superblock.is_in_doubt();
                 let mut doubtful = flush.unflushed;
                 // The host may have tried to write these too.
                 doubtful.absorb(&self.unflushed.take());

@@ -85,6 +85,23 @@ pub enum VolumeError {
         /// Given devices that are none of them.
         unused: Vec<UnusedDevice>,
     },
+    /// Another system holds the pool.
+    #[error(
+        "{holder}, holds the pool, by its lease on {device}: unmount it there, or mount it read-only here; if that host is \
+         gone for good, `brindle device lease --break` gives the pool back"
+    )]
+    Held {
+        /// A device with the record of the lease.
+        device: String,
+        /// Description of the holder.
+        holder: String,
+    },
+    /// The lease of the pool can't be taken.
+    #[error("the lease of the pool can't be taken: {source}")]
+    Lease {
+        /// The failure.
+        source: DeviceError,
+    },
     /// The pool can be read, and may not be written.
     #[error("cannot be written: {0}")]
     NotWritable(NotWritable),
@@ -257,6 +274,29 @@ pub enum WriteError {
     NotReplaced {
         /// Names of the devices.
         devices: Vec<String>,
+    },
+    /// A device holds a superblock that was not written here: another writer has it, too.
+    #[error(
+        "{device} (devid {devid}): another system or program writes the pool: found a superblock at {offset} of {found}, \
+         expected {expected}"
+    )]
+    OtherWriter {
+        /// Name of the device.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// Offset of the superblock.
+        offset: u64,
+        /// Description of the one that was found.
+        found: String,
+        /// Description of the one that was written here, or found when the pool was opened.
+        expected: String,
+    },
+    /// The lease of the pool is another's, or can't be verified.
+    #[error("{why}")]
+    LeaseLost {
+        /// The reason.
+        why: Arc<str>,
     },
     /// Too many devices have no new superblock.
     #[error("writing superblocks: {}", join(.failures))]

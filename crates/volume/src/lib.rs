@@ -12,6 +12,7 @@ mod device;
 mod device_set;
 mod error;
 mod layout;
+mod lease;
 mod lost_writes;
 mod parity;
 mod pool;
@@ -32,6 +33,10 @@ pub use device_set::DeviceSet;
 pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
     Warning, WriteError,
+};
+pub use lease::{
+    LEASE_INTERVAL, LeaseFound, LeaseHost, LeaseMode, LeaseOptions, StopReason, ThisHost, break_leases,
+    check_leases, find_leases,
 };
 pub use parity::syndromes;
 pub use read::{ParityRow, read_for};

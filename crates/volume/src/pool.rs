@@ -3,12 +3,17 @@
 use crate::chunk::{Chunk, ChunkMap, ChunkStripe};
 use crate::device::PoolDevice;
 use crate::layout::Layout;
+use crate::lease::Place;
 use crate::read::Choosing;
 use crate::scan::{Found, Scan, may_be_asleep};
+use crate::write::FirstSuperblock;
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem, SuperblockAge};
-use brindle_ondisk::{Defect, DevId, Generation, Holders, Logical, SUPERBLOCK_OFFSETS, Uuid};
+use brindle_ondisk::{
+    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, SUPERBLOCK_OFFSETS,
+    Uuid, to_u64,
+};
 use std::sync::Arc;
 
 /// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index; one that has left
@@ -249,6 +254,22 @@ impl Pool {
         })
     }
 
+    /// The places of records of leases on devices that may be written, where no chunk lies there.
+    pub(crate) fn lease_places(&self, fsid: Uuid) -> Vec<Place> {
+        let place = |(index, member): (usize, &PoolDevice)| {
+            let device = member.writable.as_ref().filter(|_| !member.is_seed && !member.is_intruder)?;
+            let end = LEASE_OFFSET + to_u64(LEASE_BYTES);
+            let is_used = !self.pieces_on(index, LEASE_OFFSET, end).is_empty();
+            if is_used {
+                tracing::warn!("{}: a chunk uses the place of the lease", device.name());
+                return None;
+            }
+            let identity = LeaseDevice { fsid, devid: member.devid, uuid: member.uuid };
+            Some(Place { identity, device: Arc::clone(device) })
+        };
+        self.devices.iter().enumerate().filter_map(place).collect()
+    }
+
     /// The device of an id; members come before those of a seed.
     pub(crate) fn device_mut(&mut self, devid: DevId) -> Option<&mut PoolDevice> {
         let is_it = |device: &&mut PoolDevice| device.devid == devid && !device.is_intruder;
@@ -397,6 +418,7 @@ fn present(found: &Found) -> PoolDevice {
     device.device = Some(Arc::clone(&found.device));
     device.writable = found.writable.clone();
     device.generation = Some(found.superblock.generation);
+    device.first_superblock = Arc::new(FirstSuperblock::found(found.first.clone()));
     device.superblock_generation = Arc::new(found.superblock.generation.get().into());
     device.describe(item);
     // A mark is in the chunk tree alone.

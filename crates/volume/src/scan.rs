@@ -1,10 +1,12 @@
 //! Scan of the given devices: reads every copy of every superblock, and picks those that form the pool.
 
+use crate::lease::{LeaseOptions, Place};
+use crate::write::SuperblockBytes;
 use crate::{SuperblockProblem, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::{
-    DevId, Generation, Holders, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid,
-    to_u64,
+    DevId, Generation, Holders, LeaseDevice, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock,
+    SuperblockDefect, Uuid, to_u64,
 };
 use std::cmp::Reverse;
 use std::fmt;
@@ -20,6 +22,8 @@ pub struct OpenOptions {
     pub superblock_mirror: Option<usize>,
     /// UUID of the pool, if the devices are of several; otherwise that of the first device that is no seed.
     pub fsid: Option<Uuid>,
+    /// Leases of pools that are written.
+    pub lease: LeaseOptions,
 }
 
 /// A device that was given and is not used.
@@ -85,6 +89,8 @@ pub(crate) struct Found {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) writable: Option<Arc<dyn WritableDevice>>,
     pub(crate) superblock: Arc<Superblock>,
+    /// Contents of the place of its first superblock, if they were read.
+    pub(crate) first: Option<Box<SuperblockBytes>>,
 }
 
 impl Found {
@@ -116,6 +122,18 @@ pub(crate) struct Scan {
     pub(crate) strangers: Vec<Found>,
     pub(crate) unused: Vec<UnusedDevice>,
     pub(crate) warnings: Vec<Warning>,
+}
+
+impl Scan {
+    /// The places of records of leases on devices that may be written.
+    pub(crate) fn lease_places(&self) -> Vec<Place> {
+        let place = |found: &Found| {
+            let (fsid, item) = (found.superblock.fsid, &found.superblock.dev_item);
+            let identity = LeaseDevice { fsid, devid: item.devid, uuid: item.uuid };
+            Some(Place { identity, device: Arc::clone(found.writable.as_ref()?) })
+        };
+        self.members.iter().filter_map(place).collect()
+    }
 }
 
 /// Reads all superblocks and picks the pool.
@@ -232,6 +250,7 @@ fn examine(given: Given, options: &OpenOptions) -> Examined {
     let name = device.name().to_owned();
     let mut best: Option<Box<Superblock>> = None;
     let mut problems = Vec::new();
+    let mut first = None;
     for (mirror, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
         let fits = offset + to_u64(SUPERBLOCK_SIZE) <= device.size_bytes();
         if options.superblock_mirror.is_some_and(|asked| asked != mirror) {
@@ -243,7 +262,11 @@ fn examine(given: Given, options: &OpenOptions) -> Examined {
             }
             continue;
         }
-        match read_copy(device.as_ref(), offset) {
+        let read = read_bytes(device.as_ref(), offset, writable.is_some());
+        if mirror == 0 {
+            first = read.as_ref().ok().cloned();
+        }
+        match read.and_then(|bytes| parse_copy(&bytes, offset)) {
             Ok(copy) if best.as_ref().is_none_or(|best| best.generation < copy.generation) => {
                 best = Some(copy);
             }
@@ -264,7 +287,7 @@ fn examine(given: Given, options: &OpenOptions) -> Examined {
     problems.retain(|(_, problem)| !matches!(problem, SuperblockProblem::NotThere));
     let warn = |(offset, problem)| Warning::Superblock { device: name.clone(), offset, problem };
     let warnings = problems.into_iter().map(warn).collect();
-    Examined::Usable(Found { device, writable, superblock: Arc::from(superblock) }, warnings)
+    Examined::Usable(Found { device, writable, superblock: Arc::from(superblock), first }, warnings)
 }
 
 enum Problem {
@@ -272,13 +295,21 @@ enum Problem {
     Refused(Uuid, SuperblockDefect),
 }
 
-fn read_copy(device: &dyn Device, offset: u64) -> Result<Box<Superblock>, Problem> {
-    let mut bytes = [0; SUPERBLOCK_SIZE];
+/// Reads a copy; of a device that is to be written, as the medium has it.
+fn read_bytes(device: &dyn Device, offset: u64, is_written: bool) -> Result<Box<SuperblockBytes>, Problem> {
+    let mut bytes = Box::new([0; SUPERBLOCK_SIZE]);
+    let read = match is_written {
+        true => device.read_uncached(offset, bytes.as_mut_slice()),
+        false => device.read_at(offset, bytes.as_mut_slice()),
+    };
     let failed = |error| Problem::Unusable(SuperblockProblem::Io(Arc::new(error)));
-    device.read_at(offset, &mut bytes).map_err(failed)?;
-    Superblock::parse(&bytes, offset).map_err(|defect| match defect {
+    read.map(|()| bytes).map_err(failed)
+}
+
+fn parse_copy(bytes: &SuperblockBytes, offset: u64) -> Result<Box<Superblock>, Problem> {
+    Superblock::parse(bytes, offset).map_err(|defect| match defect {
         SuperblockDefect::Features(_) | SuperblockDefect::SectorSize(_) => {
-            Problem::Refused(Superblock::from_bytes(&bytes).fsid, defect)
+            Problem::Refused(Superblock::from_bytes(bytes).fsid, defect)
         }
         _ => Problem::Unusable(SuperblockProblem::Defect(defect)),
     })

@@ -1,6 +1,7 @@
 //! The volume: a pool's devices behind one logical address space.
 
 use crate::device::PoolDevice;
+use crate::lease::{self, Keeper, Lease, LeaseMode, LeaseOptions, StopReason};
 use crate::pool::{MarkContext, Needs, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
@@ -30,6 +31,10 @@ pub struct Volume {
     pub(crate) locks: Locks,
     /// Devices whose failed flush was too much for the pool: nothing is committed any more.
     pub(crate) unflushed: OnceLock<Vec<String>>,
+    /// Reason for which the pool is not written any more.
+    stop: StopReason,
+    leasing: LeaseOptions,
+    keeper: OnceLock<Keeper>,
 }
 
 impl Volume {
@@ -53,7 +58,15 @@ impl Volume {
             let device: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(&writable);
             Given { device, writable: Some(writable) }
         });
-        let scan = scan::scan(given.collect(), options)?;
+        let given: Vec<Given> = given.collect();
+        if options.lease.mode == LeaseMode::Always {
+            // This host may remember contents from before another machine wrote them.
+            given.iter().for_each(|given| given.device.forget_cached(0, given.device.size_bytes()));
+        }
+        let mut scan = scan::scan(given.clone(), options)?;
+        if options.lease.mode != LeaseMode::Ignored && lease::admit(&scan.lease_places(), &options.lease)? {
+            scan = scan::scan(given, options)?;
+        }
         writable::check(&scan).map_err(VolumeError::NotWritable)?;
         Self::of_scan(scan, options, true)
     }
@@ -79,6 +92,9 @@ impl Volume {
             pool: RwLock::new(Rank::VolumePool, Arc::new(pool)),
             locks: Locks::default(),
             unflushed: OnceLock::new(),
+            stop: StopReason::default(),
+            leasing: options.lease.clone(),
+            keeper: OnceLock::new(),
         })
     }
 
@@ -90,6 +106,55 @@ impl Volume {
     /// Returns true if it was opened to be written.
     pub fn is_writable(&self) -> bool {
         self.is_writable
+    }
+
+    /// Takes the lease of the pool, if its devices or the options ask for one: after the chunks are known, and before anything is
+    /// written.
+    ///
+    /// # Errors
+    /// [`VolumeError::Held`] if another system takes it at the same time, [`VolumeError::Lease`].
+    pub fn take_lease(&self) -> Result<(), VolumeError> {
+        let pool = self.snapshot();
+        let is_wanted = match self.leasing.mode {
+            LeaseMode::Always => true,
+            LeaseMode::Shared => pool
+                .devices
+                .iter()
+                .any(|member| member.writable.as_ref().is_some_and(|device| device.is_shared())),
+            LeaseMode::Never | LeaseMode::Ignored => false,
+        };
+        if !self.is_writable || !is_wanted {
+            return Ok(());
+        }
+        let places = pool.lease_places(self.superblock().fsid);
+        if let Some(lease) = Lease::take(places, &self.leasing, Arc::clone(&self.stop))? {
+            let kept = self.keeper.set(Keeper::new(lease)?);
+            assert!(kept.is_ok(), "a lease is taken once");
+        }
+        Ok(())
+    }
+
+    /// The lease that it holds.
+    pub(crate) fn lease(&self) -> Option<&Lease> {
+        self.keeper.get().map(Keeper::lease)
+    }
+
+    /// Returns true if it holds a lease, or has lost one.
+    pub fn has_lease(&self) -> bool {
+        self.keeper.get().is_some()
+    }
+
+    /// Renews the lease, if there is one: for callers with a clock of their own.
+    ///
+    /// # Errors
+    /// [`WriteError::LeaseLost`](crate::WriteError::LeaseLost).
+    pub fn renew_lease(&self) -> Result<(), crate::WriteError> {
+        self.lease().map_or(Ok(()), Lease::renew)
+    }
+
+    /// The reason for which the pool is not written any more, shared by all that end it; empty until there is one.
+    pub fn stop_reason(&self) -> StopReason {
+        Arc::clone(&self.stop)
     }
 
     /// The pool's superblock: that of the last commit.

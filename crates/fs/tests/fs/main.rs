@@ -16,6 +16,7 @@ mod panics;
 mod pingpong;
 mod placement;
 mod races;
+mod shared;
 mod simulated;
 mod threads;
 mod walk;

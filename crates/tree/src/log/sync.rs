@@ -200,6 +200,9 @@ impl Pool {
         let mut superblock = Box::new(Superblock::clone(&self.superblock()));
         superblock.add_holders(self.volume().holders(superblock.generation));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
+        if self.volume().has_lease() {
+            self.volume().check_superblocks(&devices)?;
+        }
         self.volume().settle_copies(&self.superblock(), &devices)?;
         self.volume().write_log_superblocks(&superblock, &devices)?;
         Ok(())

@@ -47,6 +47,7 @@ impl Store {
     /// The blocks of a volume whose chunks have not been read yet.
     pub(crate) fn from_volume(volume: Volume, cache_bytes: usize) -> Result<Self, TreeError> {
         let cache = NodeCache::new(cache_bytes, volume.tree_context().nodesize);
+        let stop = Stop::of(&volume);
         let store = Self {
             volume,
             cache,
@@ -54,7 +55,7 @@ impl Store {
             trees: RwLock::new(Rank::TreeTable, IdMap::default()),
             moves: AtomicU64::new(0),
             freed: OnceLock::new(),
-            stop: Stop::default(),
+            stop,
         };
         store.load_chunk_tree()?;
         store.volume.check_complete()?;

@@ -96,6 +96,7 @@ impl Transactions {
         closed.advance();
         drop(closed);
         tally.ends(CommitPhase::Settle);
+        self.store.volume().check_one_superblock()?;
         self.write_frozen()?;
         tally.ends(CommitPhase::Write);
         let counts = self.publish(&frozen)?;

@@ -79,6 +79,7 @@ impl Transactions {
         let volume = self.store.volume();
         let mut part = self.part_in(frozen);
         if part.begins_series {
+            volume.check_superblocks(&part.devices)?;
             self.wake_for_series()?;
         }
         if !self.copies_are_current.swap(true, Ordering::Relaxed) {
@@ -140,6 +141,7 @@ impl Transactions {
             true => self.next_series(),
             false => self.store.superblock().series(),
         });
+        volume.check_superblocks(devices)?;
         volume.introduce_devices(&superblock, &frozen.devices);
         volume.announce_renumbered(&superblock, &frozen.devices)?;
         volume.retire_replaced(superblock.generation)?;
@@ -229,6 +231,8 @@ impl Transactions {
         if !may_sleep {
             return Ok(());
         }
+        let checked = self.store.volume().check_superblocks(&DeviceSet::ALL);
+        checked.inspect_err(|error| self.store.stop().abort(error))?;
         self.wake()?;
         self.name_holders()
     }

@@ -354,6 +354,12 @@ impl Copies {
         let mut failed = Vec::new();
         for (copy, answer) in self.0.iter().zip(batch.run()) {
             let (one, generation) = (&members[copy.number], copy.superblock.generation);
+            if copy.is_first {
+                match &answer {
+                    Ok(()) => one.member.first_superblock.is(&copy.superblock),
+                    Err(_) => one.member.first_superblock.is_in_doubt(),
+                }
+            }
             match answer {
                 // Those of a log leave the other copies as they are, and do not count.
                 Ok(()) if copy.is_first && is_durable => {}

@@ -13,6 +13,7 @@
 
 mod discard;
 mod durable;
+mod guard;
 mod known;
 mod locks;
 mod mend;
@@ -21,6 +22,7 @@ mod retire;
 mod row;
 
 pub use durable::SuperblockCopies;
+pub(crate) use guard::{FirstSuperblock, SuperblockBytes};
 pub use known::Witness;
 pub(crate) use locks::Locks;
 pub use retire::wipe_superblocks;
@@ -77,6 +79,9 @@ impl Volume {
     ) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
+        }
+        if let Some(lease) = self.lease() {
+            lease.check()?;
         }
         loop {
             let pool = self.snapshot();

@@ -62,7 +62,7 @@ impl KernelPool {
     }
 
     /// Lets the kernel mount it.
-    pub(super) fn mount(&mut self, options: &str) {
+    pub(crate) fn mount(&mut self, options: &str) {
         let loops: Vec<String> =
             self.images.iter().map(|image| run("losetup", ["-f", "--show"], [image])).collect();
         let mut options = options.to_owned();
@@ -84,7 +84,7 @@ impl KernelPool {
     }
 
     /// `btrfs check` has nothing to say of what is not mounted. It finds other devices only among block devices.
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         let loops: Vec<String> =
             self.images.iter().map(|image| run("losetup", ["-f", "--show"], [image])).collect();
         run("btrfs", ["device", "scan"], &loops);
