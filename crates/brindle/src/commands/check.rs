@@ -3,7 +3,7 @@
 use crate::cli::JsonOption;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
-use crate::commands::pool::{open_devices, without_pool};
+use crate::commands::pool::{open_devices, warn_of_leases, without_pool};
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Result, bail};
@@ -89,6 +89,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let report = brindle_check::check(open_devices(&paths)?, &check, &bar).map_err(without_pool)?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     warn_if_used(&report.fsid, &names);
+    warn_of_leases(&names);
     bar.0.finish_and_clear();
     if command.json.json {
         output::print_json(&report_json(&report))?;

@@ -15,6 +15,7 @@ use brindle_care::mkfs::{
 use brindle_device::{FileDevice, WritableDevice, is_remote, open_device_to_write};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
+use brindle_volume::{LeaseOptions, check_leases};
 use clap::Args;
 use rootdir::{Filling, RootdirOptions};
 use serde_json::{Value, json};
@@ -282,6 +283,7 @@ fn open_all(
             size => (size, None),
         };
         seen.push(fs::canonicalize(&path).unwrap_or(path));
+        check_leases(&[Arc::clone(&device)], &LeaseOptions::default())?;
         devices.push(NewDevice { class, resize_bytes, limit_bytes, ..NewDevice::new(device) });
     }
     Ok(devices)

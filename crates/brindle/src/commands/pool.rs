@@ -8,7 +8,9 @@ use brindle_device::{Device, WritableDevice, open_device};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
 use brindle_tree::{Pool, TreeError};
-use brindle_volume::{SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError};
+use brindle_volume::{
+    LEASE_INTERVAL, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError, find_leases,
+};
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -81,6 +83,8 @@ pub(crate) fn open_writable(
 fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
     let mut options = brindle_fs::OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
     options.pool.volume.degraded = mount.degraded;
+    options.pool.volume.lease.mode = mount.lease.mode;
+    options.pool.volume.lease.interval = mount.lease.interval.unwrap_or(LEASE_INTERVAL);
     options.pool.cache_bytes = mount.metadata_bytes.unwrap_or(options.pool.cache_bytes);
     options
 }
@@ -152,6 +156,21 @@ fn warn_of_writers(volume: &Volume) {
     if !volume.is_writable() {
         let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();
         warn_if_used(&volume.superblock().fsid, &names);
+        warn_of_leases(&names);
+    }
+}
+
+/// Warns if a pool that is only read is held by another system.
+pub(crate) fn warn_of_leases(names: &[String]) {
+    let devices = names.iter().filter_map(|name| open_device(Path::new(name)).ok());
+    let devices: Vec<Arc<dyn Device>> = devices.collect();
+    let found = find_leases(devices.iter().map(AsRef::as_ref));
+    if let Some(found) = found.iter().find(|found| found.record.is_held()) {
+        tracing::warn!(
+            "{}: {}, holds the pool; its writes meanwhile may look like damage",
+            found.device,
+            found.record
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod add;
 pub(crate) mod change;
+mod lease;
 mod reads;
 mod ready;
 mod rejoin;
@@ -23,6 +24,7 @@ pub(crate) enum DeviceCommand {
     #[command(subcommand)]
     Replace(ReplaceCommand),
     Rejoin(rejoin::RejoinCommand),
+    Lease(lease::LeaseCommand),
     Reads(reads::ReadsCommand),
     Ready(ready::ReadyCommand),
     Stats(stats::StatsCommand),
@@ -35,6 +37,7 @@ pub(crate) fn run(command: &DeviceCommand) -> Result<ExitCode> {
         DeviceCommand::Remove(command) => remove::run(command),
         DeviceCommand::Replace(command) => replace(command),
         DeviceCommand::Rejoin(command) => rejoin::run(command),
+        DeviceCommand::Lease(command) => lease::run(command),
         DeviceCommand::Reads(command) => reads::run(command),
         DeviceCommand::Ready(command) => ready::run(command),
         DeviceCommand::Stats(command) => stats::run(command),

@@ -17,7 +17,7 @@ pub(crate) use write::WriteChoices;
 
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Result, bail};
-use brindle_fs::{DestageSettings, SubvolumeChoice};
+use brindle_fs::{DestageSettings, LeaseMode, SubvolumeChoice};
 use brindle_fuse::Synchronous;
 use brindle_ondisk::RootId;
 use brindle_policy::defragment::idle::AutoDefragment;
@@ -44,12 +44,23 @@ pub(crate) struct MountOptions {
     pub(crate) metadata_bytes: Option<usize>,
     /// The log is not to be replayed.
     pub(crate) leaves_log: bool,
+    /// The choice of a lease.
+    pub(crate) lease: LeaseChoice,
     /// The choices of how the pool is written.
     pub(crate) write: WriteChoices,
     /// The choices of the mount itself.
     pub(crate) mount: MountChoices,
     /// The first option given that makes sense for a mount alone.
     first_of_mount: Option<&'static str>,
+}
+
+/// The choice of a lease: a record on the devices of the holder of the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeaseChoice {
+    /// Pools that get one.
+    pub(crate) mode: LeaseMode,
+    /// Time from one renewal to the next, if it was given.
+    pub(crate) interval: Option<Duration>,
 }
 
 /// The choices that concern the mount and the host, not the pool.
@@ -113,9 +124,9 @@ impl MountOptions {
     /// Returns true if these options say nothing of the pool, only of a mount of it.
     pub(crate) fn is_of_mount_alone(&self) -> bool {
         let plain = Self::default();
-        let of_pool = (&self.write, &self.read_policy, self.metadata_bytes, self.leaves_log);
+        let of_pool = (&self.write, &self.read_policy, self.metadata_bytes, self.leaves_log, self.lease);
         let mount = &self.mount;
-        of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, plain.leaves_log)
+        of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, plain.leaves_log, plain.lease)
             && (mount.commit_interval, mount.sync, mount.sync_names) == (None, false, false)
             && mount.auto_defragment == plain.mount.auto_defragment
             && mount.destage == plain.mount.destage

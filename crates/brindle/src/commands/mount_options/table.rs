@@ -1,9 +1,9 @@
 //! The table of mount options.
 
 use self::Kind::{OfMount, OfPool, Refused};
-use super::{MountOptions, value};
+use super::{LeaseChoice, MountOptions, value};
 use anyhow::{Context, Result, bail};
-use brindle_fs::{AtimeMode, PlacementMode};
+use brindle_fs::{AtimeMode, LeaseMode, PlacementMode};
 use brindle_policy::defragment::idle::AutoDefragment;
 use rustix::mount::MountFlags;
 
@@ -320,6 +320,22 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     Row::flag(OfMount, "nodiscard", "", |options| options.write.discard = false),
+    Row::either(
+        OfMount,
+        ("lease", "SECONDS"),
+        "other machines are kept from writing the pool, by a record on its devices that is renewed every SECONDS, from 1 to 60, \
+         5 unless told otherwise; the default where a device is an export of NBD",
+        |options, value| {
+            options.lease = LeaseChoice { mode: LeaseMode::Always, interval: value::lease(value)? };
+            Ok(())
+        },
+    ),
+    Row::flag(
+        OfMount,
+        "nolease",
+        "no record is made, whatever the devices; that of another machine is respected",
+        |options| options.lease = LeaseChoice { mode: LeaseMode::Never, interval: None },
+    ),
     Row::flag(
         OfMount,
         "relatime",

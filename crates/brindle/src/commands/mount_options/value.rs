@@ -43,6 +43,16 @@ pub(super) fn seconds(option: &str, value: &str) -> Result<Duration> {
     Ok(Duration::from_secs(number))
 }
 
+/// The interval of a lease; `None` if there is no value.
+pub(super) fn lease(value: &str) -> Result<Option<Duration>> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let seconds = value.parse::<u64>().ok().filter(|seconds| (1..=60).contains(seconds));
+    let wrong = || format!("option 'lease={value}': it is a number of seconds, from 1 to 60");
+    Ok(Some(Duration::from_secs(seconds.with_context(wrong)?)))
+}
+
 /// A number of MiB, in bytes.
 pub(super) fn memory(value: &str) -> Result<usize> {
     const MOST_MIB: usize = 1 << 20;
