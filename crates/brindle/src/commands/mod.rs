@@ -29,6 +29,7 @@ mod property;
 mod receive;
 mod restore;
 mod scrub;
+mod send;
 mod stat;
 mod state_directory;
 mod status;
@@ -76,6 +77,7 @@ pub(crate) enum Command {
     Cat(cat::CatCommand),
     Stat(stat::StatCommand),
     Restore(restore::RestoreCommand),
+    Send(send::SendCommand),
     Receive(receive::ReceiveCommand),
     Check(check::CheckCommand),
     Mkfs(mkfs::MkfsCommand),
@@ -107,6 +109,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Cat(command) => cat::run(&command),
         Command::Stat(command) => stat::run(&command),
         Command::Restore(command) => restore::run(&command, verbosity.quiet),
+        Command::Send(command) => send::run(&command, verbosity.quiet),
         Command::Receive(command) => receive::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Mkfs(command) => mkfs::run(&command, verbosity.quiet),

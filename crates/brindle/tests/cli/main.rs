@@ -28,6 +28,7 @@ mod receive;
 mod remount;
 mod restore;
 mod scrub;
+mod send;
 mod sorting;
 mod status;
 mod support;
