@@ -15,6 +15,7 @@ mod failing;
 mod files;
 mod inspect;
 mod lab;
+mod lease;
 mod logged;
 mod lost;
 mod metrics;

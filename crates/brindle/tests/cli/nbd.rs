@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A server; killed when it is dropped.
-struct Exported {
+pub(super) struct Exported {
     child: Child,
-    uri: String,
+    pub(super) uri: String,
 }
 
 impl Exported {
     /// Serves a device at a unix socket.
-    fn at(socket: &Path, words: &[&str]) -> Self {
+    pub(super) fn at(socket: &Path, words: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
         command.args(["export", "--socket", text(socket)]).args(words).env_remove("BRINDLE_LOG");
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
@@ -54,7 +54,7 @@ fn tool(words: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn image(directory: &Path, name: &str, size: u64) -> PathBuf {
+pub(super) fn image(directory: &Path, name: &str, size: u64) -> PathBuf {
     let path = directory.join(name);
     std::fs::File::create_new(&path).and_then(|file| file.set_len(size)).expect("room");
     path
