@@ -40,6 +40,7 @@
 pub mod distribution;
 pub mod files;
 pub mod plan;
+pub mod reason;
 pub mod shortage;
 pub mod strips;
 #[cfg(test)]

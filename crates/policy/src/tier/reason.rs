@@ -1,0 +1,129 @@
+//! Reasons for which data of a file lies on devices of one class or the other.
+
+use crate::placement::PlacementClass;
+use std::fmt;
+
+/// Facts of a file and of a chunk that a part of it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The chunk is on fast devices alone, and bulk ones are for data.
+    pub is_fast: bool,
+    /// The chunk is of the write-back tier.
+    pub is_write_back: bool,
+    /// Another file, or a snapshot, has the extent as well.
+    pub is_shared: bool,
+    /// Mark of the file.
+    pub mark: Option<PlacementClass>,
+    /// The file is not larger than small files are.
+    pub is_small: bool,
+}
+
+/// Reason for a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LocationReason {
+    /// Data of no other wish, on bulk devices.
+    Data,
+    /// The file is marked so.
+    Marked,
+    /// The file is small.
+    Small,
+    /// Data that waits to be destaged.
+    WriteBack,
+    /// Data on the other class that is shared: it moves when all that have it agree.
+    Shared,
+    /// Data on the other class: its own was full, or the wish is newer than the data.
+    Spilled,
+    /// The pool makes no difference, or the kernel places its data.
+    NoTiers,
+}
+
+impl LocationReason {
+    /// Every reason.
+    pub const ALL: [Self; 7] =
+        [Self::Data, Self::Marked, Self::Small, Self::WriteBack, Self::Shared, Self::Spilled, Self::NoTiers];
+
+    /// Name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Marked => "mark",
+            Self::Small => "small",
+            Self::WriteBack => "write_back",
+            Self::Shared => "shared",
+            Self::Spilled => "spilled",
+            Self::NoTiers => "no_tiers",
+        }
+    }
+}
+
+impl fmt::Display for LocationReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Data => "data of large files",
+            Self::Marked => "marked by user.brindle.tier",
+            Self::Small => "small files",
+            Self::WriteBack => "waits in the write-back tier to be destaged",
+            Self::Shared => "on the other class, shared with a snapshot or clone",
+            Self::Spilled => "on the other class: its own was full, or the wish is newer",
+            Self::NoTiers => "no tiers of data",
+        })
+    }
+}
+
+impl Location {
+    /// Reason for it.
+    pub fn reason(&self) -> LocationReason {
+        let wish = match (self.mark, self.is_small) {
+            (Some(class), _) => class,
+            (None, true) => PlacementClass::Fast,
+            (None, false) => PlacementClass::Bulk,
+        };
+        let is_right = self.is_fast == (wish == PlacementClass::Fast);
+        match (self.mark, is_right) {
+            _ if self.is_write_back => LocationReason::WriteBack,
+            (Some(_), true) => LocationReason::Marked,
+            (None, true) if self.is_fast => LocationReason::Small,
+            (None, true) => LocationReason::Data,
+            (_, false) if self.is_shared => LocationReason::Shared,
+            (_, false) => LocationReason::Spilled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE_ON_BULK: Location =
+        Location { is_fast: false, is_write_back: false, is_shared: false, mark: None, is_small: false };
+
+    #[test]
+    fn each_location_has_its_reason() {
+        let fast = Location { is_fast: true, ..LARGE_ON_BULK };
+        let marked = Some(PlacementClass::Fast);
+        for (location, reason) in [
+            (LARGE_ON_BULK, LocationReason::Data),
+            (Location { is_small: true, ..fast }, LocationReason::Small),
+            (Location { mark: marked, ..fast }, LocationReason::Marked),
+            (
+                Location { mark: Some(PlacementClass::Bulk), is_small: true, ..LARGE_ON_BULK },
+                LocationReason::Marked,
+            ),
+            (Location { is_write_back: true, ..fast }, LocationReason::WriteBack),
+            (Location { is_shared: true, ..fast }, LocationReason::Shared),
+            (fast, LocationReason::Spilled),
+            (Location { mark: marked, ..LARGE_ON_BULK }, LocationReason::Spilled),
+            (Location { is_small: true, ..LARGE_ON_BULK }, LocationReason::Spilled),
+        ] {
+            assert_eq!(location.reason(), reason, "{location:?}");
+        }
+    }
+
+    #[test]
+    fn names_and_words_differ() {
+        let names: std::collections::BTreeSet<_> =
+            LocationReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), LocationReason::ALL.len());
+        assert!(LocationReason::ALL.iter().all(|reason| !reason.to_string().is_empty()));
+    }
+}
