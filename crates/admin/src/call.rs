@@ -34,6 +34,25 @@ pub(crate) fn update<V: Verb<Answer = <V as Verb>::Told>>(file: &OwnedFd, value:
     unsafe { ioctl(file, Exchange::<V>::new(value)) }.map(|_| ())
 }
 
+/// The same for an ioctl whose number has the size of the beginning of its argument: the kernel fills the room behind it.
+pub(crate) fn update_with_room<V: Verb<Answer = <V as Verb>::Told>>(
+    file: &OwnedFd,
+    value: &mut V::Told,
+) -> Result<()> {
+    const { assert!(V::ROW.argument_bytes() <= size_of::<V::Told>()) };
+    // SAFETY: the kernel reads the beginning and fills no more of the room than that says; all bytes are initialised, and any
+    // bytes are a value of the type.
+    unsafe { ioctl(file, Exchange::<V>::new(value)) }.map(|_| ())
+}
+
+/// Tells an ioctl its argument that by its number has none; the answer is a number.
+pub(crate) fn ask_with<V: Verb>(file: &OwnedFd, value: &mut V::Answer) -> Result<i32> {
+    const { assert!(fits::<V, V::Answer>(Direction::Asks)) };
+    // SAFETY: the ioctl reads and fills as many bytes as its number says; all are initialised, and any bytes are a value of
+    // the type.
+    unsafe { ioctl(file, Exchange::<V>::new(value)) }
+}
+
 /// Tells an ioctl its argument; the answer is a number.
 pub(crate) fn ask<V: Verb>(file: &OwnedFd, value: &mut V::Told) -> Result<i32> {
     const { assert!(fits::<V, V::Told>(Direction::Tells)) };

@@ -5,7 +5,7 @@ use crate::call;
 use crate::tier::host;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_uapi::message::{
-    self, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
+    self, BY_ID, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
     ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
 use brindle_uapi::verb;
@@ -336,6 +336,19 @@ impl Mounted {
         self.explain("delete the subvolume", answer)
     }
 
+    /// Deletes the subvolume of this id, wherever it is in the pool.
+    pub fn delete_subvolume_by_id(&self, id: u64) -> Result<(), ControlError> {
+        let mut arguments = VolumeArgumentsV2 { flags: BY_ID, ..VolumeArgumentsV2::new_zeroed() };
+        arguments.name[..size_of::<u64>()].copy_from_slice(&id.to_ne_bytes());
+        let answer = call::set::<verb::SnapshotDestroyV2>(&self.file, arguments);
+        self.explain("delete the subvolume", answer)
+    }
+
+    /// Returns true if it is the root of a subvolume.
+    pub fn is_subvolume_root(&self) -> bool {
+        self.subvolume_root().is_ok()
+    }
+
     /// Facts about the subvolume that this lies in.
     pub fn subvolume(&self) -> Result<SubvolumeInfo, ControlError> {
         let answer = call::get::<verb::DescribeSubvolume>(&self.file);
@@ -382,6 +395,18 @@ impl Mounted {
                 _ => return Ok((found, page.default_subvolume)),
             }
             page.used = 0;
+        }
+    }
+
+    /// Its inode number in its subvolume.
+    pub(crate) fn inode_number(&self) -> Result<u64, ControlError> {
+        let stat = self.explain("stat", rustix::fs::fstat(&self.file))?;
+        match self.kind {
+            Kind::Kernel => Ok(stat.st_ino),
+            Kind::Brindle if stat.st_ino >> INODE_BITS == 0xffff => {
+                Err(self.refused("find the inode by its number", Errno::OVERFLOW))
+            }
+            Kind::Brindle => Ok(stat.st_ino & ((1 << INODE_BITS) - 1)),
         }
     }
 

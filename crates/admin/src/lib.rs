@@ -8,18 +8,25 @@ mod call;
 pub mod control;
 mod defragment;
 pub mod devices;
+pub mod extents;
 pub mod health;
 mod log;
 mod mounts;
 pub mod pool;
+pub mod registry;
 pub mod scrub;
 pub mod search;
 mod settings;
+pub mod subvolumes;
 pub mod tier;
+pub mod trees;
+pub mod usage;
+pub mod walk;
 mod write_back;
 
-/// Names of devices and pools, in what is asked and answered here.
-pub use brindle_ondisk::{DevId, Uuid};
+/// Names and kinds in what is asked and answered here.
+pub use brindle_ondisk::item::FileType;
+pub use brindle_ondisk::{BlockGroupType, DevId, Logical, ObjectId, Profile, RootId, Uuid};
 pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
 pub use pool::{AdminError, PoolAdmin, PoolFacts, Reach};
 pub use write_back::WriteBack;

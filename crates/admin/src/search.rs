@@ -27,10 +27,22 @@ impl Mounted {
         to: Key,
         see: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), ControlError> {
+        self.search_since(tree, from, to, 0, see)
+    }
+
+    /// The same, of leaves that were written by this transaction or later.
+    pub(crate) fn search_since(
+        &self,
+        tree: RootId,
+        from: Key,
+        to: Key,
+        since: u64,
+        see: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), ControlError> {
         let what = "look into a tree (root may)";
         let mut from = from;
         loop {
-            let mut page = page(tree, from, to);
+            let mut page = TreeSearch { transid_min: since, ..page(tree, from, to) };
             let answer = call::update::<verb::SearchTree>(&self.file, &mut page);
             self.explain(what, answer)?;
             if page.items == 0 {

@@ -35,7 +35,7 @@ pub use scrub::{
     KERNEL_SCRUB_READ_ONLY, KernelScrub, KernelScrubProgress, SCRUB_DEVICES_MAX, SCRUB_READ_ONLY,
     SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
 };
-pub use space::{DeviceSpace, GroupSpace, SpacePage, SpaceReport};
+pub use space::{DeviceSpace, GroupSpace, SPACE_RESERVE, SpaceEntry, SpaceList, SpacePage, SpaceReport};
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};
 pub use write_back::{WRITE_BACK_KEEP, WriteBackReport, WriteBackRequest};
 

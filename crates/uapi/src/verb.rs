@@ -7,8 +7,9 @@ use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, ContentsPart, DefragmentPiece, DeviceInfo,
     DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup,
     KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit,
-    ScrubPage, ScrubStart, ServerInfo, Setting, SnapshotRequest, SpacePage, SubvolumeInfo, SubvolumePage,
-    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    ScrubPage, ScrubStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo,
+    SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport,
+    WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -271,6 +272,14 @@ verbs! {
     /// Items of a tree.
     SearchTree: btrfs(17), Exchanges(TreeSearch), Any, Administrator, Quick, Nothing;
 
+    /// Makes a device known to the kernel (`/dev/btrfs-control`).
+    ScanDevice: btrfs(4), Tells(VolumeArguments), Kernel, Administrator, Slow, Nothing;
+    /// Makes the kernel forget a device, or with an empty name all that are not mounted (`/dev/btrfs-control`).
+    ForgetDevice: btrfs(5), Tells(VolumeArguments), Kernel, Administrator, Slow, Nothing;
+    /// Makes a device known, and answers whether all of its pool are. By its number it has no argument, and it has.
+    DeviceReady: btrfs(39), Asks(VolumeArguments), Kernel, Administrator, Slow, Nothing;
+    /// Sums by content and profile; the number has the size of what precedes the entries.
+    ListSpaces: Number::Exact(0xc010_9414), Exchanges(SpaceList), Kernel, Judged, Quick, Nothing;
     /// Gives a device of the pool another size.
     Resize: btrfs(3), Tells(VolumeArguments), Kernel, Administrator, Slow, Change;
     /// Adds a device (`BTRFS_IOC_ADD_DEV`).

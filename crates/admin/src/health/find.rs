@@ -103,6 +103,13 @@ pub fn on_block_devices(mounted: &[FoundPool]) -> Vec<FoundPool> {
     pools.into_iter().map(|(fsid, paths)| FoundPool::Devices(Uuid(fsid), paths)).collect()
 }
 
+/// Block devices with a superblock of btrfs, but those that others are built of; asking wakes sleeping disks.
+pub fn btrfs_devices() -> Vec<(PathBuf, DeviceIdentity)> {
+    let identity =
+        |path: PathBuf| DeviceIdentity::read(&path).ok().flatten().map(|identity| (path, identity));
+    block_devices().into_iter().filter_map(identity).collect()
+}
+
 fn table() -> Result<Vec<Mount>, AdminError> {
     mount_table::read().map_err(|source| AdminError::Path { path: "/proc/self/mountinfo".into(), source })
 }

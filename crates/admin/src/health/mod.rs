@@ -16,7 +16,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use find::{FoundPool, on_block_devices, on_devices, on_mounts, pool_at};
+pub use find::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts, pool_at};
 pub use members::{Members, members};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 

@@ -7,7 +7,7 @@ use brindle_care::device::DeviceCareError;
 use brindle_care::scrub::{RecordError, ScrubError};
 use brindle_device::DeviceError;
 use brindle_fs::FsError;
-use brindle_ondisk::DevId;
+use brindle_ondisk::{DevId, Logical};
 use brindle_tree::TreeError;
 use std::io;
 use std::path::PathBuf;
@@ -70,6 +70,9 @@ pub enum AdminError {
     /// The kernel keeps no classes of devices.
     #[error("the kernel keeps no classes: leave :fast and :bulk away, and see `brindle property`")]
     KernelClasses,
+    /// An extent lies in no chunk.
+    #[error("logical {0}: in no chunk of the pool")]
+    NoChunk(Logical),
     /// A device has no superblock.
     #[error("{0}: no btrfs: it has no superblock")]
     NoPool(PathBuf),

@@ -71,6 +71,14 @@ impl Reach {
         }
     }
 
+    /// The mount itself.
+    pub fn into_mounted(self) -> Option<Mounted> {
+        match self {
+            Self::Kernel(KernelMount(mounted)) | Self::Brindle(BrindleMount(mounted)) => Some(mounted),
+            Self::Devices(_) => None,
+        }
+    }
+
     /// UUID of the pool; `None` if the first device holds no pool.
     pub fn fsid(&self) -> Result<Option<Uuid>, AdminError> {
         if let Some(mounted) = self.mounted() {

@@ -64,6 +64,33 @@ pub struct SpacePage {
     pub devices: [DeviceSpace; 256],
 }
 
+/// Sums of the kernel by content and profile (`btrfs_ioctl_space_args`), with room for the answers behind it.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SpaceList {
+    /// Asked for: number of entries that have room.
+    pub slots: u64,
+    /// Answered: number of entries.
+    pub total: u64,
+    /// The entries: three contents and the reserve, a profile or, after a conversion, some of each.
+    pub entries: [SpaceEntry; 64],
+}
+
+/// Sums for one content and profile (`btrfs_ioctl_space_info`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SpaceEntry {
+    /// Content and profile; [`SPACE_RESERVE`].
+    pub kind: u64,
+    /// Logical length of the block groups.
+    pub total_bytes: u64,
+    /// Used bytes of it.
+    pub used_bytes: u64,
+}
+
+/// The entry is the global reserve (`BTRFS_SPACE_INFO_GLOBAL_RSV`).
+pub const SPACE_RESERVE: u64 = 1 << 49;
+
 /// The space of a mount of ours, put together from its pages.
 #[derive(Clone, Debug)]
 pub struct SpaceReport {
