@@ -35,12 +35,12 @@ fi
 table() {
     "$brindle" filesystem usage "$1" | awk '
         function named(kind, class) {
-            if (kind != "DATA") return tolower(kind)
+            if (kind != "Data") return tolower(kind)
             return class == "fast" ? "small files and marked ones" : "all other data"
         }
-        match($0, /^(DATA|METADATA|SYSTEM)\|[a-zA-Z0-9]+ \((fast|bulk)\): /) {
-            split($0, words, /[|( ):]+/); used = $0; sub(/.*used=/, "", used)
-            held[named(words[1], words[3]), words[3]] = used
+        match($0, /^   (Data|Metadata|System),[a-zA-Z0-9]+ on (fast|bulk) devices: /) {
+            split($1, kind, ","); used = $0; sub(/.*Used:/, "", used)
+            held[named(kind[1], $3), $3] = used
         }
         END {
             printf "    %-29s %12s %12s\n", "", "on the SSD", "on the disks"

@@ -45,14 +45,6 @@ pub(crate) fn update_with_room<V: Verb<Answer = <V as Verb>::Told>>(
     unsafe { ioctl(file, Exchange::<V>::new(value)) }.map(|_| ())
 }
 
-/// Tells an ioctl its argument that by its number has none; the answer is a number.
-pub(crate) fn ask_with<V: Verb>(file: &OwnedFd, value: &mut V::Answer) -> Result<i32> {
-    const { assert!(fits::<V, V::Answer>(Direction::Asks)) };
-    // SAFETY: the ioctl reads and fills as many bytes as its number says; all are initialised, and any bytes are a value of
-    // the type.
-    unsafe { ioctl(file, Exchange::<V>::new(value)) }
-}
-
 /// Tells an ioctl its argument; the answer is a number.
 pub(crate) fn ask<V: Verb>(file: &OwnedFd, value: &mut V::Told) -> Result<i32> {
     const { assert!(fits::<V, V::Told>(Direction::Tells)) };

@@ -45,16 +45,6 @@ impl Registry {
         let path = device.unwrap_or(Path::new(CONTROL));
         call::set::<verb::ForgetDevice>(&self.0, arguments).map_err(|source| refused(path, source))
     }
-
-    /// Returns true if the kernel knows all devices of the pool of this one.
-    ///
-    /// # Errors
-    /// A device without btrfs, or one that the kernel can't open.
-    pub fn is_ready(&self, device: &Path) -> Result<bool, AdminError> {
-        let mut arguments = named(device)?;
-        let answer = call::ask_with::<verb::DeviceReady>(&self.0, &mut arguments);
-        Ok(answer.map_err(|source| refused(device, source))? == 0)
-    }
 }
 
 fn named(device: &Path) -> Result<VolumeArguments, AdminError> {

@@ -9,6 +9,7 @@ mod dump;
 mod format;
 mod logging;
 mod output;
+mod words;
 
 use clap::{CommandFactory, Parser};
 use commands::usage::WrongUsage;
@@ -17,18 +18,30 @@ use std::process::ExitCode;
 /// The exit code that `clap` has for wrong usage.
 const WRONG_USAGE: u8 = 2;
 
+/// The exit code of a failure.
+const FAILURE: u8 = 1;
+
 fn main() -> ExitCode {
     let command = cli::Cli::command();
     let is_command = |name: &str| command.find_subcommand(name).is_some();
     let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
-    let cli = cli::Cli::parse_from(commands::balance::attach_filters(arguments));
-    let done = logging::start(&cli.verbosity).and_then(|()| commands::run(cli.command, cli.verbosity));
+    let mut is_json = words::asks_for_json(&arguments);
+    let done = words::rewrite(arguments, &command).and_then(|arguments| {
+        is_json |= words::asks_for_json(&arguments);
+        let cli = cli::Cli::parse_from(arguments);
+        logging::start(&cli.verbosity)?;
+        commands::run(cli.command, cli.verbosity)
+    });
     let code = match done {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&error);
-            if error.is::<WrongUsage>() { ExitCode::from(WRONG_USAGE) } else { ExitCode::FAILURE }
+            let status = if error.is::<WrongUsage>() { WRONG_USAGE } else { FAILURE };
+            match is_json {
+                true => output::complain_json(&error, status),
+                false => output::complain(&error),
+            }
+            ExitCode::from(status)
         }
     };
     logging::end();

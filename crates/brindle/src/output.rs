@@ -1,7 +1,7 @@
 //! Standard output and standard error.
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
@@ -57,12 +57,33 @@ impl<W: Write> Write for Headed<W> {
     }
 }
 
-/// Prints a JSON document.
+/// Version of JSON documents, in the `__header` of each: it grows when a name changes its meaning or goes.
+const JSON_VERSION: &str = "1";
+
+/// Text of a JSON document: an object, which gets the header.
+pub(crate) fn json_text(value: Value) -> Result<String> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(&with_header(value))?))
+}
+
+/// Prints a JSON document: an object, which gets the header.
 pub(crate) fn print_json(value: &Value) -> Result<()> {
     let mut out = stdout();
-    serde_json::to_writer_pretty(&mut out, value)?;
+    serde_json::to_writer_pretty(&mut out, &with_header(value.clone()))?;
     writeln!(out)?;
     Ok(out.flush()?)
+}
+
+fn with_header(mut value: Value) -> Value {
+    assert!(value.is_object(), "a document is an object");
+    value["__header"] = json!({ "version": JSON_VERSION });
+    value
+}
+
+/// Says on standard error, as a JSON document of one line, why a command failed.
+pub(crate) fn complain_json(error: &anyhow::Error, exit_status: u8) {
+    let document = with_header(json!({ "error": { "message": explain(error), "exit_status": exit_status } }));
+    // With standard error closed there is no reader.
+    let _ = writeln!(io::stderr(), "{document}");
 }
 
 /// Prints a text, or replaces a file by one with this text.

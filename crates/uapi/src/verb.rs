@@ -276,8 +276,6 @@ verbs! {
     ScanDevice: btrfs(4), Tells(VolumeArguments), Kernel, Administrator, Slow, Nothing;
     /// Makes the kernel forget a device, or with an empty name all that are not mounted (`/dev/btrfs-control`).
     ForgetDevice: btrfs(5), Tells(VolumeArguments), Kernel, Administrator, Slow, Nothing;
-    /// Makes a device known, and answers whether all of its pool are. By its number it has no argument, and it has.
-    DeviceReady: btrfs(39), Asks(VolumeArguments), Kernel, Administrator, Slow, Nothing;
     /// Sums by content and profile; the number has the size of what precedes the entries.
     ListSpaces: Number::Exact(0xc010_9414), Exchanges(SpaceList), Kernel, Judged, Quick, Nothing;
     /// Gives a device of the pool another size.

@@ -26,6 +26,7 @@ mod path;
 mod place;
 mod pool;
 mod property;
+mod reached;
 mod receive;
 mod restore;
 mod scrub;
@@ -63,7 +64,7 @@ pub(crate) enum Command {
     Property(property::PropertyCommand),
     #[command(subcommand)]
     Tier(tier::TierCommand),
-    #[command(subcommand)]
+    #[command(subcommand, name = "inspect-internal", visible_alias = "inspect")]
     Inspect(inspect::InspectCommand),
     Export(export::ExportCommand),
     #[command(subcommand)]
@@ -91,8 +92,8 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),
-        Command::Subvolume(command) => subvolume::run(command),
-        Command::Device(command) => device::run(&command),
+        Command::Subvolume(command) => subvolume::run(command, verbosity.quiet),
+        Command::Device(command) => device::run(&command, verbosity.quiet),
         Command::Replace(command) => device::replace(&command),
         Command::Balance(command) => balance::run(&command),
         Command::Scrub(command) => scrub::run(&command),

@@ -31,6 +31,11 @@ pub(crate) struct PoolOptions {
 }
 
 impl PoolOptions {
+    /// Options of a command that has other letters for them.
+    pub(crate) fn new(subvol: Option<PathBuf>, subvolid: Option<u64>, options: Vec<String>) -> Self {
+        Self { subvol, subvolid, options }
+    }
+
     /// Opens the filesystem on `devices`, and logs its warnings.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let mut options = MountOptions::parse(&self.options)?;

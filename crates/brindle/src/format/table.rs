@@ -27,6 +27,34 @@ pub(crate) fn write_table(out: &mut dyn Write, columns: &[Align], rows: &[Vec<St
     Ok(())
 }
 
+/// Writes a table as btrfs-progs have it: heads, a rule, and groups of rows with a rule between them. The second column is on
+/// the left, as are heads; all others are numbers.
+pub(crate) fn write_ruled(
+    out: &mut dyn Write,
+    heads: &[Vec<String>],
+    groups: &[&[Vec<String>]],
+) -> io::Result<()> {
+    let all = || heads.iter().chain(groups.iter().flat_map(|group| group.iter()));
+    let columns = heads.first().map_or(0, Vec::len);
+    let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut write_row = |row: &[String], is_head: bool| {
+        let cell = |(column, (cell, width)): (usize, (&String, &usize))| match is_head || column == 1 {
+            true => format!("{cell:<width$}"),
+            false => format!("{cell:>width$}"),
+        };
+        let cells: Vec<String> = row.iter().zip(&widths).enumerate().map(cell).collect();
+        writeln!(out, "{}", cells.join(" ").trim_end())
+    };
+    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+    heads.iter().try_for_each(|head| write_row(head, true))?;
+    for group in groups {
+        write_row(&rule, true)?;
+        group.iter().try_for_each(|row| write_row(row, false))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

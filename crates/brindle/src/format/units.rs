@@ -1,6 +1,6 @@
 //! Sizes, as btrfs-progs writes them.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 /// Format of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,28 @@ impl Base {
         }
     }
 
+    /// A size of whole units of the power below, in this one: btrfs-progs divide by the base until less is left, and have the
+    /// last step in a `float`.
+    fn write_from(self, units_below: u64, power: usize) -> String {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "less than the square of the base, which a `f32` holds"
+        )]
+        let value = f64::from(units_below as f32 / self.value() as f32);
+        format!("{value:.2}{}", self.names()[power])
+    }
+
     /// `bytes` in the unit that is the base to this power.
     fn write(self, bytes: u64, power: usize) -> String {
         let mut divisor = 1u128;
         for _ in 0..power {
             divisor *= u128::from(self.value());
         }
-        // Hundredths, rounded half up; 64 bits times 100 fit 128 with room to spare.
-        let hundredths = (u128::from(bytes) * 100 + divisor / 2) / divisor;
+        // Hundredths, rounded half to even, as printf does; 64 bits times 100 fit 128 with room to spare.
+        let scaled = u128::from(bytes) * 100;
+        let (whole, rest) = (scaled / divisor, 2 * (scaled % divisor));
+        let is_up = rest > divisor || (rest == divisor && whole % 2 == 1);
+        let hundredths = whole + u128::from(is_up);
         format!("{}.{:02}{}", hundredths / 100, hundredths % 100, self.names()[power])
     }
 }
@@ -58,13 +72,16 @@ impl UnitMode {
         match self {
             Self::Raw => bytes.to_string(),
             Self::Human(base) => {
-                let mut power = 0;
-                let mut rest = bytes;
+                let (mut power, mut rest, mut above) = (0, bytes, bytes);
                 while rest >= base.value() {
+                    above = rest;
                     rest /= base.value();
                     power += 1;
                 }
-                base.write(bytes, power)
+                match power {
+                    0 => base.write(bytes, 0),
+                    power => base.write_from(above, power),
+                }
             }
             Self::Fixed(base, power) => base.write(bytes, power),
         }
@@ -114,6 +131,51 @@ impl UnitOptions {
     }
 }
 
+/// The same with the letters that btrfs-progs has where `-h` is no help.
+#[derive(Args, Clone, Copy, Debug, Default)]
+#[command(next_help_heading = "Units")]
+pub(crate) struct ShortUnits {
+    /// Sizes in bytes
+    #[arg(short = 'b', long)]
+    raw: bool,
+    /// Sizes in the unit that fits, base 1024 (the default)
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Sizes in the unit that fits, base 1000
+    #[arg(short = 'H')]
+    human_decimal: bool,
+    /// Base 1024: KiB, MiB, GiB, TiB
+    #[arg(long)]
+    iec: bool,
+    /// Base 1000: kB, MB, GB, TB
+    #[arg(long)]
+    si: bool,
+    /// Sizes in KiB, or kB with --si
+    #[arg(short, long)]
+    kbytes: bool,
+    /// Sizes in MiB, or MB with --si
+    #[arg(short, long)]
+    mbytes: bool,
+    /// Sizes in GiB, or GB with --si
+    #[arg(short, long)]
+    gbytes: bool,
+    /// Sizes in TiB, or TB with --si
+    #[arg(short, long)]
+    tbytes: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong, help_heading = "Global options")]
+    help: Option<bool>,
+}
+
+impl ShortUnits {
+    /// The mode that the options ask for.
+    pub(crate) fn mode(self) -> UnitMode {
+        let Self { raw, human_readable, human_decimal, iec, si, kbytes, mbytes, gbytes, tbytes, .. } = self;
+        let si = si || human_decimal;
+        UnitOptions { raw, human_readable, iec, si, kbytes, mbytes, gbytes, tbytes }.mode()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,11 +189,13 @@ mod tests {
         assert_eq!(human.format(125_829_120), "120.00MiB");
         assert_eq!(human.format(5_368_709_120), "5.00GiB");
         assert_eq!(human.format(u64::MAX), "16.00EiB");
+        assert_eq!([human.format(9 << 27), human.format(11 << 27)], ["1.12GiB", "1.38GiB"]);
     }
 
     #[test]
     fn decimal_and_fixed_units() {
         assert_eq!(UnitMode::Human(Base::Decimal).format(147_456), "147.46kB");
+        assert_eq!(UnitMode::Human(Base::Decimal).format(3_145_728), "3.14MB");
         assert_eq!(UnitMode::Fixed(Base::Binary, 1).format(125_829_120), "122880.00KiB");
         assert_eq!(UnitMode::Fixed(Base::Binary, 4).format(125_829_120), "0.00TiB");
         assert_eq!(UnitMode::Raw.format(125_829_120), "125829120");

@@ -17,7 +17,7 @@ fn json(words: &[&str]) -> Value {
 /// Percentage of the top level's leaves that lie directly after their siblings.
 fn adjacent_percent(image: &Path) -> u64 {
     let found = json(&["inspect", "tree-stats", "--json", "-t", "5", text(image)]);
-    let siblings = &found[0]["siblings"];
+    let siblings = &found["trees"][0]["siblings"];
     let (adjacent, total) = (siblings["adjacent"].as_u64(), siblings["total"].as_u64());
     adjacent.expect("a number") * 100 / total.expect("a number")
 }

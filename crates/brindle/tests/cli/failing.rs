@@ -43,7 +43,8 @@ fn states(place: &Path, devid: u64) -> [Value; 3] {
     [["filesystem", "usage"], ["filesystem", "show"], ["tier", "status"]].map(|words| {
         let said = brindle_prints(["-q", words[0], words[1], "--json", text(place)]);
         let value: Value = serde_json::from_str(&said).expect("JSON");
-        let devices = value["devices"].as_array().expect("a list").clone();
+        let pool = value.pointer("/pools/0").unwrap_or(&value);
+        let devices = pool["devices"].as_array().expect("a list").clone();
         let device = devices.into_iter().find(|device| device["devid"] == devid);
         device.expect("it is listed")["health"].clone()
     })

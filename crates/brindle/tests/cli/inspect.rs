@@ -77,8 +77,8 @@ fn tree_stats_counts_what_dump_tree_shows() {
     let statistics: Value = serde_json::from_str(&json).expect("JSON");
     let dump = brindle_prints(with_devices(&["inspect", "dump-tree", "-t", "fs"], &image.devices));
     let leaves = dump.lines().filter(|line| line.starts_with("leaf ") && line.contains(" items ")).count();
-    assert_eq!(statistics[0]["nodes_on_level"][0], leaves);
-    assert_eq!(statistics[0]["siblings"]["total"], leaves - 1);
+    assert_eq!(statistics["trees"][0]["nodes_on_level"][0], leaves);
+    assert_eq!(statistics["trees"][0]["siblings"]["total"], leaves - 1);
     let text = brindle_prints(with_devices(&["inspect", "tree-stats", "-t", "fs"], &image.devices));
     assert!(text.starts_with("Calculating size of fs tree\n") && text.contains("\tSibling distance: "));
 }
@@ -95,8 +95,8 @@ fn filesystem_show_names_every_device() {
     assert!(text.contains("MISSING") && text.contains("*** Some devices missing"), "{text}");
     let json = brindle_prints(with_devices(&["-q", "filesystem", "show", "--json"], &image.devices[1..]));
     let pool: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!(pool["devices"][0]["missing"], true);
-    assert_eq!(pool["devices"][1]["size_bytes"], 134_217_728);
+    assert_eq!(pool["pools"][0]["devices"][0]["missing"], true);
+    assert_eq!(pool["pools"][0]["devices"][1]["size_bytes"], 134_217_728);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn sizes_of_missing_devices_come_from_the_chunk_tree_or_are_unknown() {
             let json = brindle_prints(with_devices(&["-q", "filesystem", "show", "--json"], devices));
             let pool: Value = serde_json::from_str(&json).expect("JSON");
             let text = brindle_prints(with_devices(&["-q", "filesystem", "show", "--raw"], devices));
-            let missing = pool["devices"].as_array().expect("a list");
+            let missing = pool["pools"][0]["devices"].as_array().expect("a list");
             let missing = missing.iter().find(|device| device["missing"] == true).expect("one is missing");
             assert!(missing["size_bytes"] == 134_217_728 || missing["size_bytes"].is_null(), "{missing}");
             assert_eq!(missing["size_bytes"].is_null(), text.contains("size unknown used unknown"), "{text}");

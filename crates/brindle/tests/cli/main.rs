@@ -23,6 +23,7 @@ mod mount;
 mod names;
 mod nbd;
 mod placement;
+mod progs;
 mod racing;
 mod reads;
 mod receive;

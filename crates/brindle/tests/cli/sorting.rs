@@ -242,8 +242,8 @@ fn a_balance_is_begun_paused_resumed_and_cancelled_while_programs_write() {
         assert!(said.starts_with("Done"), "{said}");
     });
     let usage = served.prints(&["filesystem", "usage"]);
-    assert!(usage.contains("DATA|RAID1:") && usage.contains("METADATA|RAID1C3"), "{usage}");
-    assert!(!usage.contains("DATA|SINGLE"), "{usage}");
+    assert!(usage.contains("Data,RAID1:") && usage.contains("Metadata,RAID1C3:"), "{usage}");
+    assert!(!usage.contains("Data,single"), "{usage}");
     assert_filled(&place);
     served.unmount();
     served.check();
@@ -270,7 +270,7 @@ fn a_balance_goes_on_after_its_server_was_killed() {
     let said = served.prints(&["balance", "resume"]);
     assert!(said.starts_with("Done"), "{said}");
     let usage = served.prints(&["filesystem", "usage"]);
-    assert!(usage.contains("DATA|RAID1:") && !usage.contains("DATA|SINGLE"), "{usage}");
+    assert!(usage.contains("Data,RAID1:") && !usage.contains("Data,single"), "{usage}");
     assert_filled(&place);
     served.unmount();
     served.check();

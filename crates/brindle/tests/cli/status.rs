@@ -56,7 +56,10 @@ impl Mixed {
     fn status(&self, operands: &[PathBuf]) -> (Option<i32>, Value, String) {
         let output = self.brindle(&["status", "--json"], operands);
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!((&document["version"], document["pools"].as_array().map(Vec::len)), (&1.into(), Some(1)));
+        assert_eq!(
+            (&document["__header"]["version"], document["pools"].as_array().map(Vec::len)),
+            (&"1".into(), Some(1))
+        );
         let line = self.brindle(&["status"], operands);
         assert_eq!(line.status.code(), output.status.code());
         let line = String::from_utf8(line.stdout).expect("text");

@@ -7,7 +7,6 @@ pub(crate) mod work;
 use crate::commands::mkfs::parse_size;
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Move the contents of block groups to other places
@@ -39,45 +38,13 @@ pub(crate) fn parse_rate(word: &str) -> Result<u64> {
     }
 }
 
-/// The arguments with the filters of `balance start` as the parser takes them: `-dusage=5` becomes `-d=usage=5`. Without
-/// that it would not know a filter from a path that follows.
-pub(crate) fn attach_filters(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let words: Vec<&OsString> =
-        arguments.iter().skip(1).filter(|word| !word.as_encoded_bytes().starts_with(b"-")).take(2).collect();
-    if words.iter().map(|word| word.to_str()).collect::<Vec<_>>() != [Some("balance"), Some("start")] {
-        return arguments;
-    }
-    for argument in &mut arguments {
-        let Some(text) = argument.to_str() else { continue };
-        let filters = ["-d", "-m", "-s"].into_iter().find_map(|option| text.strip_prefix(option));
-        if let Some(filters) = filters.filter(|filters| !filters.is_empty() && !filters.starts_with('=')) {
-            *argument = format!("{}={filters}", &text[..2]).into();
-        }
-    }
-    arguments
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{attach_filters, parse_rate};
-    use std::ffi::OsString;
+    use super::parse_rate;
 
     #[test]
     fn a_rate_is_no_standstill() {
         assert_eq!(parse_rate("20M").expect("a rate"), 20 << 20);
         assert!(parse_rate("0").is_err() && parse_rate("0M").is_err() && parse_rate("x").is_err());
-    }
-
-    #[test]
-    fn filters_are_told_from_paths() {
-        let rewrite = |words: &[&str]| {
-            let rewritten = attach_filters(words.iter().map(OsString::from).collect());
-            rewritten.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(
-            rewrite(&["brindle", "-v", "balance", "start", "-dusage=5", "-m", "-s=limit=2", "/mnt"]),
-            "brindle -v balance start -d=usage=5 -m -s=limit=2 /mnt"
-        );
-        assert_eq!(rewrite(&["brindle", "ls", "-dx", "a"]), "brindle ls -dx a");
     }
 }

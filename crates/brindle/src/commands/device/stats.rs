@@ -4,6 +4,7 @@ use crate::cli::JsonOption;
 use crate::commands::path::shown_name;
 use crate::commands::place::administer_reached;
 use crate::commands::pool::open_pool;
+use crate::format::write_ruled;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::DeviceErrors;
@@ -32,6 +33,9 @@ const NOT_ZERO: u8 = 64;
 const NAMES: [&str; 5] =
     ["write_io_errs", "read_io_errs", "flush_io_errs", "corruption_errs", "generation_errs"];
 
+/// The counters at the head of a table.
+const HEADS: [&str; 5] = ["Write", "Read", "Flush", "Corruption", "Generation"];
+
 /// Show the error counters of the devices of a pool
 ///
 /// Counted are failed writes, reads and flushes, contents that do not match their checksum, and tree blocks of a wrong
@@ -47,6 +51,9 @@ pub(crate) struct StatsCommand {
     /// Set the counters to zero after showing them
     #[arg(short = 'z', long)]
     reset: bool,
+    /// Print a table
+    #[arg(short = 'T')]
+    table: bool,
     /// A directory of a mounted pool, or the devices of one that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]
     paths: Vec<PathBuf>,
@@ -76,11 +83,31 @@ pub(crate) fn run(command: &StatsCommand) -> Result<ExitCode> {
         };
         let devices: Vec<Value> = shown.iter().map(device).collect();
         output::print_json(&json!({ "device-stats": devices }))?;
+    } else if command.table {
+        print_table(&shown)?;
     } else {
         print(&shown)?;
     }
     let is_zero = shown.iter().all(|device| device.counters == [0; 5]);
     Ok(if command.check && !is_zero { ExitCode::from(NOT_ZERO) } else { ExitCode::SUCCESS })
+}
+
+/// Prints a row for each device.
+fn print_table(shown: &[DeviceErrors]) -> Result<()> {
+    let mut heads = vec!["Id".to_owned(), "Path".to_owned()];
+    heads.extend(HEADS.map(|head| format!("{head} errors")));
+    let row = |device: &DeviceErrors| {
+        let name =
+            if device.name.is_empty() { "missing".into() } else { String::from_utf8_lossy(&device.name) };
+        let mut row = vec![device.devid.to_string(), name.into_owned()];
+        row.extend(device.counters.map(|counter| counter.to_string()));
+        row
+    };
+    let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
+    let mut out = output::stdout();
+    write_ruled(&mut out, &[heads], &[&rows])?;
+    out.flush()?;
+    Ok(())
 }
 
 fn print(shown: &[DeviceErrors]) -> Result<()> {

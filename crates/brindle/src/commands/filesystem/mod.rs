@@ -2,13 +2,14 @@
 
 mod commits;
 mod defragment;
+mod du;
 mod mounted;
 mod resize;
 mod show;
 mod space;
 
 pub(crate) use mounted::sync_what_fits;
-pub(crate) use space::mode_name;
+pub(crate) use space::{DeviceUsageCommand, device_usage, mode_name};
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -24,6 +25,7 @@ pub(crate) enum FilesystemCommand {
     Defragment(defragment::DefragmentCommand),
     Df(space::DfCommand),
     Usage(space::UsageCommand),
+    Du(du::DuCommand),
     CommitStats(commits::CommitStatsCommand),
 }
 
@@ -37,6 +39,7 @@ pub(crate) fn run(command: FilesystemCommand) -> Result<ExitCode> {
         FilesystemCommand::Defragment(command) => defragment::run(&command),
         FilesystemCommand::Df(command) => space::df(&command),
         FilesystemCommand::Usage(command) => space::usage(&command),
+        FilesystemCommand::Du(command) => du::run(&command),
         FilesystemCommand::CommitStats(command) => commits::run(&command),
     }
 }

@@ -6,8 +6,9 @@ use crate::commands::in_use::warn_if_used;
 use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, without_pool};
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
-use anyhow::Result;
-use brindle_admin::{AdminError, Mounted, Reach};
+use anyhow::{Error, Result, anyhow, bail};
+use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};
+use brindle_admin::{AdminError, Mounted, Reach, Uuid};
 use brindle_device::open_device;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,10 +38,11 @@ EXIT STATUS
   1  a device can't be read, or holds no pool
   2  wrong usage";
 
-/// Show the label, UUID and devices of a pool
+/// Show the label, UUID and devices of pools
 ///
-/// A directory stands for the pool that is mounted there, as of its last commit: `brindle filesystem usage` tells of space
-/// as of now.
+/// Without an operand, all pools that are mounted or lie on block devices. A directory stands for the pool that is mounted
+/// there, as of its last commit: `brindle filesystem usage` tells of space as of now. A block device stands for its pool, of
+/// which the other block devices are found; image files are those that are named.
 ///
 /// Devices that were not given are shown as missing, and so are those of a mounted pool that can't be opened any
 /// more. With too many missing, or with a damaged chunk tree, only the superblocks of the others can be read: the
@@ -49,9 +52,15 @@ EXIT STATUS
 pub(crate) struct ShowCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Image files or block devices: those of one pool, in any order; or a directory of a mounted pool
-    #[arg(required = true, value_name = "DEVICE|PATH")]
-    devices: Vec<PathBuf>,
+    /// Only mounted pools
+    #[arg(short, long, conflicts_with_all = ["all_devices", "places"])]
+    mounted: bool,
+    /// Only pools on block devices that are not mounted
+    #[arg(short = 'd', long, conflicts_with = "places")]
+    all_devices: bool,
+    /// Image files or block devices: those of one pool, in any order; a directory of a mounted pool; or a label or UUID
+    #[arg(value_name = "DEVICE|PATH|UUID|LABEL")]
+    places: Vec<PathBuf>,
     // Last, for its heading would hold for what follows.
     #[command(flatten)]
     units: UnitOptions,
@@ -59,28 +68,69 @@ pub(crate) struct ShowCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
-    let reach = match Reach::of(&command.devices) {
-        // A directory among devices is named as the one that cannot be opened.
-        Err(AdminError::Mixed) => Reach::Devices(command.devices.clone()),
-        reach => reach?,
-    };
-    let shown = match reach.mounted() {
-        Some(mounted) => Shown::of_mount(mounted)?,
-        None => {
-            let shown = Shown::look(&command.devices)?;
-            let names: Vec<String> = shown.devices.iter().map(|device| device.name.clone()).collect();
-            warn_if_used(&shown.superblock.fsid, &names);
-            shown
-        }
+    let shown = match command.places.as_slice() {
+        [] => find(!command.all_devices, !command.mounted)?,
+        [name] if !name.exists() => by_name(name)?,
+        [device] if is_block_device(device) => vec![of_block_device(device)?],
+        places => vec![Shown::of_places(places)?],
     };
     if command.json.json {
-        output::print_json(&pool_json(&shown))?;
+        let pools: Vec<Value> = shown.iter().map(pool_json).collect();
+        output::print_json(&json!({ "pools": pools }))?;
     } else {
         let mut out = output::stdout();
-        print_pool(&mut out, &shown, command.units.mode())?;
+        shown.iter().try_for_each(|shown| print_pool(&mut out, shown, command.units.mode()))?;
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// All pools: of mounts, and of block devices that are not mounted. One that can't be looked at is told, and not shown.
+fn find(mounted: bool, unmounted: bool) -> Result<Vec<Shown>> {
+    let on_mounts = on_mounts()?;
+    let on_devices = if unmounted { on_block_devices(&on_mounts) } else { Vec::new() };
+    let on_mounts = on_mounts.into_iter().filter(|_| mounted);
+    let look = |pool: FoundPool| match pool {
+        FoundPool::Mounted(reach, _) => reach.mounted().map(Shown::of_mount),
+        FoundPool::Devices(_, paths) => Some(Shown::look(&paths)),
+        FoundPool::ServerGone(path) => Some(Err(anyhow!("{}: its server has ended", path.display()))),
+        FoundPool::Closed(path, error) => Some(Err(Error::new(error).context(path.display().to_string()))),
+    };
+    let looked = on_mounts.chain(on_devices).filter_map(look);
+    Ok(looked.filter_map(|shown| shown.inspect_err(output::complain).ok()).collect())
+}
+
+/// The pools of a label or UUID.
+fn by_name(name: &Path) -> Result<Vec<Shown>> {
+    let bytes = name.as_os_str().as_bytes();
+    let uuid = name.to_str().and_then(Uuid::parse);
+    let is_meant = |shown: &Shown| uuid == Some(shown.superblock.fsid) || shown.superblock.label() == bytes;
+    let found: Vec<Shown> = find(true, true)?.into_iter().filter(is_meant).collect();
+    if found.is_empty() {
+        bail!("{}: no such file, and no pool of this label or UUID", name.display());
+    }
+    Ok(found)
+}
+
+fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// The pool of a block device: the mount that has it, or all block devices of the pool.
+fn of_block_device(device: &PathBuf) -> Result<Shown> {
+    match on_devices(std::slice::from_ref(device))?.into_iter().next() {
+        Some(FoundPool::Mounted(reach, _)) if reach.mounted().is_some() => {
+            Shown::of_mount(reach.mounted().expect("just seen"))
+        }
+        Some(FoundPool::Devices(fsid, _)) => {
+            let others = btrfs_devices().into_iter().filter(|(_, identity)| identity.fsid == fsid);
+            let mut devices = vec![device.clone()];
+            let is_other = |path: &PathBuf| path.canonicalize().ok() != device.canonicalize().ok();
+            devices.extend(others.map(|(path, _)| path).filter(is_other));
+            Shown::of_places(&devices)
+        }
+        _ => Shown::of_places(std::slice::from_ref(device)),
+    }
 }
 
 /// Facts of a pool that are shown.
@@ -91,6 +141,22 @@ struct Shown {
 }
 
 impl Shown {
+    /// The pool of a directory, or of devices.
+    fn of_places(places: &[PathBuf]) -> Result<Self> {
+        let reach = match Reach::of(places) {
+            // A directory among devices is named as the one that cannot be opened.
+            Err(AdminError::Mixed) => Reach::Devices(places.to_vec()),
+            reach => reach?,
+        };
+        if let Some(mounted) = reach.mounted() {
+            return Self::of_mount(mounted);
+        }
+        let shown = Self::look(places)?;
+        let names: Vec<String> = shown.devices.iter().map(|device| device.name.clone()).collect();
+        warn_if_used(&shown.superblock.fsid, &names);
+        Ok(shown)
+    }
+
     /// The pool that is mounted here. Devices that can't be opened any more are shown as missing, by the names that the
     /// mount has of them.
     fn of_mount(mounted: &Mounted) -> Result<Self> {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use brindle_device::{Device, open_device};
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use clap::Args;
-use serde_json::Value;
+use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -95,7 +95,7 @@ fn run_json(command: &DumpSuperCommand) -> Result<ExitCode> {
             }
         }
     }
-    output::print_json(&Value::Array(values))?;
+    output::print_json(&json!({ "superblocks": values }))?;
     Ok(ExitCode::SUCCESS)
 }
 

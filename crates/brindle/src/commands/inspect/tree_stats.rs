@@ -73,7 +73,7 @@ pub(crate) fn run(command: &TreeStatsCommand) -> Result<ExitCode> {
         }
     }
     if command.json.json {
-        output::print_json(&Value::Array(values))?;
+        output::print_json(&json!({ "trees": values }))?;
     }
     Ok(ExitCode::SUCCESS)
 }

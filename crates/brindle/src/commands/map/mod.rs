@@ -30,9 +30,6 @@ EXIT STATUS
   1  failure
   2  wrong usage";
 
-/// Version of the JSON document; it grows when a name changes its meaning or goes.
-const VERSION: u32 = 1;
-
 /// Draw the places of block groups on the devices of a pool
 ///
 /// The picture has a strip for each device, as long as its size, in physical order: a block for each block group, coloured by
@@ -76,8 +73,7 @@ pub(crate) fn run(command: &MapCommand) -> Result<ExitCode> {
         Picture { title, strips: strips.iter().map(labelled).collect() }.draw()
     } else {
         let devices: Vec<Value> = strips.iter().map(|(strip, device)| strip_json(strip, *device)).collect();
-        let document = json!({ "version": VERSION, "uuid": facts.fsid.to_string(), "devices": devices });
-        format!("{}\n", serde_json::to_string_pretty(&document)?)
+        output::json_text(json!({ "uuid": facts.fsid.to_string(), "devices": devices }))?
     };
     output::print_or_replace(command.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)

@@ -9,14 +9,10 @@ use brindle_admin::health::{
 use brindle_care::scrub::ScrubRecord;
 use serde_json::{Value, json};
 
-/// Version of the document; it grows when a name changes its meaning or goes.
-const VERSION: u32 = 1;
-
 /// All pools.
 pub(super) fn document(pools: &[Judged]) -> Value {
     let worst = pools.iter().map(Judged::severity).max().unwrap_or(Severity::Note);
     json!({
-        "version": VERSION,
         "severity": worst.name(),
         "pools": pools.iter().map(pool).collect::<Vec<_>>(),
     })

@@ -1,17 +1,19 @@
-//! Making and deleting subvolumes.
+//! Making subvolumes and snapshots, and choosing the default one.
 
+use super::refusal::{explain_creation, explain_default};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Mounted;
 use clap::Args;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 EXAMPLES
-    brindle subvolume create /mnt/home
+    brindle subvolume create -p /mnt/a/b/home
     brindle subvolume snapshot -r /mnt/home /mnt/home-before
     brindle subvolume delete --commit /mnt/home-before
     brindle subvolume set-default /mnt/home
@@ -27,7 +29,10 @@ EXIT STATUS
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CreateCommand {
-    /// Path of each new subvolume; its parent directory must exist
+    /// Make the directories above as well, where they are missing
+    #[arg(short, long)]
+    parents: bool,
+    /// Path of each new subvolume
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -48,20 +53,6 @@ pub(crate) struct SnapshotCommand {
     target: PathBuf,
 }
 
-/// Delete subvolumes and snapshots
-///
-/// With all that they hold; refused while they hold other subvolumes. Their space comes back bit by bit.
-#[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
-pub(crate) struct DeleteCommand {
-    /// Return when the deletion is durable
-    #[arg(short, long)]
-    commit: bool,
-    /// Subvolume to delete
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
-}
-
 /// Set the subvolume that is mounted unless another is asked for
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
@@ -75,28 +66,20 @@ pub(crate) struct SetDefaultCommand {
 }
 
 /// Runs `subvolume create`.
-pub(crate) fn create(command: &CreateCommand) -> Result<ExitCode> {
+pub(crate) fn create(command: &CreateCommand, is_quiet: bool) -> Result<ExitCode> {
     for_each(&command.paths, |path| {
         let (directory, name) = place(path)?;
-        Ok(Mounted::open(directory)?.create_subvolume(name.as_bytes())?)
-    })
-}
-
-/// Runs `subvolume delete`.
-pub(crate) fn delete(command: &DeleteCommand) -> Result<ExitCode> {
-    for_each(&command.paths, |path| {
-        let (directory, name) = place(path)?;
-        let directory = Mounted::open(directory)?;
-        directory.delete_subvolume(name.as_bytes())?;
-        if command.commit {
-            directory.sync()?;
+        if command.parents {
+            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         }
-        Ok(())
+        let made = Mounted::open(directory)?.create_subvolume(name.as_bytes());
+        made.map_err(|error| explain_creation(error, path))?;
+        tell(is_quiet, &format!("Create subvolume '{}'", directory.join(name).display()))
     })
 }
 
 /// Runs `subvolume snapshot`.
-pub(crate) fn snapshot(command: &SnapshotCommand) -> Result<ExitCode> {
+pub(crate) fn snapshot(command: &SnapshotCommand, is_quiet: bool) -> Result<ExitCode> {
     let source = Mounted::open(&command.source)?;
     let (directory, name) = if command.target.is_dir() {
         let canonical =
@@ -107,7 +90,11 @@ pub(crate) fn snapshot(command: &SnapshotCommand) -> Result<ExitCode> {
         let (directory, name) = place(&command.target)?;
         (directory, name.to_owned())
     };
-    Mounted::open(directory)?.snapshot(&source, name.as_bytes(), command.read_only)?;
+    let path = directory.join(&name);
+    let made = Mounted::open(directory)?.snapshot(&source, name.as_bytes(), command.read_only);
+    made.map_err(|error| explain_creation(error, &path))?;
+    let kind = if command.read_only { "readonly snapshot" } else { "snapshot" };
+    tell(is_quiet, &format!("Create a {kind} of '{}' in '{}'", command.source.display(), path.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,12 +108,22 @@ pub(crate) fn set_default(command: &SetDefaultCommand) -> Result<ExitCode> {
         }
         None => mounted.subvolume()?.id,
     };
-    mounted.set_default_subvolume(id)?;
+    mounted.set_default_subvolume(id).map_err(|error| explain_default(error, id))?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Says on standard output what was done, unless nothing is to be said.
+pub(super) fn tell(is_quiet: bool, text: &str) -> Result<()> {
+    if !is_quiet {
+        let mut out = output::stdout();
+        writeln!(out, "{text}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
 /// Directory and name of what is to be made or deleted.
-fn place(path: &Path) -> Result<(&Path, &OsStr)> {
+pub(super) fn place(path: &Path) -> Result<(&Path, &OsStr)> {
     let Some(name) = path.file_name() else {
         bail!("{}: no name for a subvolume", path.display());
     };
@@ -135,11 +132,11 @@ fn place(path: &Path) -> Result<(&Path, &OsStr)> {
 }
 
 /// Does it for each; what fails is told, and does not keep the others from being done.
-fn for_each(paths: &[PathBuf], act: impl Fn(&Path) -> Result<()>) -> Result<ExitCode> {
+pub(super) fn for_each(paths: &[PathBuf], mut act: impl FnMut(&Path) -> Result<()>) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for path in paths {
         if let Err(error) = act(path) {
-            output::complain(&error.context(path.display().to_string()));
+            output::complain(&error);
             code = ExitCode::FAILURE;
         }
     }

@@ -1,239 +1,261 @@
-//! Showing subvolumes: of a mounted pool, or of one that lies on devices.
+//! `subvolume list`, with the columns, filters and orders of btrfs.
 
+use super::line::{Column, Row, Shape, print_rows};
+use super::{EXAMPLES, LISTS_POOL, ListPool};
 use crate::cli::JsonOption;
-use crate::commands::path::{name_json, shown_name};
-use crate::commands::pool::PoolOptions;
-use crate::format::Civil;
+use crate::commands::reached::Reached;
 use crate::output;
-use anyhow::Result;
-use brindle_admin::{Mounted, SubvolumeRecord};
-use brindle_fs::{RootId, Subvolume, Timestamp};
-use brindle_ondisk::Uuid;
-use brindle_ondisk::item::RootFlags;
-use brindle_uapi::message::{SubvolumeInfo, text};
+use anyhow::{Result, anyhow};
+use brindle_admin::Uuid;
+use brindle_admin::subvolumes::SubvolumeFacts;
 use clap::Args;
 use serde_json::{Value, json};
-use std::io::{self, Write};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const EXAMPLES: &str = "\
-EXAMPLES
-    brindle subvolume list /mnt
-    brindle subvolume list --snapshots --json a.img b.img
-    brindle subvolume show /mnt/home
-    brindle subvolume get-default /mnt
-
-EXIT STATUS
-  0  success
-  1  failure
-  2  wrong usage";
+/// Id of the top level.
+pub(super) const TOP_LEVEL: u64 = 5;
 
 /// List the subvolumes of a pool
 ///
-/// Of one that brindle has mounted, named by any directory of it, or of an unmounted one, named by its devices. The
-/// top level is not listed.
+/// Of a mount of brindle or of the kernel, named by any path of it, or of devices that are not mounted. The top level is not
+/// listed. Paths are those from the top level; those below the subvolume of PATH begin there, as in btrfs.
+///
+/// Behind these words -q is the column of btrfs; the global option is --quiet here, or -q before them. -o has the meaning of
+/// btrfs too: options for opening devices are --options.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ListCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Only read-only ones
-    #[arg(short, long)]
-    read_only: bool,
+    /// Only those directly below the subvolume of PATH
+    #[arg(short = 'o')]
+    below: bool,
+    /// Mark those that are not directly below the subvolume of PATH by `<FS_TREE>/`
+    #[arg(short = 'a', conflicts_with = "below")]
+    all: bool,
+    /// Show the id of the parent
+    #[arg(short = 'p')]
+    parent: bool,
+    /// Show the generation of creation
+    #[arg(short = 'c')]
+    created: bool,
+    /// Show the generation, as is done anyway
+    #[arg(short = 'g')]
+    generation: bool,
+    /// Show UUIDs
+    #[arg(short = 'u')]
+    uuid: bool,
+    /// Show the UUIDs of what they are snapshots of; also -q
+    #[arg(long)]
+    parent_uuid: bool,
+    /// Show the UUIDs of what they were received from
+    #[arg(short = 'R')]
+    received_uuid: bool,
     /// Only snapshots
     #[arg(short, long)]
     snapshots: bool,
-    /// A directory of a mounted pool; or image files and block devices, those of one pool, in any order
+    /// Only read-only ones
+    #[arg(short, long)]
+    read_only: bool,
+    /// Only deleted ones that are not gone yet
+    #[arg(short, long)]
+    deleted: bool,
+    /// Print a table
+    #[arg(short, long)]
+    table: bool,
+    /// Only those of this generation, of it or later (+N), of it or earlier (-N)
+    #[arg(short = 'G', value_name = "[+|-]N", allow_hyphen_values = true)]
+    generations: Option<String>,
+    /// The same by the generation of creation
+    #[arg(short = 'C', value_name = "[+|-]N", allow_hyphen_values = true)]
+    created_generations: Option<String>,
+    /// Order: gen, ogen, rootid, path, separated by commas, each with + (the default) or - before it
+    #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
+    sort: Option<String>,
+    /// A path of a mounted pool; or image files and block devices, those of one pool, in any order
     #[arg(required = true, value_name = "PATH|DEVICE")]
     places: Vec<PathBuf>,
-    #[command(flatten)]
-    pool: PoolOptions,
+    #[command(flatten, next_help_heading = LISTS_POOL)]
+    pool: ListPool,
 }
 
-/// Show the subvolume that a path lies in
-#[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
-pub(crate) struct ShowCommand {
-    #[command(flatten)]
-    json: JsonOption,
-    /// A path of a mounted pool
-    path: PathBuf,
-}
-
-/// Show the subvolume that is mounted unless another is asked for
-#[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
-pub(crate) struct GetDefaultCommand {
-    #[command(flatten)]
-    json: JsonOption,
-    /// A directory of a mounted pool; or image files and block devices, those of one pool, in any order
-    #[arg(required = true, value_name = "PATH|DEVICE")]
-    places: Vec<PathBuf>,
-    #[command(flatten)]
-    pool: PoolOptions,
-}
-
-/// Shown facts of a subvolume.
-#[derive(Debug)]
-struct Row {
-    id: u64,
-    parent: u64,
-    generation: u64,
-    created_generation: u64,
-    created: Timestamp,
-    uuid: Uuid,
-    parent_uuid: Uuid,
-    received_uuid: Uuid,
-    is_read_only: bool,
-    path: Vec<u8>,
-}
-
-const TOP_LEVEL: u64 = 5;
-
-/// Runs `subvolume list`.
-pub(crate) fn list(command: &ListCommand) -> Result<ExitCode> {
-    let (mut rows, _) = rows(&command.places, &command.pool)?;
-    let has = |uuid: &Uuid| *uuid != Uuid([0; 16]);
-    rows.retain(|row| row.id != TOP_LEVEL);
-    rows.retain(|row| !command.read_only || row.is_read_only);
-    rows.retain(|row| !command.snapshots || has(&row.parent_uuid));
+/// Runs it.
+pub(crate) fn run(command: &ListCommand) -> Result<ExitCode> {
+    let generations = command.generations.as_deref().map(Bound::parse).transpose()?;
+    let created = command.created_generations.as_deref().map(Bound::parse).transpose()?;
+    let order = command.sort.as_deref().map(Order::parse).transpose()?.unwrap_or_default();
+    let reached = Reached::enter(&command.places, &command.pool.options())?;
+    let (found, _) = reached.subvolumes()?;
+    let here = reached.subvolume()?;
+    let is_set = |uuid: &Uuid| *uuid != Uuid([0; 16]);
+    let mut rows: Vec<Row> = found
+        .iter()
+        .filter(|subvolume| subvolume.id != TOP_LEVEL && subvolume.is_deleted == command.deleted)
+        .filter(|subvolume| !command.read_only || subvolume.is_read_only)
+        .filter(|subvolume| !command.snapshots || is_set(&subvolume.uuids[1]))
+        .filter(|subvolume| !command.below || subvolume.parent == Some(here))
+        .filter(|subvolume| generations.as_ref().is_none_or(|bound| bound.has(subvolume.generation)))
+        .filter(|subvolume| created.as_ref().is_none_or(|bound| bound.has(subvolume.transactions[0])))
+        .map(|subvolume| Row { facts: subvolume.clone(), path: command.shown_path(subvolume, here, &found) })
+        .collect();
+    rows.sort_by(|left, right| order.compare(left, right));
     if command.json.json {
-        output::print_json(&Value::Array(rows.iter().map(Row::to_json).collect()))?;
+        let rows: Vec<Value> = rows.iter().map(|row| json(&row.facts)).collect();
+        output::print_json(&json!({ "subvolumes": rows }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
-    for row in rows {
-        row.print_line(&mut out)?;
-    }
+    let shape = if command.table { Shape::Table } else { Shape::Lines };
+    print_rows(&mut out, &rows, &command.columns(), shape)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `subvolume show`.
-pub(crate) fn show(command: &ShowCommand) -> Result<ExitCode> {
-    let info = Mounted::open(&command.path)?.subvolume()?;
-    let row = Row::of_mounted(&info, text(&info.name).to_vec());
-    if command.json.json {
-        output::print_json(&row.to_json())?;
-    } else {
-        let mut out = output::stdout();
-        row.print(&mut out)?;
-        out.flush()?;
+impl ListCommand {
+    /// Columns in the order of btrfs.
+    fn columns(&self) -> Vec<Column> {
+        let chosen = [
+            (true, Column::Id),
+            (true, Column::Generation),
+            (self.created || self.snapshots || self.created_generations.is_some(), Column::Created),
+            (self.parent, Column::Parent),
+            (true, Column::TopLevel),
+            (self.snapshots, Column::Time),
+            (self.parent_uuid, Column::ParentUuid),
+            (self.received_uuid, Column::ReceivedUuid),
+            (self.uuid, Column::Uuid),
+        ];
+        chosen.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, column)| column).collect()
     }
-    Ok(ExitCode::SUCCESS)
+
+    /// The path as btrfs shows it, seen from a subvolume.
+    fn shown_path(&self, subvolume: &SubvolumeFacts, here: u64, all: &[SubvolumeFacts]) -> Vec<u8> {
+        if subvolume.is_deleted {
+            return b"DELETED".to_vec();
+        }
+        let is_child = subvolume.parent == Some(here);
+        if self.all && !is_child {
+            return [b"<FS_TREE>/", subvolume.path.as_slice()].concat();
+        }
+        if self.all || self.below || here == TOP_LEVEL || !is_within(subvolume, here, all) {
+            return subvolume.path.clone();
+        }
+        let above = all.iter().find(|other| other.id == here).map_or(0, |other| other.path.len() + 1);
+        subvolume.path.get(above..).unwrap_or_default().to_vec()
+    }
 }
 
-/// Runs `subvolume get-default`.
-pub(crate) fn get_default(command: &GetDefaultCommand) -> Result<ExitCode> {
-    let (rows, default) = rows(&command.places, &command.pool)?;
-    let row = rows.iter().find(|row| row.id == default);
-    if command.json.json {
-        output::print_json(&row.map_or_else(|| json!({ "id": default }), Row::to_json))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut out = output::stdout();
-    match row.filter(|row| row.id != TOP_LEVEL) {
-        Some(row) => row.print_line(&mut out)?,
-        None if default == TOP_LEVEL => writeln!(out, "ID {TOP_LEVEL} (the top level)")?,
-        None => writeln!(out, "ID {default} (deleted)")?,
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Rows of all subvolumes, and the id of the default one.
-fn rows(places: &[PathBuf], pool: &PoolOptions) -> Result<(Vec<Row>, u64)> {
-    if let [place] = places
-        && place.is_dir()
-    {
-        let (records, default) = Mounted::open(place)?.subvolumes()?;
-        let row = |record: SubvolumeRecord| Row::of_mounted(&record.info, record.path);
-        return Ok((records.into_iter().map(row).collect(), default));
-    }
-    let filesystem = pool.open(places)?;
-    let rows = filesystem.subvolumes()?.into_iter().map(Row::of_pool).collect();
-    Ok((rows, filesystem.default_subvolume()?.get()))
-}
-
-impl Row {
-    fn of_mounted(info: &SubvolumeInfo, path: Vec<u8>) -> Self {
-        let created = info.times[1];
-        Self {
-            id: info.id,
-            parent: info.parent,
-            generation: info.generation,
-            created_generation: info.transactions[1],
-            created: Timestamp { seconds: created.seconds.cast_signed(), nanoseconds: created.nanoseconds },
-            uuid: Uuid(info.uuid),
-            parent_uuid: Uuid(info.parent_uuid),
-            received_uuid: Uuid(info.received_uuid),
-            is_read_only: RootFlags::from_bits_retain(info.flags).contains(RootFlags::RDONLY),
-            path,
+/// Returns true if a subvolume lies below another one.
+pub(super) fn is_within(subvolume: &SubvolumeFacts, above: u64, all: &[SubvolumeFacts]) -> bool {
+    let parents: BTreeMap<u64, Option<u64>> = all.iter().map(|one| (one.id, one.parent)).collect();
+    let mut at = subvolume.parent;
+    for _ in 0..all.len() {
+        match at {
+            Some(parent) if parent == above => return true,
+            Some(parent) => at = parents.get(&parent).copied().flatten(),
+            None => return false,
         }
     }
+    false
+}
 
-    fn of_pool(subvolume: Subvolume) -> Self {
-        Self {
-            id: subvolume.id.get(),
-            parent: subvolume.parent.map_or(0, RootId::get),
-            generation: subvolume.generation,
-            created_generation: subvolume.created_generation,
-            created: subvolume.created,
-            uuid: subvolume.uuid,
-            parent_uuid: subvolume.parent_uuid,
-            received_uuid: subvolume.received_uuid,
-            is_read_only: subvolume.flags.contains(RootFlags::RDONLY),
-            path: subvolume.path,
-        }
-    }
+/// A subvolume as JSON.
+pub(super) fn json(facts: &SubvolumeFacts) -> Value {
+    use crate::commands::path::name_json;
+    use crate::format::Civil;
+    let uuid = |uuid: &Uuid| (*uuid != Uuid([0; 16])).then(|| uuid.to_string());
+    json!({
+        "id": facts.id,
+        "path": name_json(&facts.path),
+        "parent": facts.parent.unwrap_or(0),
+        "generation": facts.generation,
+        "created_generation": facts.transactions[0],
+        "created": Civil::from_epoch(facts.times[0]).to_string(),
+        "uuid": uuid(&facts.uuids[0]),
+        "parent_uuid": uuid(&facts.uuids[1]),
+        "received_uuid": uuid(&facts.uuids[2]),
+        "read_only": facts.is_read_only,
+        "deleted": facts.is_deleted,
+    })
+}
 
-    fn to_json(&self) -> Value {
-        let uuid = |uuid: &Uuid| (*uuid != Uuid([0; 16])).then(|| uuid.to_string());
-        json!({
-            "id": self.id,
-            "path": name_json(&self.path),
-            "parent": self.parent,
-            "generation": self.generation,
-            "created_generation": self.created_generation,
-            "created": Civil::from_epoch(self.created.seconds).to_string(),
-            "uuid": uuid(&self.uuid),
-            "parent_uuid": uuid(&self.parent_uuid),
-            "received_uuid": uuid(&self.received_uuid),
-            "read_only": self.is_read_only,
+/// Numbers that a filter lets through.
+enum Bound {
+    Equal(u64),
+    AtLeast(u64),
+    AtMost(u64),
+}
+
+impl Bound {
+    fn parse(word: &str) -> Result<Self> {
+        let refuse = |_| anyhow!("'{word}': not a generation: N, +N or -N");
+        Ok(match word.as_bytes().first() {
+            Some(b'+') => Self::AtLeast(word[1..].parse().map_err(refuse)?),
+            Some(b'-') => Self::AtMost(word[1..].parse().map_err(refuse)?),
+            _ => Self::Equal(word.parse().map_err(refuse)?),
         })
     }
 
-    fn print_line(&self, out: &mut impl Write) -> io::Result<()> {
-        let Self { id, generation, parent, path, .. } = self;
-        write!(out, "ID {id} gen {generation} top level {parent} path ")?;
-        out.write_all(&shown_name(path))?;
-        writeln!(out)
+    fn has(&self, number: u64) -> bool {
+        match self {
+            Self::Equal(bound) => number == *bound,
+            Self::AtLeast(bound) => number >= *bound,
+            Self::AtMost(bound) => number <= *bound,
+        }
+    }
+}
+
+/// Key of an order.
+#[derive(Clone, Copy)]
+enum SortKey {
+    Generation,
+    Created,
+    Id,
+    Path,
+}
+
+/// Order of the list: keys, each with true if it descends.
+#[derive(Default)]
+struct Order(Vec<(SortKey, bool)>);
+
+impl Order {
+    fn parse(words: &str) -> Result<Self> {
+        let key = |word: &str| {
+            let (is_descending, name) = match word.as_bytes().first() {
+                Some(b'-') => (true, &word[1..]),
+                Some(b'+') => (false, &word[1..]),
+                _ => (false, word),
+            };
+            let key = match name {
+                "gen" => SortKey::Generation,
+                "ogen" => SortKey::Created,
+                "rootid" => SortKey::Id,
+                "path" => SortKey::Path,
+                _ => return Err(anyhow!("'{name}': no order: gen, ogen, rootid or path")),
+            };
+            Ok((key, is_descending))
+        };
+        Ok(Self(words.split(',').map(key).collect::<Result<_>>()?))
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let uuid = |uuid: &Uuid| match uuid {
-            Uuid(bytes) if *bytes == [0; 16] => "-".to_owned(),
-            uuid => uuid.to_string(),
-        };
-        let name = if self.path.is_empty() { &b"<top level>"[..] } else { &shown_name(&self.path) };
-        write!(out, "{:<20}", "Name:")?;
-        out.write_all(name)?;
-        writeln!(out)?;
-        let lines = [
-            ("UUID", uuid(&self.uuid)),
-            ("Parent UUID", uuid(&self.parent_uuid)),
-            ("Received UUID", uuid(&self.received_uuid)),
-            ("Creation time", format!("{} UTC", Civil::from_epoch(self.created.seconds))),
-            ("Subvolume ID", self.id.to_string()),
-            ("Generation", self.generation.to_string()),
-            ("Gen at creation", self.created_generation.to_string()),
-            ("Parent ID", self.parent.to_string()),
-            ("Flags", if self.is_read_only { "readonly" } else { "-" }.to_owned()),
-        ];
-        for (label, value) in lines {
-            writeln!(out, "{:<20}{value}", format!("{label}:"))?;
+    fn compare(&self, left: &Row, right: &Row) -> Ordering {
+        for (key, is_descending) in &self.0 {
+            let (one, other) = (&left.facts, &right.facts);
+            let order = match key {
+                SortKey::Generation => one.generation.cmp(&other.generation),
+                SortKey::Created => one.transactions[0].cmp(&other.transactions[0]),
+                SortKey::Id => one.id.cmp(&other.id),
+                SortKey::Path => left.path.cmp(&right.path),
+            };
+            let order = if *is_descending { order.reverse() } else { order };
+            if order != Ordering::Equal {
+                return order;
+            }
         }
-        Ok(())
+        left.facts.id.cmp(&right.facts.id)
     }
 }

@@ -132,6 +132,15 @@ impl Facts {
         Ok(Self { fsid, source, devices, health, pool })
     }
 
+    /// Files up to this size have their data on fast devices; 0 on a mount of the kernel, which does not look at sizes.
+    pub(crate) fn small_file_bytes(&self) -> Result<u64> {
+        Ok(match &self.source {
+            Source::Mounted(mounted) if mounted.is_of_kernel() => 0,
+            Source::Mounted(mounted) => mounted.space()?.small_file_bytes,
+            Source::Open(pool) => pool.settings()?.small_file_bytes,
+        })
+    }
+
     /// Looks at all files; `None` if it makes no difference.
     pub(crate) fn files(&self) -> Result<Option<FileFacts>> {
         Ok(match &self.source {

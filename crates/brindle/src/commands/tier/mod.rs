@@ -8,6 +8,7 @@
 
 mod apply;
 pub(crate) mod facts;
+mod locate;
 pub(crate) mod log;
 mod plan;
 mod recover;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 #[derive(Subcommand, Debug)]
 pub(crate) enum TierCommand {
     Status(status::StatusCommand),
+    Where(locate::WhereCommand),
     Plan(plan::PlanCommand),
     Apply(apply::ApplyCommand),
     Watch(watch::WatchCommand),
@@ -40,6 +42,7 @@ pub(crate) enum TierCommand {
 pub(crate) fn run(command: &TierCommand) -> Result<ExitCode> {
     match command {
         TierCommand::Status(command) => status::run(command),
+        TierCommand::Where(command) => locate::run(command),
         TierCommand::Plan(command) => plan::run(command),
         TierCommand::Apply(command) => apply::run(command),
         TierCommand::Watch(command) => watch::run(command),

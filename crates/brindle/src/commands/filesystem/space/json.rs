@@ -1,0 +1,107 @@
+//! The same as JSON.
+
+use super::by_device::in_order;
+use super::room::{class_name, hint_text, mode_name};
+use super::{Facts, place_name, profile_name};
+use crate::commands::health::Health;
+use brindle_admin::usage::{DeviceUsage, KindUsage, Usage};
+use brindle_uapi::message::SpaceReport;
+use serde_json::{Value, json};
+
+/// Document of `filesystem df`.
+pub(super) fn df(usage: &Usage) -> Value {
+    json!({ "groups": kinds(usage), "global_reserve": reserve(usage) })
+}
+
+/// Document of `filesystem usage`.
+pub(super) fn usage(facts: &Facts) -> Value {
+    let usage = &facts.usage;
+    let overall = usage.overall();
+    let report = usage.report.as_ref();
+    json!({
+        "uuid": usage.fsid.to_string(),
+        "overall": {
+            "total_bytes": overall.size,
+            "allocated_bytes": overall.allocated,
+            "unallocated_bytes": overall.unallocated,
+            "missing_bytes": overall.missing,
+            "slack_bytes": overall.slack,
+            "used_bytes": overall.used,
+            "free_estimated_bytes": overall.free,
+            "free_estimated_min_bytes": overall.free_min,
+            "free_statfs_bytes": usage.free_statfs,
+            "data_ratio": overall.ratios.data,
+            "metadata_ratio": overall.ratios.metadata,
+            "global_reserve": reserve(usage),
+            "multiple_profiles": usage.contents_of_several_profiles(),
+        },
+        "groups": kinds(usage),
+        "devices": usage.devices.iter().map(|device| device_json(device, facts)).collect::<Vec<_>>(),
+        "placement": report.map(|report| mode_name(report.placement)),
+        "waiting_bytes": report.map(|report| report.waiting_bytes),
+        "room": report.map(room),
+        "small_file_bytes": report.map(|report| report.small_file_bytes),
+        "read_only_reason": facts.read_only,
+    })
+}
+
+/// Document of `device usage`.
+pub(super) fn devices(facts: &Facts) -> Value {
+    let devices: Vec<Value> = facts.usage.devices.iter().map(|device| device_json(device, facts)).collect();
+    json!({ "uuid": facts.usage.fsid.to_string(), "devices": devices })
+}
+
+fn kinds(usage: &Usage) -> Value {
+    let sum = |sum: &KindUsage| {
+        let place = |(place, [total, used]): (&_, &[u64; 2])| json!({ "class": place_name(*place), "total_bytes": total, "used_bytes": used });
+        json!({
+            "content": sum.kind.content_name(),
+            "profile": profile_name(sum.kind),
+            "total_bytes": sum.total_bytes,
+            "used_bytes": sum.used_bytes,
+            "raw_bytes": sum.raw_bytes,
+            "classes": sum.classes.iter().map(place).collect::<Vec<_>>(),
+        })
+    };
+    Value::Array(usage.kinds.iter().map(sum).collect())
+}
+
+fn reserve(usage: &Usage) -> Value {
+    usage.reserve.map_or(Value::Null, |[total, used]| json!({ "total_bytes": total, "used_bytes": used }))
+}
+
+fn device_json(device: &DeviceUsage, facts: &Facts) -> Value {
+    let devid = device.devid.get();
+    let reported = facts.usage.report.iter().flat_map(|report| &report.devices);
+    let reported = reported.into_iter().find(|reported| reported.devid == devid);
+    let piece = |((kind, stripes), bytes): ((brindle_admin::BlockGroupType, usize), u64)| {
+        json!({
+            "content": kind.content_name(),
+            "profile": profile_name(kind),
+            "stripes": stripes,
+            "bytes": bytes,
+        })
+    };
+    json!({
+        "devid": devid,
+        "path": (!device.path.as_os_str().is_empty()).then(|| device.path.display().to_string()),
+        "missing": device.is_missing,
+        "total_bytes": device.total_bytes,
+        "slack_bytes": device.slack_bytes,
+        "allocated_bytes": device.allocated_bytes,
+        "unallocated_bytes": device.unallocated_bytes(),
+        "class": reported.map_or_else(|| device.class.to_string(), |device| class_name(device).to_owned()),
+        "allocation_hint": reported.map(|device| hint_text(device.stored_type)),
+        "groups": in_order(device).into_iter().map(piece).collect::<Vec<_>>(),
+        "health": facts.health.get(&devid).map(Health::json),
+    })
+}
+
+fn room(report: &SpaceReport) -> Value {
+    let room = |[preferred, all]: [u64; 2]| json!({ "preferred_bytes": preferred, "bytes": all });
+    json!({
+        "data": room(report.data_room),
+        "metadata": room(report.metadata_room),
+        "fast_data_bytes": report.fast_data_room,
+    })
+}

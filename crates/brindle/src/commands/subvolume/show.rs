@@ -1,0 +1,174 @@
+//! `subvolume show` and `get-default`.
+
+use super::line::{Column, Row, Shape, print_rows};
+use super::list::{TOP_LEVEL, json};
+use super::{EXAMPLES, LISTS_POOL, ListPool};
+use crate::cli::JsonOption;
+use crate::commands::path::shown_name;
+use crate::commands::reached::Reached;
+use crate::format::{Civil, ShortUnits};
+use crate::output;
+use anyhow::{Context, Result, anyhow};
+use brindle_admin::Uuid;
+use brindle_admin::subvolumes::SubvolumeFacts;
+use clap::Args;
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show a subvolume
+///
+/// The one that PATH lies in, or another one of the same pool by its id or UUID. Times are UTC.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES, disable_help_flag = true)]
+pub(crate) struct ShowCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// The subvolume of this id
+    #[arg(short, long, value_name = "ID", conflicts_with = "uuid")]
+    rootid: Option<u64>,
+    /// The subvolume of this UUID
+    #[arg(short, long)]
+    uuid: Option<String>,
+    /// A path of a mounted pool; or image files and block devices, those of one pool, in any order
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    places: Vec<PathBuf>,
+    #[command(flatten, next_help_heading = LISTS_POOL)]
+    pool: ListPool,
+    // Taken as btrfs takes them; there is no size without quotas.
+    #[command(flatten)]
+    units: ShortUnits,
+}
+
+/// Show the subvolume that is mounted unless another is asked for
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct GetDefaultCommand {
+    #[command(flatten)]
+    json: JsonOption,
+    /// A path of a mounted pool; or image files and block devices, those of one pool, in any order
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    places: Vec<PathBuf>,
+    #[command(flatten, next_help_heading = LISTS_POOL)]
+    pool: ListPool,
+}
+
+/// Runs `subvolume show`.
+pub(crate) fn show(command: &ShowCommand) -> Result<ExitCode> {
+    let reached = Reached::enter(&command.places, &command.pool.options())?;
+    let is_by_name = command.rootid.is_some() || command.uuid.is_some();
+    let (found, facts) = match reached.subvolumes() {
+        Ok((found, _)) => {
+            let facts = command.choose(&reached, &found)?;
+            (found, facts)
+        }
+        // Without the permission to look into trees, what the mount tells of its own subvolume.
+        Err(error) => match reached.mounted() {
+            Some(mounted) if !is_by_name => (Vec::new(), SubvolumeFacts::of_mount(mounted)?),
+            _ => return Err(error),
+        },
+    };
+    let mut snapshots: Vec<&SubvolumeFacts> =
+        found.iter().filter(|other| other.uuids[1] == facts.uuids[0] && !other.is_deleted).collect();
+    snapshots.sort_by(|one, other| one.path.cmp(&other.path));
+    if command.json.json {
+        let mut value = json(&facts);
+        value["name"] = crate::commands::path::name_json(&facts.name);
+        value["snapshots"] =
+            snapshots.iter().map(|other| crate::commands::path::name_json(&other.path)).collect();
+        output::print_json(&value)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    print(&mut out, &facts, &snapshots)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ShowCommand {
+    fn choose(&self, reached: &Reached, found: &[SubvolumeFacts]) -> Result<SubvolumeFacts> {
+        let uuid =
+            self.uuid.as_deref().map(|text| Uuid::parse(text).ok_or_else(|| anyhow!("'{text}': not a UUID")));
+        let chosen = match (self.rootid, uuid.transpose()?) {
+            (Some(id), _) => (found.iter().find(|one| one.id == id), format!("id {id}")),
+            (None, Some(uuid)) => (found.iter().find(|one| one.uuids[0] == uuid), format!("UUID {uuid}")),
+            (None, None) => {
+                let id = reached.subvolume()?;
+                (found.iter().find(|one| one.id == id), format!("id {id}"))
+            }
+        };
+        chosen.0.cloned().with_context(|| format!("the pool has no subvolume of {}", chosen.1))
+    }
+}
+
+/// Runs `subvolume get-default`.
+pub(crate) fn get_default(command: &GetDefaultCommand) -> Result<ExitCode> {
+    let reached = Reached::enter(&command.places, &command.pool.options())?;
+    let (found, default) = reached.subvolumes()?;
+    let facts = found.iter().find(|one| one.id == default && !one.is_deleted);
+    if command.json.json {
+        output::print_json(&facts.map_or_else(|| json!({ "id": default }), json))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    match facts.filter(|facts| facts.id != TOP_LEVEL) {
+        Some(facts) => {
+            let row = Row { path: facts.path.clone(), facts: facts.clone() };
+            print_rows(&mut out, &[row], &[Column::Id, Column::Generation, Column::TopLevel], Shape::Lines)?;
+        }
+        None if default == TOP_LEVEL => writeln!(out, "ID {TOP_LEVEL} (FS_TREE)")?,
+        None => writeln!(out, "ID {default} (deleted)")?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, facts: &SubvolumeFacts, snapshots: &[&SubvolumeFacts]) -> io::Result<()> {
+    let uuid = |uuid: &Uuid| match uuid {
+        Uuid(bytes) if *bytes == [0; 16] => "-".to_owned(),
+        uuid => uuid.to_string(),
+    };
+    let time = |seconds: i64| match seconds {
+        0 => "-".to_owned(),
+        seconds => format!("{} +0000", Civil::from_epoch(seconds)),
+    };
+    let (path, name) = match facts.id {
+        TOP_LEVEL => (&b"/"[..], &b"<FS_TREE>"[..]),
+        _ => (&facts.path[..], &facts.name[..]),
+    };
+    out.write_all(&shown_name(path))?;
+    write!(out, "\n\tName: \t\t\t")?;
+    out.write_all(&shown_name(name))?;
+    writeln!(out)?;
+    let parent = facts.parent.unwrap_or(0).to_string();
+    let [created, sent, received] = facts.transactions;
+    let lines = [
+        ("UUID", uuid(&facts.uuids[0])),
+        ("Parent UUID", uuid(&facts.uuids[1])),
+        ("Received UUID", uuid(&facts.uuids[2])),
+        ("Creation time", time(facts.times[0])),
+        ("Subvolume ID", facts.id.to_string()),
+        ("Generation", facts.generation.to_string()),
+        ("Gen at creation", created.to_string()),
+        ("Parent ID", parent.clone()),
+        ("Top level ID", parent),
+        ("Flags", if facts.is_read_only { "readonly" } else { "-" }.to_owned()),
+        ("Send transid", sent.to_string()),
+        ("Send time", time(facts.times[1])),
+        ("Receive transid", received.to_string()),
+        ("Receive time", time(facts.times[2])),
+    ];
+    for (label, value) in lines {
+        // Values stand in the column of the fourth tab.
+        let tabs = "\t".repeat((24 - (label.len() + 2)).div_ceil(8).max(1));
+        writeln!(out, "\t{label}: {tabs}{value}")?;
+    }
+    writeln!(out, "\tSnapshot(s):")?;
+    for snapshot in snapshots {
+        write!(out, "\t\t\t\t")?;
+        out.write_all(&shown_name(&snapshot.path))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
