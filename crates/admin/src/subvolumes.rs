@@ -4,7 +4,7 @@ use crate::control::{ControlError, Mounted};
 use crate::pool::AdminError;
 use crate::trees::{Trees, joined};
 use brindle_ondisk::item::{RootFlags, RootItem, Timespec};
-use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, Uuid};
+use brindle_ondisk::{Generation, Item, Key, KeyType, ObjectId, RootId, Uuid};
 use brindle_uapi::message::text;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -147,7 +147,7 @@ impl SubvolumeFacts {
             is_read_only: flags.contains(RootFlags::RDONLY),
             uuids: [item.uuid, item.parent_uuid, item.received_uuid],
             generation: item.generation.get(),
-            transactions: [item.otransid, item.stransid, item.rtransid].map(|transid| transid.get()),
+            transactions: [item.otransid, item.stransid, item.rtransid].map(Generation::get),
             times: [&item.otime, &item.stime, &item.rtime].map(seconds),
         }
     }

@@ -135,7 +135,10 @@ impl Usage {
     pub fn of_pool(pool: &Pool) -> Result<Self, AdminError> {
         let mut usage = Self::of_inventory(inventory(pool)?, false, &HashMap::new());
         match pool.space_summary() {
-            Ok(summary) => usage.take_report(report_of(&summary)),
+            Ok(summary) => {
+                let small_file_bytes = pool.settings()?.small_file_bytes;
+                usage.take_report(SpaceReport { small_file_bytes, ..report_of(&summary) });
+            }
             // A degraded pool may lack what the estimate of its room needs.
             Err(error) => tracing::warn!("the room that is left is not known: {error}"),
         }

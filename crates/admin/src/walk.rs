@@ -26,7 +26,7 @@ pub struct Met<'w> {
 /// Receiver of what is met.
 pub type Visit<'v, E> = &'v mut dyn FnMut(&Met<'_>) -> Result<(), E>;
 
-/// Goes through what lies below an inode, and the inode itself. Directories are met after what they hold as well.
+/// Goes through what lies below an inode, and the inode itself, each once, whatever names it has. Directories are met after what they hold as well.
 ///
 /// # Errors
 /// Trees that can't be read, and those of the receiver.
@@ -36,10 +36,12 @@ pub fn walk<E: From<AdminError>>(trees: &dyn Trees, start: Inode, visit: Visit<'
     // What is still to be met, the next one last.
     let mut pending = vec![(Vec::new(), start, kind, false)];
     while let Some((path, inode, kind, is_after)) = pending.pop() {
+        // A file may have several names, and in a damaged pool a directory may be below itself.
+        if !is_after && inode.number != EMPTY_DIRECTORY && !seen.insert(inode) {
+            continue;
+        }
         visit(&Met { path: &path, inode, kind, is_after })?;
-        // A damaged pool may have a directory below itself.
-        if is_after || kind != FileType::Directory || (inode.number != EMPTY_DIRECTORY && !seen.insert(inode))
-        {
+        if is_after || kind != FileType::Directory {
             continue;
         }
         let mut entries = entries(trees, inode)?;

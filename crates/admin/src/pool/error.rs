@@ -52,9 +52,9 @@ pub enum AdminError {
     /// The filesystem could not be read or written.
     #[error(transparent)]
     Filesystem(#[from] FsError),
-    /// The kernel balances by another tool.
-    #[error("{0}: mounted by the kernel, which balances by `btrfs balance`")]
-    KernelBalances(PathBuf),
+    /// The kernel's balance lacks something.
+    #[error("mounted by the kernel, which balances by itself: {0}")]
+    KernelBalance(&'static str),
     /// The kernel takes no device back.
     #[error(
         "{0}: mounted by the kernel, which takes no device back; unmount it and give its devices by --pool, or mount it \

@@ -3,7 +3,7 @@
 use super::change::absolute;
 use super::{
     AdminError, BalanceJob, BalanceStatus, Change, Changed, DefragmentObserver, DeviceErrors, Member,
-    PoolAdmin, PoolFacts, ReplaceStatus, device_errors_of, kernel_replace, members_of,
+    PoolAdmin, PoolFacts, ReplaceStatus, device_errors_of, kernel_balance, kernel_replace, members_of,
 };
 use crate::control::Mounted;
 use crate::tier::{FencedPool, Inventory};
@@ -15,12 +15,6 @@ use brindle_ondisk::{DevId, Uuid};
 /// A mount of the kernel.
 #[derive(Debug)]
 pub struct KernelMount(pub Mounted);
-
-impl KernelMount {
-    fn balances(&self) -> AdminError {
-        AdminError::KernelBalances(self.0.path().to_owned())
-    }
-}
 
 impl PoolFacts for KernelMount {
     fn fsid(&self) -> Result<Uuid, AdminError> {
@@ -36,7 +30,7 @@ impl PoolFacts for KernelMount {
     }
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
-        Err(self.balances())
+        kernel_balance::status(&self.0)
     }
 
     fn device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError> {
@@ -49,23 +43,23 @@ impl PoolFacts for KernelMount {
 }
 
 impl PoolAdmin for KernelMount {
-    fn balance(&self, _: &BalanceJob, _: Observer<'_>) -> Result<Ended, AdminError> {
-        Err(self.balances())
+    fn balance(&self, job: &BalanceJob, observer: Observer<'_>) -> Result<Ended, AdminError> {
+        kernel_balance::carry_out(&self.0, job, observer)
     }
 
     fn pause_balance(&self) -> Result<bool, AdminError> {
-        Err(self.balances())
+        kernel_balance::stop(&self.0, Control::Pause)
     }
 
     fn cancel_balance(&self) -> Result<bool, AdminError> {
-        Err(self.balances())
+        kernel_balance::stop(&self.0, Control::Cancel)
     }
 
     fn cancel_replace(&self) -> Result<bool, AdminError> {
         kernel_replace::cancel(&self.0)
     }
 
-    /// The kernel works in the calling process, and hears no control but that of a replacement.
+    /// The kernel works in the calling process, and hears no control but those of a replacement and of a balance.
     fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         match change {
             Change::Add { class: Some(_), .. } => Err(AdminError::KernelClasses),

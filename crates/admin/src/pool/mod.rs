@@ -9,6 +9,7 @@ mod change;
 mod error;
 mod identity;
 mod kernel;
+mod kernel_balance;
 mod kernel_replace;
 mod offline;
 mod replace;

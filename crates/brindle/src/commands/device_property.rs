@@ -6,10 +6,11 @@ use crate::commands::pool::{open_pool, open_writable};
 use anyhow::{Context, Result, bail};
 use brindle_admin::pool::DeviceIdentity;
 use brindle_admin::tier::MountedDevice;
-use brindle_admin::{DevId, Mounted, PoolFacts, Reach};
+use brindle_admin::{ControlError, DevId, Mounted, PoolFacts, Reach};
 use brindle_device::{DeviceError, WritableDevice, open_device_to_write};
 use brindle_policy::placement::AllocationHint;
 use brindle_uapi::message::text;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +56,16 @@ pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String], out: &mut
     Ok(())
 }
 
+/// Stores a hint by a mount.
+fn store(mounted: &Mounted, devid: u64, hint: AllocationHint) -> Result<()> {
+    match mounted.set_allocation_hint(devid, hint.number().into()) {
+        Err(ControlError::Refused { source: Errno::NODEV, .. }) => {
+            bail!("the pool has no device with the id {devid}")
+        }
+        done => Ok(done?),
+    }
+}
+
 /// Stores another hint: on a mount of brindle, or in a pool that is not in use.
 pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &str) -> Result<()> {
     let hint: AllocationHint = value.parse().with_context(|| format!("'{value}' is no allocation hint"))?;
@@ -65,13 +76,11 @@ pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &s
             (None, [only]) => only.devid,
             (None, _) => bail!("{}: of several devices, --devid says which", path.display()),
         };
-        return Ok(mounted.set_allocation_hint(devid, hint.number().into())?);
+        return store(mounted, devid, hint);
     }
     match set_unmounted(path, devid, options, hint) {
         Err(error) if is_busy(&error) => match Mounted::serving(path) {
-            Some((mounted, itself)) => {
-                Ok(mounted.set_allocation_hint(devid.unwrap_or(itself.get()), hint.number().into())?)
-            }
+            Some((mounted, itself)) => store(&mounted, devid.unwrap_or(itself.get()), hint),
             None => Err(error),
         },
         done => done,

@@ -275,6 +275,9 @@ fn open_all(
             if command.size.is_some() && is_fixed {
                 bail!("{} is a block device: --size is for image files", path.display());
             }
+            if !path.exists() && !is_remote(&path) {
+                bail!("{}: no such file: with --size SIZE it is made", path.display());
+            }
             (open_device_to_write(&path)?, is_fixed)
         };
         let (resize_bytes, limit_bytes) = match size {

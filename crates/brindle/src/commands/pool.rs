@@ -4,6 +4,7 @@ use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
+use brindle_care::mkfs::signature;
 use brindle_device::{Device, WritableDevice, open_device};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
@@ -150,10 +151,30 @@ pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
     };
     match &error {
         VolumeError::NoPool { fsid: None, devices } if devices.iter().all(is_blank) => {
-            anyhow!(devices.iter().map(UnusedDevice::to_string).collect::<Vec<_>>().join("; "))
+            let reason = |device: &UnusedDevice| contents_of(device).unwrap_or_else(|| device.to_string());
+            anyhow!(devices.iter().map(reason).collect::<Vec<_>>().join("; "))
+        }
+        VolumeError::NoPool { fsid: None, devices } if devices.iter().any(is_empty) => {
+            let reason = |device: &UnusedDevice| match is_empty(device) {
+                true => format!("{} is empty: `brindle mkfs` makes a pool on it", device.device),
+                false => device.to_string(),
+            };
+            anyhow!(devices.iter().map(reason).collect::<Vec<_>>().join("; "))
         }
         _ => error.into(),
     }
+}
+
+/// The format that lies on a device instead, if it is a known one.
+fn contents_of(unused: &UnusedDevice) -> Option<String> {
+    let device = open_device(Path::new(&unused.device)).ok()?;
+    let format = signature::find(&*device).ok()??;
+    Some(format!("{}: not a btrfs device: it holds {format}", unused.device))
+}
+
+/// Returns true if there is nothing on a device, not even room.
+fn is_empty(unused: &UnusedDevice) -> bool {
+    open_device(Path::new(&unused.device)).is_ok_and(|device| device.size_bytes() == 0)
 }
 
 /// Warns if a pool that is only read is written by others.

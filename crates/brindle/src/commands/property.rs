@@ -1,22 +1,22 @@
 //! `brindle property`: what files, directories and subvolumes of a mounted pool can be told to be.
 
 use crate::commands::device_property;
-use crate::commands::filesystem::mode_name;
+use crate::commands::filesystem::{mode_name, set_label};
 use crate::commands::mkfs::parse_profile;
 use crate::commands::mount_options::parse_small_files;
 use crate::commands::path::shown_name;
 use crate::commands::tier::{log, warning};
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::output;
-use anyhow::{Context, Result};
-use brindle_admin::Mounted;
+use anyhow::{Context, Result, bail};
+use brindle_admin::{ControlError, Mounted};
 use brindle_policy::writeback::WriteBackMode;
 use brindle_uapi::mount_table;
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,6 +48,7 @@ EXIT STATUS
 pub(crate) enum PropertyCommand {
     Get(GetCommand),
     Set(SetCommand),
+    List(ListCommand),
 }
 
 /// Show a property, or all
@@ -66,6 +67,9 @@ pub(crate) enum PropertyCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
+    /// Type of the object, as btrfs takes it; the property says as much
+    #[arg(short = 't', value_enum, value_name = "TYPE", hide = true)]
+    _object_type: Option<ObjectType>,
     /// File, directory, device or mount point
     path: PathBuf,
     /// The property; all if none is named
@@ -116,6 +120,9 @@ pub(crate) struct GetCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SetCommand {
+    /// Type of the object, as btrfs takes it; the property says as much
+    #[arg(short = 't', value_enum, value_name = "TYPE", hide = true)]
+    _object_type: Option<ObjectType>,
     /// File, directory, device or mount point
     path: PathBuf,
     /// The property
@@ -134,6 +141,7 @@ pub(crate) struct SetCommand {
 enum Property {
     Ro,
     Compression,
+    Label,
     Tier,
     Placement,
     #[value(name = "small_files")]
@@ -173,7 +181,7 @@ impl Property {
 
     /// Returns true if it belongs to a mount and to nothing else.
     fn is_of_mount(self) -> bool {
-        !matches!(self, Self::Ro | Self::Compression | Self::Tier | Self::AllocationHint)
+        !matches!(self, Self::Ro | Self::Compression | Self::Label | Self::Tier | Self::AllocationHint)
     }
 
     /// Returns true if a path, which may be the mount point of a mount of brindle, has the property.
@@ -181,6 +189,8 @@ impl Property {
         match self {
             Self::Ro => mounted.is_read_only().is_ok(),
             Self::Compression | Self::Tier => true,
+            // As in btrfs, of the whole pool, and asked for by its name alone where many properties are shown.
+            Self::Label => false,
             // A mount that is not written does not know them.
             Self::AllocationHint | Self::SmallFiles | Self::Placement => is_served && mounted.space().is_ok(),
             Self::WriteBack | Self::WriteBackProfile => is_served && mounted.write_back().is_ok(),
@@ -201,6 +211,7 @@ pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
     match command {
         PropertyCommand::Get(command) => get(command)?,
         PropertyCommand::Set(command) => set(command)?,
+        PropertyCommand::List(command) => list(command)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -247,6 +258,11 @@ fn print(property: Property, command: &GetCommand, out: &mut impl Write) -> Resu
             let mode = Mounted::open(path)?.space()?.placement;
             writeln!(out, "placement={}", mode_name(mode))?;
         }
+        Property::Label => {
+            write!(out, "label=")?;
+            out.write_all(&shown_name(&Mounted::open(path)?.label()?))?;
+            writeln!(out)?;
+        }
         Property::Tier => print_attribute(out, path, "tier", TIER)?,
         Property::Ro => writeln!(out, "ro={}", Mounted::open(path)?.is_read_only()?)?,
         Property::Compression => print_attribute(out, path, "compression", COMPRESSION)?,
@@ -285,7 +301,7 @@ fn require_mount_point(property: Property, path: &Path) -> Result<()> {
     }
 }
 
-fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Result<()> {
+fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) -> Result<()> {
     if property.is_of_mount() {
         require_mount_point(*property, path)?;
     }
@@ -341,19 +357,135 @@ fn set(SetCommand { path, property, value, devid, options }: &SetCommand) -> Res
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         },
         (Property::Tier, _) => return wrong_usage(format!("'{value}': a tier is fast or bulk")),
-        (Property::Ro, "true" | "false") => Mounted::open(path)?.set_read_only(value == "true")?,
+        (Property::Ro, "true" | "false") => set_read_only(path, value == "true")?,
+        (Property::Label, label) => set_label(&Mounted::open(path)?, label.as_bytes())?,
         (Property::Ro, _) => return wrong_usage(format!("'{value}': ro is true or false")),
         (Property::Compression, _) => {
             let value = if value.is_empty() { "none" } else { value.as_str() };
-            rustix::fs::setxattr(path, COMPRESSION, value.as_bytes(), XattrFlags::empty())
-                .with_context(|| format!("{}: compression {value}", path.display()))?;
+            match rustix::fs::setxattr(path, COMPRESSION, value.as_bytes(), XattrFlags::empty()) {
+                Err(Errno::INVAL) => {
+                    return wrong_usage(format!("'{value}': compression is zlib, lzo, zstd or none"));
+                }
+                done => done.with_context(|| format!("{}: compression {value}", path.display()))?,
+            }
         }
         (of_reading, value) => {
             let name = of_reading.name();
-            Mounted::open(path)?.set_setting(&name, value).with_context(|| format!("{name} {value}"))?;
+            set_setting(&Mounted::open(path)?, &name, value)?;
         }
     }
     Ok(())
+}
+
+/// Makes a subvolume read-only or writable.
+fn set_read_only(path: &Path, is_read_only: bool) -> Result<()> {
+    let mounted = Mounted::open(path)?;
+    if !mounted.is_subvolume_root() {
+        bail!("{}: ro is a property of subvolumes, and this is none", path.display());
+    }
+    Ok(mounted.set_read_only(is_read_only)?)
+}
+
+/// Changes a setting of a mount, and tells what it may be where it is refused.
+fn set_setting(mounted: &Mounted, name: &str, value: &str) -> Result<()> {
+    match mounted.set_setting(name, value) {
+        Err(ControlError::Refused { source: Errno::INVAL, .. }) => {
+            let now = mounted.setting(name).unwrap_or_default();
+            wrong_usage(match name {
+                // All policies, with the one of now in brackets.
+                "read_policy" => format!("'{value}': {name} is one of {now}"),
+                _ => format!("'{value}': no value of {name}, which is {now} now"),
+            })
+        }
+        done => done.with_context(|| format!("{name} {value}")),
+    }
+}
+
+/// Types of objects that have properties, as btrfs has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ObjectType {
+    #[value(alias = "i")]
+    Inode,
+    #[value(alias = "s")]
+    Subvol,
+    #[value(alias = "f")]
+    Filesystem,
+    #[value(alias = "d")]
+    Device,
+}
+
+/// List the properties that an object can have
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ListCommand {
+    /// Only those of this type
+    #[arg(short = 't', value_enum, value_name = "TYPE")]
+    object_type: Option<ObjectType>,
+    /// File, directory, device or mount point
+    path: PathBuf,
+}
+
+impl Property {
+    /// Types of objects that have it.
+    fn types(self) -> &'static [ObjectType] {
+        match self {
+            Self::Ro => &[ObjectType::Subvol],
+            Self::Compression | Self::Tier => &[ObjectType::Inode],
+            Self::AllocationHint => &[ObjectType::Device, ObjectType::Filesystem],
+            _ => &[ObjectType::Filesystem],
+        }
+    }
+
+    /// A few words about it.
+    fn about(self) -> &'static str {
+        match self {
+            Self::Ro => "read-only status of a subvolume",
+            Self::Compression => "compression algorithm for the file or directory",
+            Self::Label => "label of the filesystem",
+            Self::Tier => "class of devices for the data of a file, or of new files of a directory",
+            Self::Placement => "weight of the class of a device",
+            Self::SmallFiles => "length up to which data of files lies on fast devices",
+            Self::WriteBack => "data that lies on fast devices first",
+            Self::WriteBackProfile => "profile of data that waits on fast devices",
+            Self::LogProfile => "copies of the log",
+            Self::AllocationHint => "use of a device",
+            Self::MetadataDefrag => "defragmentation of metadata while the mount is idle",
+            Self::ReadPolicy => "choice of one of several mirrors",
+            Self::ReadStatistics => "counts of reads under every policy",
+            Self::ReadHostStatistics => "regard for the requests of other programs",
+            Self::RoundrobinMixedOnly => "penalties only where a pool has disks and flash",
+            Self::RoundrobinRotating => "penalty of a disk that would have to seek",
+            Self::RoundrobinNonRotating => "penalty of flash that would have to seek",
+        }
+    }
+}
+
+/// Lists what an object can have.
+fn list(command: &ListCommand) -> Result<()> {
+    let ListCommand { object_type, path } = command;
+    let metadata = path.metadata().with_context(|| path.display().to_string())?;
+    let is_device = metadata.file_type().is_block_device();
+    let mounted = Mounted::open(path).ok().filter(|_| !is_device);
+    let has = |kind: ObjectType| match (kind, &mounted) {
+        (ObjectType::Device, mounted) => mounted.is_none(),
+        (_, None) => false,
+        (ObjectType::Inode, _) => true,
+        (ObjectType::Subvol, Some(mounted)) => mounted.is_subvolume_root(),
+        (ObjectType::Filesystem, _) => is_mount_point(path),
+    };
+    let is_served = mounted.as_ref().is_some_and(|mounted| !mounted.is_of_kernel());
+    let is_meant = |property: &&Property| {
+        let is_known = is_served
+            || mounted.is_none()
+            || matches!(property, Property::Ro | Property::Compression | Property::Label);
+        let has_type = |kind: &&ObjectType| object_type.is_none_or(|wanted| wanted == **kind) && has(**kind);
+        is_known && property.types().iter().any(|kind| has_type(&kind))
+    };
+    let mut out = output::stdout();
+    for property in Property::value_variants().iter().filter(is_meant) {
+        writeln!(out, "{:<20}{}", property.name(), property.about())?;
+    }
+    Ok(out.flush()?)
 }
 
 /// Tells why no data goes to the write-back tier, if it is meant to, and what the loss of a device would cost.

@@ -47,7 +47,6 @@ impl Pool {
         for device in &devices.0 {
             brindle_prints(["-q", "device", "scan", text(device)]);
         }
-        brindle_prints(["device", "ready", text(&devices.0[0])]);
         run("mount", &["-t", "btrfs", text(&devices.0[0]), text(&place)]);
         KernelMount { place, devices }
     }
@@ -123,6 +122,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("subvolume show -r 257", ""),
     ("subvolume get-default", ""),
     ("subvolume find-new", "a"),
+    ("property list -ts", "a"),
+    ("property list -tf", ""),
     ("inspect-internal rootid", "a/p"),
     ("inspect-internal subvolid-resolve 257", ""),
     ("inspect-internal inode-resolve 257", "a"),
@@ -207,7 +208,20 @@ fn questions_to_a_mount_of_the_kernel_are_answered_as_by_btrfs_progs() {
     assert!(said.contains("in no extent of data"), "{said}");
     let found = json(&["tier", "where", "--json", "--fast", "1", "--bulk", "2", "--bulk", "3", &at("a/own")]);
     assert_eq!((&found["files"], &found["total_bytes"]), (&1.into(), &(2 << 20).into()), "{found}");
+    balances_are_carried_out_by_the_kernel(place);
     deletions_say_why_not(place);
+}
+
+fn balances_are_carried_out_by_the_kernel(place: &Path) {
+    assert_eq!(brindle_prints(["balance", "status", text(place)]), "There is no balance.\n");
+    let said = brindle_prints(["balance", "start", "-d", "usage=100", text(place)]);
+    assert!(said.starts_with("Done: ") && !said.starts_with("Done: 0 "), "{said}");
+    let said = brindle_fails(1, ["balance", "start", "-mmisplaced", text(place)]);
+    assert!(said.contains("brindle tier apply"), "{said}");
+    for what in ["pause", "cancel"] {
+        let said = brindle_fails(2, ["balance", what, text(place)]);
+        assert!(said.contains("no balance"), "{said}");
+    }
 }
 
 /// The address of a file's first extent, by the dump of its tree's items.
@@ -271,7 +285,7 @@ fn a_mount_of_brindle_and_devices_answer_as_the_kernel_does() {
     // The clone and what it was cloned from share all; two snapshots share the large file.
     let du = json(&["fi", "du", "--format", "json", "-s", text(&place)]);
     let sums = &du["files"][0];
-    assert_eq!(sums["total_bytes"].as_u64(), Some(5 * (3 << 20) + (2 << 20)), "{du}");
+    assert_eq!(sums["total_bytes"].as_u64(), Some(3 * (3 << 20) + (2 << 20)), "{du}");
     assert_eq!((&sums["exclusive_bytes"], &sums["set_shared_bytes"]), (&0.into(), &(4 << 20).into()), "{du}");
     // Data of large files is on the disks, and the mark of another one brings it to the SSD.
     let found = json(&["tier", "where", "--json", &at("a/large")]);
@@ -335,4 +349,47 @@ fn an_error_is_json_where_json_was_asked_for() {
     }
     let said = brindle_fails(2, ["--format", "json", "subvolume", "create", "x"]);
     assert!(said.contains("no output as JSON"), "{said}");
+}
+
+#[test]
+fn refusals_say_what_may_be_done() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let at = |name: &str| text(&directory.path().join(name)).to_owned();
+    let refused = |code: i32, words: &[&str], reason: &str| {
+        let said = brindle_fails(code, words);
+        assert!(said.contains(reason), "{words:?}: {said}");
+    };
+    let mut foreign = vec![0; 1 << 20];
+    foreign[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
+    fs::write(at("ext4"), foreign).expect("room");
+    fs::write(at("empty"), "").expect("room");
+    fs::write(at("small"), vec![0; 8 << 20]).expect("room");
+    refused(1, &["mkfs", &at("new")], "with --size SIZE it is made");
+    refused(1, &["mkfs", &at("small")], "has 8 MiB, with these options each device needs at least");
+    refused(1, &["ls", &at("ext4")], "it holds an ext2/3/4 filesystem");
+    refused(1, &["ls", &at("empty")], "is empty");
+    if !can_mount() {
+        return;
+    }
+    let (image, place) = (at("image"), at("place"));
+    brindle_prints(["-q", "mkfs", "--size", "256M", &image]);
+    fs::create_dir_all(&place).expect("new");
+    brindle_prints(["-q", "mount", &image, &place]);
+    let inner = at("place/directory");
+    fs::create_dir(&inner).expect("room");
+    refused(2, &["property", "set", &place, "compression", "lz4"], "compression is zlib, lzo, zstd or none");
+    refused(2, &["property", "set", &place, "read_policy", "roundrobbin"], "read_policy is one of ");
+    refused(1, &["property", "set", &inner, "ro", "true"], "ro is a property of subvolumes");
+    refused(
+        1,
+        &["property", "set", "--devid", "9", &place, "allocation_hint", "DATA_ONLY"],
+        "no device with the id 9",
+    );
+    refused(2, &["filesystem", "label", &place, &"x".repeat(256)], "255 bytes at most");
+    brindle_prints(["property", "set", &place, "label", "named"]);
+    assert_eq!(brindle_prints(["property", "get", "-t", "filesystem", &place, "label"]), "label=named\n");
+    let listed = brindle_prints(["property", "list", "-t", "inode", &inner]);
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["compression", "tier"]);
+    unmount(Path::new(&place));
 }

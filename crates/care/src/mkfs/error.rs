@@ -71,7 +71,11 @@ pub enum MkfsError {
         found: &'static str,
     },
     /// A device is too small.
-    #[error("{device} has {size_bytes} bytes, with these options each device needs at least {minimum_bytes}")]
+    #[error(
+        "{device} has {} MiB, with these options each device needs at least {} MiB",
+        size_bytes >> 20,
+        minimum_bytes.div_ceil(1 << 20)
+    )]
     TooSmall {
         /// The device.
         device: String,

@@ -8,7 +8,7 @@ mod items;
 mod options;
 mod plan;
 mod report;
-pub(crate) mod signature;
+pub mod signature;
 mod superblock;
 mod trees;
 pub(crate) mod write;

@@ -43,7 +43,10 @@ const SIGNATURES: [Signature; 24] = [
 ];
 
 /// Name of the format on the device, if it is a known one.
-pub(crate) fn find(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
+///
+/// # Errors
+/// A device that can't be read.
+pub fn find(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
     for signature in &SIGNATURES {
         let mut found = [0; 16];
         let found = &mut found[..signature.magic.len()];

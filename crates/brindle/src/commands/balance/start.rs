@@ -3,12 +3,15 @@
 use super::work;
 use crate::commands::balance::parse_rate;
 use crate::commands::place::administer;
-use anyhow::{Result, bail};
+use crate::commands::tier::facts::explain_admin;
+use anyhow::{Context, Result, bail};
+use brindle_admin::Reach;
 use brindle_admin::pool::BalanceJob;
 use brindle_policy::balance::{Balance, Filter};
 use clap::Args;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 const EXAMPLES: &str = "\
 FILTERS
@@ -68,7 +71,10 @@ pub(crate) struct StartCommand {
     /// Move no more than this in a second on the average, such as 20M
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
-    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    /// Return at once; another process goes on with it
+    #[arg(long, visible_alias = "bg")]
+    background: bool,
+    /// A directory of a mounted pool, or the devices of a pool that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]
     paths: Vec<PathBuf>,
 }
@@ -90,6 +96,21 @@ pub(crate) fn run(command: &StartCommand) -> Result<ExitCode> {
             "-s is seldom wanted for itself (-m balances system block groups too); it is done with --force"
         );
     }
+    if command.background {
+        return in_background(command);
+    }
     let pool = administer(&command.paths)?;
     work::run(&*pool, &BalanceJob { balance: Some(balance), force: *force, rate: *rate })
+}
+
+/// Leaves the balance to a process of its own, which outlives the terminal. What can be refused without the pool is refused by
+/// now; `balance status` tells the rest.
+fn in_background(command: &StartCommand) -> Result<ExitCode> {
+    Reach::of(&command.paths).and_then(|reach| reach.fsid()).map_err(explain_admin)?;
+    let program = std::env::current_exe().context("cannot find the program to run in the background")?;
+    let words = std::env::args_os().skip(1).filter(|word| word != "--bg" && word != "--background");
+    let mut child = Command::new(program);
+    child.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    child.spawn().context("cannot start a process in the background")?;
+    Ok(ExitCode::SUCCESS)
 }

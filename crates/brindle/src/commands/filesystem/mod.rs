@@ -8,7 +8,7 @@ mod resize;
 mod show;
 mod space;
 
-pub(crate) use mounted::sync_what_fits;
+pub(crate) use mounted::{set_label, sync_what_fits};
 pub(crate) use space::{DeviceUsageCommand, device_usage, mode_name};
 
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! `filesystem sync` and `label`: of a mounted pool, asked of the process that serves it.
 
 use crate::commands::path::shown_name;
+use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::{ControlError, Mounted, Synced};
@@ -64,7 +65,7 @@ pub(crate) fn sync_what_fits(mounted: &Mounted, path: &Path) -> Result<(), Contr
 pub(crate) fn label(command: &LabelCommand) -> Result<ExitCode> {
     let mounted = Mounted::open(&command.path)?;
     match &command.label {
-        Some(label) => mounted.set_label(label.as_bytes())?,
+        Some(label) => set_label(&mounted, label.as_bytes())?,
         None => {
             let mut out = output::stdout();
             out.write_all(&shown_name(&mounted.label()?))?;
@@ -73,4 +74,17 @@ pub(crate) fn label(command: &LabelCommand) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Gives a pool another label.
+pub(crate) fn set_label(mounted: &Mounted, label: &[u8]) -> Result<()> {
+    /// Bytes of a label, at most.
+    const LABEL_MAX: usize = 255;
+    if label.len() > LABEL_MAX {
+        return wrong_usage(format!(
+            "a label has {LABEL_MAX} bytes at most, and this one has {}",
+            label.len()
+        ));
+    }
+    Ok(mounted.set_label(label)?)
 }

@@ -71,7 +71,14 @@ impl Deletion<'_> {
         }
         let shown = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let (directory, name) = place(&shown)?;
-        let mounted = Mounted::open(directory)?;
+        let mounted = match Mounted::open(directory) {
+            // A mount point: what is mounted there is asked about itself.
+            Err(error) => {
+                let itself = Mounted::open(path)?;
+                return Err(explain_deletion(error, path, &itself));
+            }
+            mounted => mounted?,
+        };
         if self.command.recursive {
             self.below(&shown)?;
         }
