@@ -53,7 +53,7 @@ pub(crate) fn rewrite(arguments: Vec<OsString>, root: &Command) -> Result<Vec<Os
     arguments.splice(behind..behind, added);
     match path.as_slice() {
         ["balance", "start"] => Ok(attach_filters(arguments)),
-        ["subvolume", "list"] => Ok(parent_uuid(arguments, behind)),
+        ["subvolume", "list"] => Ok(parent_uuid(&arguments, behind)),
         _ => Ok(arguments),
     }
 }
@@ -174,10 +174,10 @@ fn are_filters(word: &str) -> bool {
 }
 
 /// `-q` behind `subvolume list` is btrfs's column of parent UUIDs, alone or among other letters.
-fn parent_uuid(arguments: Vec<OsString>, behind: usize) -> Vec<OsString> {
+fn parent_uuid(arguments: &[OsString], behind: usize) -> Vec<OsString> {
     let mut rewritten: Vec<OsString> = arguments[..behind].to_vec();
     let mut rest = arguments[behind..].iter();
-    while let Some(argument) = rest.next() {
+    for argument in rest.by_ref() {
         let text = argument.to_str().unwrap_or_default();
         if text == "--" {
             rewritten.push(argument.clone());

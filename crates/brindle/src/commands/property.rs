@@ -346,11 +346,7 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
             }
         }
         (Property::Placement, _) => {
-            let found = (0..3).find(|mode| mode_name(*mode) == value);
-            let words = || {
-                format!("'{value}': placement is {}", (0..3).map(mode_name).collect::<Vec<_>>().join(", "))
-            };
-            Mounted::open(path)?.set_placement(found.with_context(words).or_wrong_usage()?)?;
+            Mounted::open(path)?.set_placement(parse_placement(value).or_wrong_usage()?)?;
         }
         (Property::Tier, "") => match rustix::fs::removexattr(path, TIER) {
             Ok(()) | Err(Errno::NODATA) => {}
@@ -375,6 +371,12 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
         }
     }
     Ok(())
+}
+
+fn parse_placement(value: &str) -> Result<u64> {
+    let words =
+        || format!("'{value}': placement is {}", (0..3).map(mode_name).collect::<Vec<_>>().join(", "));
+    (0..3).find(|mode| mode_name(*mode) == value).with_context(words)
 }
 
 /// Makes a subvolume read-only or writable.

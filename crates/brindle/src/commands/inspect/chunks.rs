@@ -76,7 +76,7 @@ struct Piece<'c> {
 }
 
 fn inventory(places: &[PathBuf]) -> Result<Inventory> {
-    let facts: Box<dyn PoolFacts> = Reach::of(places)?.ask(|devices| open_pool(devices))?;
+    let facts: Box<dyn PoolFacts> = Reach::of(places)?.ask(open_pool)?;
     facts.inventory().map_err(explain_admin)
 }
 

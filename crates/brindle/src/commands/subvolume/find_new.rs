@@ -9,6 +9,7 @@ use brindle_admin::extents::{NewExtent, newer_extents};
 use brindle_admin::{ObjectId, RootId};
 use clap::Args;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,12 +49,15 @@ pub(crate) fn run(command: &FindNewCommand) -> Result<ExitCode> {
     let mut names: HashMap<ObjectId, Vec<u8>> = HashMap::new();
     for extent in found {
         let inode = extent.inode;
-        if !names.contains_key(&inode) {
-            let path = trees.paths_of_inode(tree, inode)?.into_iter().next().unwrap_or_default();
-            names.insert(inode, path);
-        }
+        let name = match names.entry(inode) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let paths = trees.paths_of_inode(tree, inode)?;
+                place.insert(paths.into_iter().next().unwrap_or_default())
+            }
+        };
         write!(out, "{} ", describe(&extent))?;
-        out.write_all(&shown_name(&names[&inode]))?;
+        out.write_all(&shown_name(name))?;
         writeln!(out)?;
     }
     writeln!(out, "transid marker was {}", facts.generation)?;
