@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_request_comes_back_as_the_same_balance() {
         let filter: Filter =
-            "usage=10..50,profiles=raid1|single,convert=raid5,soft,limit=3,devid=2,vrange=5..9"
+            "usage=10..50,profiles=single|raid1,convert=raid5,soft,limit=3,devid=2,vrange=5..9"
                 .parse()
                 .expect("filters");
         let balance = Balance { data: Some(filter.clone()), metadata: None, system: None };

@@ -202,7 +202,7 @@ fn a_device_whose_file_is_gone_from_under_a_mount_is_named_by_show() {
         }
         assert!(states.iter().all(Value::is_object), "{states:?}");
         let show: Value = serde_json::from_str(&show).expect("JSON");
-        let listed = show["devices"].as_array().expect("a list").iter();
+        let listed = show["pools"][0]["devices"].as_array().expect("a list").iter();
         let missing: Vec<&Value> = listed.filter(|device| device["missing"] == true).collect();
         assert!(missing.len() == 1 && missing[0]["path"] == text(gone), "{show}");
     }

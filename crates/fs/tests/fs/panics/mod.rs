@@ -6,6 +6,7 @@
 mod ground;
 mod work;
 
+use crate::shared::machine::World;
 use crate::simulated::{Layout, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::WritableDevice;
@@ -30,11 +31,12 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 9] = [
+const NOT_REACHED: [(Rank, &str); 10] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::UpkeepCalls, "threads of the upkeep, which these programs do without; what they do, others do"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
+    (Rank::Lease, "only in pools with a lease; they are below"),
     (Rank::LogPreparation, "only where entries of a log are prepared under a lock; the others are below"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),
     (Rank::FlashCache, "these devices have no cache"),
@@ -51,6 +53,7 @@ const SUPERBLOCKS: [(u64, usize); 2] = [(64 << 10, 4096), (64 << 20, 4096)];
 struct Scene {
     layout: Layout,
     log_prepare_locked: bool,
+    has_lease: bool,
     images: Vec<Image>,
 }
 
@@ -63,7 +66,7 @@ struct Run {
 impl Scene {
     fn new(layout: Layout) -> Self {
         let images = vec![Image::new(layout.device_bytes()); layout.devices];
-        let scene = Self { layout, log_prepare_locked: false, images };
+        let scene = Self { layout, log_prepare_locked: false, has_lease: false, images };
         let devices = scene.devices();
         let writable: Vec<_> =
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
@@ -83,6 +86,9 @@ impl Scene {
         let mut pool = Pool::on(devices.collect(), &self.layout);
         pool.write.tree_log = true;
         pool.write.log_prepare_locked = self.log_prepare_locked;
+        if self.has_lease {
+            pool.open.pool.volume.lease = Arc::<World>::default().machine(1);
+        }
         pool.write.discard = true;
         pool.write.dirty_bytes_max = 128 << 10;
         Run { pool, ground: Ground::default() }
@@ -204,4 +210,10 @@ fn a_panic_while_parity_is_written_leaves_the_last_commit() {
 fn a_panic_while_entries_are_prepared_under_a_lock_leaves_the_last_commit() {
     let scene = Scene { log_prepare_locked: true, ..Scene::new(MIRRORS) };
     panic_at_all(&scene, &[Rank::LogPreparation, Rank::LogState]);
+}
+
+#[test]
+fn a_panic_at_the_lock_of_a_lease_leaves_the_last_commit() {
+    let scene = Scene { has_lease: true, ..Scene::new(MIRRORS) };
+    panic_at_all(&scene, &[Rank::Lease]);
 }

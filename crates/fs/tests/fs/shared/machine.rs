@@ -8,17 +8,17 @@ use std::time::Duration;
 
 /// Time that passes for all machines at once: when one of them waits, and when the test says so.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(crate) struct World {
     ms: AtomicU64,
 }
 
 impl World {
-    pub(super) fn pass(&self, time: Duration) {
+    pub(crate) fn pass(&self, time: Duration) {
         self.ms.fetch_add(u64::try_from(time.as_millis()).expect("short"), Relaxed);
     }
 
     /// Options of a pool on a machine, by its number.
-    pub(super) fn machine(self: &Arc<Self>, number: u8) -> LeaseOptions {
+    pub(crate) fn machine(self: &Arc<Self>, number: u8) -> LeaseOptions {
         let host = Arc::new(Machine { world: Arc::clone(self), number });
         LeaseOptions { mode: LeaseMode::Always, host, ..LeaseOptions::default() }
     }

@@ -3,7 +3,7 @@
 mod guard;
 mod kernel;
 mod lease;
-mod machine;
+pub(crate) mod machine;
 
 use crate::simulated::Layout;
 use brindle_device::WritableDevice;
