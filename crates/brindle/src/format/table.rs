@@ -27,10 +27,11 @@ pub(crate) fn write_table(out: &mut dyn Write, columns: &[Align], rows: &[Vec<St
     Ok(())
 }
 
-/// Writes a table as btrfs-progs have it: heads, a rule, and groups of rows with a rule between them. The second column is on
-/// the left, as are heads; all others are numbers.
+/// Writes a table as btrfs-progs have it: heads, a rule, and groups of rows with a rule between them. Heads are on the left,
+/// numbers on the right, and the second column is where `paths` says.
 pub(crate) fn write_ruled(
     out: &mut dyn Write,
+    paths: Align,
     heads: &[Vec<String>],
     groups: &[&[Vec<String>]],
 ) -> io::Result<()> {
@@ -39,7 +40,9 @@ pub(crate) fn write_ruled(
     let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut write_row = |row: &[String], is_head: bool| {
-        let cell = |(column, (cell, width)): (usize, (&String, &usize))| match is_head || column == 1 {
+        let cell = |(column, (cell, width)): (usize, (&String, &usize))| match is_head
+            || (column == 1 && paths == Align::Left)
+        {
             true => format!("{cell:<width$}"),
             false => format!("{cell:>width$}"),
         };

@@ -175,7 +175,7 @@ fn a_device_that_is_missing_has_a_hint_too() {
     assert_eq!(get("rw", text(&place)), "devid=3, path=missing: allocation_hint=NO_NEW_CHUNKS\n");
     let usage = pool.usage();
     let shown = usage.lines().find(|line| line.starts_with("devid 3: ")).unwrap_or_default();
-    assert!(shown.ends_with(", missing (NO_NEW_CHUNKS)"), "{usage}");
+    assert!(shown.ends_with(": missing (NO_NEW_CHUNKS)"), "{usage}");
     pool.unmount();
 
     // It has missed something; reading all of the pool finds the hints in it.
@@ -202,8 +202,8 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
     assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
     brindle_prints(["filesystem", "sync", text(&place)]);
     let usage = pool.usage();
-    let line = usage.lines().find(|line| line.starts_with("DATA") && line.contains("(fast)"));
-    assert!(line.is_some_and(|line| line.contains("used=4.00MiB")), "{usage}");
+    let line = usage.lines().find(|line| line.contains("Data,single on fast devices"));
+    assert!(line.is_some_and(|line| line.contains("Used:4.00MiB")), "{usage}");
     assert!(usage.contains("files up to 64.00KiB"), "{usage}");
     brindle_prints(["property", "set", text(&fast), "tier", ""]);
     assert_eq!(brindle_prints(["property", "get", text(&fast), "tier"]), "");

@@ -4,7 +4,7 @@ use crate::cli::JsonOption;
 use crate::commands::path::shown_name;
 use crate::commands::place::administer_reached;
 use crate::commands::pool::open_pool;
-use crate::format::write_ruled;
+use crate::format::{Align, write_ruled};
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::DeviceErrors;
@@ -105,7 +105,7 @@ fn print_table(shown: &[DeviceErrors]) -> Result<()> {
     };
     let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
     let mut out = output::stdout();
-    write_ruled(&mut out, &[heads], &[&rows])?;
+    write_ruled(&mut out, Align::Right, &[heads], &[&rows])?;
     out.flush()?;
     Ok(())
 }

@@ -27,14 +27,15 @@ pub(super) enum Use {
 }
 
 impl Holder {
-    /// Returns true for a process of this program, which asks a mount of something and lets it go.
-    pub(super) fn is_brindle(&self) -> bool {
-        let program = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
+    /// Returns true for a process of this program, which asks a mount of something and lets it go, and for one that has ended
+    /// since it was found.
+    pub(super) fn may_go_soon(&self) -> bool {
+        let program = |process: &str| fs::read_link(format!("/proc/{process}/exe"));
         match self {
-            Self::Process { process, .. } => {
-                let own = program("self");
-                own.is_some() && program(&process.to_string()) == own
-            }
+            Self::Process { process, .. } => match program(&process.to_string()) {
+                Ok(path) => program("self").is_ok_and(|own| own == path),
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            },
             _ => false,
         }
     }
@@ -130,6 +131,19 @@ fn loop_device(mount: &Mount) -> Option<Holder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_in_the_way_for_a_moment_only() {
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().expect("starts");
+        let holder = |process| Holder::Process { process, name: String::new(), how: Use::Root };
+        // The child is this program until it has become the other one.
+        while holder(process.id()).may_go_soon() {
+            std::thread::yield_now();
+        }
+        process.kill().expect("runs");
+        process.wait().expect("ends");
+        assert!(holder(process.id()).may_go_soon());
+    }
 
     #[test]
     fn a_mapped_file_is_told_by_its_filesystem_and_its_place() {

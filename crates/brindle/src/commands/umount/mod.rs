@@ -78,7 +78,7 @@ fn unmount(mount: &Mount, lazy: bool, given: &Path) -> Result<()> {
             Outcome::Busy => {}
         }
         let holder = holders::find(mount);
-        let may_go = holder.as_ref().is_none_or(Holder::is_brindle);
+        let may_go = holder.as_ref().is_none_or(Holder::may_go_soon);
         if !may_go || began.elapsed() >= PATIENCE {
             let given = given.display();
             match holder {

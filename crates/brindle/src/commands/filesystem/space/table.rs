@@ -2,7 +2,7 @@
 
 use super::by_device::name;
 use super::profile_name;
-use crate::format::{UnitMode, write_ruled};
+use crate::format::{Align, UnitMode, write_ruled};
 use brindle_admin::usage::Usage;
 use std::io::{self, Write};
 
@@ -32,5 +32,5 @@ pub(super) fn print(out: &mut impl Write, usage: &Usage, mode: UnitMode) -> io::
     used.extend(kinds().map(|sum| mode.format(sum.used_bytes)));
     used.extend(vec![String::new(); 3]);
 
-    write_ruled(out, &[contents, heads], &[&rows, &[total, used]])
+    write_ruled(out, Align::Left, &[contents, heads], &[&rows, &[total, used]])
 }
