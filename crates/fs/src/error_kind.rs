@@ -108,6 +108,7 @@ fn kind_of_tree_error(error: &TreeError) -> ErrorKind {
         | TreeError::Refused(_)
         | TreeError::Unsettled
         | TreeError::Replace(_)
+        | TreeError::NoRoots { .. }
         | TreeError::Write(_) => ErrorKind::Damaged,
     }
 }

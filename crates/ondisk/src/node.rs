@@ -186,13 +186,8 @@ impl Node {
         context: &TreeContext,
         expected: &NodeExpectation,
     ) -> Result<Self, CorruptNode> {
-        let node = Self { bytes };
+        let node = Self::sized(bytes, context, expected)?;
         let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
-        let size = to_u64(node.bytes.len());
-        if size != u64::from(context.nodesize) || node.bytes.len() < size_of::<NodeHeader>() {
-            let defect = Defect::expected("size of block", context.nodesize.into(), size);
-            return Err(refuse(None, NodeProblem::Header(defect)));
-        }
         let stored =
             Checksum::from_slice(node.header().csum.get(..context.checksum_type.size()).unwrap_or_default());
         let computed = context.checksum_type.compute(node.bytes.get(32..).unwrap_or_default());
@@ -201,6 +196,31 @@ impl Node {
         }
         node.verify(context, expected)?;
         Ok(node)
+    }
+
+    /// The gate without the checksum: for a rescue that gave it up.
+    pub fn check_unsummed(
+        bytes: Box<[u8]>,
+        context: &TreeContext,
+        expected: &NodeExpectation,
+    ) -> Result<Self, CorruptNode> {
+        let node = Self::sized(bytes, context, expected)?;
+        node.verify(context, expected)?;
+        Ok(node)
+    }
+
+    /// Takes a block of the right size.
+    fn sized(
+        bytes: Box<[u8]>,
+        context: &TreeContext,
+        expected: &NodeExpectation,
+    ) -> Result<Self, CorruptNode> {
+        let size = to_u64(bytes.len());
+        if size == u64::from(context.nodesize) && bytes.len() >= size_of::<NodeHeader>() {
+            return Ok(Self { bytes });
+        }
+        let defect = Defect::expected("size of block", context.nodesize.into(), size);
+        Err(CorruptNode { at: expected.bytenr, owner: None, problem: NodeProblem::Header(defect) })
     }
 
     /// Checks a block as the gate does, except for its checksum; a changed block is verified before it is written.

@@ -1,6 +1,7 @@
 //! Errors of trees, transactions and space.
 
-use brindle_ondisk::{CorruptNode, Defect, DevId, Key, Logical, RootId};
+use crate::store::rescue::advice;
+use brindle_ondisk::{CorruptNode, Defect, DevId, Generation, Key, Logical, RootId};
 use brindle_volume::{ReadError, ReplaceError, VolumeError, WriteError};
 use std::sync::Arc;
 use thiserror::Error;
@@ -103,6 +104,14 @@ pub enum TreeError {
     Busy {
         /// Name of the running operation.
         running: &'static str,
+    },
+    /// The trees of the last commit can't be entered.
+    #[error("{source}; {}", advice(*.readable))]
+    NoRoots {
+        /// The problem of the last commit.
+        source: Box<TreeError>,
+        /// The newest commit that backup roots lead to, if one does.
+        readable: Option<Generation>,
     },
     /// A tree that should be there is not.
     #[error("there is no {}", tree_name(*.0))]

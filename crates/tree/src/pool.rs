@@ -66,6 +66,7 @@ impl Pool {
         }
         let volume = Volume::open_writable(devices, &of_volume)?;
         let pool = Self::from_volume(volume, options.cache_bytes)?;
+        pool.check_root_tree()?;
         pool.check_nothing_is_under_way(writer)?;
         pool.store.volume().take_lease()?;
         let space = Arc::new(Space::load(&pool.store, writer)?);

@@ -159,7 +159,7 @@ fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> Strin
             if degraded_helps {
                 "; everything else can be, with -o degraded (as a mount: -o degraded,ro)"
             } else {
-                ""
+                "; what does not lie there may be read with -o degraded (as a mount: -o degraded,ro)"
             }
         ),
         None if degraded_helps => ": everything can be read without, with -o degraded".into(),
@@ -388,17 +388,19 @@ pub enum Warning {
         /// The pool's last transaction.
         expected: Generation,
     },
-    /// Data can't be read for want of devices.
+    /// Chunks can't be read for want of devices.
     #[error(
-        "missing {}: {} of data, {} bytes, can't be read whole without, the first at logical {}; reads of what is lost \
+        "missing {}: {} of {}, {} bytes, can't be read whole without, the first at logical {}; reads of what is lost \
          fail",
-        join(.missing), plural(.unreadable.len(), "chunk"), lengths(.unreadable),
+        join(.missing), plural(.unreadable.len(), "chunk"),
+        if .unreadable.iter().all(UnreadableChunk::is_data_alone) { "data" } else { "data and metadata" },
+        lengths(.unreadable),
         .unreadable.first().map_or(0, |chunk| chunk.start.get())
     )]
-    LostData {
+    LostChunks {
         /// The missing devices.
         missing: Vec<MissingDevice>,
-        /// Chunks that can't be read whole without them, of data alone.
+        /// Chunks that can't be read whole without them.
         unreadable: Vec<UnreadableChunk>,
     },
     /// A device is shorter than the pool has it: an image that was cut off, or a resize that was not finished.

@@ -18,6 +18,7 @@ mod parity;
 mod pool;
 mod read;
 mod replace;
+mod rescue;
 mod scan;
 mod scrub;
 mod status;
@@ -41,6 +42,7 @@ pub use lease::{
 pub use parity::syndromes;
 pub use read::{ParityRow, read_for};
 pub use replace::{ReplaceError, Replacement};
+pub use rescue::Rescue;
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};
 pub use scrub::{
     Content, CopyFindings, CopyOptions, CopyRead, Expected, ScrubCounts, ScrubFault, ScrubFindings,

@@ -52,8 +52,8 @@ pub(crate) enum Needs {
     Devices,
     /// Devices to read every chunk.
     Contents,
-    /// Devices to read every chunk of metadata.
-    Trees,
+    /// None but those that there are.
+    Nothing,
 }
 
 impl Pool {
@@ -344,7 +344,7 @@ impl Pool {
             .collect()
     }
 
-    /// Checks that everything can be read, or all but data if that is enough; devices that the chunk tree doesn't know
+    /// Checks that everything that is needed can be read; devices that the chunk tree doesn't know
     /// are put aside.
     pub(crate) fn check_complete(&mut self, needs: Needs) -> Result<(), VolumeError> {
         self.put_intruders_aside();
@@ -361,9 +361,9 @@ impl Pool {
         let degraded_helps = unreadable.iter().all(UnreadableChunk::is_data_alone);
         match needs {
             Needs::Contents if unreadable.is_empty() => return Ok(()),
-            Needs::Trees if degraded_helps => {
+            Needs::Nothing => {
                 if !unreadable.is_empty() {
-                    self.warn(Warning::LostData { missing, unreadable });
+                    self.warn(Warning::LostChunks { missing, unreadable });
                 }
                 return Ok(());
             }

@@ -2,7 +2,7 @@
 
 use crate::lease::{LeaseOptions, Place};
 use crate::write::SuperblockBytes;
-use crate::{SuperblockProblem, VolumeError, Warning};
+use crate::{Rescue, SuperblockProblem, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::{
     DevId, Generation, Holders, LeaseDevice, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock,
@@ -15,8 +15,7 @@ use std::sync::Arc;
 /// Options of opening a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Go on without the missing devices if everything can be read without them; if the pool is only read, if all metadata
-    /// can be.
+    /// Go on without the missing devices if everything can be read without them; if the pool is only read, whatever is lost.
     pub degraded: bool,
     /// Use this copy of the superblock only, counted from 0.
     pub superblock_mirror: Option<usize>,
@@ -24,6 +23,8 @@ pub struct OpenOptions {
     pub fsid: Option<Uuid>,
     /// Leases of pools that are written.
     pub lease: LeaseOptions,
+    /// Assurances that are given up; of a pool that is written, none can be.
+    pub rescue: Rescue,
 }
 
 /// A device that was given and is not used.

@@ -5,7 +5,10 @@ use crate::lease::{self, Keeper, Lease, LeaseMode, LeaseOptions, StopReason};
 use crate::pool::{MarkContext, Needs, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::write::Locks;
-use crate::{ChunkStatus, DeviceStatus, StripeStatus, VolumeError, Warning, WritableDeviceStatus, writable};
+use crate::{
+    ChunkStatus, DeviceStatus, NotWritable, Rescue, StripeStatus, VolumeError, Warning, WritableDeviceStatus,
+    writable,
+};
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::{Chunk, DevItem, SuperblockAge};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
@@ -25,6 +28,8 @@ pub struct Volume {
     context: TreeContext,
     degraded: bool,
     is_writable: bool,
+    /// Assurances that are given up.
+    pub(crate) rescue: Rescue,
     /// The generation that was found.
     pub(crate) opened: Generation,
     pool: RwLock<Arc<Pool>>,
@@ -58,6 +63,9 @@ impl Volume {
             let device: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(&writable);
             Given { device, writable: Some(writable) }
         });
+        if options.rescue.is_any() {
+            return Err(VolumeError::NotWritable(NotWritable::Rescue));
+        }
         let given: Vec<Given> = given.collect();
         if options.lease.mode == LeaseMode::Always {
             // This host may remember contents from before another machine wrote them.
@@ -89,6 +97,7 @@ impl Volume {
             context,
             degraded: options.degraded,
             is_writable,
+            rescue: options.rescue,
             pool: RwLock::new(Rank::VolumePool, Arc::new(pool)),
             locks: Locks::default(),
             unflushed: OnceLock::new(),
@@ -165,8 +174,12 @@ impl Volume {
     /// Another superblock was committed.
     pub(crate) fn set_superblock(&self, superblock: Superblock) {
         self.set_generation(superblock.generation);
-        let mut current = self.superblock.write();
-        *current = Arc::new(superblock);
+        self.replace_superblock(superblock);
+    }
+
+    /// Another superblock is the one that the pool is entered by.
+    pub(crate) fn replace_superblock(&self, superblock: Superblock) {
+        *self.superblock.write() = Arc::new(superblock);
     }
 
     /// The pool has come to this generation: blocks of the next one may be met from now on.
@@ -304,12 +317,12 @@ impl Volume {
     }
 
     /// Checks, after the chunk tree has been read, that there is every device. Of a pool that was opened degraded: that
-    /// every chunk can be read, or every chunk of metadata if the pool is only read.
+    /// every chunk can be read, unless the pool is only read: then there is a warning.
     pub fn check_complete(&self) -> Result<(), VolumeError> {
         let needs = match (self.degraded, self.is_writable) {
             (false, _) => Needs::Devices,
             (true, true) => Needs::Contents,
-            (true, false) => Needs::Trees,
+            (true, false) => Needs::Nothing,
         };
         self.change(|pool| pool.check_complete(needs))?;
         if self.is_writable {

@@ -24,6 +24,9 @@ pub enum NotWritable {
     /// Flags of the superblock: an image of metadata only, or a conversion that was not finished.
     #[error("unsupported superblock flags {0:#x}")]
     Flags(u64),
+    /// Assurances are given up that writing needs.
+    #[error("rescue options are for reading")]
+    Rescue,
     /// A device replacement is under way.
     #[error("{device} is about to replace another device")]
     Replacing {

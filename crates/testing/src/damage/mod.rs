@@ -22,8 +22,8 @@ use crate::golden::{Golden, SparseImage};
 use brindle_device::Device;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{
-    ChecksumType, Item, Key, KeyType, Logical, ObjectId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE,
-    Superblock, to_u64, to_usize,
+    ChecksumType, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, SUPERBLOCK_OFFSETS,
+    SUPERBLOCK_SIZE, Superblock, to_u64, to_usize,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -296,6 +296,27 @@ impl Victim {
         for image in &mut self.images {
             edit_superblocks_of(image, &mut edit);
         }
+    }
+
+    /// Keeps the first block of the tree of roots as that of the commit before, by a backup root. `free` is an address that no
+    /// extent has. Returns that commit.
+    ///
+    /// # Panics
+    /// Where [`Self::edit_block`] does.
+    pub fn back_up_roots(&mut self, free: Logical) -> Generation {
+        let (root, level) = (self.superblock.root, self.superblock.root_level);
+        let generation = Generation::new(self.superblock.generation.get() - 1);
+        let bytes = self.block(root);
+        self.write(free, &bytes);
+        self.edit_block(free, |bytes| {
+            let header = header_mut(bytes);
+            (header.bytenr, header.generation) = (free, generation);
+        });
+        self.edit_superblocks(|superblock| {
+            let backup = &mut superblock.super_roots[0];
+            (backup.tree_root, backup.tree_root_gen, backup.tree_root_level) = (free, generation, level);
+        });
+        generation
     }
 
     /// Changes every copy of the superblock on one device; the checksums are right afterwards.

@@ -137,6 +137,13 @@ impl<'p> Cursor<'p> {
         Ok(self.path.last().and_then(|step| step.bound))
     }
 
+    /// After a move that failed: the least key behind the block that could not be had. `None` if nothing lies behind it, or
+    /// the root itself failed.
+    pub fn key_behind_failure(&self) -> Option<Key> {
+        let step = self.path.last()?;
+        step.node.key_ptrs().get(step.slot + 1).map(|next| next.key).or(step.bound)
+    }
+
     /// The blocks of the path, from the root down.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.path.iter().map(|step| &step.node)

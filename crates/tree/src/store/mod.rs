@@ -8,6 +8,7 @@
 pub(crate) mod cache;
 pub(crate) mod cursor;
 pub(crate) mod hold;
+pub(crate) mod rescue;
 pub(crate) mod unwritten;
 
 use crate::error::TreeError;
@@ -16,7 +17,7 @@ use crate::stop::{Stop, StopOnPanic};
 use crate::tree::Tree;
 use brindle_ondisk::item::{RootItem, SuperblockAge, SuperblockAgesHeader};
 use brindle_ondisk::{
-    Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootId, Superblock,
+    Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, RootId, Superblock,
 };
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Rank, RwLock};
@@ -57,8 +58,7 @@ impl Store {
             freed: OnceLock::new(),
             stop,
         };
-        store.load_chunk_tree()?;
-        store.volume.check_complete()?;
+        store.enter()?;
         if store.volume.has_sleepers() {
             store.volume.judge_sleepers(&store.recorded_ages())?;
         }
@@ -116,6 +116,11 @@ impl Store {
         let mut trees = self.trees.write();
         trees.insert(tree.id(), Arc::clone(&tree));
         tree
+    }
+
+    /// Forgets all trees: they are of another commit.
+    fn forget_trees(&self) {
+        self.trees.write().clear();
     }
 
     /// Forgets a tree that is deleted.
@@ -240,9 +245,11 @@ impl Store {
         }
         self.cache.count_miss();
         let context = self.volume.tree_context();
-        let node = self
-            .volume
-            .read_block(expected.bytenr, context.nodesize, |bytes| Node::check(bytes, context, expected))?;
+        let check = |bytes| Node::check(bytes, context, expected);
+        let node = match self.volume.read_block(expected.bytenr, context.nodesize, check) {
+            Ok(node) => node,
+            Err(error) => self.read_unsummed(expected, error)?,
+        };
         let node = Arc::new(node);
         self.cache.insert(expected.bytenr, Arc::clone(&node));
         Ok(node)
@@ -312,23 +319,6 @@ impl Store {
             tracing::warn!("the record of devices that sleep can't be read: {error}");
             Vec::new()
         })
-    }
-
-    fn load_chunk_tree(&self) -> Result<(), TreeError> {
-        let mut cursor = self.cursor(&self.tree(RootId::CHUNK_TREE)?, Readahead::Forward);
-        cursor.seek(&Key::MIN)?;
-        while let Some((key, data)) = cursor.item() {
-            let item = Item::parse(&key, data);
-            match item.map_err(|defect| TreeError::item(RootId::CHUNK_TREE, key, defect))? {
-                Item::Chunk(chunk) if key.objectid == ObjectId::FIRST_CHUNK_TREE => {
-                    self.volume.add_chunk(Logical::new(key.offset()), &chunk)?;
-                }
-                Item::Device(device) => self.volume.add_device(device)?,
-                _ => {}
-            }
-            cursor.next()?;
-        }
-        Ok(())
     }
 }
 

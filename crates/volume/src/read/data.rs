@@ -18,6 +18,8 @@ struct Expected<'a> {
     sector_bytes: usize,
     /// The number of the piece's first sector within the checksums.
     first_sector: usize,
+    /// True if a sector is served as it is if no copy is right.
+    serves_bad: bool,
     /// Locks of repairs, if bad copies are to be repaired.
     repair: Option<&'a Locks>,
 }
@@ -64,6 +66,7 @@ impl Volume {
             algorithm: context.checksum_type,
             sector_bytes,
             first_sector: 0,
+            serves_bad: self.rescue.data_checksums,
             repair: self.is_writable().then_some(&self.locks),
         };
         if !checksums.cover(buffer.len() / sector_bytes, expected.algorithm) {
@@ -224,7 +227,21 @@ impl Pool {
             }
             bad_ways.push(way);
         }
+        if expected.serves_bad && self.serve_bad(chunk, offset, data) {
+            return Ok(());
+        }
         let (logical, chunk, length) = (chunk.start + offset, chunk.start, to_u64(data.len()));
         Err(ReadError::Failed { logical, chunk, length, attempts })
+    }
+    /// Reads a sector in the first way that answers, without regard to its checksum; false if there is none.
+    fn serve_bad(&self, chunk: &Chunk, offset: u64, data: &mut [u8]) -> bool {
+        let served = (0..chunk.layout.ways()).any(|way| self.read_range(chunk, offset, way, data).is_ok());
+        if served {
+            let logical = chunk.start + offset;
+            tracing::warn!(
+                "data at logical {logical} matches its checksum in no copy, and is served as it is"
+            );
+        }
+        served
     }
 }
