@@ -96,6 +96,7 @@ pub use data::defragment::{ContentsWish, DefragmentedContents};
 pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 pub use destage::{DestageStatistics, Destaged};
 pub use directory::DirectoryEntry;
+pub use directory::damaged::ListingGap;
 pub use error::FsError;
 pub use error_kind::ErrorKind;
 pub use extent::open_file::OpenFile;

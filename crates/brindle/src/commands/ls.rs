@@ -7,7 +7,7 @@ use crate::commands::stat::attributes_json;
 use crate::format::{long_listing_time, mode_text};
 use crate::output;
 use anyhow::Result;
-use brindle_fs::{Attributes, DirectoryEntry, FileType, Filesystem, FsError, InodeId};
+use brindle_fs::{Attributes, DirectoryEntry, FileType, Filesystem, InodeId};
 use clap::Args;
 use serde_json::json;
 use std::collections::HashSet;
@@ -112,13 +112,7 @@ impl<W: Write> Listing<'_, W> {
                 self.complain(&path, "is listed already: the directory has two names");
                 continue;
             }
-            let entries = match self.read(directory) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    self.complain(&path, &error.to_string());
-                    continue;
-                }
-            };
+            let entries = self.read(directory, &path);
             if self.command.recursive && !self.command.json.json {
                 if self.seen.len() > 1 {
                     writeln!(self.out)?;
@@ -135,18 +129,24 @@ impl<W: Write> Listing<'_, W> {
         Ok(())
     }
 
-    fn read(&self, directory: InodeId) -> Result<Vec<DirectoryEntry>, FsError> {
+    /// The entries of a directory that can be read; what can't be is complained of.
+    fn read(&mut self, directory: InodeId, path: &[u8]) -> Vec<DirectoryEntry> {
         let mut entries = Vec::new();
-        let mut after = 0;
-        loop {
-            let batch = self.filesystem.read_directory(directory, after, BATCH_ENTRIES)?;
-            let Some(last) = batch.last() else { break };
-            after = last.index;
+        let mut after = Some(0);
+        while let Some(index) = after {
+            let (batch, gap) = self.filesystem.read_damaged_directory(directory, index, BATCH_ENTRIES);
+            after = match gap {
+                None => batch.last().map(|last| last.index),
+                Some(gap) => {
+                    self.complain(path, &gap.error.to_string());
+                    gap.resume
+                }
+            };
             entries
                 .extend(batch.into_iter().filter(|entry| self.command.all || !entry.name.starts_with(b".")));
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(entries)
+        entries
     }
 
     fn entries(&mut self, path: &[u8], entries: &[DirectoryEntry]) -> Result<()> {

@@ -306,13 +306,15 @@ impl<'c> Frame<'c> {
             }
             let after = self.after?;
             self.after = None;
-            match context.filesystem.read_directory(self.inode, after, BATCH_ENTRIES) {
-                Ok(entries) => {
-                    self.after = entries.last().map(|last| last.index);
-                    self.batch = self.with_attributes(context, entries).into_iter();
+            let (entries, gap) = context.filesystem.read_damaged_directory(self.inode, after, BATCH_ENTRIES);
+            self.after = match gap {
+                None => entries.last().map(|last| last.index),
+                Some(gap) => {
+                    context.fail(self.directory.path(), gap.error);
+                    gap.resume
                 }
-                Err(error) => context.fail(self.directory.path(), error),
-            }
+            };
+            self.batch = self.with_attributes(context, entries).into_iter();
         }
     }
 

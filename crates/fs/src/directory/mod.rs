@@ -1,5 +1,6 @@
 //! Directories: lookup by the hash of a name, listing by index.
 
+pub(crate) mod damaged;
 pub(crate) mod entry;
 pub(crate) mod location;
 pub(crate) mod name;
@@ -97,19 +98,28 @@ impl Directories {
             if (key.objectid, key.item_type) != (directory.number, KeyType::DIR_INDEX) {
                 break;
             }
-            let refuse = |defect| FsError::Item { file: directory, key, defect };
-            let Item::DirIndex(mut packed) = Item::parse(&key, data).map_err(refuse)? else {
-                break;
-            };
-            if let Some(entry) = packed.next() {
-                let entry = entry.map_err(refuse)?;
-                let inode = self.target(directory, &entry.header.location, entry.name)?;
-                let kind = kind_of(&entry).map_err(refuse)?;
-                entries.push(DirectoryEntry { name: entry.name.to_vec(), inode, kind, index: key.offset() });
-            }
+            entries.extend(self.index_entry(directory, key, data)?);
             cursor.next()?;
         }
         Ok(entries)
+    }
+
+    /// The entry of an item.
+    fn index_entry(
+        &self,
+        directory: InodeId,
+        key: Key,
+        data: &[u8],
+    ) -> Result<Option<DirectoryEntry>, FsError> {
+        let refuse = |defect| FsError::Item { file: directory, key, defect };
+        let Item::DirIndex(mut packed) = Item::parse(&key, data).map_err(refuse)? else {
+            return Ok(None);
+        };
+        let Some(entry) = packed.next() else { return Ok(None) };
+        let entry = entry.map_err(refuse)?;
+        let inode = self.target(directory, &entry.header.location, entry.name)?;
+        let kind = kind_of(&entry).map_err(refuse)?;
+        Ok(Some(DirectoryEntry { name: entry.name.to_vec(), inode, kind, index: key.offset() }))
     }
 
     pub(crate) fn last_index(&self, directory: InodeId) -> Result<u64, FsError> {

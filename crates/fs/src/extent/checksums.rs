@@ -49,6 +49,10 @@ impl Extents {
                 found.found += shared / size;
                 known = from + to_u64(shared / size) * sector;
             }
+            if known >= end {
+                // What follows may be damaged, and is not asked for.
+                break;
+            }
             cursor.next()?;
         }
         debug_assert!(found.found <= sectors, "checksum items do not overlap");

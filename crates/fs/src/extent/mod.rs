@@ -69,6 +69,35 @@ impl Extents {
         range: &Range<u64>,
         limit: usize,
     ) -> Result<ExtentMap, FsError> {
+        match self.known_extents(tree, file, range, limit)? {
+            (map, None) => Ok(map),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// The map of a range, up to the first extent after `limit` of them or to a tree block that can't be read: what is behind
+    /// the end of a file need not be there.
+    fn readable_map(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        range: &Range<u64>,
+        limit: usize,
+    ) -> Result<ExtentMap, FsError> {
+        match self.known_extents(tree, file, range, limit)? {
+            (map, Some(error)) if map.range.end <= map.range.start => Err(error),
+            (map, _) => Ok(map),
+        }
+    }
+
+    /// The map of a range as far as it can be read, and the error that ended it.
+    fn known_extents(
+        &self,
+        tree: &Arc<Tree>,
+        file: InodeId,
+        range: &Range<u64>,
+        limit: usize,
+    ) -> Result<(ExtentMap, Option<FsError>), FsError> {
         let mut map = ExtentMap::of(range.clone(), Vec::new(), self.core.sector());
         let mut cursor = self.core.pool().cursor(tree, Readahead::None);
         cursor.seek_last(&file.key(KeyType::EXTENT_DATA, range.start))?;
@@ -88,9 +117,14 @@ impl Extents {
             if extent.end(map.sector) > range.start {
                 map.extents.push(extent);
             }
-            cursor.next()?;
+            if let Err(error) = cursor.next() {
+                // What lies behind the last extent is unknown: a hole, or the next one.
+                let end = map.extents.last().map_or(range.start, |last| last.end(map.sector));
+                map.range.end = end.min(range.end);
+                return Ok((map, Some(error.into())));
+            }
         }
-        Ok(map)
+        Ok((map, None))
     }
 
     /// All extents that share something with a range, in order.
@@ -177,7 +211,7 @@ impl Extents {
             return Ok(map);
         }
         let tree = self.core.tree(file.id().tree)?;
-        let map = self.extent_map(&tree, file.id(), &(offset..u64::MAX), CACHED_EXTENTS_MAX)?;
+        let map = self.readable_map(&tree, file.id(), &(offset..u64::MAX), CACHED_EXTENTS_MAX)?;
         let map = Arc::new(map.for_reading(file.id())?);
         if let Some(version) = version {
             file.cache().keep_map(version, Arc::clone(&map));

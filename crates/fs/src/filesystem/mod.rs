@@ -102,6 +102,8 @@ impl Filesystem {
                     .to_owned(),
             );
         }
+        pool.check_root_tree()?;
+        warnings.extend(crate::read::rescue::warnings(&pool));
         let write_options = write.as_ref().map(|write| write.options.clone()).unwrap_or_default();
         let parts = Parts::new(Core::new(pool, write), &write_options);
         if !parts.core.is_only_read() {

@@ -3,6 +3,7 @@
 use crate::attributes::{Attributes, InodeId};
 use crate::core::inode_hold::InodeHold;
 use crate::directory::DirectoryEntry;
+use crate::directory::damaged::ListingGap;
 use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
@@ -25,6 +26,17 @@ impl Filesystem {
         limit: usize,
     ) -> Result<Vec<DirectoryEntry>, FsError> {
         self.parts.directories.read_directory(directory, after, limit)
+    }
+
+    /// Entries as [`Filesystem::read_directory`] has them, up to the first place that can't be read. More may follow if
+    /// there are `limit` of them.
+    pub fn read_damaged_directory(
+        &self,
+        directory: InodeId,
+        after: u64,
+        limit: usize,
+    ) -> (Vec<DirectoryEntry>, Option<ListingGap>) {
+        self.parts.directories.read_damaged_directory(directory, after, limit)
     }
 
     /// The greatest index of a directory's entries; 1, which no entry has, if it is empty.

@@ -1,5 +1,6 @@
 //! Reading the contents of a file.
 
+pub(crate) mod rescue;
 pub(crate) mod seek;
 pub(crate) mod stored;
 
@@ -126,10 +127,14 @@ impl Reader {
         let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
             return Ok(());
         };
-        if size > SMALL_FILE_BYTES {
-            self.read_ahead(file, first.start, last.end, size)?;
+        let ahead = if size > SMALL_FILE_BYTES {
+            self.read_ahead(file, first.start, last.end, size)
         } else {
-            self.read_ahead_of_neighbours(file, first.start, last.end)?;
+            self.read_ahead_of_neighbours(file, first.start, last.end)
+        };
+        if let Err(error) = ahead {
+            // Of what is read now, the read itself tells.
+            tracing::debug!("reading ahead: {error}");
         }
         for gap in gaps {
             let mut at = gap.start;
@@ -247,7 +252,13 @@ impl Reader {
         if !file.has_checksums.load(Ordering::Relaxed) {
             return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
         }
-        let checksums = self.extents.checksums(address, to_u64(buffer.len()))?;
+        let checksums = match self.extents.checksums(address, to_u64(buffer.len())) {
+            Ok(checksums) => checksums,
+            Err(_) if self.goes_without_checksums() => {
+                return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
+            }
+            Err(error) => return Err(error),
+        };
         let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
         if checksums.found != sectors {
             // The flag can be given to a file while it is empty.
@@ -256,6 +267,9 @@ impl Reader {
             {
                 file.has_checksums.store(false, Ordering::Relaxed);
                 return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
+            }
+            if self.goes_without_checksums() {
+                return self.read_partly_verified(address, buffer).map_err(failed);
             }
             return Err(FsError::NoChecksum {
                 file: file.id(),

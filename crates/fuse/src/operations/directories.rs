@@ -57,8 +57,10 @@ impl Operations {
         }
         let mut after = offset.max(2) - 1;
         loop {
-            let entries = self.filesystem.read_directory(directory, after, DIRECTORY_BATCH);
-            let entries = entries.map_err(|error| errno_of(&error))?;
+            let entries = match self.entries(directory, after) {
+                Err(_) if after >= offset.max(2) => return Ok(()),
+                entries => entries?,
+            };
             let entries = &entries[..entries.partition_point(|entry| entry.index <= bound)];
             let is_stopped = if with_attributes {
                 self.list_with_attributes(entries, emit)
@@ -72,6 +74,16 @@ impl Operations {
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// Entries behind an index. Those before a place that can't be read are told first; then the listing fails there.
+    fn entries(&self, directory: InodeId, after: u64) -> Result<Vec<DirectoryEntry>, Errno> {
+        let error = match self.filesystem.read_directory(directory, after, DIRECTORY_BATCH) {
+            Ok(entries) => return Ok(entries),
+            Err(error) => errno_of(&error),
+        };
+        let (entries, _) = self.filesystem.read_damaged_directory(directory, after, DIRECTORY_BATCH);
+        if entries.is_empty() { Err(error) } else { Ok(entries) }
     }
 
     fn list_dots(

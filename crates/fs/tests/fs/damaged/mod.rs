@@ -4,6 +4,7 @@
 mod data;
 mod files;
 mod random;
+mod rescue;
 mod superblock;
 mod trees;
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod contents;
 pub(crate) mod pool;
+mod rescue;
 mod statistics;
 mod turns;
 
