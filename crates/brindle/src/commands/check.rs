@@ -1,5 +1,7 @@
 //! `brindle check`: whether a pool is sound.
 
+mod files;
+
 use crate::cli::JsonOption;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
@@ -7,7 +9,9 @@ use crate::commands::pool::{open_devices, warn_of_leases, without_pool};
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Result, bail};
+use brindle_care::scrub::DamagedFile;
 use brindle_check::{CheckOptions, PASSES, PassReport, Progress, Report};
+use brindle_volume::Rescue;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -36,7 +40,7 @@ EXIT STATUS
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CheckCommand {
-    /// Read all data that has checksums, every copy of it
+    /// Read all data that has checksums, every copy of it, and name the files of bad copies
     #[arg(long)]
     check_data_csum: bool,
     /// Read every copy of every tree block, not only one that is good
@@ -54,7 +58,8 @@ pub(crate) struct CheckCommand {
     /// Number of threads [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
-    /// degraded: do not count missing devices as an error
+    /// degraded: do not count missing devices as an error; rescue=usebackuproot: check the newest older commit whose
+    /// root tree begins, if that of the last one doesn't
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
     #[command(flatten)]
@@ -68,12 +73,16 @@ pub(crate) struct CheckCommand {
 pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let options = MountOptions::parse(&command.options)?;
     if let Some(option) = options.first_of_mount() {
-        bail!("unknown option '{option}': here -o takes degraded and device=PATH");
+        bail!("unknown option '{option}': here -o takes degraded, rescue=usebackuproot and device=PATH");
     }
     if options.subvol.is_some() || options.subvolid.is_some() {
         bail!(
             "a pool is checked as a whole: here -o takes degraded and device=PATH, and not subvol or subvolid"
         );
+    }
+    let by_backup = Rescue { backup_roots: true, ..Rescue::default() };
+    if options.rescue.is_any() && options.rescue != by_backup {
+        bail!("checksums and roots are what is checked: of rescue= check takes usebackuproot");
     }
     let mut check = CheckOptions {
         all_copies: command.all_copies,
@@ -83,6 +92,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         ..CheckOptions::default()
     };
     check.volume.degraded = options.degraded;
+    check.volume.rescue = options.rescue;
     check.volume.superblock_mirror = command.mirror.map(usize::from);
     let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
     let bar = Bar::new(command.progress || !command.json.json);
@@ -91,11 +101,18 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     warn_if_used(&report.fsid, &names);
     warn_of_leases(&names);
     bar.0.finish_and_clear();
+    let files = files::named(&report, &paths, &command.options);
+    let files = files.unwrap_or_else(|error| {
+        tracing::warn!("files with bad data can't be named: {error}");
+        Vec::new()
+    });
     if command.json.json {
-        output::print_json(&report_json(&report))?;
+        let mut value = report_json(&report);
+        value["files"] = files::json(&files);
+        output::print_json(&value)?;
     } else {
         let mut out = output::stdout();
-        print_report(&mut out, &report)?;
+        print_report(&mut out, &report, &files)?;
         out.flush()?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -130,7 +147,7 @@ impl Progress for Bar {
     }
 }
 
-fn print_report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+fn print_report(out: &mut dyn Write, report: &Report, files: &[DamagedFile]) -> io::Result<()> {
     writeln!(out, "UUID: {}", report.fsid)?;
     writeln!(out, "generation: {}", report.generation)?;
     let total = PASSES.len();
@@ -148,6 +165,7 @@ fn print_report(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             writeln!(out, "  note: {note}")?;
         }
     }
+    files::print(out, files)?;
     match report.error_count() {
         0 => writeln!(out, "no errors found"),
         1 => writeln!(out, "1 error found"),

@@ -10,7 +10,7 @@ use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
 use brindle_tree::{Pool, TreeError};
 use brindle_volume::{
-    LEASE_INTERVAL, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError, find_leases,
+    LEASE_INTERVAL, Rescue, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError, find_leases,
 };
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +26,8 @@ pub(crate) struct PoolOptions {
     /// Enter by the subvolume of this id; 5 is the top level
     #[arg(long, value_name = "ID", help_heading = "Pool")]
     subvolid: Option<u64>,
-    /// Comma-separated: degraded (go on without missing devices), subvol=PATH, subvolid=ID, device=PATH
+    /// Comma-separated: degraded (go on without missing devices), rescue=WORDS (read a damaged pool: see brindle mount
+    /// --help), subvol=PATH, subvolid=ID, device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS", help_heading = "Pool")]
     options: Vec<String>,
 }
@@ -42,7 +43,8 @@ impl PoolOptions {
         let mut options = MountOptions::parse(&self.options)?;
         if let Some(option) = options.first_of_mount() {
             return wrong_usage(format!(
-                "unknown option '{option}': here -o takes degraded, subvol=PATH, subvolid=ID and device=PATH"
+                "unknown option '{option}': here -o takes degraded, rescue=WORDS, subvol=PATH, subvolid=ID and \
+                 device=PATH"
             ));
         }
         let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
@@ -91,6 +93,7 @@ fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
     options.pool.volume.degraded = mount.degraded;
     options.pool.volume.lease.mode = mount.lease.mode;
     options.pool.volume.lease.interval = mount.lease.interval.unwrap_or(LEASE_INTERVAL);
+    options.pool.volume.rescue = mount.rescue;
     options.pool.cache_bytes = mount.metadata_bytes.unwrap_or(options.pool.cache_bytes);
     options
 }
@@ -127,9 +130,39 @@ pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
 /// The same without a warning if others write the pool: of a pool that was named by its mount, that is known.
 pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    open_rescued_pool(&paths, Rescue::default())
+}
+
+/// Options of commands that look into trees.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct InspectOptions {
+    /// Comma-separated: rescue=WORDS (read a damaged pool: see brindle mount --help), device=PATH
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+impl InspectOptions {
+    /// Opens a pool to look into its trees.
+    pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Pool> {
+        let options = MountOptions::parse(&self.options)?;
+        let of_files = options.subvol.as_ref().map(|_| "subvol").or(options.subvolid.map(|_| "subvolid"));
+        if let Some(option) = options.first_of_mount().or(of_files) {
+            return wrong_usage(format!(
+                "unknown option '{option}': here -o takes rescue=WORDS and device=PATH"
+            ));
+        }
+        let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+        let pool = open_rescued_pool(&paths, options.rescue)?;
+        warn_of_writers(pool.volume());
+        Ok(pool)
+    }
+}
+
+/// Opens a pool without regard to missing devices.
+fn open_rescued_pool(paths: &[&Path], rescue: Rescue) -> Result<Pool> {
     let mut options = brindle_tree::OpenOptions::default();
-    options.volume.degraded = true;
-    let pool = Pool::open(open_devices(&paths)?, &options).map_err(|error| match error {
+    (options.volume.degraded, options.volume.rescue) = (true, rescue);
+    let pool = Pool::open(open_devices(paths)?, &options).map_err(|error| match error {
         TreeError::Volume(error @ VolumeError::NoPool { .. }) => without_pool(error),
         error => error.into(),
     })?;

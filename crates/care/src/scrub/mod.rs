@@ -16,6 +16,7 @@
 //! ([`names`]), is kept up to [`FAULTS_MAX`].
 
 mod carry_out;
+mod damaged;
 pub(crate) mod names;
 mod record;
 mod walk;
@@ -23,6 +24,7 @@ mod walk;
 /// Ids of devices, as they are asked for here.
 pub use brindle_ondisk::DevId;
 pub use carry_out::{ScrubJob, ScrubObserver, carry_out};
+pub use damaged::{DamagedFile, damaged_files};
 pub use record::{RecordError, ScrubRecord};
 
 use brindle_fs::{Filesystem, FsError};

@@ -18,10 +18,20 @@ pub(crate) fn of(
     view: &Committed<'_>,
     fault: &ScrubFault,
 ) -> Result<Vec<(Vec<u8>, u64)>, ScrubError> {
-    if fault.content != Content::Data {
-        return Ok(Vec::new());
-    }
-    let Some(extent) = view.extent_at(fault.logical)?.filter(|extent| !extent.is_block) else {
+    if fault.content == Content::Data { of_address(filesystem, view, fault.logical) } else { Ok(Vec::new()) }
+}
+
+/// Paths of the files that data at an address belongs to, with the offset in each; a few, where many share it.
+pub(super) fn files_of_data(filesystem: &Filesystem, at: Logical) -> Result<Vec<(Vec<u8>, u64)>, ScrubError> {
+    of_address(filesystem, &filesystem.pool().committed()?, at)
+}
+
+fn of_address(
+    filesystem: &Filesystem,
+    view: &Committed<'_>,
+    at: Logical,
+) -> Result<Vec<(Vec<u8>, u64)>, ScrubError> {
+    let Some(extent) = view.extent_at(at)?.filter(|extent| !extent.is_block) else {
         return Ok(Vec::new());
     };
     let mut places: Vec<(InodeId, u64)> = Vec::new();
@@ -32,12 +42,12 @@ pub(crate) fn of(
         match reference {
             BackRef::Data(data) => {
                 let id = InodeId { tree: data.root, number: data.objectid };
-                let offset = offset_in(filesystem, view, id, data.offset.get(), &extent, fault.logical)?;
+                let offset = offset_in(filesystem, view, id, data.offset.get(), &extent, at)?;
                 places.extend(offset.map(|offset| (id, offset)));
             }
             BackRef::SharedData { parent, .. } => {
                 let leaf = view.leaf(*parent)?;
-                places.extend(in_leaf(&leaf, &extent, fault.logical));
+                places.extend(in_leaf(&leaf, &extent, at));
             }
             BackRef::Tree(_) | BackRef::SharedTree(_) | BackRef::Owner(_) => {}
         }

@@ -13,7 +13,12 @@ use brindle_volume::Warning;
 
 pub(crate) fn run(examination: &mut Examination<'_>) {
     let ledger = examination.ledger;
-    let of_pool = &examination.pool.superblock();
+    let of_pool = examination.pool.last_superblock();
+    let (examined, last) = (examination.pool.superblock().generation, of_pool.generation);
+    if examined != last {
+        let note = format!("generation {examined} is examined, by a backup root: the last commit is {last}");
+        ledger.note(page::SUPERBLOCKS, note);
+    }
     for device in examination.pool.devices() {
         check_device(examination, device.as_ref(), of_pool);
     }

@@ -2,7 +2,7 @@
 
 use super::tree_choice::{parse_tree, tree_title};
 use crate::cli::JsonOption;
-use crate::commands::pool::open_pool;
+use crate::commands::pool::InspectOptions;
 use crate::dump::{ItemStyle, NodeStyle, key_text, print_node, print_node_json};
 use crate::output::{self, Headed};
 use anyhow::{Context, Result, bail};
@@ -86,6 +86,8 @@ pub(crate) struct DumpTreeCommand {
     #[arg(long)]
     csum_items: bool,
     #[command(flatten)]
+    options: InspectOptions,
+    #[command(flatten)]
     json: JsonOption,
     /// Image files or block devices: those of one pool, in any order
     #[arg(required = true, value_name = "DEVICE")]
@@ -94,7 +96,7 @@ pub(crate) struct DumpTreeCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &DumpTreeCommand) -> Result<ExitCode> {
-    let pool = open_pool(&command.devices)?;
+    let pool = command.options.open(&command.devices)?;
     let mut dump = Dump::new(command, &pool);
     dump.everything()?;
     if !command.json.json && dump.ends_with_totals() {

@@ -2,7 +2,7 @@
 
 use super::tree_choice::{parse_tree, tree_title};
 use crate::cli::JsonOption;
-use crate::commands::pool::open_pool;
+use crate::commands::pool::InspectOptions;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::Result;
@@ -45,6 +45,8 @@ pub(crate) struct TreeStatsCommand {
     #[arg(short, long, value_name = "TREE", value_parser = parse_tree)]
     tree: Option<RootId>,
     #[command(flatten)]
+    options: InspectOptions,
+    #[command(flatten)]
     json: JsonOption,
     /// Image files or block devices: those of one pool, in any order
     #[arg(required = true, value_name = "DEVICE")]
@@ -56,7 +58,7 @@ const DEFAULT_TREES: [RootId; 4] =
 
 /// Runs the command.
 pub(crate) fn run(command: &TreeStatsCommand) -> Result<ExitCode> {
-    let pool = open_pool(&command.devices)?;
+    let pool = command.options.open(&command.devices)?;
     let trees = command.tree.map_or(DEFAULT_TREES.to_vec(), |tree| vec![tree]);
     let mut values = Vec::new();
     for tree in trees {

@@ -138,7 +138,7 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     }
     command.operands.require("mount");
     let mut options = MountOptions::parse(&command.options)?;
-    options.check_log().or_wrong_usage()?;
+    options.check_read_only().or_wrong_usage()?;
     options.metadata_bytes.get_or_insert_with(memory::budget_bytes);
     refuse_twice(devices(command, &options)?.iter().map(|(path, _)| path.as_path()))?;
     if command.foreground || command.fake || background::is_served() {

@@ -54,7 +54,7 @@ pub(super) fn filesystem(
 /// Opens the filesystem to read it where it can't be written. A log is replayed in memory.
 fn without_writing(paths: &[&Path], options: &MountOptions) -> Result<Filesystem> {
     let filesystem = open_to_read(paths, options)?;
-    if !filesystem.pool().has_log() || options.leaves_log {
+    if !filesystem.pool().has_log() || options.keeps_log() {
         greet(&filesystem, options)?;
         return Ok(filesystem);
     }
@@ -78,7 +78,7 @@ fn read_only(
     options: &MountOptions,
 ) -> Result<Filesystem> {
     let filesystem = open_to_read(paths, options)?;
-    if !filesystem.pool().has_log() || options.leaves_log {
+    if !filesystem.pool().has_log() || options.keeps_log() {
         greet(&filesystem, options)?;
         return Ok(filesystem);
     }

@@ -21,6 +21,7 @@ use brindle_fs::{DestageSettings, LeaseMode, SubvolumeChoice};
 use brindle_fuse::Synchronous;
 use brindle_ondisk::RootId;
 use brindle_policy::defragment::idle::AutoDefragment;
+use brindle_volume::Rescue;
 use std::path::PathBuf;
 use std::time::Duration;
 use table::{Kind, Value};
@@ -46,6 +47,8 @@ pub(crate) struct MountOptions {
     pub(crate) leaves_log: bool,
     /// The choice of a lease.
     pub(crate) lease: LeaseChoice,
+    /// Assurances that are given up to read a damaged pool (`rescue=`).
+    pub(crate) rescue: Rescue,
     /// The choices of how the pool is written.
     pub(crate) write: WriteChoices,
     /// The choices of the mount itself.
@@ -111,8 +114,13 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// Refuses to mount a pool to be written whose log is to stay.
-    pub(crate) fn check_log(&self) -> Result<()> {
+    /// Refuses to mount a pool to be written whose log is to stay, or that is to be rescued.
+    pub(crate) fn check_read_only(&self) -> Result<()> {
+        if self.rescue.is_any() && !self.is_read_only() {
+            bail!(
+                "options 'rescue=' and 'usebackuproot' go with 'ro' only: what they show must not be written"
+            );
+        }
         if self.leaves_log && !self.is_read_only() {
             bail!(
                 "option 'nologreplay' goes with 'ro' only: a log that is not replayed is lost with the next commit"
@@ -121,12 +129,17 @@ impl MountOptions {
         Ok(())
     }
 
+    /// Returns true if a log is not replayed.
+    pub(crate) fn keeps_log(&self) -> bool {
+        self.leaves_log || self.rescue.is_any()
+    }
+
     /// Returns true if these options say nothing of the pool, only of a mount of it.
     pub(crate) fn is_of_mount_alone(&self) -> bool {
         let plain = Self::default();
-        let of_pool = (&self.write, &self.read_policy, self.metadata_bytes, self.leaves_log, self.lease);
+        let of_pool = (&self.write, &self.read_policy, self.metadata_bytes, self.keeps_log(), self.lease);
         let mount = &self.mount;
-        of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, plain.leaves_log, plain.lease)
+        of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, false, plain.lease)
             && (mount.commit_interval, mount.sync, mount.sync_names) == (None, false, false)
             && mount.auto_defragment == plain.mount.auto_defragment
             && mount.destage == plain.mount.destage

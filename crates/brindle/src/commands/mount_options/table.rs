@@ -161,20 +161,22 @@ pub(super) const ROWS: &[Row] = &[
     .or("norecovery"),
     Row::valued(
         OfPool,
-        ("rescue", "nologreplay"),
-        "the same; other rescues are not there, for brindle reads what it can of a damaged pool",
-        |options, value| {
-            match value {
-                "nologreplay" => options.leaves_log = true,
-                _ => bail!("option 'rescue={value}': it is rescue=nologreplay"),
-            }
-            Ok(())
-        },
+        ("rescue", "WORDS"),
+        "with ro: reads a damaged pool, and replays no log. Words, with colons between them: usebackuproot (the \
+         newest older commit whose trees begin, if those of the last one don't), ibadroots (without trees that \
+         files can be read without; without the checksum tree, data is not verified), idatacsums (data that \
+         matches its checksum in no copy is served as it is), imetacsums (tree blocks likewise, if they are sound \
+         otherwise), isuperflags (unknown flags of superblocks, which are no obstacle to reading here), \
+         nologreplay, and all (all of these but usebackuproot)",
+        value::rescue,
     ),
+    Row::flag(OfPool, "usebackuproot", "with ro: the same as rescue=usebackuproot", |options| {
+        options.rescue.backup_roots = true;
+    }),
     Row::flag(
         OfPool,
         "degraded",
-        "go on without missing devices if everything can be read without them; with ro, if all metadata can be",
+        "go on without missing devices if everything can be read without them; with ro, whatever is lost",
         |options| options.degraded = true,
     ),
     Row::valued(

@@ -36,7 +36,7 @@ fn the_last_of_opposites_counts() {
 
 #[test]
 fn a_log_stays_where_nothing_is_written() {
-    let checked = |option: &str| MountOptions::parse(&[option]).expect("known").check_log();
+    let checked = |option: &str| MountOptions::parse(&[option]).expect("known").check_read_only();
     for option in ["norecovery", "nologreplay", "rescue=nologreplay"] {
         assert!(checked(option).is_err(), "{option}");
         assert!(checked(&format!("ro,{option}")).is_ok(), "{option}");

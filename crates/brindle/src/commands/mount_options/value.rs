@@ -1,9 +1,11 @@
 //! The values of mount options.
 
+use super::MountOptions;
 use crate::commands::mkfs::parse_size;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use brindle_fs::CompressionChoice;
 use brindle_ondisk::RootId;
+use brindle_volume::Rescue;
 use std::time::Duration;
 
 /// An algorithm, perhaps with a level; an empty value means zlib.
@@ -59,6 +61,30 @@ pub(super) fn memory(value: &str) -> Result<usize> {
     let number = value.parse::<usize>().ok().filter(|mib| (1..=MOST_MIB).contains(mib));
     let wrong = || format!("option 'metadata_memory={value}': it is a number of MiB, from 1 to {MOST_MIB}");
     Ok(number.with_context(wrong)? << 20)
+}
+
+/// Words of a rescue, with colons between them.
+pub(super) fn rescue(options: &mut MountOptions, words: &str) -> Result<()> {
+    for word in words.split(':') {
+        match word {
+            "usebackuproot" => options.rescue.backup_roots = true,
+            "ibadroots" | "ignorebadroots" => options.rescue.bad_roots = true,
+            "idatacsums" | "ignoredatacsums" => options.rescue.data_checksums = true,
+            "imetacsums" | "ignoremetacsums" => options.rescue.tree_checksums = true,
+            // No pool is refused for its flags where it is only read.
+            "isuperflags" | "ignoresuperflags" | "nologreplay" => options.leaves_log = true,
+            "all" => {
+                let backup_roots = options.rescue.backup_roots;
+                options.rescue = Rescue { backup_roots, ..Rescue::ALL };
+                options.leaves_log = true;
+            }
+            _ => bail!(
+                "option 'rescue={words}': '{word}' is none of usebackuproot, ibadroots, idatacsums, imetacsums, \
+                 isuperflags, nologreplay and all"
+            ),
+        }
+    }
+    Ok(())
 }
 
 /// The id of a subvolume, decimal or hexadecimal.
