@@ -31,6 +31,8 @@ const WORDS: [(&str, Rescue); 5] = [
 const NOTHING: Rescue =
     Rescue { backup_roots: false, bad_roots: false, data_checksums: false, tree_checksums: false };
 
+/// Copies of blocks: index of the image, and the byte there.
+type Places = Vec<Vec<(usize, u64)>>;
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Numbers that look random.
@@ -53,8 +55,8 @@ struct Sound {
     pool: KernelPool,
     files: Files,
     /// Places of tree blocks and of data, all copies of each.
-    blocks: Vec<Vec<(usize, u64)>>,
-    data: Vec<Vec<(usize, u64)>>,
+    blocks: Places,
+    data: Places,
     nodesize: usize,
 }
 
@@ -127,7 +129,7 @@ impl Sound {
 }
 
 /// Places of all tree blocks, those of the tree of roots first, and of all data: each with its copies.
-fn places(filesystem: &Filesystem, images: &[PathBuf]) -> (Vec<Vec<(usize, u64)>>, Vec<Vec<(usize, u64)>>) {
+fn places(filesystem: &Filesystem, images: &[PathBuf]) -> (Places, Places) {
     let (pool, volume) = (filesystem.pool(), filesystem.pool().volume());
     let copies = |at: Logical| {
         let mirrors = 0..volume.copies(at).expect("mapped");
