@@ -12,7 +12,7 @@ use brindle_admin::{AdminError, Mounted, Reach, Uuid};
 use brindle_device::open_device;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
-use brindle_tree::{TreeError, TreeRoot};
+use brindle_tree::{Pool, TreeError, TreeRoot};
 use brindle_uapi::message::text;
 use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
 use clap::Args;
@@ -190,7 +190,7 @@ impl Shown {
     /// chunk tree, tell what they know.
     fn look(paths: &[PathBuf]) -> Result<Self> {
         let error = match open_mounted_pool(paths) {
-            Ok(pool) => return Ok(Self { health: health::of_pool(&pool)?, ..Self::new(pool.volume()) }),
+            Ok(pool) => return Ok(Self::of_pool(&pool)),
             Err(error) => error.downcast::<TreeError>()?,
         };
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
@@ -211,6 +211,18 @@ impl Shown {
             }
         }
         Ok(shown)
+    }
+
+    /// A pool whose chunks are known, with the errors of its devices if the tree that has them can be read.
+    fn of_pool(pool: &Pool) -> Self {
+        let plain = Self::new(pool.volume());
+        match health::of_pool(pool) {
+            Ok(health) => Self { health, ..plain },
+            Err(error) => {
+                tracing::warn!("the errors of devices are unknown: {error}");
+                plain
+            }
+        }
     }
 
     fn new(volume: &Volume) -> Self {
