@@ -9,15 +9,14 @@
 //! To be kept no longer than a few reads take: freed space waits for it.
 
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::root::TreeRoot;
 use crate::store::Store;
 use crate::store::cursor::{Cursor, Readahead};
 use crate::store::hold::FreedSpaceHold;
 use crate::tree::Tree;
 use brindle_ondisk::item::{BackRef, ExtentFlags, ExtentItem};
-use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64};
-use brindle_volume::{Expected, ScrubWindow, SuperblockScrub};
+use brindle_ondisk::{Item, Key, KeyType, Logical, NodeExpectation, ObjectId, RootId, to_u64};
+use brindle_volume::{Expected, ScrubWindow};
 use std::sync::Arc;
 
 /// The last commit; see the module.
@@ -44,47 +43,18 @@ pub struct CommittedExtent {
     pub references: Vec<BackRef>,
 }
 
-impl Pool {
+impl<'p> Committed<'p> {
     /// The last commit, from now on as long as the view lives.
-    pub fn committed(&self) -> Result<Committed<'_>, TreeError> {
-        let held = self.hold_freed_space();
-        let roots = Tree::fixed(TreeRoot::root_tree(&self.superblock()));
+    pub(crate) fn of(store: &'p Store) -> Result<Self, TreeError> {
+        let held = store.hold_freed_space();
+        let roots = Tree::fixed(TreeRoot::root_tree(&store.superblock()));
         let tree = |id: RootId| {
-            let found = self.root_item_in(&roots, id)?;
+            let found = store.root_item_in(&roots, id)?;
             Ok::<_, TreeError>(found.map(|(_, item)| Tree::fixed(TreeRoot::from_item(id, &item))))
         };
         let extents = tree(RootId::EXTENT_TREE)?.ok_or(TreeError::NoTree(RootId::EXTENT_TREE))?;
         let checksums = tree(RootId::CSUM_TREE)?;
-        Ok(Committed { store: self, _held: held, extents, checksums, roots })
-    }
-
-    /// Looks at the copies of the superblock of a device, and writes those that are wrong anew if `repairs`. Returns what was
-    /// found, and true if nothing is wrong any more. Commits, and syncs of the log, wait for the second look alone, at copies
-    /// that were wrong, or being written, at the first one: that may have had to wake the disk.
-    pub fn scrub_superblocks(
-        &self,
-        devid: DevId,
-        repairs: bool,
-    ) -> Result<(SuperblockScrub, bool), TreeError> {
-        let volume = self.volume();
-        let found = volume.scrub_superblocks(devid);
-        let Some(transactions) = self.transactions().ok().filter(|_| !found.wrong.is_empty()) else {
-            let is_right = found.wrong.is_empty();
-            return Ok((found, is_right));
-        };
-        let _stops = self.stop_on_panic();
-        let _durable = transactions.lock_commit()?;
-        let _no_syncs = transactions.changes().log.lock_sync();
-        let found = volume.scrub_superblocks(devid);
-        volume.count_superblocks(devid, &found);
-        if found.wrong.is_empty() || !repairs {
-            let is_right = found.wrong.is_empty();
-            return Ok((found, is_right));
-        }
-        transactions.check_sound()?;
-        let is_written = volume.rewrite_superblocks(devid, &found);
-        let is_right = is_written && volume.scrub_superblocks(devid).wrong.is_empty();
-        Ok((found, is_right))
+        Ok(Self { store, _held: held, extents, checksums, roots })
     }
 }
 

@@ -2,9 +2,22 @@
 //! cursors, copy-on-write editing, delayed references, transactions and their commit, the log of fsyncs, space, relocation.
 //! Must not know: files.
 //!
+//! The parts of a pool, each above those that it knows:
+//!
+//! ```text
+//! pool            the face: what it does is done by the parts
+//! log writer, relocate, defragment, devices, settings      work that takes part in transactions, or commits
+//! transaction     the gate, the commit, its superblocks
+//! editor, refs    changes of trees, and of references to what they hold
+//! changes         what waits in memory for the next commit: references, space, log, counts
+//! space           block groups, chunks and what of them is free: told of changes, reads trees, never joins or commits
+//! store           blocks and trees, to be read; told what became of them
+//! tree, stop      the state of one tree; the end of all writing
+//! ```
+//!
 //! The walk of a read: a [`TreeRoot`] says where a root lies; a [`Cursor`] goes down from it through blocks in memory with
 //! the [`Tree`] locked for reading, and keeps the path. A block that is not in memory is read with the lock given
-//! back ([`Pool::read_node`], from the copy that passes the tree checker), and the descent begins anew. A node on disk never
+//! back ([`Store::read_node`], from the copy that passes the tree checker), and the descent begins anew. A node on disk never
 //! changes, so a cursor outlives whatever the cache forgets. The walk of a change: [`Pool::join`], then the [`Editor`], which
 //! copies blocks that are not the running transaction's; the essay on commits is in `transaction`.
 //!
@@ -17,9 +30,11 @@
 mod changes;
 mod committed;
 mod defragment;
+mod devices;
 mod difference;
 mod editor;
 mod error;
+mod habit;
 mod histogram;
 mod log;
 mod options;
@@ -38,6 +53,8 @@ mod tree;
 
 pub use committed::{Committed, CommittedExtent};
 pub use defragment::Defragmented;
+pub use devices::replace::Replacing;
+pub use devices::{JoiningDevice, Parted};
 pub use difference::{Difference, DifferenceCounts, Differing, ItemPlace};
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
@@ -58,8 +75,7 @@ pub use settings::PoolSettings;
 pub use space::Urgency;
 pub use space::close::GroupStatus;
 pub use space::data::ReservedExtent;
-pub use space::membership::{JoiningDevice, Parted, Withheld};
-pub use space::replace::Replacing;
+pub use space::membership::Withheld;
 pub use space::summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
 pub use space::writeback_tier::{InTransit, WriteBackSettings, WriteBackStatus};
 pub use stop::StopOnPanic;

@@ -2,9 +2,8 @@
 //! nothing of it leave it where it is.
 
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::store::Store;
-use crate::transaction::Need;
+use crate::transaction::{Need, Transactions};
 use brindle_ondisk::item::{LogSettingsItem, PoolSettingsItem};
 use brindle_ondisk::{Item, RootId};
 use brindle_policy::log::LogProfile;
@@ -17,61 +16,56 @@ pub struct PoolSettings {
     pub small_file_bytes: u64,
 }
 
-impl Store {
-    /// Profile of the log that is stored in the pool.
-    ///
-    /// # Errors
-    /// A device tree that can't be read.
-    pub fn stored_log_profile(&self) -> Result<LogProfile, TreeError> {
-        let tree = self.tree(RootId::DEV_TREE)?;
-        let key = LogSettingsItem::KEY;
-        let found = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
-            // A number of a later version is none that may be guessed at.
-            Ok(Item::LogSettings(item)) => Ok(LogProfile::from_disk(item.copies.get()).unwrap_or_default()),
-            Ok(_) => Ok(LogProfile::default()),
-            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
-        })?;
-        Ok(found.transpose()?.unwrap_or_default())
-    }
+/// Settings stored in the pool; the defaults if there are none.
+pub(crate) fn stored(store: &Store) -> Result<PoolSettings, TreeError> {
+    let tree = store.tree(RootId::DEV_TREE)?;
+    let key = PoolSettingsItem::KEY;
+    let found = store.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+        Ok(Item::PoolSettings(item)) => {
+            Ok(Some(PoolSettings { small_file_bytes: item.small_file_bytes.get() }))
+        }
+        Ok(_) => Ok(None),
+        Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
+    })?;
+    Ok(found.transpose()?.flatten().unwrap_or_default())
 }
 
-impl Pool {
-    /// Settings stored in the pool; the defaults if there are none.
-    pub fn settings(&self) -> Result<PoolSettings, TreeError> {
-        let tree = self.tree(RootId::DEV_TREE)?;
-        let key = PoolSettingsItem::KEY;
-        let found = self.with_item(&tree, &key, |data| match Item::parse(&key, data) {
-            Ok(Item::PoolSettings(item)) => {
-                Ok(Some(PoolSettings { small_file_bytes: item.small_file_bytes.get() }))
-            }
-            Ok(_) => Ok(None),
-            Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
-        })?;
-        Ok(found.transpose()?.flatten().unwrap_or_default())
-    }
+/// Stores other settings; durable with the next commit.
+pub(crate) fn store(transactions: &Transactions, settings: &PoolSettings) -> Result<(), TreeError> {
+    let tree = transactions.store().tree(RootId::DEV_TREE)?;
+    let item = PoolSettingsItem {
+        version: PoolSettingsItem::VERSION.into(),
+        small_file_bytes: settings.small_file_bytes.into(),
+    };
+    let transaction = transactions.join(Need::items(1))?;
+    transaction.replace(&tree, &PoolSettingsItem::KEY, item.as_bytes())
+}
 
-    /// Stores other settings; durable with the next commit.
-    pub fn set_settings(&self, settings: &PoolSettings) -> Result<(), TreeError> {
-        let tree = self.tree(RootId::DEV_TREE)?;
-        let item = PoolSettingsItem {
-            version: PoolSettingsItem::VERSION.into(),
-            small_file_bytes: settings.small_file_bytes.into(),
-        };
-        let transaction = self.join(Need::items(1))?;
-        transaction.replace(&tree, &PoolSettingsItem::KEY, item.as_bytes())
-    }
+/// Stores another profile of the log, and goes by it from now on; durable with the next commit.
+///
+/// # Errors
+/// A pool that is not written.
+pub(crate) fn store_log_profile(transactions: &Transactions, profile: LogProfile) -> Result<(), TreeError> {
+    let tree = transactions.store().tree(RootId::DEV_TREE)?;
+    let item = LogSettingsItem { version: LogSettingsItem::VERSION.into(), copies: profile.copies().into() };
+    let transaction = transactions.join(Need::items(1))?;
+    transaction.replace(&tree, &LogSettingsItem::KEY, item.as_bytes())?;
+    transactions.changes().space.use_log_profile(profile);
+    Ok(())
+}
 
-    /// Stores another profile of the log, and goes by it from now on; durable with the next commit.
-    ///
-    /// # Errors
-    /// A pool that is not written.
-    pub fn set_log_profile(&self, profile: LogProfile) -> Result<(), TreeError> {
-        let tree = self.tree(RootId::DEV_TREE)?;
-        let item =
-            LogSettingsItem { version: LogSettingsItem::VERSION.into(), copies: profile.copies().into() };
-        let transaction = self.join(Need::items(1))?;
-        transaction.replace(&tree, &LogSettingsItem::KEY, item.as_bytes())?;
-        self.changes()?.space.use_log_profile(profile);
-        Ok(())
-    }
+/// Profile of the log that is stored in the pool.
+///
+/// # Errors
+/// A device tree that can't be read.
+pub(crate) fn stored_log_profile(store: &Store) -> Result<LogProfile, TreeError> {
+    let tree = store.tree(RootId::DEV_TREE)?;
+    let key = LogSettingsItem::KEY;
+    let found = store.with_item(&tree, &key, |data| match Item::parse(&key, data) {
+        // A number of a later version is none that may be guessed at.
+        Ok(Item::LogSettings(item)) => Ok(LogProfile::from_disk(item.copies.get()).unwrap_or_default()),
+        Ok(_) => Ok(LogProfile::default()),
+        Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
+    })?;
+    Ok(found.transpose()?.unwrap_or_default())
 }

@@ -4,7 +4,6 @@
 
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::store::Store;
 use brindle_ondisk::item::DevStats;
 use brindle_ondisk::{DevId, Item, Key, KeyType, ObjectId, RootId};
@@ -40,35 +39,6 @@ impl Record {
     }
 }
 
-impl Pool {
-    /// The devices, and what each has got wrong since its statistics were reset.
-    pub fn device_statistics(&self) -> Result<Vec<(DeviceStatus, DevStats)>, TreeError> {
-        let devices = self.volume().devices();
-        let of_one = |device: DeviceStatus| {
-            let now = match self.changes() {
-                Ok(changes) => changes.statistics.record(device.devid).now(&counted(&device)),
-                Err(_) => stored(self, device.devid)?.plus(&counted(&device)),
-            };
-            Ok((device, now))
-        };
-        devices.into_iter().map(of_one).collect()
-    }
-
-    /// Sets the statistics of a device to zero, from the next commit on also on disk; what they were.
-    pub fn reset_device_statistics(&self, devid: DevId) -> Result<Option<DevStats>, TreeError> {
-        let changes = self.changes()?;
-        let Some(device) = self.volume().devices().into_iter().find(|device| device.devid == devid) else {
-            return Ok(None);
-        };
-        let counted = counted(&device);
-        let mut records = changes.statistics.lock();
-        let record = records.entry(devid).or_default();
-        let before = record.now(&counted);
-        (record.base, record.since) = (DevStats::default(), counted);
-        Ok(Some(before))
-    }
-}
-
 impl Editor<'_> {
     /// Forgets the statistics of a device that leaves the pool: another one may have its id later.
     pub(crate) fn remove_statistics(&self, devid: DevId) -> Result<(), TreeError> {
@@ -97,6 +67,26 @@ impl Editor<'_> {
 }
 
 impl Statistics {
+    /// Counts of a device since its statistics were reset.
+    pub(crate) fn now(&self, device: &DeviceStatus) -> DevStats {
+        self.record(device.devid).now(&counted(device))
+    }
+
+    /// The same of a device of a pool that is only read.
+    pub(crate) fn of_reader(store: &Store, device: &DeviceStatus) -> Result<DevStats, TreeError> {
+        Ok(stored(store, device.devid)?.plus(&counted(device)))
+    }
+
+    /// Sets the statistics of a device to zero, from the next commit on also on disk; what they were.
+    pub(crate) fn reset(&self, device: &DeviceStatus) -> DevStats {
+        let counted = counted(device);
+        let mut records = self.lock();
+        let record = records.entry(device.devid).or_default();
+        let before = record.now(&counted);
+        (record.base, record.since) = (DevStats::default(), counted);
+        before
+    }
+
     /// Counts stored in the pool for all devices.
     pub(crate) fn load(store: &Store) -> Result<Self, TreeError> {
         let statistics = Self::default();

@@ -1,6 +1,6 @@
 //! A tree that may change: where it begins now, and its blocks that are not on disk yet.
 
-use crate::editor::habit::RecentKeys;
+use crate::habit::RecentKeys;
 use crate::root::TreeRoot;
 use brindle_ondisk::{Generation, IdMap, Logical, Node, NodeExpectation, RootId};
 use brindle_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};

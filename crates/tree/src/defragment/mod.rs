@@ -13,11 +13,11 @@
 //! - A crash leaves the pool of the last commit, as after any other change. Nothing has to be remembered.
 //! - Where free space has no run that would make it better, nothing is written.
 
-mod survey;
+pub(crate) mod survey;
 
 use crate::error::TreeError;
-use crate::pool::Pool;
-use crate::transaction::Need;
+use crate::store::Store;
+use crate::transaction::{Need, Transactions};
 use crate::tree::Tree;
 use brindle_ondisk::{Key, Logical, to_u64};
 use brindle_policy::defragment::{GOOD_RUN_BYTES, worth_moving};
@@ -35,29 +35,45 @@ pub struct Defragmented {
     pub next: Option<Key>,
 }
 
-impl Pool {
+/// Writes leaves of trees anew, side by side.
+#[derive(Clone, Copy)]
+pub(crate) struct Defragmenter<'p> {
+    store: &'p Store,
+    transactions: &'p Transactions,
+}
+
+impl<'p> Defragmenter<'p> {
+    pub(crate) fn of(transactions: &'p Transactions) -> Self {
+        Self { store: transactions.store(), transactions }
+    }
+
     /// Defragments the leaves of a tree from a key on, one piece of it: `leaves` of them, and the others that share a
     /// parent with them. Commits if it has changed anything; not to be called within a transaction, nor for a tree
     /// that is being dropped.
-    pub fn defragment(&self, tree: &Arc<Tree>, from: &Key, leaves: usize) -> Result<Defragmented, TreeError> {
+    pub(crate) fn defragment(
+        &self,
+        tree: &Arc<Tree>,
+        from: &Key,
+        leaves: usize,
+    ) -> Result<Defragmented, TreeError> {
         let mut piece = Stretch::default();
         let mut next = Some(*from);
         while let Some(from) = next.filter(|_| piece.leaves.len() < leaves) {
             next = self.look_over(tree, &from, &mut piece)?;
         }
-        let nodesize = u64::from(self.nodesize());
+        let nodesize = u64::from(self.store.nodesize());
         let enough = GOOD_RUN_BYTES.max(to_u64(piece.leaves.len()) * nodesize);
-        let room = self.changes()?.space.longest_run(self, tree.id(), enough)?;
+        let room = self.transactions.changes().space.longest_run(self.store, tree.id(), enough)?;
         let mut moved = 0;
         for range in worth_moving(&piece.leaves, nodesize, room) {
             let leaves = &piece.places[range];
-            self.prefetch_nodes(leaves.iter().map(|(at, _)| *at));
+            self.store.prefetch_nodes(leaves.iter().map(|(at, _)| *at));
             for (at, first_key) in leaves {
                 moved += u64::from(self.copy_leaf(tree, *at, first_key)?);
             }
         }
         if moved > 0 {
-            self.commit()?;
+            self.transactions.commit()?;
         }
         Ok(Defragmented { leaves: to_u64(piece.leaves.len()), moved, next })
     }
@@ -65,6 +81,6 @@ impl Pool {
     fn copy_leaf(&self, tree: &Tree, at: Logical, first_key: &Key) -> Result<bool, TreeError> {
         /// The items whose change would copy as much as one path.
         const ITEMS_PER_PATH: usize = 2;
-        self.join(Need::items(ITEMS_PER_PATH))?.copy_unshared_path(tree, at, first_key)
+        self.transactions.join(Need::items(ITEMS_PER_PATH))?.copy_unshared_path(tree, at, first_key)
     }
 }

@@ -1,8 +1,9 @@
 //! Locations of the leaves of a tree, taken from the blocks above them.
 
+use super::Defragmenter;
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::store::Store;
 use crate::store::cursor::Readahead;
 use crate::store::cursor::may_be_shared;
 use crate::tree::Tree;
@@ -18,26 +19,26 @@ pub(super) struct Stretch {
     pub(super) places: Vec<(Logical, Key)>,
 }
 
-impl Pool {
-    /// Scatter of the leaves of a tree. Changed blocks that have no place yet count as scattered.
-    pub fn scatter(&self, tree: &Arc<Tree>) -> Result<Scatter, TreeError> {
-        let mut scatter = Scatter::default();
-        let nodesize = self.nodesize().into();
-        let mut next = Some(Key::MIN);
-        while let Some(from) = next {
-            let mut cursor = self.cursor(tree, Readahead::None);
-            next = cursor.seek_above_leaves(&from)?;
-            match cursor.lowest() {
-                Some(node) if node.is_leaf() => scatter.add(node.header().bytenr.get(), nodesize),
-                Some(node) => {
-                    node.key_ptrs().iter().for_each(|child| scatter.add(child.blockptr.get(), nodesize));
-                }
-                None => {}
+/// Scatter of the leaves of a tree. Changed blocks that have no place yet count as scattered.
+pub(crate) fn scatter(store: &Store, tree: &Arc<Tree>) -> Result<Scatter, TreeError> {
+    let mut scatter = Scatter::default();
+    let nodesize = store.nodesize().into();
+    let mut next = Some(Key::MIN);
+    while let Some(from) = next {
+        let mut cursor = store.cursor(tree, Readahead::None);
+        next = cursor.seek_above_leaves(&from)?;
+        match cursor.lowest() {
+            Some(node) if node.is_leaf() => scatter.add(node.header().bytenr.get(), nodesize),
+            Some(node) => {
+                node.key_ptrs().iter().for_each(|child| scatter.add(child.blockptr.get(), nodesize));
             }
+            None => {}
         }
-        Ok(scatter)
     }
+    Ok(scatter)
+}
 
+impl Defragmenter<'_> {
     /// Adds the leaves below the block that lies just above that of a key; the first key behind that.
     pub(super) fn look_over(
         &self,
@@ -45,13 +46,13 @@ impl Pool {
         from: &Key,
         stretch: &mut Stretch,
     ) -> Result<Option<Key>, TreeError> {
-        let mut cursor = self.cursor(tree, Readahead::None);
+        let mut cursor = self.store.cursor(tree, Readahead::None);
         let next = cursor.seek_above_leaves(from)?;
         let Some(parent) = cursor.lowest().filter(|node| !node.is_leaf()).map(Arc::clone) else {
             return Ok(next);
         };
         let last_snapshot = tree.read().last_snapshot;
-        let editor = self.transactions()?.editor(Generation::new(0));
+        let editor = self.transactions.editor(Generation::new(0));
         // The root is not shared.
         let mut is_shared = false;
         for node in cursor.nodes().skip(1) {

@@ -1,6 +1,6 @@
 //! Choice of the line between two neighbours when one of them is to take something new. Pure.
 
-use super::habit::Flow;
+use crate::habit::Flow;
 use brindle_ondisk::Node;
 
 /// Two neighbours, seen as one row of slots.

@@ -4,7 +4,7 @@
 use super::blocks::Blocks;
 use super::cut::{Addition, Cut, Row};
 use super::descent::{Edit, Step};
-use super::habit::Flow;
+use crate::habit::Flow;
 use brindle_ondisk::{Key, KeyPtr, Logical, MAX_LEVEL, Node, NodeHeader};
 use std::sync::Arc;
 

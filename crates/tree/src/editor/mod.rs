@@ -14,13 +14,12 @@
 //! one, no trace of it remains. An operation fails only before its first change or, in the middle of many, between
 //! two leaves, when the tree is whole.
 //!
-//! Splits look at where the last items went ([`habit`]): a stream of ascending keys leaves full leaves behind it,
+//! Splits look at where the last items went (`habit`): a stream of ascending keys leaves full leaves behind it,
 //! wherever in the tree it runs; anything else is cut in halves.
 
 pub(crate) mod blocks;
 mod cut;
 pub(crate) mod descent;
-pub(crate) mod habit;
 mod insert;
 pub(crate) mod operations;
 pub(crate) mod remove;

@@ -1,5 +1,6 @@
 //! Items enter a log.
 
+use super::LogWriter;
 use super::blocks::LogBlocks;
 use super::sync::LogTicket;
 use super::{LogState, LogTree, SyncMeasure, Unlogged};
@@ -9,7 +10,6 @@ use crate::editor::remove::remove_range;
 use crate::editor::{Editor, Verdict};
 use crate::error::TreeError;
 use crate::histogram::Timing;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::checksum::checksum_items;
 use crate::root::TreeRoot;
@@ -90,12 +90,12 @@ impl std::fmt::Debug for Part<'_> {
     }
 }
 
-impl Pool {
+impl<'p> LogWriter<'p> {
     /// Takes part in the running transaction, to log: once the one before it is durable.
-    pub fn begin_logging(&self) -> Result<Logging<'_>, TreeError> {
-        let transactions = self.transactions()?;
+    pub(crate) fn begin(&self) -> Result<Logging<'p>, TreeError> {
+        let Self { transactions, .. } = *self;
         loop {
-            self.stop().check()?;
+            self.store.stop().check()?;
             let inside = transactions.enter();
             let generation = inside.generation();
             if transactions.durable_generation().get() + 1 == generation.get() {
@@ -113,9 +113,9 @@ impl Pool {
 
     /// Takes part in the running transaction as the only one, to log changes that several items tell together: nothing
     /// else changes as long as the answer lives.
-    pub fn begin_logging_alone(&self) -> Result<Logging<'_>, TreeError> {
-        let transactions = self.transactions()?;
-        let _stops = self.stop_on_panic();
+    pub(crate) fn begin_alone(&self) -> Result<Logging<'p>, TreeError> {
+        let Self { transactions, .. } = *self;
+        let _stops = self.store.stop_on_panic();
         // No commit is under way then, so the transaction before the running one is durable.
         let durable = transactions.lock_commit()?;
         let closed = transactions.close_gate();

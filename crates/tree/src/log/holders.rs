@@ -24,8 +24,7 @@
 //!   until its commit.
 
 use super::Log;
-use crate::pool::Pool;
-use crate::transaction::Transactions;
+use super::LogWriter;
 use crate::transaction::commit::PUBLISHED_WITHIN;
 use brindle_ondisk::{DevId, Generation, to_u64};
 use brindle_volume::DeviceSet;
@@ -59,11 +58,11 @@ impl LogHolders {
     }
 }
 
-impl Pool {
+impl LogWriter<'_> {
     /// Devices that are to hold the log of a transaction.
-    pub(super) fn log_holders(&self, transactions: &Transactions, generation: Generation) -> LogHolders {
-        let within_reach = self.volume().opened_generation().get() + to_u64(PUBLISHED_WITHIN);
-        match transactions.changes().space.log_placement() {
+    pub(super) fn log_holders(&self, generation: Generation) -> LogHolders {
+        let within_reach = self.store.volume().opened_generation().get() + to_u64(PUBLISHED_WITHIN);
+        match self.transactions.changes().space.log_placement() {
             Err(_) => LogHolders::All,
             Ok(placement) => {
                 let devices = placement.devices.into_iter().map(DevId::new).collect();

@@ -40,12 +40,11 @@ mod verify;
 
 use replayed::LogTree;
 
-use crate::changes::Changes;
 use crate::histogram::Histogram;
 use crate::histogram::{HistogramCounts, Timing};
-use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::Store;
+use crate::transaction::Transactions;
 use crate::tree::Tree;
 use brindle_ondisk::{Generation, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
@@ -185,6 +184,19 @@ pub struct LogStatistics {
     pub commits: [u64; Unlogged::ALL.len()],
 }
 
+/// Writes the log of a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct LogWriter<'p> {
+    store: &'p Store,
+    transactions: &'p Transactions,
+}
+
+impl<'p> LogWriter<'p> {
+    pub(crate) fn of(transactions: &'p Transactions) -> Self {
+        Self { store: transactions.store(), transactions }
+    }
+}
+
 impl Default for Log {
     fn default() -> Self {
         Self {
@@ -247,31 +259,26 @@ impl Log {
         *self.counts()
     }
 
+    /// Histograms of syncs since the pool was opened.
+    pub(crate) fn histograms(&self) -> [HistogramCounts; SyncMeasure::ALL.len()] {
+        SyncMeasure::ALL.map(|of| self.histogram(of).counts())
+    }
+
+    /// Counts the time of a sync, which ends when the answer is dropped.
+    pub(crate) fn time_sync(&self) -> Timing<'_> {
+        self.histogram(SyncMeasure::Time).time()
+    }
+
+    /// An fsync was a commit.
+    pub(crate) fn count_unlogged(&self, why: Unlogged) {
+        self.counts().commits[why as usize] += 1;
+    }
+
     fn histogram(&self, of: SyncMeasure) -> &Histogram {
         &self.histograms[of as usize]
     }
 
     fn counts(&self) -> MutexGuard<'_, LogStatistics> {
         self.statistics.lock()
-    }
-}
-
-impl Pool {
-    /// Histograms of syncs since the pool was opened, by [`SyncMeasure`]: empty if it is only read.
-    pub fn sync_histograms(&self) -> [HistogramCounts; SyncMeasure::ALL.len()] {
-        let counts = |changes: &Changes| SyncMeasure::ALL.map(|of| changes.log.histogram(of).counts());
-        self.changes().map(counts).unwrap_or_default()
-    }
-
-    /// Counts the time of a sync, which ends when the answer is dropped; `None` if the pool is only read.
-    pub fn time_sync(&self) -> Option<Timing<'_>> {
-        self.changes().ok().map(|changes| changes.log.histogram(SyncMeasure::Time).time())
-    }
-
-    /// An fsync was a commit.
-    pub fn count_unlogged(&self, why: Unlogged) {
-        if let Ok(changes) = self.changes() {
-            changes.log.counts().commits[why as usize] += 1;
-        }
     }
 }

@@ -7,7 +7,6 @@
 
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::delayed::Extent;
 use crate::root::TreeRoot;
@@ -47,19 +46,6 @@ impl LogTree {
             cursor.next()?;
         }
         Ok(found)
-    }
-}
-
-impl Pool {
-    /// The logs of all subvolumes, if there are any.
-    pub fn log_trees(&self) -> Result<Vec<LogTree>, TreeError> {
-        LogTree::all(self)
-    }
-
-    /// Declares that the running transaction holds everything in the log: it may be committed.
-    pub fn log_is_replayed(&self) -> Result<(), TreeError> {
-        self.transactions()?.has_log_now();
-        Ok(())
     }
 }
 

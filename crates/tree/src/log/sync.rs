@@ -1,5 +1,6 @@
 //! A log becomes durable.
 
+use super::LogWriter;
 use super::blocks::LogBlocks;
 use super::enter::root_item;
 use super::holders::LogHolders;
@@ -7,10 +8,8 @@ use super::{Log, LogState, SyncMeasure, Unlogged};
 use crate::editor::Editor;
 use crate::editor::operations::replace;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::root::TreeRoot;
 use crate::space::{MetadataReservation, Urgency};
-use crate::transaction::Transactions;
 use crate::tree::Tree;
 use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
 use brindle_sync::parallel;
@@ -65,21 +64,21 @@ impl Log {
     }
 }
 
-impl Pool {
+impl LogWriter<'_> {
     /// Makes an entry durable, unless it is already.
-    pub fn sync_log(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
-        let transactions = self.transactions()?;
-        let _stops = self.stop_on_panic();
-        if transactions.durable_generation() >= ticket.generation || !transactions.changes().log.joins(ticket)
+    pub(crate) fn sync(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
+        let _stops = self.store.stop_on_panic();
+        if self.transactions.durable_generation() >= ticket.generation
+            || !self.transactions.changes().log.joins(ticket)
         {
             return Ok(Ok(()));
         }
-        transactions.changes().log.counts().fsyncs += 1;
-        let alone = transactions.changes().log.lock_sync();
-        let held = transactions.changes().log.histogram(SyncMeasure::LockHeld).time();
-        self.stop().check()?;
+        self.transactions.changes().log.counts().fsyncs += 1;
+        let alone = self.transactions.changes().log.lock_sync();
+        let held = self.transactions.changes().log.histogram(SyncMeasure::LockHeld).time();
+        self.store.stop().check()?;
         let (is_synced, has_ended) = {
-            let state = transactions.changes().log.state();
+            let state = self.transactions.changes().log.state();
             (state.synced >= ticket.number, state.generation != ticket.generation)
         };
         if is_synced && !has_ended {
@@ -88,88 +87,84 @@ impl Pool {
         if has_ended {
             drop(held);
             drop(alone);
-            return self.wait_for_commit_of(transactions, ticket);
+            return self.wait_for_commit_of(ticket);
         }
-        let editor = transactions.editor(ticket.generation);
-        if !self.is_fit_for_log(transactions, ticket.generation)? {
+        let editor = self.transactions.editor(ticket.generation);
+        if !self.is_fit_for_log(ticket.generation)? {
             return Ok(Err(Unlogged::Layout));
         }
-        let holders = self.log_holders(transactions, ticket.generation);
-        if !transactions.changes().log.keeps_to(&holders) {
-            transactions.changes().log.forbid(ticket.generation);
+        let holders = self.log_holders(ticket.generation);
+        if !self.transactions.changes().log.keeps_to(&holders) {
+            self.transactions.changes().log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        let Some(reservation) = self.reserve_for_log(transactions)? else { return Ok(Err(Unlogged::Space)) };
+        let Some(reservation) = self.reserve_for_log()? else { return Ok(Err(Unlogged::Space)) };
         let placed = editor.place_log();
-        transactions.changes().space.release_metadata(reservation);
+        self.transactions.changes().space.release_metadata(reservation);
         // From here on a log that is not written is of no use any more: it has blocks that are not where they should be.
-        let placed = placed.inspect_err(|_| transactions.changes().log.forbid(ticket.generation));
+        let placed = placed.inspect_err(|_| self.transactions.changes().log.forbid(ticket.generation));
         let placed = placed?;
         // Places may have been found in a chunk that was made for them.
-        if !self.is_fit_for_log(transactions, ticket.generation)? {
-            transactions.changes().log.forbid(ticket.generation);
+        if !self.is_fit_for_log(ticket.generation)? {
+            self.transactions.changes().log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Layout));
         }
-        if let Err(error) = self.write_log(transactions, &holders, &placed) {
+        if let Err(error) = self.write_log(&holders, &placed) {
             tracing::warn!("a log was not written: {error}");
-            transactions.changes().log.forbid(ticket.generation);
+            self.transactions.changes().log.forbid(ticket.generation);
             return Ok(Err(Unlogged::Devices));
         }
         // A sync changes one sector of the superblock, which can't be torn; the commit changes more, and if it tears them,
         // the others must know the log.
-        transactions.copies_differ();
+        self.transactions.copies_differ();
         let blocks = &placed.blocks;
-        let callers = transactions.changes().log.note_synced(placed.number);
-        transactions.changes().log.histogram(SyncMeasure::Callers).add(callers);
-        transactions
+        let callers = self.transactions.changes().log.note_synced(placed.number);
+        self.transactions.changes().log.histogram(SyncMeasure::Callers).add(callers);
+        self.transactions
             .changes()
             .log
             .histogram(SyncMeasure::Bytes)
-            .add(to_u64(blocks.len()) * u64::from(self.nodesize()));
-        let mut counts = transactions.changes().log.counts();
+            .add(to_u64(blocks.len()) * u64::from(self.store.nodesize()));
+        let mut counts = self.transactions.changes().log.counts();
         counts.syncs += 1;
         counts.blocks += to_u64(blocks.len());
-        let nodesize = u64::from(self.nodesize());
+        let nodesize = u64::from(self.store.nodesize());
         counts.runs += to_u64(blocks.chunk_by(|(one, _), (next, _)| *one + nodesize == *next).count());
         Ok(Ok(()))
     }
 
     /// The commit that ended the log of an entry has everything that was entered: waits until it is durable.
-    fn wait_for_commit_of(
-        &self,
-        transactions: &Transactions,
-        ticket: LogTicket,
-    ) -> Result<Result<(), Unlogged>, TreeError> {
-        let durable = transactions.lock_commit()?;
+    fn wait_for_commit_of(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
+        let durable = self.transactions.lock_commit()?;
         Ok(if durable.generation >= ticket.generation { Ok(()) } else { Err(Unlogged::Layout) })
     }
 
     /// Returns true if everything the log refers to can be found by way of the last commit.
-    fn is_fit_for_log(&self, transactions: &Transactions, generation: Generation) -> Result<bool, TreeError> {
-        let features = *transactions.changes().features.lock();
+    fn is_fit_for_log(&self, generation: Generation) -> Result<bool, TreeError> {
+        let features = *self.transactions.changes().features.lock();
         // A device that is not there, and not known to be, would come back with a superblock as new as that of the log.
-        Ok(!transactions.changes().log.is_forbidden(generation)
-            && self.volume().devices_to_mark().is_empty()
-            && transactions.changes().space.has_committed_layout()
-            && !self.tree(RootId::CHUNK_TREE)?.is_dirty()
-            && self.superblock().incompat().contains(features))
+        Ok(!self.transactions.changes().log.is_forbidden(generation)
+            && self.store.volume().devices_to_mark().is_empty()
+            && self.transactions.changes().space.has_committed_layout()
+            && !self.store.tree(RootId::CHUNK_TREE)?.is_dirty()
+            && self.store.superblock().incompat().contains(features))
     }
 
     /// Room for all blocks that the log has changed, and for what its next places take of others; `None` if there is
     /// none.
-    fn reserve_for_log(&self, transactions: &Transactions) -> Result<Option<MetadataReservation>, TreeError> {
-        let nodesize = u64::from(self.nodesize());
+    fn reserve_for_log(&self) -> Result<Option<MetadataReservation>, TreeError> {
+        let nodesize = u64::from(self.store.nodesize());
         let waiting: usize = {
-            let state = transactions.changes().log.state();
+            let state = self.transactions.changes().log.state();
             state.trees.values().map(|tree| tree.read().dirty.len()).sum::<usize>() + ROOT_BLOCKS
         };
-        let placed = self.unwritten().log.read().len();
+        let placed = self.store.unwritten().log.read().len();
         if to_u64(placed + waiting) * nodesize > LOG_BYTES_MAX {
             return Ok(None);
         }
-        match transactions.changes().space.reserve_metadata(
-            self,
-            transactions.load(),
+        match self.transactions.changes().space.reserve_metadata(
+            self.store,
+            self.transactions.load(),
             to_u64(waiting) * nodesize,
             Urgency::Normal,
         ) {
@@ -180,31 +175,26 @@ impl Pool {
 
     /// Writes blocks of the log and the superblocks that point to them. Blocks, and the data that they refer to, are durable
     /// before the superblocks are; a device that took no write since, or only such as the log does not need, is left alone.
-    fn write_log(
-        &self,
-        transactions: &Transactions,
-        holders: &LogHolders,
-        placed: &Placed,
-    ) -> Result<(), TreeError> {
+    fn write_log(&self, holders: &LogHolders, placed: &Placed) -> Result<(), TreeError> {
         let Placed { root, blocks, data_on, .. } = placed;
         let sealed: Vec<(Logical, Node)> =
-            parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.seal(*at, node)?)))?;
+            parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.store.seal(*at, node)?)))?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
         let needed = self.devices_of_log(holders, blocks).union(data_on);
-        let woken = transactions.wake_written(&needed)?;
-        self.volume().write_blocks_on(&writes, holders.alone())?;
+        let woken = self.transactions.wake_written(&needed)?;
+        self.store.volume().write_blocks_on(&writes, holders.alone())?;
         let devices = holders.superblocks();
-        let unflushed = self.volume().unflushed_devices().intersection(&needed).union(&woken);
-        self.volume().make_whole_relying_on(&unflushed.union(&devices), holders.alone())?;
-        transactions.write_copies(&woken)?;
-        let mut superblock = Box::new(Superblock::clone(&self.superblock()));
-        superblock.add_holders(self.volume().holders(superblock.generation));
+        let unflushed = self.store.volume().unflushed_devices().intersection(&needed).union(&woken);
+        self.store.volume().make_whole_relying_on(&unflushed.union(&devices), holders.alone())?;
+        self.transactions.write_copies(&woken)?;
+        let mut superblock = Box::new(Superblock::clone(&self.store.superblock()));
+        superblock.add_holders(self.store.volume().holders(superblock.generation));
         (superblock.log_root, superblock.log_root_level) = (root.bytenr, root.level);
-        if self.volume().has_lease() {
-            self.volume().check_superblocks(&devices)?;
+        if self.store.volume().has_lease() {
+            self.store.volume().check_superblocks(&devices)?;
         }
-        self.volume().settle_copies(&self.superblock(), &devices)?;
-        self.volume().write_log_superblocks(&superblock, &devices)?;
+        self.store.volume().settle_copies(&self.store.superblock(), &devices)?;
+        self.store.volume().write_log_superblocks(&superblock, &devices)?;
         Ok(())
     }
 
@@ -212,7 +202,11 @@ impl Pool {
     fn devices_of_log(&self, holders: &LogHolders, blocks: &[(Logical, Arc<Node>)]) -> DeviceSet {
         let alone: DeviceSet = holders.alone().iter().copied().collect();
         let of_block = |(at, _): &(Logical, Arc<Node>)| {
-            let all = self.volume().devices_of([(*at, self.nodesize().into())]).unwrap_or(DeviceSet::ALL);
+            let all = self
+                .store
+                .volume()
+                .devices_of([(*at, self.store.nodesize().into())])
+                .unwrap_or(DeviceSet::ALL);
             if !alone.is_empty() && alone.is_subset(&all) { alone.clone() } else { all }
         };
         blocks.iter().map(of_block).fold(DeviceSet::default(), |devices, of_one| devices.union(&of_one))

@@ -16,8 +16,8 @@
 use super::dropping::{Doomed, Dropped};
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::root::TreeRoot;
+use crate::store::Store;
 use crate::store::cursor::Readahead;
 use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, ObjectId, RootId};
@@ -29,11 +29,11 @@ pub struct RelocationTree {
     item: Box<RootItem>,
 }
 
-impl Pool {
+impl RelocationTree {
     /// A relocation tree that was left, if there is one.
-    pub fn next_relocation_tree(&self) -> Result<Option<RelocationTree>, TreeError> {
-        let root_tree = self.tree(RootId::ROOT_TREE)?;
-        let mut cursor = self.cursor(&root_tree, Readahead::None);
+    pub(crate) fn next(store: &Store) -> Result<Option<Self>, TreeError> {
+        let root_tree = store.tree(RootId::ROOT_TREE)?;
+        let mut cursor = store.cursor(&root_tree, Readahead::None);
         cursor.seek(&Key::first_of(ObjectId::TREE_RELOC, KeyType::ROOT_ITEM))?;
         let is_wanted =
             |key: &Key| (key.objectid, key.item_type) == (ObjectId::TREE_RELOC, KeyType::ROOT_ITEM);

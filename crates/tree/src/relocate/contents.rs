@@ -1,9 +1,9 @@
 //! Contents of a block group, a batch at a time.
 
+use super::Relocator;
 use super::{DATA_BYTES_MAX, EXTENTS_MAX};
 use crate::editor::{Editor, Verdict};
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::space::close::GroupStatus;
@@ -47,7 +47,7 @@ impl Batch {
     }
 }
 
-impl Pool {
+impl Relocator<'_> {
     /// Records of the extent tree for a group from an address on, as far as a batch goes; of data, only the extents
     /// in `only`, if given, by address.
     pub(super) fn next_batch(
@@ -57,12 +57,12 @@ impl Pool {
         blocks_max: usize,
         only: Option<&[DataRange]>,
     ) -> Result<Batch, TreeError> {
-        let tree = self.tree(RootId::EXTENT_TREE)?;
-        let editor = self.transactions()?.editor(Generation::new(0));
+        let tree = self.store.tree(RootId::EXTENT_TREE)?;
+        let editor = self.transactions.editor(Generation::new(0));
         let (mut batch, mut data_bytes) = (Batch::default(), 0);
-        let _held = self.hold_freed_space();
+        let _held = self.store.hold_freed_space();
         let end = group.start + group.length;
-        let mut cursor = self.cursor(&tree, Readahead::Forward);
+        let mut cursor = self.store.cursor(&tree, Readahead::Forward);
         cursor.seek(&Key::first_of(ObjectId::new(from.get()), KeyType(0)))?;
         while let Some((key, bytes)) = cursor.item().filter(|(key, _)| key.objectid.get() < end.get()) {
             if batch.is_full(blocks_max, data_bytes) {
@@ -102,7 +102,7 @@ impl Pool {
     /// Reads a block to learn whose it is.
     fn sort_block(&self, at: Logical, level: u8, batch: &mut Batch) -> Result<(), TreeError> {
         let expected = NodeExpectation { bytenr: at, generation: None, level: Some(level), first_key: None };
-        let node = self.read_node(&expected)?;
+        let node = self.store.read_node(&expected)?;
         let owner = node.header().owner;
         let block = Block { at, level, owner, first_key: node.key(0).unwrap_or(Key::MIN) };
         if is_shareable(owner) {
@@ -116,8 +116,8 @@ impl Pool {
     /// Empties the files of the old free space cache (`space_cache=v1`), which are needed no more.
     pub(super) fn forget_caches(&self, files: &[ObjectId]) -> Result<(), TreeError> {
         for file in files {
-            let transaction = self.join(Need::items(4))?;
-            let tree = self.tree(RootId::ROOT_TREE)?;
+            let transaction = self.transactions.join(Need::items(4))?;
+            let tree = self.store.tree(RootId::ROOT_TREE)?;
             let mut extents: Vec<(DataRange, u64)> = Vec::new();
             let (first, last) = (KeyType::EXTENT_DATA, KeyType::EXTENT_DATA);
             let (first, last) = (Key::first_of(*file, first), Key::last_of(*file, last));

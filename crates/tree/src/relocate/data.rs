@@ -1,13 +1,14 @@
 //! Data is carried to another place, verified on the way.
 
+use super::Relocator;
 use super::plan::COMPRESSED_BYTES_MAX;
 use super::trees::Trees;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::space::data::ReservedExtent;
 use crate::space::data::TierChoice;
 use crate::space::writeback_tier::InTransit;
+use crate::store::Store;
 use crate::store::cursor::Readahead;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
@@ -51,7 +52,7 @@ pub(super) enum RoomFor {
 
 /// Data that was read, and is written together: what has its new places side by side is one request.
 struct Load<'p> {
-    pool: &'p Pool,
+    relocator: Relocator<'p>,
     pieces: Vec<(Logical, Vec<u8>)>,
     bytes: u64,
 }
@@ -59,7 +60,7 @@ struct Load<'p> {
 impl Load<'_> {
     /// Reads what begins at an address, to be written to its new place; answers its checksums.
     fn copy(&mut self, from: Logical, to: &ReservedExtent<'_>) -> Result<Vec<(u64, Vec<u8>)>, TreeError> {
-        let pool = self.pool;
+        let Relocator { store, .. } = self.relocator;
         let mut checksums = Vec::new();
         let mut done = 0;
         while done < to.length {
@@ -68,15 +69,15 @@ impl Load<'_> {
                 self.write()?;
             }
             // What was freed since the batch was listed has no checksums any more, or else stays as it is.
-            let held = pool.hold_freed_space();
-            let found = pool.checksums_of(DataRange { start: from + done, length })?;
+            let held = store.hold_freed_space();
+            let found = checksums_of(store, DataRange { start: from + done, length })?;
             let mut buffer = vec![0; to_usize(length)];
             let expected = DataChecksums::partly(&found.bytes, &found.present);
-            pool.volume().read_data(from + done, &mut buffer, &expected)?;
+            store.volume().read_data(from + done, &mut buffer, &expected)?;
             drop(held);
             self.pieces.push((to.start + done, buffer));
             self.bytes += length;
-            pool.add_runs(done, &found, &mut checksums);
+            add_runs(store, done, &found, &mut checksums);
             done += length;
         }
         Ok(checksums)
@@ -87,7 +88,7 @@ impl Load<'_> {
         let pieces: Vec<(Logical, &[u8])> =
             self.pieces.iter().map(|(at, bytes)| (*at, bytes.as_slice())).collect();
         if !pieces.is_empty() {
-            self.pool.volume().write_data_pieces(&pieces, &Checksummed(self.pool))?;
+            self.relocator.store.volume().write_data_pieces(&pieces, &Checksummed(self.relocator.store))?;
         }
         self.pieces.clear();
         self.bytes = 0;
@@ -102,15 +103,15 @@ struct Checksums {
 }
 
 /// Checksums in the pool's trees of data that parity is made of.
-struct Checksummed<'p>(&'p Pool);
+struct Checksummed<'p>(&'p Store);
 
 impl Witness for Checksummed<'_> {
     fn checksums(&self, start: Logical, length: u64) -> Option<Vec<u8>> {
-        self.0.checksums_of(DataRange { start, length }).ok().map(|found| found.bytes)
+        checksums_of(self.0, DataRange { start, length }).ok().map(|found| found.bytes)
     }
 }
 
-impl Pool {
+impl<'p> Relocator<'p> {
     /// Copies data to places of its own, in the order in which it is given. What is alone, and has no free range as long as
     /// itself, goes to several. `room`: where it comes from.
     pub(super) fn carry(
@@ -118,10 +119,10 @@ impl Pool {
         data: &[DataRange],
         tier: TierChoice,
         room: RoomFor,
-    ) -> Result<Vec<Carried<'_>>, TreeError> {
+    ) -> Result<Vec<Carried<'p>>, TreeError> {
         let place = |range: &DataRange| self.find_places(*range, tier, room, data.len() == 1);
-        let mut carried: Vec<Carried<'_>> = data.iter().map(place).collect::<Result<_, _>>()?;
-        let mut load = Load { pool: self, pieces: Vec::new(), bytes: 0 };
+        let mut carried: Vec<Carried<'p>> = data.iter().map(place).collect::<Result<_, _>>()?;
+        let mut load = Load { relocator: *self, pieces: Vec::new(), bytes: 0 };
         for one in &mut carried {
             for part in &mut one.parts {
                 part.checksums = load.copy(one.from.start + part.offset, &part.to)?;
@@ -138,18 +139,18 @@ impl Pool {
         tier: TierChoice,
         room: RoomFor,
         is_alone: bool,
-    ) -> Result<Carried<'_>, TreeError> {
+    ) -> Result<Carried<'p>, TreeError> {
         let transit = match room {
             RoomFor::Another => {
-                self.reserve_data(from.length)?;
+                self.transactions.reserve_data(from.length)?;
                 None
             }
-            RoomFor::Destaged => Some(self.reserve_kept_data(from.length)?),
+            RoomFor::Destaged => Some(self.space.reserve_kept_data(from.length)),
         };
         let mut places = Vec::new();
         if let Err(error) = self.reserve_places(from, tier, is_alone, &mut places) {
             let taken: u64 = places.iter().map(|place| place.length).sum();
-            self.release_data(from.length - taken);
+            self.space.release_data(from.length - taken);
             return Err(error);
         }
         let (mut parts, mut offset) = (Vec::new(), 0);
@@ -162,17 +163,17 @@ impl Pool {
     }
 
     /// Takes a place as long as an extent, or else several, the longest first.
-    fn reserve_places<'p>(
-        &'p self,
+    fn reserve_places(
+        &self,
         from: DataRange,
         tier: TierChoice,
         is_alone: bool,
         places: &mut Vec<ReservedExtent<'p>>,
     ) -> Result<(), TreeError> {
-        let most = self.changes()?.options.moved_extent_bytes_max;
+        let most = self.transactions.changes().options.moved_extent_bytes_max;
         let is_short = from.length <= most;
         if is_short || !self.may_be_split(from)? {
-            match self.reserve_extent_in(tier, (from.length, from.length), None) {
+            match self.space.reserve_extent(self.store, tier, (from.length, from.length), None) {
                 Err(TreeError::NoSpace(_))
                     if is_short && is_alone && from.length > PART_BYTES_MIN && self.may_be_split(from)? => {}
                 place => {
@@ -184,7 +185,8 @@ impl Pool {
         let mut left = from.length;
         while left > 0 {
             let longest = left.min(most);
-            let place = self.reserve_extent_in(tier, (longest.min(PART_BYTES_MIN), longest), None)?;
+            let place =
+                self.space.reserve_extent(self.store, tier, (longest.min(PART_BYTES_MIN), longest), None)?;
             left -= place.length;
             places.push(place);
         }
@@ -196,58 +198,58 @@ impl Pool {
         if range.length > COMPRESSED_BYTES_MAX {
             return Ok(true);
         }
-        let editor = self.transactions()?.editor(Generation::new(0));
+        let editor = self.transactions.editor(Generation::new(0));
         // All references to an extent agree on compression, those of the last commit too.
-        let plan = editor.plan(&Trees::committed(self), &[], &[range]);
+        let plan = editor.plan(&Trees::committed(self.store), &[], &[range]);
         Ok(plan.is_ok_and(|plan| plan.is_plain(range.start)))
     }
+}
 
-    /// Appends the checksums that are there to runs of them.
-    fn add_runs(&self, from: u64, found: &Checksums, runs: &mut Vec<(u64, Vec<u8>)>) {
-        let context = self.volume().tree_context();
-        let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
-        for (number, sum) in found.bytes.chunks_exact(size).enumerate() {
-            if found.present[number / 8] >> (number % 8) & 1 == 0 {
-                continue;
-            }
-            let at = from + to_u64(number) * sector;
-            match runs.last_mut().filter(|(start, sums)| start + to_u64(sums.len() / size) * sector == at) {
-                Some((_, sums)) => sums.extend_from_slice(sum),
-                None => runs.push((at, sum.to_vec())),
-            }
+/// Appends the checksums that are there to runs of them.
+fn add_runs(store: &Store, from: u64, found: &Checksums, runs: &mut Vec<(u64, Vec<u8>)>) {
+    let context = store.volume().tree_context();
+    let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
+    for (number, sum) in found.bytes.chunks_exact(size).enumerate() {
+        if found.present[number / 8] >> (number % 8) & 1 == 0 {
+            continue;
+        }
+        let at = from + to_u64(number) * sector;
+        match runs.last_mut().filter(|(start, sums)| start + to_u64(sums.len() / size) * sector == at) {
+            Some((_, sums)) => sums.extend_from_slice(sum),
+            None => runs.push((at, sum.to_vec())),
         }
     }
+}
 
-    /// The checksums that the checksum tree has of a range.
-    fn checksums_of(&self, range: DataRange) -> Result<Checksums, TreeError> {
-        let context = self.volume().tree_context();
-        let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
-        let sectors = to_usize(range.length / sector);
-        let mut found = Checksums { bytes: vec![0; sectors * size], present: vec![0; sectors.div_ceil(8)] };
-        let key = |at: Logical| Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get());
-        let mut cursor = self.cursor(&self.tree(RootId::CSUM_TREE)?, Readahead::None);
-        // The item that holds the first checksum may begin well before it.
-        cursor.seek_last(&key(range.start))?;
-        if cursor.key().is_none() {
-            cursor.seek(&key(range.start))?;
+/// The checksums that the checksum tree has of a range.
+fn checksums_of(store: &Store, range: DataRange) -> Result<Checksums, TreeError> {
+    let context = store.volume().tree_context();
+    let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
+    let sectors = to_usize(range.length / sector);
+    let mut found = Checksums { bytes: vec![0; sectors * size], present: vec![0; sectors.div_ceil(8)] };
+    let key = |at: Logical| Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get());
+    let mut cursor = store.cursor(&store.tree(RootId::CSUM_TREE)?, Readahead::None);
+    // The item that holds the first checksum may begin well before it.
+    cursor.seek_last(&key(range.start))?;
+    if cursor.key().is_none() {
+        cursor.seek(&key(range.start))?;
+    }
+    let (start, end) = (range.start.get(), range.start.get() + range.length);
+    while let Some((key, data)) = cursor.item() {
+        if key.objectid > ObjectId::EXTENT_CSUM || key.offset() >= end {
+            break;
         }
-        let (start, end) = (range.start.get(), range.start.get() + range.length);
-        while let Some((key, data)) = cursor.item() {
-            if key.objectid > ObjectId::EXTENT_CSUM || key.offset() >= end {
-                break;
-            }
-            if let Ok(Item::Csums(sums)) = Item::parse(&key, data) {
-                for (number, sum) in (0u64..).zip(sums.chunks_exact(size)) {
-                    let at = key.offset() + number * sector;
-                    if (start..end).contains(&at) {
-                        let index = to_usize((at - start) / sector);
-                        found.bytes[index * size..][..size].copy_from_slice(sum);
-                        found.present[index / 8] |= 1 << (index % 8);
-                    }
+        if let Ok(Item::Csums(sums)) = Item::parse(&key, data) {
+            for (number, sum) in (0u64..).zip(sums.chunks_exact(size)) {
+                let at = key.offset() + number * sector;
+                if (start..end).contains(&at) {
+                    let index = to_usize((at - start) / sector);
+                    found.bytes[index * size..][..size].copy_from_slice(sum);
+                    found.present[index / 8] |= 1 << (index % 8);
                 }
             }
-            cursor.next()?;
         }
-        Ok(found)
+        cursor.next()?;
     }
+    Ok(found)
 }

@@ -8,11 +8,11 @@
 //! ([`writeback_tier`](crate::space)). What belongs to one file alone the layer of files may move before, by itself: it knows what
 //! can be one extent.
 
+use super::Relocator;
 use super::contents::Batch;
 use super::data::RoomFor;
 use super::{DATA_BYTES_MAX, EXTENTS_MAX, Moved, Observer, Relocation};
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::refs::lookup::Recorded;
@@ -32,7 +32,7 @@ type Order = (RootId, ObjectId, u64);
 /// A chunk of the write-back tier from which nothing is taken as long as this lives.
 #[derive(Debug)]
 pub struct Destaging<'p> {
-    pool: &'p Pool,
+    relocator: Relocator<'p>,
     group: GroupStatus,
 }
 
@@ -61,27 +61,27 @@ struct Listed {
 
 impl Drop for Destaging<'_> {
     fn drop(&mut self) {
-        self.pool.reopen_group(self.group.start);
+        self.relocator.space.reopen_group(self.group.start);
     }
 }
 
-impl Pool {
+impl<'p> Relocator<'p> {
     /// Closes a chunk of the write-back tier, for its data to be moved to bulk devices. Commits; not to be called within a
     /// transaction, and by one caller at a time, which empties no group meanwhile either. `None` if it is no such chunk.
     ///
     /// # Errors
     /// Devices that fail.
-    pub fn begin_destaging(&self, start: Logical) -> Result<Option<Destaging<'_>>, TreeError> {
-        let Some(group) = self.block_group(start)?.filter(|group| group.is_write_back) else {
+    pub(crate) fn begin_destaging(&self, start: Logical) -> Result<Option<Destaging<'p>>, TreeError> {
+        let Some(group) = self.space.block_group(start).filter(|group| group.is_write_back) else {
             return Ok(None);
         };
-        self.close_write_back_group(start)?;
-        let destaging = Destaging { pool: self, group };
+        self.space.close_write_back_group(start);
+        let destaging = Destaging { relocator: *self, group };
         // Syncs go on beside.
-        self.make_write_back_room()?;
+        self.space.make_write_back_room(self.store);
         // What was taken before the chunk was closed gets its items, or goes back.
-        self.exclusively(|_| Ok(()))?;
-        self.commit()?;
+        self.transactions.exclusively(|_| Ok(()))?;
+        self.transactions.commit()?;
         Ok(Some(destaging))
     }
 }
@@ -96,7 +96,7 @@ impl Destaging<'_> {
             let (root, objectid, offset) = listed.order;
             Some(WaitingExtent { range: listed.range, root, objectid, offset, count: listed.alone? })
         };
-        Ok(self.pool.extents_by_file(&self.group)?.into_iter().filter_map(of).collect())
+        Ok(self.relocator.extents_by_file(&self.group)?.into_iter().filter_map(of).collect())
     }
 
     /// Moves all that lies in the chunk to bulk devices; the chunk stays.
@@ -107,11 +107,11 @@ impl Destaging<'_> {
         let mut moved = Moved::default();
         for _ in 0..PASSES_MAX {
             let extents: Vec<DataRange> =
-                self.pool.extents_by_file(&self.group)?.iter().map(|listed| listed.range).collect();
+                self.relocator.extents_by_file(&self.group)?.iter().map(|listed| listed.range).collect();
             if extents.is_empty() {
                 break;
             }
-            if self.pool.destage_extents(&extents, &mut moved, observer)?.is_break() {
+            if self.relocator.destage_extents(&extents, &mut moved, observer)?.is_break() {
                 return Ok(Relocation::Stopped(moved));
             }
         }
@@ -119,7 +119,7 @@ impl Destaging<'_> {
     }
 }
 
-impl Pool {
+impl Relocator<'_> {
     fn destage_extents(
         &self,
         extents: &[DataRange],
@@ -135,12 +135,12 @@ impl Pool {
                 // A smaller batch needs less space at a time.
                 Err(TreeError::NoSpace(_)) if data.len() > 1 => {
                     count_max = data.len() / 2;
-                    self.commit()?;
+                    self.transactions.commit()?;
                     continue;
                 }
                 done => done?,
             }
-            self.commit()?;
+            self.transactions.commit()?;
             if observer(moved).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -151,11 +151,11 @@ impl Pool {
 
     /// Extents that the extent tree has of a group, in the order of the files that refer to them.
     fn extents_by_file(&self, group: &GroupStatus) -> Result<Vec<Listed>, TreeError> {
-        let tree = self.tree(RootId::EXTENT_TREE)?;
-        let editor = self.transactions()?.editor(Generation::new(0));
+        let tree = self.store.tree(RootId::EXTENT_TREE)?;
+        let editor = self.transactions.editor(Generation::new(0));
         let mut found: Vec<DataRange> = Vec::new();
         let end = group.start + group.length;
-        let mut cursor = self.cursor(&tree, Readahead::Forward);
+        let mut cursor = self.store.cursor(&tree, Readahead::Forward);
         cursor.seek(&Key::first_of(ObjectId::new(group.start.get()), KeyType(0)))?;
         while let Some(key) = cursor.key().filter(|key| key.objectid.get() < end.get()) {
             if key.item_type == KeyType::EXTENT_ITEM {
@@ -180,7 +180,7 @@ impl Pool {
     fn references_of_one_file(&self, known: &Recorded) -> Option<u64> {
         match known.referrers.as_slice() {
             [(Referrer::Data { root, .. }, count)] => {
-                let tree = self.tree(*root).ok()?;
+                let tree = self.store.tree(*root).ok()?;
                 let is_alone = known.generation > tree.read().last_snapshot;
                 u64::try_from(*count).ok().filter(|_| is_alone)
             }

@@ -3,10 +3,10 @@
 //! The group is closed for that long, as one that is emptied: so nothing in it is written in place while it is carried,
 //! and nothing new lies where some of it was freed. Extents that do not move are not affected.
 
+use super::Relocator;
 use super::data::RoomFor;
 use super::{Moved, Observer, Relocation};
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::space::close::GroupStatus;
 use crate::space::data::TierChoice;
@@ -17,12 +17,12 @@ use std::ops::ControlFlow;
 /// Upper bound on extents without room that are passed over.
 const REFUSED_MAX: usize = 16;
 
-impl Pool {
+impl Relocator<'_> {
     /// Moves extents of data, given by their addresses in ascending order, out of a block group to a tier, and
     /// nowhere else. Extents that are not there (any more) are passed over. Commits; not to be called within a
     /// transaction, and by one caller at a time, which empties no group meanwhile either. [`TreeError::NoSpace`] if
     /// not all of them have room there: those moved stay moved.
-    pub fn move_data(
+    pub(crate) fn move_data(
         &self,
         start: Logical,
         extents: &[DataRange],
@@ -30,13 +30,18 @@ impl Pool {
         observer: Observer<'_>,
     ) -> Result<Relocation, TreeError> {
         assert!(extents.is_sorted_by_key(|range| range.start), "they are in order");
-        let Some(group) = self.block_group(start)? else {
+        let Some(group) = self.space.block_group(start) else {
             return Ok(Relocation::Done(Moved::default()));
         };
-        self.close_group(start, Some(extents.iter().map(|range| range.length).sum()))?;
+        self.space.close_group(
+            self.store,
+            self.transactions.load(),
+            start,
+            Some(extents.iter().map(|range| range.length).sum()),
+        )?;
         let mut moved = Moved::default();
         let done = self.move_extents(&group, extents, to, &mut moved, observer);
-        self.reopen_group(start);
+        self.space.reopen_group(start);
         match done? {
             ControlFlow::Continue(()) => Ok(Relocation::Done(moved)),
             ControlFlow::Break(()) => Ok(Relocation::Stopped(moved)),
@@ -52,8 +57,8 @@ impl Pool {
         observer: Observer<'_>,
     ) -> Result<ControlFlow<()>, TreeError> {
         // Writes in place happen within a transaction.
-        self.exclusively(|_| Ok(()))?;
-        self.commit()?;
+        self.transactions.exclusively(|_| Ok(()))?;
+        self.transactions.commit()?;
         let (mut from, mut most) = (group.start, super::BLOCKS_MAX);
         let mut refused = Vec::new();
         loop {
@@ -63,7 +68,7 @@ impl Pool {
                 // A smaller batch needs less space at a time.
                 Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
                     most = (batch.count() / 2).max(1);
-                    self.commit()?;
+                    self.transactions.commit()?;
                     continue;
                 }
                 Err(TreeError::NoSpace(why)) => refused.push(why),
@@ -72,7 +77,7 @@ impl Pool {
                     most = (most * 2).min(super::BLOCKS_MAX);
                 }
             }
-            self.commit()?;
+            self.transactions.commit()?;
             if observer(moved).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -81,9 +86,9 @@ impl Pool {
             }
             from = behind;
         }
-        if self.block_group(group.start)?.is_some_and(|group| group.used_bytes == 0) {
+        if self.space.block_group(group.start).is_some_and(|group| group.used_bytes == 0) {
             // It goes while it is closed.
-            self.commit()?;
+            self.transactions.commit()?;
         }
         match refused.pop() {
             Some(why) => Err(TreeError::NoSpace(why)),

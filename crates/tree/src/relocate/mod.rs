@@ -52,10 +52,11 @@ mod trees;
 mod tests;
 
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::space::Space;
 use crate::space::close::GroupStatus;
 use crate::space::data::TierChoice;
-use crate::transaction::Need;
+use crate::store::Store;
+use crate::transaction::{Need, Transactions};
 use brindle_ondisk::Logical;
 use contents::{Batch, Block};
 use data::RoomFor;
@@ -97,16 +98,28 @@ pub enum Relocation {
 /// Observer that is told, after each commit, the amounts moved until then, and decides on going on.
 pub type Observer<'o> = &'o mut dyn FnMut(&Moved) -> ControlFlow<()>;
 
-impl Pool {
+/// Moves what lies in block groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relocator<'p> {
+    store: &'p Store,
+    space: &'p Space,
+    transactions: &'p Transactions,
+}
+
+impl<'p> Relocator<'p> {
+    pub(crate) fn of(transactions: &'p Transactions) -> Self {
+        Self { store: transactions.store(), space: &transactions.changes().space, transactions }
+    }
+
     /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction, and by one caller at a
     /// time. [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
-    pub fn relocate(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
-        self.close_group(start, None)?;
+    pub(crate) fn relocate(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
+        self.space.close_group(self.store, self.transactions.load(), start, None)?;
         let mut moved = Moved::default();
         let done = self.empty_group(start, &mut moved, observer);
         match done {
             Ok(ControlFlow::Continue(())) => return Ok(Relocation::Done(moved)),
-            _ => self.reopen_group(start),
+            _ => self.space.reopen_group(start),
         }
         done.map(|_| Relocation::Stopped(moved))
     }
@@ -118,13 +131,13 @@ impl Pool {
         observer: Observer<'_>,
     ) -> Result<ControlFlow<()>, TreeError> {
         // Writes in place happen within a transaction.
-        self.exclusively(|_| Ok(()))?;
+        self.transactions.exclusively(|_| Ok(()))?;
         let mut idle = 0;
         loop {
-            self.commit()?;
-            let Some(group) = self.block_group(start)? else {
+            self.transactions.commit()?;
+            let Some(group) = self.space.block_group(start) else {
                 // The chunk goes with what was freed.
-                self.changes()?.space.wait_for_readers();
+                self.space.wait_for_readers();
                 return Ok(ControlFlow::Continue(()));
             };
             let before = *moved;
@@ -136,7 +149,7 @@ impl Pool {
                 continue;
             }
             idle += 1;
-            self.changes()?.space.wait_for_readers();
+            self.space.wait_for_readers();
             if idle > IDLE_PASSES_MAX {
                 let why = "it is in use, and nothing in it can be moved";
                 let length = group.used_bytes + group.reserved_bytes;
@@ -167,12 +180,12 @@ impl Pool {
                 // A smaller batch needs less space at a time.
                 Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
                     blocks_max = (batch.count() / 2).max(1);
-                    self.commit()?;
+                    self.transactions.commit()?;
                     continue;
                 }
                 done => done?,
             }
-            self.commit()?;
+            self.transactions.commit()?;
             if observer(moved).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -201,13 +214,13 @@ impl Pool {
         /// The items whose change would copy as much as one path.
         const ITEMS_PER_PATH: usize = 2;
         for block in blocks {
-            let transaction = self.join(Need::items(ITEMS_PER_PATH))?;
-            let tree = match self.tree(block.owner) {
+            let transaction = self.transactions.join(Need::items(ITEMS_PER_PATH))?;
+            let tree = match self.store.tree(block.owner) {
                 Err(TreeError::NoTree(_)) => continue,
                 tree => tree?,
             };
             if transaction.copy_path(&tree, block.at, &block.first_key, block.level)? {
-                moved.count_block(self.nodesize());
+                moved.count_block(self.store.nodesize());
             }
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! Blocks and data get new places, and everything that says where they are is told.
 
 use super::Moved;
+use super::Relocator;
 use super::contents::{Block, is_shareable};
 use super::data::Carried;
 use super::plan::{Held, Plan};
 use super::trees::Trees;
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::refs::sharing::{Under, data_of};
@@ -30,22 +30,22 @@ struct Places {
     data: HashMap<Logical, Logical>,
 }
 
-impl Pool {
+impl<'p> Relocator<'p> {
     /// Moves blocks of subvolumes, and has everything refer to carried data where it is now.
     pub(super) fn rewrite(
         &self,
         blocks: &[Block],
-        carried: Vec<Carried<'_>>,
+        carried: Vec<Carried<'p>>,
         moved: &mut Moved,
     ) -> Result<(), TreeError> {
         // The plan of the last commit is nearly that of now, and has read what that will need.
         let mut size = self.estimate(blocks, &carried).unwrap_or(blocks.len());
         let mut carried = Some(carried);
         for _ in 0..TRIES {
-            let done = self.transactions()?.exclusively_with(size, |editor| {
+            let done = self.transactions.exclusively_with(size, |editor| {
                 editor.settle_subvolumes()?;
                 let plan = editor.full_plan(
-                    &Trees::Running(self),
+                    &Trees::Running(self.store),
                     blocks,
                     carried.as_deref().unwrap_or_default(),
                 )?;
@@ -64,11 +64,11 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl<'p> Relocator<'p> {
     /// Number of blocks that a plan for these would change, by the trees of the last commit: while others go on.
-    pub(super) fn estimate(&self, blocks: &[Block], carried: &[Carried<'_>]) -> Result<usize, TreeError> {
-        let editor = self.transactions()?.editor(Generation::new(0));
-        Ok(size(&editor.full_plan(&Trees::committed(self), blocks, carried)?))
+    pub(super) fn estimate(&self, blocks: &[Block], carried: &[Carried<'p>]) -> Result<usize, TreeError> {
+        let editor = self.transactions.editor(Generation::new(0));
+        Ok(size(&editor.full_plan(&Trees::committed(self.store), blocks, carried)?))
     }
 }
 

@@ -173,11 +173,13 @@ fn an_estimate_that_commits_overtake_blames_no_device() {
     let groups = pool.block_groups().expect("a writable pool");
     let group = groups.iter().find(|group| group.kind.contains(BlockGroupType::METADATA));
     let group = group.expect("there is metadata");
-    let batch = pool.next_batch(group, group.start, super::BLOCKS_MAX, None).expect("the trees can be read");
+    let batch = relocator(&pool)
+        .next_batch(group, group.start, super::BLOCKS_MAX, None)
+        .expect("the trees can be read");
     assert!(!batch.shared.is_empty());
     // The blocks of the batch leave the cache.
     (0..ITEMS).step_by(5).for_each(|number| assert!(look_up(&pool, number).is_some()));
-    let (estimated, is_gone) = overtaken(&device, &pool, || pool.estimate(&batch.shared, &[]));
+    let (estimated, is_gone) = overtaken(&device, &pool, || relocator(&pool).estimate(&batch.shared, &[]));
     assert_blameless(&pool);
     assert!(!is_gone, "space that a plan had looked up was discarded");
     estimated.expect("the trees of the last commit hold together");
@@ -189,15 +191,21 @@ fn an_estimate_beside_a_commit_reads_nothing_that_is_not_written() {
     let groups = pool.block_groups().expect("a writable pool");
     let group = groups.iter().find(|group| group.kind.contains(BlockGroupType::METADATA));
     let group = group.expect("there is metadata");
-    let batch = pool.next_batch(group, group.start, super::BLOCKS_MAX, None).expect("the trees can be read");
+    let batch = relocator(&pool)
+        .next_batch(group, group.start, super::BLOCKS_MAX, None)
+        .expect("the trees can be read");
     change(&pool, 1, (0..ITEMS).step_by(100));
     // As in the middle of a commit: blocks have addresses, the extent tree has them, and they are in memory only.
     let estimated = pool.exclusively(|editor| {
         editor.changes.space.prepare(&pool, editor.load())?;
         editor.assign_addresses(&*pool.tree(RootId::FS_TREE)?)?;
         editor.run_delayed_refs(usize::MAX)?;
-        Ok(pool.estimate(&batch.shared, &[]))
+        Ok(relocator(&pool).estimate(&batch.shared, &[]))
     });
     assert_blameless(&pool);
     estimated.expect("nobody stands in the way").expect("the trees of the last commit hold together");
+}
+
+fn relocator(pool: &Pool) -> super::Relocator<'_> {
+    super::Relocator::of(pool.transactions().expect("writable"))
 }

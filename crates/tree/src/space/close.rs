@@ -8,7 +8,8 @@ use super::estimate::KeptBack;
 use super::group::{Content, Group, Role};
 use super::state::State;
 use crate::error::TreeError;
-use crate::pool::Pool;
+use crate::space::metadata::Load;
+use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
 use brindle_policy::writeback::DataPlace;
 
@@ -42,56 +43,54 @@ pub struct GroupStatus {
     pub stripe_bytes: u64,
 }
 
-impl Pool {
+impl Space {
     /// The block groups that there are, by their addresses.
-    pub fn block_groups(&self) -> Result<Vec<GroupStatus>, TreeError> {
-        Ok(self.changes()?.space.lock().groups().map(GroupStatus::of).collect())
+    pub(crate) fn block_groups(&self) -> Vec<GroupStatus> {
+        self.lock().groups().map(GroupStatus::of).collect()
     }
 
     /// The block group that begins at an address, if there is one (any more).
-    pub fn block_group(&self, start: Logical) -> Result<Option<GroupStatus>, TreeError> {
-        Ok(self.changes()?.space.lock().group(start.get()).map(GroupStatus::of))
+    pub(crate) fn block_group(&self, start: Logical) -> Option<GroupStatus> {
+        self.lock().group(start.get()).map(GroupStatus::of)
     }
 
     /// From these block groups space is taken only where no chunk can be made instead; no others are avoided then.
-    pub fn avoid_groups(&self, groups: &[Logical]) -> Result<(), TreeError> {
-        let mut state = self.changes()?.space.lock();
+    pub(crate) fn avoid_groups(&self, groups: &[Logical]) {
+        let mut state = self.lock();
         let open: Vec<u64> =
             state.groups().filter(|group| group.role != Role::Closed).map(|group| group.start).collect();
         for start in open {
             let is_avoided = groups.contains(&Logical::new(start));
             state.change(start, |group| group.role = if is_avoided { Role::Avoided } else { Role::Open });
         }
-        Ok(())
     }
 
     /// The profile that new chunks of a content (its bit, or those of mixed groups) are to have instead of the one
     /// that the pool has; it is forgotten when the pool is closed.
-    pub fn set_target_profile(
-        &self,
-        content: BlockGroupType,
-        profile: Option<Profile>,
-    ) -> Result<(), TreeError> {
-        let mut state = self.changes()?.space.lock();
+    pub(crate) fn set_target_profile(&self, content: BlockGroupType, profile: Option<Profile>) {
+        let mut state = self.lock();
         let content = Content::of(content);
         state.targets[content] = profile;
         if content == Content::Data {
             state.targets[Content::FastData] = profile;
         }
-        Ok(())
     }
 
     /// Closes a block group to allocation; it goes when it is empty. [`TreeError::NoSpace`] if there is not enough
     /// elsewhere for its contents, or for `moving_bytes` of them.
-    pub(crate) fn close_group(&self, start: Logical, moving_bytes: Option<u64>) -> Result<(), TreeError> {
-        let space = &self.changes()?.space;
-        let load = self.changes()?.load(self);
-        let Some(known) = self.block_group(start)? else { return Ok(()) };
+    pub(crate) fn close_group(
+        &self,
+        store: &Store,
+        load: Load,
+        start: Logical,
+        moving_bytes: Option<u64>,
+    ) -> Result<(), TreeError> {
+        let Some(known) = self.block_group(start) else { return Ok(()) };
         let made_as = match Content::of(known.kind) {
-            Content::Data => space.data_contents(known.place_elsewhere()).to_vec(),
+            Content::Data => self.data_contents(known.place_elsewhere()).to_vec(),
             content => vec![content],
         };
-        let mut state = space.lock();
+        let mut state = self.lock();
         let Some(group) = state.group(start.get()) else { return Ok(()) };
         let (content, used) = (Content::of(group.kind), moving_bytes.unwrap_or(group.used + group.reserved));
         if !group.writable {
@@ -99,8 +98,8 @@ impl Pool {
             return Err(TreeError::NoSpace(why));
         }
         state.change(start.get(), |group| group.role = Role::Closed);
-        let KeptBack { freeing, commit } = space.kept_back(&state);
-        let metadata = space.needed(&state, load, 0) + freeing + commit;
+        let KeptBack { freeing, commit } = self.kept_back(&state);
+        let metadata = self.needed(&state, load, 0) + freeing + commit;
         let needed = used
             + match content {
                 Content::Data | Content::FastData | Content::WriteBack => {
@@ -108,12 +107,12 @@ impl Pool {
                 }
                 Content::Metadata => metadata,
                 Content::Mixed => metadata + state.promised_data,
-                Content::System => SYSTEM_BLOCKS * space.nodesize,
+                Content::System => SYSTEM_BLOCKS * self.nodesize,
             };
-        while !state.has_other(content) || space.available_for(&state, content) < needed {
+        while !state.has_other(content) || self.available_for(&state, content) < needed {
             let mut made = Ok(());
             for content in &made_as {
-                made = space.make_chunk(self, &mut state, *content);
+                made = self.make_chunk(store, &mut state, *content);
                 if made.is_ok() {
                     break;
                 }
@@ -128,9 +127,7 @@ impl Pool {
 
     /// Opens a block group that was to be emptied.
     pub(crate) fn reopen_group(&self, start: Logical) {
-        if let Ok(changes) = self.changes() {
-            changes.space.lock().change(start.get(), |group| group.role = Role::Open);
-        }
+        self.lock().change(start.get(), |group| group.role = Role::Open);
     }
 }
 

@@ -5,14 +5,10 @@ use super::metadata::Load;
 use super::state::content;
 use super::writeback_tier::GivenUp;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::writeback::DataPlace;
-
-/// Number of attempts to reserve data space after a commit; others may be faster every time.
-const TRIES: usize = 4;
 
 /// Place of new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +27,7 @@ pub struct ReservedExtent<'p> {
     pub start: Logical,
     /// Its length in bytes.
     pub length: u64,
-    pub(crate) pool: &'p Pool,
+    space: &'p Space,
     is_kept: bool,
 }
 
@@ -54,77 +50,31 @@ impl ReservedExtent<'_> {
 
 impl Drop for ReservedExtent<'_> {
     fn drop(&mut self) {
-        if !self.is_kept
-            && let Ok(changes) = self.pool.changes()
-        {
-            changes.space.give_back(Interval::new(self.start.get(), self.length));
+        if !self.is_kept {
+            self.space.give_back(Interval::new(self.start.get(), self.length));
         }
     }
 }
 
-impl Pool {
-    /// Reserves `bytes` bytes of data space; [`TreeError::NoSpace`] if there are not enough. May commit if that
-    /// helps: not to be called within a transaction, nor with a tree locked.
-    pub fn reserve_data(&self, bytes: u64) -> Result<(), TreeError> {
-        let changes = self.changes()?;
-        for _ in 0..TRIES {
-            if changes.space.promise_data(self, self.changes()?.load(self), bytes)? {
-                return Ok(());
-            }
-            self.commit()?;
-            changes.space.wait_for_readers();
-        }
-        Err(TreeError::NoSpace(format!("no {bytes} bytes for data")))
-    }
-
-    /// Takes back what was promised and is not needed (any more).
-    pub fn release_data(&self, bytes: u64) {
-        if let Ok(changes) = self.changes() {
-            changes.space.release_data(bytes);
-        }
-    }
-
-    /// Takes data space that was promised: one extent of `min` to `max` bytes, multiples of the sector size, as
-    /// long as there is, near `hint` (the end of what it follows) if possible. The promise shrinks by what is taken.
-    pub fn reserve_extent(
-        &self,
-        min: u64,
-        max: u64,
-        hint: Option<Logical>,
-    ) -> Result<ReservedExtent<'_>, TreeError> {
-        self.reserve_extent_on(DataPlace::Bulk, min, max, hint)
-    }
-
-    /// Reserves an extent like [`reserve_extent`](Self::reserve_extent), in data chunks of a place, as far as there is room, or
-    /// in others.
-    pub fn reserve_extent_on(
-        &self,
-        place: DataPlace,
-        min: u64,
-        max: u64,
-        hint: Option<Logical>,
-    ) -> Result<ReservedExtent<'_>, TreeError> {
-        self.reserve_extent_in(TierChoice::Preferred(place), (min, max), hint)
-    }
-
+impl Space {
     /// The same, perhaps nowhere else.
-    pub(crate) fn reserve_extent_in(
+    pub(crate) fn reserve_extent(
         &self,
+        store: &Store,
         tier: TierChoice,
         bounds: (u64, u64),
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
-        let space = &self.changes()?.space;
-        let taken = space.take_extent(self, tier, bounds, hint)?;
+        let taken = self.take_extent(store, tier, bounds, hint)?;
         let (start, length) = (Logical::new(taken.start), taken.length());
-        space.release_data(length);
-        Ok(ReservedExtent { start, length, pool: self, is_kept: false })
+        self.release_data(length);
+        Ok(ReservedExtent { start, length, space: self, is_kept: false })
     }
 }
 
 impl Space {
     /// Promises data space; `false` if only a commit can help.
-    pub(super) fn promise_data(&self, store: &Store, load: Load, bytes: u64) -> Result<bool, TreeError> {
+    pub(crate) fn promise_data(&self, store: &Store, load: Load, bytes: u64) -> Result<bool, TreeError> {
         let content = content(self.is_mixed, BlockGroupType::DATA);
         let mut state = self.lock();
         loop {
@@ -154,7 +104,7 @@ impl Space {
     }
 
     /// Takes part of a promise back.
-    pub(super) fn release_data(&self, bytes: u64) {
+    pub(crate) fn release_data(&self, bytes: u64) {
         let mut state = self.lock();
         debug_assert!(state.promised_data >= bytes, "only what was promised is taken back");
         state.promised_data = state.promised_data.saturating_sub(bytes);

@@ -3,7 +3,6 @@
 use super::Space;
 use super::group::Group;
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{DevId, Logical, Physical};
@@ -12,23 +11,22 @@ use std::ops::Range;
 /// The longest range that is taken at once, in bytes.
 const STEP_BYTES: u64 = 256 << 20;
 
-impl Pool {
+impl Space {
     /// Discards space that was freed ([`DiscardMode::Async`](crate::DiscardMode)), at most about `budget_bytes`;
     /// returns the bytes discarded. To be called from time to time, with no tree locked and outside of a transaction.
-    pub fn discard_step(&self, budget_bytes: u64) -> Result<u64, TreeError> {
-        let space = &self.changes()?.space;
+    pub(crate) fn discard_step(&self, store: &Store, budget_bytes: u64) -> Result<u64, TreeError> {
         let mut done = 0;
         while done < budget_bytes {
-            let next = space.lock().to_discard.iter().next();
+            let next = self.lock().to_discard.iter().next();
             let Some(span) = next else { break };
             let span = Interval::new(span.start, span.length().min(STEP_BYTES));
-            space.lock().to_discard.remove(span);
-            space.discard(self, span, 0, &|| true)?;
+            self.lock().to_discard.remove(span);
+            self.discard(store, span, 0, &|| true)?;
             done += span.length();
         }
         while done < budget_bytes {
-            let Some((devid, span)) = space.lock().to_discard_on_devices.pop() else { break };
-            space.discard_unallocated(self, devid, span, 0);
+            let Some((devid, span)) = self.lock().to_discard_on_devices.pop() else { break };
+            self.discard_unallocated(store, devid, span, 0);
             done += span.length();
         }
         Ok(done)
@@ -37,31 +35,31 @@ impl Pool {
     /// Discards every free range of at least `min_bytes` within a range of logical addresses (`fstrim`). Space that
     /// belongs to no chunk has no logical address: it is discarded if the range holds every chunk. Returns the number
     /// of device bytes, which are fewer if `goes_on` says no. Not to be called with a tree locked.
-    pub fn trim(
+    pub(crate) fn trim(
         &self,
+        store: &Store,
         range: Range<Logical>,
         min_bytes: u64,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<u64, TreeError> {
-        let space = &self.changes()?.space;
-        space.lock().give_back_log_reserve();
+        self.lock().give_back_log_reserve();
         let asked = Interval { start: range.start.get(), end: range.end.get() };
-        let groups: Vec<Interval> = space.lock().groups().map(Group::interval).collect();
+        let groups: Vec<Interval> = self.lock().groups().map(Group::interval).collect();
         let is_all = groups.iter().all(|group| group.intersection(&asked) == *group);
         let mut done = 0;
         for part in groups.iter().map(|group| group.intersection(&asked)).filter(|part| !part.is_empty()) {
-            done += space.discard(self, part, min_bytes, goes_on)?;
+            done += self.discard(store, part, min_bytes, goes_on)?;
         }
         if !is_all {
             return Ok(done);
         }
         let unallocated: Vec<(DevId, Interval<Physical>)> = {
-            let state = space.lock();
+            let state = self.lock();
             let ranges = state.devices.iter().map(|device| (device.devid, &device.free));
             ranges.flat_map(|(devid, free)| free.iter().map(move |span| (devid, span))).collect()
         };
         for (devid, span) in unallocated.into_iter().take_while(|_| goes_on()) {
-            done += space.discard_unallocated(self, devid, span, min_bytes);
+            done += self.discard_unallocated(store, devid, span, min_bytes);
         }
         Ok(done)
     }

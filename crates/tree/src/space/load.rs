@@ -18,6 +18,7 @@ use super::tiers::placement_of;
 use super::writeback_tier::WriteBackTier;
 use crate::error::TreeError;
 use crate::options::WriterOptions;
+use crate::settings;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
 use brindle_interval::{Interval, IntervalSet};
@@ -63,7 +64,7 @@ impl Space {
         state.write_back = WriteBackTier::open(store, options.write_back)?;
         state.log_profile = match options.log_profile {
             Some(told) => told,
-            None => store.stored_log_profile()?,
+            None => settings::stored_log_profile(store)?,
         };
         self.update_tiers(&mut state);
         for chunk in store.volume().chunks() {

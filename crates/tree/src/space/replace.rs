@@ -1,115 +1,39 @@
-//! A device that takes the place of another in the pool's trees: the last step of a replacement, of which
-//! [`Replacement`] tells the others.
-//!
-//! The items that name the device stay as they are, for the target gets its id and its UUID. In one transaction the device
-//! item says that its superblock is of this transaction at least, the statistics of the old device go, and the replacement
-//! is recorded where the kernel has it (`DEV_REPLACE`), as finished: nothing is recorded before.
-//!
-//! **A crash at each point.** N is the last commit before, N+1 the one of the replacement.
-//! - Before the superblocks of N+1: the pool is that of N, with the old device, which has everything that N refers to. The
-//!   target has no superblock, so nothing takes it for a device of the pool.
-//! - N+1 is durable but for its superblocks; then the target gets its own, all copies, first and by itself. With the
-//!   target given, the pool is that of N+1, and the old device, which is of the same id, and older, is left alone. Without
-//!   it, the pool is that of N.
-//! - Then the old device loses its superblocks, durably: before others speak of N+1, there is no second device of this id.
-//!   If it fails to take that, the device item tells that it is stale.
-//! - If the target does not take its superblock, nothing more is written, and the pool is that of N.
-//!
-//! Between the moment at which the target takes over and the superblocks of N+1, rows of parity are written to the target
-//! alone. After a crash then, the old device has parity of before, as after any crash between the writes of a row.
+//! A device has taken the place of another.
 
+use super::Space;
 use super::device::Device;
 use super::load::load_devices;
 use super::state::State;
-use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::pool::Pool;
-use brindle_device::WritableDevice;
+use crate::store::Store;
 use brindle_interval::Interval;
-use brindle_ondisk::item::{DevItem, DevReplaceItem};
-use brindle_ondisk::{DevId, Key, KeyType, ObjectId, Physical, RootId};
-use brindle_policy::placement::AllocationHint;
-use brindle_volume::Replacement;
-use std::sync::Arc;
-use zerocopy::little_endian::U64;
-use zerocopy::{FromBytes, IntoBytes};
+use brindle_ondisk::{DevId, Physical};
+use brindle_policy::placement::{AllocationHint, PlacementClass};
+use std::collections::BTreeMap;
 
-/// Blocks that the items of a replacement may change.
-const BLOCKS: usize = 32;
-/// A replacement that was begun and has ended (`BTRFS_DEV_REPLACE_ITEM_STATE_FINISHED`).
-const FINISHED: u64 = 2;
-
-/// A replacement under way.
-#[derive(Debug)]
-pub struct Replacing<'p> {
-    /// Copies to the target.
-    pub copies: Replacement<'p>,
-    pool: &'p Pool,
-    started: u64,
-}
-
-impl Pool {
-    /// Begins to replace a device, missing or not, by one without superblocks.
-    pub fn begin_replacement(
+impl Space {
+    /// Space on a device that has taken the place of another.
+    pub(crate) fn device_replaced(
         &self,
+        store: &Store,
+        classes: &BTreeMap<String, PlacementClass>,
         devid: DevId,
-        target: &Arc<dyn WritableDevice>,
-    ) -> Result<Replacing<'_>, TreeError> {
-        let started = (self.changes()?.options.clock)().sec.get().cast_unsigned();
-        let copies = self.volume().begin_replacement(devid, target).ok_or(TreeError::NoDevice(devid))?;
-        Ok(Replacing { copies, pool: self, started })
-    }
-}
-
-impl Replacing<'_> {
-    /// The target takes the place of the device, durably. `lost` is the number of sectors that could be had from nowhere.
-    ///
-    /// # Errors
-    /// A target that fails before it takes over: nothing has changed. Devices that fail later: nothing more is written.
-    pub fn finish(self, lost: u64) -> Result<(), TreeError> {
-        let Self { copies, pool, started } = self;
-        let changes = pool.changes()?;
-        let devid = copies.devid();
-        // Little is left to be done with everything else waiting.
-        pool.commit()?;
-        let stopped = (changes.options.clock)().sec.get().cast_unsigned();
-        let item = DevReplaceItem {
-            src_devid: devid,
-            cursor_left: U64::new(0),
-            cursor_right: U64::new(0),
-            cont_reading_from_srcdev_mode: U64::new(0),
-            replace_state: U64::new(FINISHED),
-            time_started: U64::new(started),
-            time_stopped: U64::new(stopped),
-            num_write_errors: U64::new(0),
-            num_uncorrectable_read_errors: U64::new(lost),
-        };
-        pool.transactions()?.exclusively_with(BLOCKS, |editor| {
-            copies.settle()?;
-            // From here on it can't be undone.
-            let entered = enter(editor, devid, &item).and_then(|()| meet(pool, devid));
-            entered.inspect_err(|error| pool.abort(error))
-        })?;
-        pool.commit()
-    }
-}
-
-/// Space on a device that has taken the place of another.
-fn meet(pool: &Pool, devid: DevId) -> Result<(), TreeError> {
-    let changes = pool.changes()?;
-    let known = load_devices(pool, &changes.options.classes)?;
-    let known = known.into_iter().find(|device| device.devid == devid).ok_or(TreeError::NoDevice(devid))?;
-    let mut state = changes.space.lock();
-    match state.devices.iter_mut().find(|device| device.devid == devid) {
-        Some(device) => {
-            device.class = known.class;
-            device.chosen = known.chosen.or(device.chosen);
+    ) -> Result<(), TreeError> {
+        let known = load_devices(store, classes)?;
+        let known =
+            known.into_iter().find(|device| device.devid == devid).ok_or(TreeError::NoDevice(devid))?;
+        let mut state = self.lock();
+        match state.devices.iter_mut().find(|device| device.devid == devid) {
+            Some(device) => {
+                device.class = known.class;
+                device.chosen = known.chosen.or(device.chosen);
+            }
+            None => state.take_in(known),
         }
-        None => state.take_in(known),
+        self.update_tiers(&mut state);
+        self.announce(&state);
+        Ok(())
     }
-    changes.space.update_tiers(&mut state);
-    changes.space.announce(&state);
-    Ok(())
 }
 
 impl State {
@@ -129,19 +53,4 @@ impl State {
         device.is_changed = true;
         self.devices.push(device);
     }
-}
-
-/// Enters into the trees that a device has another place on disk.
-fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(), TreeError> {
-    let store = editor.store;
-    let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
-    editor.update(&*store.tree(RootId::CHUNK_TREE)?, &key, |data| {
-        if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
-            item.generation = editor.generation;
-        }
-    })?;
-    store.volume().mark_device(devid, editor.generation);
-    editor.remove_statistics(devid)?;
-    let key = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
-    editor.replace(&*store.tree(RootId::DEV_TREE)?, &key, item.as_bytes())
 }

@@ -1,20 +1,11 @@
 //! Shrinks devices whose end is unused.
 
 use super::Space;
-use crate::error::TreeError;
-use crate::pool::Pool;
 use brindle_ondisk::DevId;
 
-impl Pool {
-    /// Makes each device end where its last chunk does; what size each has then, in bytes. Counts from the next commit
-    /// on: before it is durable, the devices themselves must stay as large as they are.
-    pub fn shrink_devices(&self) -> Result<Vec<(DevId, u64)>, TreeError> {
-        Ok(self.changes()?.space.shrink_devices())
-    }
-}
-
 impl Space {
-    fn shrink_devices(&self) -> Vec<(DevId, u64)> {
+    /// Makes each device end where its last chunk does; their sizes then, in bytes.
+    pub(crate) fn shrink_devices(&self) -> Vec<(DevId, u64)> {
         let mut state = self.lock();
         let mut cut_bytes = 0;
         for device in &mut state.devices {

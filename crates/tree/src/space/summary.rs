@@ -3,9 +3,6 @@
 use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
-use crate::error::TreeError;
-use crate::options::WriterOptions;
-use crate::pool::Pool;
 use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::placement::{
@@ -105,18 +102,9 @@ pub struct DeviceSpace {
     pub stored_type: u64,
 }
 
-impl Pool {
-    /// Present summary; of a pool that is only read, that of the last commit.
-    pub fn space_summary(&self) -> Result<SpaceSummary, TreeError> {
-        match self.changes() {
-            Ok(changes) => Ok(changes.space.summary(self)),
-            Err(_) => Ok(Space::load(self, &WriterOptions::default())?.summary(self)),
-        }
-    }
-}
-
 impl Space {
-    fn summary(&self, store: &Store) -> SpaceSummary {
+    /// Present summary.
+    pub(crate) fn summary(&self, store: &Store) -> SpaceSummary {
         let state = self.lock();
         let mut groups: Vec<GroupSummary> = Vec::new();
         for group in state.groups() {

@@ -11,7 +11,6 @@ use super::device::Device;
 use super::group::{Content, Group, Totals};
 use super::state::{State, content};
 use crate::error::TreeError;
-use crate::pool::Pool;
 use crate::store::Store;
 use brindle_ondisk::item::SuperblockAgesHeader;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
@@ -24,14 +23,18 @@ use brindle_policy::sleep::sleepers;
 use brindle_policy::writeback::{DataPlace, WriteBackMode};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Pool {
+impl Space {
     /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit. It lies in the
     /// chunk tree: a device that is missing has one as well, and goes by it when it is back.
-    pub fn set_allocation_hint(&self, devid: DevId, hint: AllocationHint) -> Result<(), TreeError> {
-        let space = &self.changes()?.space;
-        let mut state = space.lock();
+    pub(crate) fn set_allocation_hint(
+        &self,
+        store: &Store,
+        devid: DevId,
+        hint: AllocationHint,
+    ) -> Result<(), TreeError> {
+        let mut state = self.lock();
         let Some(device) = state.devices.iter_mut().find(|device| device.devid == devid) else {
-            let devices = self.volume().devices();
+            let devices = store.volume().devices();
             let is_absent = devices.iter().any(|device| device.devid == devid && device.missing);
             return match is_absent {
                 true => {
@@ -44,55 +47,45 @@ impl Pool {
         device.hint = hint;
         device.stored_type = hint.number().into();
         device.is_changed = true;
-        space.update_tiers(&mut state);
+        self.update_tiers(&mut state);
         Ok(())
     }
 
     /// Weight of a device's class.
-    pub fn placement(&self) -> Result<PlacementMode, TreeError> {
-        Ok(self.changes()?.space.lock().placement)
+    pub(crate) fn placement(&self) -> PlacementMode {
+        self.lock().placement
     }
 
     /// Lets the class of a device weigh more or less from the next chunk on. Strict is refused while what is promised
     /// to data would not fit on bulk devices alone: it could not be written then.
-    pub fn set_placement(&self, mode: PlacementMode) -> Result<(), TreeError> {
-        let space = &self.changes()?.space;
-        let mode = placement_of(self, mode);
-        let mut state = space.lock();
+    pub(crate) fn set_placement(&self, store: &Store, mode: PlacementMode) -> Result<(), TreeError> {
+        let mode = placement_of(store, mode);
+        let mut state = self.lock();
         let before = std::mem::replace(&mut state.placement, mode);
-        space.update_tiers(&mut state);
-        let available = space.data_totals(&state).available.saturating_sub(state.kept_for_destaging());
+        self.update_tiers(&mut state);
+        let available = self.data_totals(&state).available.saturating_sub(state.kept_for_destaging());
         if mode == PlacementMode::Strict && state.promised_data > available {
             state.placement = before;
-            space.update_tiers(&mut state);
+            self.update_tiers(&mut state);
             return Err(TreeError::NoSpace(
                 "data that waits to be written fits on no bulk device".to_owned(),
             ));
         }
-        space.announce(&state);
+        self.announce(&state);
         Ok(())
-    }
-
-    /// Fast devices that hold the log alone, or the reason for which there are none.
-    ///
-    /// # Errors
-    /// A pool that is not written.
-    pub fn log_placement(&self) -> Result<Result<LogPlacement, LogEverywhere>, TreeError> {
-        Ok(self.changes()?.space.log_placement())
     }
 
     /// Profile of the log that this mount goes by.
     ///
     /// # Errors
     /// A pool that is not written.
-    pub fn log_profile(&self) -> Result<LogProfile, TreeError> {
-        Ok(self.changes()?.space.lock().log_profile)
+    pub(crate) fn log_profile(&self) -> LogProfile {
+        self.lock().log_profile
     }
 
     /// Returns true if data may stay on fast devices: these are enough for the profile of data, or there is such data.
-    pub fn has_fast_data_tier(&self) -> bool {
-        let Ok(changes) = self.changes() else { return false };
-        let mut state = changes.space.lock();
+    pub(crate) fn has_fast_data_tier(&self) -> bool {
+        let mut state = self.lock();
         if let Some(known) = state.has_fast_data_tier {
             return known;
         }
@@ -104,8 +97,8 @@ impl Pool {
     }
 
     /// Returns true if data placement distinguishes fast and bulk devices.
-    pub fn has_tiers(&self) -> bool {
-        self.changes().is_ok_and(|changes| changes.space.lock().fast.is_some())
+    pub(crate) fn has_tiers(&self) -> bool {
+        self.lock().fast.is_some()
     }
 }
 

@@ -13,10 +13,7 @@ use super::group::{Content, Group, Role};
 use super::state::State;
 use crate::error::TreeError;
 use crate::options::WriteBackWish;
-use crate::options::WriterOptions;
-use crate::pool::Pool;
 use crate::store::Store;
-use crate::transaction::Need;
 use brindle_ondisk::item::{WriteBackChunk, WriteBackHeader};
 use brindle_ondisk::{Item, Logical, Profile, RootId};
 use brindle_policy::placement::{PlacementMode, fast_data_devices, room_for};
@@ -76,7 +73,7 @@ pub struct WriteBackStatus {
 
 /// The tier, in memory.
 #[derive(Debug, Default)]
-pub(super) struct WriteBackTier {
+pub(crate) struct WriteBackTier {
     pub(super) mode: WriteBackMode,
     /// True if the pool stores the mode, or the mount was told.
     pub(super) is_chosen: bool,
@@ -106,88 +103,49 @@ pub(super) enum GivenUp {
 #[derive(Debug)]
 #[must_use = "the room is counted twice from its end on"]
 pub struct InTransit<'p> {
-    pool: &'p Pool,
+    space: &'p Space,
     bytes: u64,
 }
 
 impl Drop for InTransit<'_> {
     fn drop(&mut self) {
-        if let Ok(changes) = self.pool.changes() {
-            // A destructor's call; the count is whole whatever else is not.
-            let mut state = changes.space.state.lock_after_panic();
-            let tier = &mut state.write_back;
-            tier.in_transit = tier.in_transit.saturating_sub(self.bytes);
-        }
+        // A destructor's call; the count is whole whatever else is not.
+        let mut state = self.space.state.lock_after_panic();
+        let tier = &mut state.write_back;
+        tier.in_transit = tier.in_transit.saturating_sub(self.bytes);
     }
 }
 
-impl Pool {
-    /// Settings of the write-back tier that are stored in the pool.
-    ///
-    /// # Errors
-    /// A device tree that can't be read.
-    pub fn write_back_settings(&self) -> Result<WriteBackSettings, TreeError> {
-        Ok(WriteBackTier::load(self)?.stored)
-    }
-
-    /// Chunks of the write-back tier, as the pool has them.
-    ///
-    /// # Errors
-    /// A device tree that can't be read.
-    pub fn write_back_chunks(&self) -> Result<BTreeSet<Logical>, TreeError> {
-        Ok(WriteBackTier::load(self)?.chunks.into_keys().map(Logical::new).collect())
-    }
-
-    /// State of the write-back tier; of a pool that is only read, that of the last commit, and the mode that a mount would
-    /// go by.
-    ///
-    /// # Errors
-    /// Trees that can't be read.
-    pub fn write_back_status(&self) -> Result<WriteBackStatus, TreeError> {
-        match self.changes() {
-            Ok(changes) => Ok(changes.space.write_back_status(self)),
-            Err(_) => {
-                let write_back = WriteBackWish::Stored(WriteBackMode::OF_MOUNTS);
-                let options = WriterOptions { write_back, ..WriterOptions::default() };
-                Ok(Space::load(self, &options)?.write_back_status(self))
-            }
-        }
-    }
-
+impl Space {
     /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
     ///
     /// # Errors
     /// A pool that is not written.
-    pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), TreeError> {
-        let space = &self.changes()?.space;
-        let _transaction = self.join(Need::items(1))?;
-        let mut state = space.lock();
+    pub(crate) fn set_write_back(&self, settings: WriteBackSettings) {
+        let mut state = self.lock();
         let tier = &mut state.write_back;
         tier.mode = settings.mode.unwrap_or(tier.mode);
         tier.stored = settings;
         tier.is_changed = true;
         tier.obstacle = None;
-        Ok(())
     }
 
     /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.
-    pub fn takes_write_back(&self, is_synced: bool) -> bool {
-        let Ok(changes) = self.changes() else { return false };
-        let mut state = changes.space.lock();
+    pub(crate) fn takes_write_back(&self, is_synced: bool) -> bool {
+        let mut state = self.lock();
         let is_meant = match state.write_back.mode {
             WriteBackMode::Off => false,
             WriteBackMode::Sync => is_synced,
             WriteBackMode::All => true,
         };
-        is_meant && changes.space.write_back_obstacle(&mut state).is_none()
+        is_meant && self.write_back_obstacle(&mut state).is_none()
     }
 
     /// Returns true if the write-back tier has room for some bytes, in its chunks or in one that could be made.
-    pub fn has_write_back_room(&self, bytes: u64) -> bool {
-        let Ok(changes) = self.changes() else { return false };
-        let (space, state) = (&changes.space, changes.space.lock());
+    pub(crate) fn has_write_back_room(&self, store: &Store, bytes: u64) -> bool {
+        let state = self.lock();
         let in_new_chunks = || {
-            let request = space.request(self, &state, Content::WriteBack);
+            let request = self.request(store, &state, Content::WriteBack);
             room_for(&state.summaries_for(Content::WriteBack), &request)
         };
         state.totals(Content::WriteBack).available >= bytes
@@ -195,9 +153,8 @@ impl Pool {
     }
 
     /// Returns true if an extent of data lies on bulk devices, in a pool that distinguishes them.
-    pub fn lies_on_bulk_devices(&self, at: Logical) -> bool {
-        let Ok(changes) = self.changes() else { return false };
-        let state = changes.space.lock();
+    pub(crate) fn lies_on_bulk_devices(&self, at: Logical) -> bool {
+        let state = self.lock();
         state.fast.is_some() && state.group_of(at.get()).is_some_and(|group| group.content() == Content::Data)
     }
 
@@ -206,27 +163,25 @@ impl Pool {
     ///
     /// # Errors
     /// A pool that is not written.
-    pub fn make_write_back_room(&self) -> Result<bool, TreeError> {
-        let space = &self.changes()?.space;
-        let mut state = space.lock();
+    pub(crate) fn make_write_back_room(&self, store: &Store) -> bool {
+        let mut state = self.lock();
         let is_off = state.write_back.mode == WriteBackMode::Off;
         let chunks = state.groups().filter(|group| group.content() == Content::WriteBack);
         let largest = chunks.map(|group| group.length).max().unwrap_or(0);
         if is_off
             || state.totals(Content::WriteBack).available >= AHEAD_BYTES.min(largest / 2)
-            || space.write_back_obstacle(&mut state).is_some()
+            || self.write_back_obstacle(&mut state).is_some()
         {
-            return Ok(false);
+            return false;
         }
         // No room on the fast devices is no error: data goes to bulk devices then.
-        Ok(space.make_chunk(self, &mut state, Content::WriteBack).is_ok())
+        self.make_chunk(store, &mut state, Content::WriteBack).is_ok()
     }
 
     /// Closes a chunk of the write-back tier to allocation while it is destaged.
-    pub(crate) fn close_write_back_group(&self, start: Logical) -> Result<(), TreeError> {
-        let mut state = self.changes()?.space.lock();
+    pub(crate) fn close_write_back_group(&self, start: Logical) {
+        let mut state = self.lock();
         state.change(start.get(), |group| group.role = Role::Closed);
-        Ok(())
     }
 
     /// Promises room on bulk devices for data that moves there from the write-back tier: it was kept for it. Both places count as
@@ -234,16 +189,20 @@ impl Pool {
     ///
     /// # Errors
     /// A pool that is not written.
-    pub fn reserve_kept_data(&self, bytes: u64) -> Result<InTransit<'_>, TreeError> {
-        let mut state = self.changes()?.space.lock();
+    pub(crate) fn reserve_kept_data(&self, bytes: u64) -> InTransit<'_> {
+        let mut state = self.lock();
         state.promised_data += bytes;
         state.write_back.in_transit += bytes;
-        Ok(InTransit { pool: self, bytes })
+        InTransit { space: self, bytes }
     }
 }
 
 impl WriteBackTier {
-    /// Reads the item.
+    /// Chunks of the tier that the pool has stored.
+    pub(crate) fn chunks(store: &Store) -> Result<BTreeSet<Logical>, TreeError> {
+        Ok(Self::load(store)?.chunks.into_keys().map(Logical::new).collect())
+    }
+
     fn load(store: &Store) -> Result<Self, TreeError> {
         let tree = store.tree(RootId::DEV_TREE)?;
         let key = WriteBackHeader::KEY;
@@ -319,7 +278,7 @@ impl Space {
         obstacle(state.fast.is_some(), is_strict, fast, state.profile(Content::WriteBack))
     }
 
-    fn write_back_status(&self, store: &Store) -> WriteBackStatus {
+    pub(crate) fn write_back_status(&self, store: &Store) -> WriteBackStatus {
         let state = self.lock();
         let obstacle = self.find_write_back_obstacle(&state);
         let waiting_bytes = state.totals(Content::WriteBack).taken;

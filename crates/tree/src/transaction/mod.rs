@@ -36,7 +36,9 @@ pub(crate) mod commit;
 pub(crate) mod exclusive;
 mod gate;
 mod publish;
+mod reserve;
 mod roots;
+mod scrub;
 pub(crate) mod statistics;
 pub(crate) mod stop;
 mod superblock;
@@ -51,6 +53,7 @@ use crate::space::{MetadataReservation, Urgency};
 use crate::stop::StopOnPanic;
 use crate::store::Store;
 use brindle_ondisk::Generation;
+use brindle_ondisk::item::Timespec;
 use brindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use brindle_sync::{Mutex, Rank};
 use exclusive::Exclusive;
@@ -64,8 +67,6 @@ use stop::Inside;
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
-/// Number of attempts to reserve metadata space, with a commit in between.
-const RESERVE_TRIES: usize = 8;
 
 /// Transactions of a pool that is written: which one is running, and how it becomes durable.
 pub(crate) struct Transactions {
@@ -156,6 +157,16 @@ impl Transactions {
         }
     }
 
+    /// Blocks and trees.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The time, as new things get it.
+    pub(crate) fn now(&self) -> Timespec {
+        (self.changes.options.clock)()
+    }
+
     /// Changes that no commit has made durable.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
@@ -204,25 +215,6 @@ impl Transactions {
         let transaction = Transaction { editor, reservation, _inside: inside };
         self.store.stop().check()?;
         Ok(transaction)
-    }
-
-    /// Promises metadata space, after a commit if that helps: what is pinned is free then. Others may be faster, so
-    /// that it takes several; an operation that frees space does not give up because of them.
-    fn reserve_metadata(&self, bytes: u64, urgency: Urgency) -> Result<MetadataReservation, TreeError> {
-        let mut tries = 0;
-        while tries < RESERVE_TRIES {
-            if let Some(reservation) =
-                self.changes.space.reserve_metadata(&self.store, self.load(), bytes, urgency)?
-            {
-                return Ok(reservation);
-            }
-            self.commit()?;
-            self.changes.space.wait_for_readers();
-            if urgency == Urgency::Normal || !self.changes.space.wait_for_others() {
-                tries += 1;
-            }
-        }
-        Err(TreeError::NoSpace("metadata".to_owned()))
     }
 
     /// Runs `act` while nothing else changes and no commit can come between: needed by a snapshot. An error must

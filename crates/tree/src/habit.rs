@@ -14,7 +14,7 @@ pub(crate) struct RecentKeys {
 
 /// Direction of the next keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(crate) enum Flow {
     /// After this one: a block before it can be full.
     Ascending,
     /// Before this one.
@@ -24,13 +24,13 @@ pub(super) enum Flow {
 }
 
 impl RecentKeys {
-    pub(super) fn remember(&mut self, key: &Key) {
+    pub(crate) fn remember(&mut self, key: &Key) {
         self.keys[self.next] = *key;
         self.next = (self.next + 1) % REMEMBERED;
     }
 
     /// Flow that an item continues when it goes before a slot.
-    pub(super) fn flow(&self, node: &Node, slot: usize) -> Flow {
+    pub(crate) fn flow(&self, node: &Node, slot: usize) -> Flow {
         let is_recent = |slot: Option<usize>| {
             slot.and_then(|slot| node.key(slot)).is_some_and(|key| self.keys.contains(&key))
         };

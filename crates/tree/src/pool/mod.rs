@@ -1,5 +1,8 @@
 //! The pool: its store, and (of one that is written) its transactions.
 
+mod space;
+mod work;
+
 use crate::changes::Changes;
 use crate::editor::Editor;
 use crate::error::TreeError;
