@@ -31,7 +31,7 @@ impl Mounted {
     /// tells nothing, and which it takes out of all sharing.
     ///
     /// # Errors
-    /// What the mount refuses.
+    /// Refusals of the mount: a file of another owner, a read-only subvolume, no space.
     pub fn defragment_contents(
         &self,
         from: u64,

@@ -1,7 +1,7 @@
 //! Permissions of callers. The kernel checks what it knows; ioctls that change directories are ours to check, by the same
 //! rules: mode bits and access lists.
 //!
-//! Where mounts may map owners (`MOUNT_ATTR_IDMAP`) the kernel tells user and group only of a caller that makes something, as the
+//! On mounts that may map owners (`MOUNT_ATTR_IDMAP`) the kernel tells user and group only of a caller that makes something, as the
 //! mount maps them. Those of all others are looked up in `/proc`. An ioctl does not tell the mount that it came by: if the caller
 //! can see a mount that maps owners, it owns nothing for us, unless it is an administrator.
 

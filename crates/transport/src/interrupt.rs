@@ -3,7 +3,7 @@
 //! A process that waits for an answer can't end before it has it, even if it is killed: the kernel tells by a message
 //! (`FUSE_INTERRUPT`) that it has a signal, and waits on. Where a device hangs, the process would stay for ever.
 //!
-//! So requests are listed while they are done. A request is *waiting* until something is changed for it, then *begun*
+//! Requests are therefore listed while they are done. A request is *waiting* until something is changed for it, then *begun*
 //! ([`Reply::begin`](crate::Reply::begin), [`Effects::begin`]), and off the list with its answer. One that only reads is never begun. The
 //! caller of one that waits is told EINTR by a thread of its own as soon as it is known to be killed; the request is *taken* then, its
 //! answer is dropped, and it can't begin any more. So a request that was answered with EINTR has changed nothing, and

@@ -302,7 +302,7 @@ impl Victim {
     /// extent has. Returns that commit.
     ///
     /// # Panics
-    /// Where [`Self::edit_block`] does.
+    /// Those of [`Self::edit_block`].
     pub fn back_up_roots(&mut self, free: Logical) -> Generation {
         let (root, level) = (self.superblock.root, self.superblock.root_level);
         let generation = Generation::new(self.superblock.generation.get() - 1);

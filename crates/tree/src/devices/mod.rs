@@ -1,6 +1,6 @@
 //! The devices of a pool change: one joins, leaves, has another size or id, or takes the place of another.
 //!
-//! What of a device belongs to chunks is known to [`Space`], which is told of each change; items change in transactions.
+//! The parts of a device that belong to chunks are known to [`Space`], which is told of each change; items change in transactions.
 
 mod renumber;
 pub(crate) mod replace;

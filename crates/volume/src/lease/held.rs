@@ -115,7 +115,7 @@ impl Lease {
     /// Checks that the record is still its own.
     ///
     /// # Errors
-    /// As [`renew`](Self::renew).
+    /// Those of [`renew`](Self::renew).
     pub(crate) fn verify(&self) -> Result<(), WriteError> {
         self.look(&self.held())
     }
@@ -123,7 +123,7 @@ impl Lease {
     /// Checks that it is held, as far as that is known: reads nothing while renewals succeed.
     ///
     /// # Errors
-    /// As [`renew`](Self::renew).
+    /// Those of [`renew`](Self::renew).
     pub(crate) fn check(&self) -> Result<(), WriteError> {
         if self.is_lost.load(Relaxed) {
             return Err(self.lost());
