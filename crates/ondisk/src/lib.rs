@@ -34,7 +34,7 @@ pub use checksum::{Checksum, ChecksumType};
 pub use defect::Defect;
 pub use feature::{CompatRo, Incompat, UNSUPPORTED_INCOMPAT, UNWRITABLE_INCOMPAT};
 pub use id_hash::{IdHash, IdHasher, IdMap};
-pub use item::Item;
+pub use item::{Item, QgroupId};
 pub use key::{Key, KeyType};
 pub use lease::{LEASE_BYTES, LEASE_OFFSET, LeaseDevice, LeasePlace, LeaseProcess, LeaseRecord};
 pub use name_hash::{extref_hash, name_hash};

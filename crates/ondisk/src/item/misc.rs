@@ -14,17 +14,12 @@ pub struct QgroupStatusHeader {
     pub version: U64,
     /// The transaction in which the counts were right.
     pub generation: U64,
-    /// State bits, as in [`QgroupStatus`].
+    /// [`QgroupStatusFlags`](super::QgroupStatusFlags).
     pub flags: U64,
     /// Objectid up to which a rescan has come.
     pub rescan: U64,
 }
 const _: () = assert!(size_of::<QgroupStatusHeader>() == 32 && offset_of!(QgroupStatusHeader, flags) == 16);
-
-impl QgroupStatusHeader {
-    /// The counts are wrong, and to be made anew (`BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT`).
-    pub const INCONSISTENT: u64 = 1 << 2;
-}
 
 /// State of the quota tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +28,7 @@ pub struct QgroupStatus {
     pub version: u64,
     /// The transaction in which the counts were right.
     pub generation: u64,
-    /// 1 on, 2 rescan running, 4 inconsistent, 8 simple mode.
+    /// [`QgroupStatusFlags`](super::QgroupStatusFlags).
     pub flags: u64,
     /// Objectid up to which a rescan has come.
     pub rescan: u64,
@@ -80,7 +75,7 @@ const _: () = assert!(size_of::<QgroupInfo>() == 40);
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct QgroupLimit {
-    /// Limits that are set.
+    /// Limits that are set: [`QgroupLimitFlags`](super::QgroupLimitFlags).
     pub flags: U64,
     /// Most referenced.
     pub max_rfer: U64,

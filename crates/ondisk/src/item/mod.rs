@@ -10,6 +10,7 @@ mod file_extent;
 mod inode;
 mod misc;
 mod own;
+mod quota;
 mod root;
 
 pub use device::{BlockGroupItem, Chunk, ChunkHeader, DevExtent, DevItem, DevReplaceItem, DevStats, Stripe};
@@ -30,6 +31,7 @@ pub use own::{
     LogSettingsItem, PoolSettingsItem, SuperblockAge, SuperblockAgesHeader, SuperblockAgesItem,
     WriteBackChunk, WriteBackHeader, WriteBackItem,
 };
+pub use quota::{BadQgroupId, QgroupId, QgroupLimitFlags, QgroupStatusFlags};
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
 use crate::{Defect, Key, KeyType, ObjectId, to_u64};
